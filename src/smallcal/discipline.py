@@ -1,0 +1,59 @@
+"""What keeps a fit honest: folds, regularisation, bounds, the small-group rule, the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from smallcal.errors import InputError
+
+#: What each flag of a fit means. Flags carry the groups they concern, or none for the whole fit.
+FLAGS: Mapping[str, str] = MappingProxyType(
+    {
+        "unidentified": "predictions are all right or all wrong there, so any extreme temperature "
+        "fits; the mildest of the equally good ones was taken",
+        "at_bound": "the best temperature lies at a bound of the allowed range",
+        "fallback": "too few samples there for a temperature of its own; the pooled one is used",
+        "degenerate": "risk scores coincide, so the groups could not be made equally large",
+        "fewer_folds": "too few wrong or right predictions for the usual number of folds",
+        "no_router": "too few wrong or right predictions to learn which ones are risky; "
+        "one temperature is used for all",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discipline:
+    """Options of a fit that do not change what is fitted, only how carefully.
+
+    Attributes
+    ----------
+    n_folds : int
+        Folds of the out-of-fold risk score.
+    C : float
+        Inverse L2 strength of the risk model, scikit-learn's convention.
+    min_group_size : int
+        A group with fewer samples takes the pooled temperature.
+    bounds : tuple of two floats
+        Allowed temperatures.
+    seed : int
+        Seeds the folds and the random controls.
+    """
+
+    n_folds: int = 5
+    C: float = 1.0
+    min_group_size: int = 50
+    bounds: tuple[float, float] = (0.05, 20.0)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.n_folds < 2:
+            raise InputError(f"n_folds must be at least 2; got {self.n_folds}")
+        if not self.C > 0:
+            raise InputError(f"C must be positive; got {self.C}")
+        if self.min_group_size < 1:
+            raise InputError(f"min_group_size must be at least 1; got {self.min_group_size}")
+        low, high = self.bounds
+        if not 0 < low < high < float("inf"):
+            raise InputError(f"bounds must satisfy 0 < low < high; got {self.bounds}")

@@ -1,0 +1,359 @@
+"""The estimators users see: each is one method in scikit-learn's manners.
+
+Keyword-only constructors that do no work, ``fit(X, y)`` with X the logits of shape (n, C),
+fitted attributes ending in ``_``, ``clone`` and ``get_params``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from smallcal.discipline import Discipline
+from smallcal.errors import InputError
+from smallcal.maps import GroupMap
+from smallcal.catalogue import ALIASES, METHODS, Method, method
+from smallcal.runtime import FittedCalibrator
+from smallcal.runtime import load as load_fitted
+from smallcal.shell import BaseCalibrator
+from smallcal.signals import STATISTICS, NoSignal, Risk, Statistic
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+class Identity(BaseCalibrator):
+    """Leave the model alone: softmax of the logits, nothing fitted.
+
+    Parameters
+    ----------
+    input : {"logits", "probabilities"}
+    class_names : sequence of str, optional
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> sc.Identity().fit(val.logits, val.labels).n_parameters_
+    0
+    """
+
+    def __init__(self, *, input: str = "logits", class_names: Sequence[str] | None = None) -> None:
+        self.input = input
+        self.class_names = class_names
+
+    def _compose(self) -> Method:
+        return METHODS["none"]
+
+
+class TemperatureScaling(BaseCalibrator):
+    """One temperature for all, fitted by any objective.
+
+    Parameters
+    ----------
+    objective : str
+        "nll" (classic temperature scaling), "bce" (TvA-TS), "brier", "softece" or
+        "mixed(weight)".
+    bounds : tuple of two floats
+        Allowed temperatures.
+    input : {"logits", "probabilities"}
+        What ``X`` holds; nothing is guessed.
+    class_names : sequence of str, optional
+        Names of the columns; then labels may be names.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> cal = sc.TemperatureScaling(objective="bce").fit(val.logits, val.labels)
+    >>> bool(cal.temperatures_[0] < 1)   # label smoothing made this model under-confident
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: str = "nll",
+        bounds: tuple[float, float] = (0.05, 20.0),
+        input: str = "logits",
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        self.objective = objective
+        self.bounds = bounds
+        self.input = input
+        self.class_names = class_names
+
+    def _compose(self) -> Method:
+        return Method(objective=self.objective, discipline=Discipline(bounds=_pair(self.bounds)))
+
+    @property
+    def temperature_(self) -> float:
+        """The fitted temperature; logits are divided by it."""
+        return float(self.temperatures_[0])
+
+    @property
+    def inverse_temperature_(self) -> float:
+        """One over the temperature."""
+        return 1 / self.temperature_
+
+
+class SRTS(BaseCalibrator):
+    """Signal-Routed Temperature Scaling: one temperature per group of similar risk.
+
+    With its defaults this is the paper's deployed SRTS-BCE: a cross-fitted logistic risk score
+    of six logit statistics, three equally large groups, one top-label-BCE temperature each; 10
+    parameters, and the argmax never changes.
+
+    Parameters
+    ----------
+    objective : str
+        What each group's temperature minimises: "bce", "nll", "brier", "softece" or
+        "mixed(weight)".
+    signal : str
+        What samples are grouped by: "risk", one of the six statistics ("confidence",
+        "logit_margin", ...), or the controls "random" and "shuffled".
+    n_groups : int
+        1 is plain temperature scaling.
+    statistics : sequence of str
+        What the risk score sees.
+    n_folds, C, min_group_size, bounds
+        See :class:`smallcal.discipline.Discipline`.
+    input : {"logits", "probabilities"}
+    class_names : sequence of str, optional
+    random_state : int, Generator, RandomState or None
+        Seeds the folds. An int makes the fit repeatable; None draws a seed.
+
+    Attributes
+    ----------
+    temperatures_, thresholds_, pooled_temperature_, group_counts_
+        The groups, lowest risk first.
+    coef_, intercept_, signal_mean_, signal_scale_
+        The risk score.
+    n_parameters_, flags_, method_
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
+    >>> cal = sc.SRTS().fit(val.logits, val.labels)
+    >>> cal.n_parameters_, len(cal.temperatures_)
+    (10, 3)
+    >>> before = sc.evaluate(test.labels, sc.Identity().fit(val.logits, val.labels)
+    ...                      .predict_proba(test.logits))
+    >>> after = sc.evaluate(test.labels, cal.predict_proba(test.logits))
+    >>> after["ece15"] < before["ece15"], after["accuracy"] == before["accuracy"]
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: str = "bce",
+        signal: str = "risk",
+        n_groups: int = 3,
+        statistics: Sequence[str] = STATISTICS,
+        n_folds: int = 5,
+        C: float = 1.0,
+        min_group_size: int = 50,
+        bounds: tuple[float, float] = (0.05, 20.0),
+        input: str = "logits",
+        class_names: Sequence[str] | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.objective = objective
+        self.signal = signal
+        self.n_groups = n_groups
+        self.statistics = statistics
+        self.n_folds = n_folds
+        self.C = C
+        self.min_group_size = min_group_size
+        self.bounds = bounds
+        self.input = input
+        self.class_names = class_names
+        self.random_state = random_state
+
+    def _compose(self) -> Method:
+        return Method(
+            objective=self.objective,
+            signal=self.signal,
+            map="groups",
+            n_groups=self.n_groups,
+            statistics=tuple(self.statistics),
+            discipline=Discipline(
+                n_folds=self.n_folds,
+                C=self.C,
+                min_group_size=self.min_group_size,
+                bounds=_pair(self.bounds),
+                seed=_seed(self.random_state),
+            ),
+        )
+
+
+class Calibrator(BaseCalibrator):
+    """Any method by name; without one, the default.
+
+    Parameters
+    ----------
+    method : str
+        A name in :func:`smallcal.methods`.
+    options : mapping, optional
+        Constructor options of that method's estimator, for instance ``{"n_groups": 5}``.
+    input : {"logits", "probabilities"}
+    class_names : sequence of str, optional
+    random_state : int, Generator, RandomState or None
+        Used by methods that draw; others ignore it.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> sc.Calibrator(method="tva-ts").fit(val.logits, val.labels).method_
+    'tva-ts'
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = "default",
+        options: Mapping[str, Any] | None = None,
+        input: str = "logits",
+        class_names: Sequence[str] | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.method = method
+        self.options = options
+        self.input = input
+        self.class_names = class_names
+        self.random_state = random_state
+
+    def _compose(self) -> Method:
+        estimator = make(self.method, **dict(self.options or {}))
+        if "random_state" in estimator.get_params() and "random_state" not in (self.options or {}):
+            estimator.set_params(random_state=self.random_state)
+        return estimator._compose()
+
+
+#: The estimator class for each kind of map.
+SHELLS: Mapping[str, type[BaseCalibrator]] = MappingProxyType(
+    {"identity": Identity, "scalar": TemperatureScaling, "groups": SRTS}
+)
+
+
+def methods() -> dict[str, str]:
+    """Return every method name with a one-line description.
+
+    Examples
+    --------
+    >>> methods()["none"]
+    'leave the model alone'
+    """
+    listing = {name: row.summary for name, row in METHODS.items()}
+    return listing | {alias: f"the same as {name}" for alias, name in ALIASES.items()}
+
+
+def make(name: str, **options: Any) -> BaseCalibrator:
+    """Return the estimator of a named method, unfitted.
+
+    Parameters
+    ----------
+    name : str
+        A name in :func:`methods`.
+    **options
+        Options of that estimator's constructor; an unknown one is an error.
+
+    Examples
+    --------
+    >>> make("srts-bce", n_groups=5)
+    SRTS(n_groups=5)
+    >>> make("tva-ts")
+    TemperatureScaling(objective='bce')
+    """
+    row = method(name)
+    estimator = SHELLS[row.map]()
+    axes = {"objective": row.objective, "signal": row.signal, "n_groups": row.n_groups}
+    known = estimator.get_params()
+    estimator.set_params(**{key: value for key, value in axes.items() if key in known})
+    unknown = sorted(set(options) - set(estimator.get_params()))
+    if unknown:
+        raise InputError(
+            f"{name} has no option {', '.join(unknown)}; it has "
+            f"{', '.join(sorted(estimator.get_params()))}"
+        )
+    estimator.set_params(**options)
+    return estimator
+
+
+def load(path: str | os.PathLike[str]) -> BaseCalibrator:
+    """Load a calibrator that :meth:`BaseCalibrator.save` wrote.
+
+    Raises
+    ------
+    ArtefactError
+        If the file is missing, damaged, of an unknown version or not a calibrator.
+
+    Examples
+    --------
+    >>> import tempfile, smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> path = tempfile.mkdtemp() + "/cal.json"
+    >>> sc.SRTS().fit(val.logits, val.labels).save(path)
+    >>> sc.load(path).method_
+    'srts-bce'
+    """
+    fitted = load_fitted(path)
+    row = METHODS.get(fitted.method.partition("[")[0])
+    kind = row.map if row is not None else fitted.map.kind
+    estimator = SHELLS[kind]()
+    options = _options_of(fitted)
+    if row is not None and isinstance(fitted.signal, NoSignal):
+        options["signal"] = row.signal  # the fit fell back to one temperature
+    known = estimator.get_params()
+    estimator.set_params(**{key: value for key, value in options.items() if key in known})
+    estimator._adopt(fitted)
+    return estimator
+
+
+def _options_of(fitted: FittedCalibrator) -> dict[str, Any]:
+    """Return the constructor options that would fit such a calibrator again."""
+    discipline = fitted.discipline
+    options: dict[str, Any] = {
+        "objective": fitted.objective,
+        "signal": fitted.signal.kind,
+        "n_folds": discipline.n_folds,
+        "C": discipline.C,
+        "min_group_size": discipline.min_group_size,
+        "bounds": discipline.bounds,
+        "input": fitted.input,
+        "class_names": fitted.class_names,
+        "random_state": discipline.seed,
+    }
+    if isinstance(fitted.map, GroupMap):
+        options["n_groups"] = len(fitted.map.temperatures)
+    if isinstance(fitted.signal, Statistic):
+        options["signal"] = fitted.signal.statistic
+    if isinstance(fitted.signal, Risk):
+        options["statistics"] = fitted.signal.statistics
+    return options
+
+
+def _pair(bounds: Sequence[float]) -> tuple[float, float]:
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise InputError(f"bounds must be two temperatures (low, high); got {bounds!r}") from None
+    return low, high
+
+
+def _seed(random_state: RandomState) -> int:
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and 0 <= int(random_state) < 2**32:
+        return int(random_state)
+    raise InputError(f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}")

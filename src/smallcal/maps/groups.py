@@ -1,0 +1,98 @@
+"""One temperature per group of equally many samples, ordered by their score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from smallcal.data import FloatArray, IntArray
+from smallcal.discipline import Discipline
+from smallcal.errors import InputError
+from smallcal.maps.descent import Temperature, fit_temperature
+from smallcal.maps.scalar import require_temperatures
+from smallcal.objectives import Gaps, Objective
+
+
+@dataclass(frozen=True)
+class GroupMap:
+    """T(x) = T_g, where g counts the thresholds that the score of x has reached."""
+
+    thresholds: tuple[float, ...]
+    temperatures: tuple[float, ...]
+    kind: ClassVar[str] = "groups"
+
+    def __post_init__(self) -> None:
+        require_temperatures(self.temperatures)
+        if len(self.thresholds) != len(self.temperatures) - 1:
+            raise InputError(
+                f"{len(self.temperatures)} groups need {len(self.temperatures) - 1} thresholds; "
+                f"got {len(self.thresholds)}"
+            )
+        steps = zip(self.thresholds, self.thresholds[1:], strict=False)
+        if not np.isfinite(self.thresholds).all() or any(a > b for a, b in steps):
+            raise InputError(f"thresholds must be finite and ascending; got {self.thresholds}")
+
+    @property
+    def n_parameters(self) -> int:
+        """The temperatures; thresholds are quantiles of the data, not fitted."""
+        return len(self.temperatures)
+
+    def groups(self, scores: FloatArray, /) -> IntArray:
+        """Return the group of each row, 0 for the lowest scores; a tie goes up."""
+        return np.asarray(np.searchsorted(self.thresholds, scores, side="right"), dtype=np.int64)
+
+    def __call__(self, scores: FloatArray, /) -> FloatArray:
+        """Return the temperature of each row."""
+        return np.asarray(self.temperatures)[self.groups(scores)]
+
+
+@dataclass(frozen=True)
+class GroupFit:
+    """A fitted group map with the size of each group and what to know about each temperature."""
+
+    map: GroupMap
+    counts: tuple[int, ...]
+    flags: dict[str, list[int]]
+
+
+def fit_groups(
+    objective: Objective,
+    gaps: Gaps,
+    scores: FloatArray,
+    *,
+    n_groups: int,
+    pooled: Temperature,
+    discipline: Discipline,
+) -> GroupFit:
+    """Cut the scores at their quantiles and fit a temperature in each group.
+
+    A group with fewer than ``discipline.min_group_size`` samples, or none because scores
+    coincide, takes the pooled temperature.
+    """
+    levels = np.arange(1, n_groups) / n_groups
+    thresholds = np.quantile(scores, levels)
+    member = np.searchsorted(thresholds, scores, side="right")
+    counts = np.bincount(member, minlength=n_groups)
+    temperatures = []
+    flags: dict[str, list[int]] = {}
+    for group in range(n_groups):
+        if counts[group] < discipline.min_group_size:
+            fitted = pooled
+            flags.setdefault("fallback", []).append(group)
+        else:
+            fitted = fit_temperature(
+                objective,
+                gaps.take(member == group),
+                bounds=discipline.bounds,
+                start=pooled.value,
+            )
+        temperatures.append(fitted.value)
+        for name in ("unidentified", "at_bound"):
+            if getattr(fitted, name):
+                flags.setdefault(name, []).append(group)
+    if len(np.unique(thresholds)) < len(thresholds) or counts.min() == 0:
+        flags["degenerate"] = [int(group) for group in np.flatnonzero(counts == 0)]
+    fitted_map = GroupMap(tuple(thresholds.tolist()), tuple(temperatures))
+    return GroupFit(fitted_map, tuple(counts.tolist()), flags)

@@ -1,0 +1,47 @@
+"""One temperature for every sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from smallcal.data import FloatArray, IntArray
+from smallcal.errors import InputError
+
+
+@dataclass(frozen=True)
+class ScalarMap:
+    """T(x) = T. ``fitted=False`` marks the identity, which has no parameter."""
+
+    temperature: float
+    fitted: bool = True
+    kind: ClassVar[str] = "scalar"
+
+    def __post_init__(self) -> None:
+        require_temperatures((self.temperature,))
+
+    @property
+    def n_parameters(self) -> int:
+        """One, or none for the identity."""
+        return int(self.fitted)
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """The temperature, as a tuple like the other maps'."""
+        return (self.temperature,)
+
+    def groups(self, scores: FloatArray, /) -> IntArray:
+        """Return group 0 for every row."""
+        return np.zeros(len(scores), dtype=np.int64)
+
+    def __call__(self, scores: FloatArray, /) -> FloatArray:
+        """Return the temperature of each row."""
+        return np.full(len(scores), self.temperature)
+
+
+def require_temperatures(temperatures: tuple[float, ...]) -> None:
+    """Raise unless every temperature is finite and positive."""
+    if not temperatures or not all(0 < t < float("inf") for t in temperatures):
+        raise InputError(f"temperatures must be finite and positive; got {temperatures}")

@@ -1,0 +1,246 @@
+"""What a temperature may depend on: six logit statistics, and the scores made from them.
+
+The six statistics come from the raw logits in one pass over cache-sized blocks of rows, so a
+million rows cost no more memory than a thousand. They are not shift-invariant (the norm and
+the top logit move with a constant added to a row): logits are never centred.
+
+A *fitted signal* turns statistics into one score per row. ``SIGNALS`` lists them by kind; the
+cross-fitted risk score is learned in :mod:`smallcal.router`. This module needs NumPy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from smallcal.data import MAX_MAGNITUDE, FloatArray, IntArray, as_scores, bad_rows_error
+from smallcal.errors import InputError
+
+STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
+
+#: Numbers per block: 512 kB in float32, so that a block stays in a core's own cache.
+_BLOCK_SIZE = 131_072
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Some consecutive rows of logits, with what statistics and softmax both need.
+
+    Attributes
+    ----------
+    rows : slice
+        Where the block stands in the whole array.
+    gaps : ndarray of shape (m, C)
+        Logit minus the row's largest logit: at most 0, and 0 at the prediction.
+    top_index, top, second_gap, squared_norm : ndarrays of shape (m,)
+    """
+
+    rows: slice
+    gaps: FloatArray
+    top_index: IntArray
+    top: FloatArray
+    second_gap: FloatArray
+    squared_norm: FloatArray
+
+
+def row_blocks(logits: FloatArray, *, name: str = "logits") -> Iterator[RowBlock]:
+    """Cut logits into blocks, checking each; float16 is computed in float32."""
+    n, n_classes = logits.shape
+    size = max(1, _BLOCK_SIZE // n_classes)
+    work = np.float64 if logits.dtype == np.float64 else np.float32
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        yield _row_block(logits[rows].astype(work, copy=False), rows, name=name)
+
+
+def _row_block(block: FloatArray, rows: slice, *, name: str) -> RowBlock:
+    # The row norm is finite exactly when every entry is: the check costs nothing extra.
+    squared_norm = np.einsum("ij,ij->i", block, block)
+    bad = ~(squared_norm <= MAX_MAGNITUDE**2)
+    if bool(bad.any()):
+        raise bad_rows_error(block, bad, name=name, first_row=rows.start)
+    every = np.arange(len(block))
+    top_index = block.argmax(axis=1)
+    top = block[every, top_index]
+    gaps = block - top[:, None]
+    gaps[every, top_index] = -np.inf
+    second_gap = gaps.max(axis=1)
+    gaps[every, top_index] = 0
+    return RowBlock(rows, gaps, top_index, top, second_gap, squared_norm)
+
+
+def block_statistics(block: RowBlock) -> FloatArray:
+    """Return the six statistics of a block, shape (m, 6), float64, in ``STATISTICS`` order."""
+    weight = np.exp(block.gaps)
+    total = weight.sum(axis=1)
+    result = np.empty((len(total), len(STATISTICS)))
+    result[:, 0] = 1 / total
+    result[:, 1] = -block.second_gap
+    result[:, 2] = -np.expm1(block.second_gap) / total
+    # H = -sum p log p with log p = gap - log(total); exact, so no floor under p is needed.
+    result[:, 3] = np.log(total) - np.einsum("ij,ij->i", weight, block.gaps) / total
+    result[:, 4] = np.sqrt(block.squared_norm)
+    result[:, 5] = block.top
+    return result
+
+
+def statistics(logits: object) -> FloatArray:
+    """Return the paper's six statistics of raw logits, in bounded extra memory.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n, C)
+
+    Returns
+    -------
+    ndarray of shape (n, 6), float64
+        Columns in the order of ``STATISTICS``: max probability, logit margin, probability
+        margin, entropy (nats), Euclidean norm of the logits, top logit.
+
+    Examples
+    --------
+    >>> statistics([[3.0, 0.0, 4.0]]).round(3).tolist()
+    [[0.721, 1.0, 0.456, 0.66, 5.0, 4.0]]
+    """
+    array = as_scores(logits)
+    result = np.empty((array.shape[0], len(STATISTICS)))
+    for block in row_blocks(array):
+        result[block.rows] = block_statistics(block)
+    return result
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    """Logistic function, accurate in both tails."""
+    return np.asarray(np.exp(-np.logaddexp(0, -x)))
+
+
+class FittedSignal(Protocol):
+    """Scores rows from their statistics; JSON by construction (every field is plain data)."""
+
+    kind: ClassVar[str]
+    #: Whether a row's score depends on that row alone; only the random controls' do not.
+    rowwise: ClassVar[bool]
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of fitted scalars."""
+        ...
+
+    def scores(self, stats: FloatArray, /) -> FloatArray:
+        """Return one score per row of statistics."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoSignal:
+    """Every row alike: one temperature for all."""
+
+    kind: ClassVar[str] = "none"
+    rowwise: ClassVar[bool] = True
+    n_parameters: ClassVar[int] = 0
+
+    def scores(self, stats: FloatArray, /) -> FloatArray:
+        """Return zeros."""
+        return np.zeros(len(stats))
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One of the six statistics, as it is."""
+
+    statistic: str
+    kind: ClassVar[str] = "statistic"
+    rowwise: ClassVar[bool] = True
+    n_parameters: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        _require_statistics((self.statistic,))
+
+    def scores(self, stats: FloatArray, /) -> FloatArray:
+        """Return that column."""
+        return stats[:, STATISTICS.index(self.statistic)]
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Probability of being wrong: a logistic model of standardised statistics."""
+
+    coef: tuple[float, ...]
+    intercept: float
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    statistics: tuple[str, ...] = STATISTICS
+    kind: ClassVar[str] = "risk"
+    rowwise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _require_statistics(self.statistics)
+        sizes = {len(self.coef), len(self.mean), len(self.scale), len(self.statistics)}
+        if len(sizes) != 1:
+            raise InputError(
+                f"coef, mean, scale and statistics must be equally long; got {sorted(sizes)}"
+            )
+        if min(self.scale) <= 0:
+            raise InputError(f"scale must be positive; got {min(self.scale)}")
+
+    @property
+    def n_parameters(self) -> int:
+        """Coefficients and intercept; the moments are data, not fitted parameters."""
+        return len(self.coef) + 1
+
+    def scores(self, stats: FloatArray, /) -> FloatArray:
+        """Return the risk of each row."""
+        columns = [STATISTICS.index(name) for name in self.statistics]
+        standard = (stats[:, columns] - np.array(self.mean)) / np.array(self.scale)
+        # A plain sum, not a matrix product: a row's bits must not depend on its batch.
+        return sigmoid((standard * np.array(self.coef)).sum(axis=1) + self.intercept)
+
+
+@dataclass(frozen=True)
+class RandomScore:
+    """A control that knows nothing: uniform scores, drawn anew for each batch from the seed."""
+
+    seed: int
+    kind: ClassVar[str] = "random"
+    rowwise: ClassVar[bool] = False
+    n_parameters: ClassVar[int] = 0
+
+    def scores(self, stats: FloatArray, /) -> FloatArray:
+        """Return uniform numbers, the same for the same number of rows."""
+        return np.random.default_rng([self.seed, 1]).random(len(stats))
+
+
+@dataclass(frozen=True)
+class ShuffledRisk:
+    """A control with the right scores on the wrong rows: risk, permuted within the batch."""
+
+    risk: Risk
+    seed: int
+    kind: ClassVar[str] = "shuffled"
+    rowwise: ClassVar[bool] = False
+
+    @property
+    def n_parameters(self) -> int:
+        """As many as the risk score has."""
+        return self.risk.n_parameters
+
+    def scores(self, stats: FloatArray, /) -> FloatArray:
+        """Return the rows' risks in a seeded random order."""
+        return np.random.default_rng([self.seed, 2]).permutation(self.risk.scores(stats))
+
+
+SIGNALS: Mapping[str, type[FittedSignal]] = MappingProxyType(
+    {part.kind: part for part in (NoSignal, Statistic, Risk, RandomScore, ShuffledRisk)}
+)
+
+
+def _require_statistics(names: tuple[str, ...]) -> None:
+    unknown = [name for name in names if name not in STATISTICS]
+    if unknown or not names or len(set(names)) != len(names):
+        raise InputError(
+            f"statistics must be different names among {', '.join(STATISTICS)}; got {names}"
+        )

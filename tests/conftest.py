@@ -1,0 +1,33 @@
+"""Shared data for the tests: simulated logits with known truth, and real ones where present."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simulated import simulate
+
+
+@pytest.fixture
+def split():
+    """A calibration split of 600 samples and 12 classes, over-confident."""
+    return simulate(600, 12)
+
+
+def data_folder() -> Path | None:
+    candidates = [os.environ.get("SMALLCAL_DATA"), Path(__file__).parents[2] / "shared" / "data"]
+    return next((Path(c) for c in candidates if c and Path(c).is_dir()), None)
+
+
+@pytest.fixture(
+    params=["cifar100__ce-resnet20", "cifar10__akamaster-resnet56", "banking77__tfidf-mlp-seed0"]
+)
+def real_cell(request):
+    """Real logits of a real model: a dict with val_logits, val_labels, test_logits, test_labels."""
+    folder = data_folder()
+    if folder is None:
+        pytest.skip("no real logits here: set SMALLCAL_DATA to their folder")
+    with np.load(folder / f"{request.param}.npz") as arrays:
+        return {name: arrays[name] for name in arrays.files}

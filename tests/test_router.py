@@ -1,0 +1,147 @@
+"""The risk router against scikit-learn, and every way a split can be too thin for one."""
+
+import numpy as np
+import pytest
+from simulated import simulate
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+
+from smallcal.data import Predictions
+from smallcal.discipline import Discipline
+from smallcal.errors import InputError
+from smallcal.router import fit_logistic, fit_risk, fit_signal
+from smallcal.signals import STATISTICS, NoSignal, Risk, statistics
+
+
+def with_errors(n, n_wrong, n_classes=6, seed=0):
+    """Logits with a chosen number of wrong predictions."""
+    z, _ = simulate(n, n_classes, seed=seed)
+    y = z.argmax(axis=1)
+    y[:n_wrong] = (y[:n_wrong] + 1) % n_classes
+    return Predictions.of(z, y)
+
+
+def sklearn_fit(x, target, C=1.0, weight=None):
+    model = LogisticRegression(C=C, tol=1e-10, max_iter=10_000)
+    return model.fit(x, target, sample_weight=weight)
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_logistic_fit_equals_scikit_learn(C, weighted):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 6))
+    target = rng.random(300) < 1 / (1 + np.exp(-(x @ rng.normal(size=6) - 1)))
+    weight = rng.random(300) if weighted else None
+    theta = fit_logistic(np.column_stack([x, np.ones(300)]), target, C=C, weight=weight)
+    model = sklearn_fit(x, target, C=C, weight=weight)
+    np.testing.assert_allclose(theta[:-1], model.coef_[0], rtol=1e-4, atol=1e-6)
+    assert theta[-1] == pytest.approx(model.intercept_[0], rel=1e-4, abs=1e-6)
+
+
+def test_logistic_fit_survives_separable_and_tiny_data():
+    x = np.linspace(-1, 1, 20)[:, None] * 1e3
+    theta = fit_logistic(np.column_stack([x, np.ones(20)]), x[:, 0] > 0, C=1e6)
+    assert np.isfinite(theta).all()
+    assert ((x[:, 0] * theta[0] + theta[1] > 0) == (x[:, 0] > 0)).all()
+
+
+def test_the_gradient_vanishes_at_the_fit():
+    rng = np.random.default_rng(1)
+    design = np.column_stack([rng.normal(size=(200, 6)), np.ones(200)])
+    target = rng.random(200) < 0.03
+    theta = fit_logistic(design, target, C=1.0)
+    p = 1 / (1 + np.exp(-design @ theta))
+    gradient = design.T @ (p - target) + np.r_[theta[:-1], 0]
+    assert np.abs(gradient).max() < 1e-8
+
+
+def test_out_of_fold_scores_equal_a_plain_cross_fit(split):
+    preds = Predictions.of(*split)
+    fit = fit_risk(statistics(preds.logits), preds, Discipline(seed=3))
+    stats = statistics(preds.logits)
+    x = (stats - stats.mean(axis=0)) / stats.std(axis=0)
+    wrong = ~preds.correct
+    expected = np.empty(preds.n)
+    folds = StratifiedKFold(5, shuffle=True, random_state=3)
+    for train, test in folds.split(x, wrong):
+        model = sklearn_fit(x[train], wrong[train])
+        expected[test] = model.predict_proba(x[test])[:, 1]
+    np.testing.assert_allclose(fit.scores, expected, atol=1e-5)
+    deployed = sklearn_fit(x, wrong)
+    np.testing.assert_allclose(
+        fit.signal.scores(stats), deployed.predict_proba(x)[:, 1], atol=1e-5
+    )
+    assert fit.flags == {}
+
+
+def test_a_subset_of_statistics_makes_a_smaller_router(split):
+    preds = Predictions.of(*split)
+    fit = fit_signal("risk", preds, Discipline(), use=("entropy", "top_logit"))
+    assert fit.signal.n_parameters == 3
+    assert fit.signal.statistics == ("entropy", "top_logit")
+
+
+@pytest.mark.parametrize("n_wrong", [0, 1, 199, 200])
+def test_too_few_wrong_or_right_predictions_give_no_router(n_wrong):
+    fit = fit_signal("risk", with_errors(200, n_wrong), Discipline())
+    assert isinstance(fit.signal, NoSignal)
+    assert fit.flags == {"no_router": []}
+    shuffled = fit_signal("shuffled", with_errors(200, n_wrong), Discipline())
+    assert isinstance(shuffled.signal, NoSignal)
+
+
+@pytest.mark.parametrize("n_wrong", [2, 3, 4, 196, 198])
+def test_few_wrong_or_right_predictions_reduce_the_folds(n_wrong):
+    fit = fit_signal("risk", with_errors(200, n_wrong), Discipline())
+    assert isinstance(fit.signal, Risk)
+    assert fit.flags == {"fewer_folds": []}
+    assert np.isfinite(fit.scores).all()
+
+
+def test_five_errors_are_enough():
+    assert fit_signal("risk", with_errors(200, 5), Discipline()).flags == {}
+
+
+def test_a_constant_statistic_gets_scale_one():
+    z = np.tile([[3.0, 0.0]], (100, 1))
+    y = (np.arange(100) % 4 == 0).astype(int)
+    fit = fit_signal("risk", Predictions.of(z, y), Discipline())
+    assert fit.signal.scale == (1.0,) * 6
+    assert np.isfinite(fit.signal.coef).all()
+
+
+@pytest.mark.parametrize("route", STATISTICS)
+def test_a_single_statistic_is_its_own_score(split, route):
+    preds = Predictions.of(*split)
+    fit = fit_signal(route, preds, Discipline())
+    column = statistics(preds.logits)[:, STATISTICS.index(route)]
+    np.testing.assert_array_equal(fit.scores, column)
+    np.testing.assert_array_equal(fit.signal.scores(statistics(preds.logits)), column)
+
+
+def test_controls_use_other_random_numbers_for_fitting_and_for_deployment(split):
+    preds = Predictions.of(*split)
+    fit = fit_signal("random", preds, Discipline(seed=1))
+    assert not np.array_equal(fit.scores, fit.signal.scores(statistics(preds.logits)))
+
+
+def test_an_unknown_signal_is_refused(split):
+    with pytest.raises(InputError, match="unknown signal 'margin'; choose from none, risk"):
+        fit_signal("margin", Predictions.of(*split), Discipline())
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"n_folds": 1}, "n_folds must be at least 2; got 1"),
+        ({"C": 0.0}, "C must be positive; got 0"),
+        ({"C": float("nan")}, "C must be positive; got nan"),
+        ({"min_group_size": 0}, "min_group_size must be at least 1; got 0"),
+        ({"bounds": (2.0, 1.0)}, "0 < low < high"),
+        ({"bounds": (0.0, 1.0)}, "0 < low < high"),
+    ],
+)
+def test_bad_discipline_is_refused(option, message):
+    with pytest.raises(InputError, match=message):
+        Discipline(**option)
