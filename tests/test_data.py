@@ -136,7 +136,7 @@ def test_bad_class_names_are_refused(names, message):
 def test_sparse_and_masked_arrays_are_refused():
     from scipy.sparse import csr_matrix
 
-    with pytest.raises(InputError, match="sparse matrix; pass logits.toarray"):
+    with pytest.raises(InputError, match=r"sparse matrix; pass logits\.toarray"):
         Predictions.of(csr_matrix(Z), Y)
     with pytest.raises(InputError, match="masked values"):
         Predictions.of(np.ma.masked_less(Z, 0), Y)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from simulated import simulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
+from simulated import simulate
 from smallcal.data import Predictions
 from smallcal.maps import fit_temperature
 from smallcal.maps.descent import PLATEAU

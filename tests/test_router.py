@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from simulated import simulate
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
+from simulated import simulate
 from smallcal.data import Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
@@ -69,9 +69,7 @@ def test_out_of_fold_scores_equal_a_plain_cross_fit(split):
         expected[test] = model.predict_proba(x[test])[:, 1]
     np.testing.assert_allclose(fit.scores, expected, atol=1e-5)
     deployed = sklearn_fit(x, wrong)
-    np.testing.assert_allclose(
-        fit.signal.scores(stats), deployed.predict_proba(x)[:, 1], atol=1e-5
-    )
+    np.testing.assert_allclose(fit.signal.scores(stats), deployed.predict_proba(x)[:, 1], atol=1e-5)
     assert fit.flags == {}
 
 

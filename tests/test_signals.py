@@ -54,7 +54,9 @@ def test_a_shift_moves_only_norm_and_top_logit(z, shift):
 
 def test_float32_agrees_with_float64():
     z = np.random.default_rng(0).normal(size=(500, 40)) * 5
-    np.testing.assert_allclose(statistics(z.astype(np.float32)), statistics(z), rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(
+        statistics(z.astype(np.float32)), statistics(z), rtol=2e-4, atol=2e-6
+    )
 
 
 def test_blocks_do_not_change_the_result(monkeypatch):

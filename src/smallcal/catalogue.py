@@ -21,7 +21,7 @@ from smallcal.maps import FittedMap, ScalarMap, fit_groups, fit_temperature
 from smallcal.objectives import OBJECTIVES, Gaps, moments, objective
 from smallcal.router import ROUTES, SignalFit, fit_signal
 from smallcal.runtime import FittedCalibrator
-from smallcal.signals import STATISTICS, FittedSignal, NoSignal
+from smallcal.signals import STATISTICS, FittedSignal, NoSignal, require_statistics
 
 MAP_KINDS = ("identity", "scalar", "groups")
 
@@ -61,6 +61,7 @@ class Method:
             raise InputError(f"unknown signal {self.signal!r}; choose from {', '.join(ROUTES)}")
         if self.n_groups < 1:
             raise InputError(f"n_groups must be at least 1; got {self.n_groups}")
+        require_statistics(self.statistics)
         if self.map != "identity":
             objective(self.objective)
 

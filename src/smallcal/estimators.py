@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from smallcal.catalogue import ALIASES, METHODS, Method, method
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.maps import GroupMap
-from smallcal.catalogue import ALIASES, METHODS, Method, method
 from smallcal.runtime import FittedCalibrator
 from smallcal.runtime import load as load_fitted
 from smallcal.shell import BaseCalibrator

@@ -65,7 +65,7 @@ class Gaps:
         label = gaps[every, preds.labels]
         # The order of the other classes is irrelevant: the last one takes the top's place.
         gaps[every, predicted] = gaps[:, -1]
-        rest = np.ascontiguousarray(gaps[:, :-1])
+        rest = gaps[:, :-1]
         best = rest.max(axis=1)
         rest -= best[:, None]
         correct = np.asarray(predicted == preds.labels)

@@ -93,15 +93,18 @@ def fit_risk(
     scale[scale < 1e-12] = 1
     design = np.column_stack([(columns - mean) / scale, np.ones(preds.n)])
 
+    deployed = fit_logistic(design, wrong, C=discipline.C, weight=preds.weight)
     scores = np.empty(preds.n)
     for train, held_out in _folds(wrong, n_folds, discipline.seed):
         weight = None if preds.weight is None else preds.weight[train]
-        theta = fit_logistic(design[train], wrong[train], C=discipline.C, weight=weight)
+        # The minimum is unique, so starting at the whole split's saves steps and leaks nothing.
+        theta = fit_logistic(
+            design[train], wrong[train], C=discipline.C, weight=weight, start=deployed
+        )
         scores[held_out] = sigmoid(design[held_out] @ theta)
-    theta = fit_logistic(design, wrong, C=discipline.C, weight=preds.weight)
     risk = Risk(
-        coef=tuple(theta[:-1].tolist()),
-        intercept=float(theta[-1]),
+        coef=tuple(deployed[:-1].tolist()),
+        intercept=float(deployed[-1]),
         mean=tuple(mean.tolist()),
         scale=tuple(scale.tolist()),
         statistics=tuple(use),
@@ -127,49 +130,47 @@ def _folds(wrong: BoolArray, n_folds: int, seed: int) -> list[tuple[BoolArray, B
 
 
 def fit_logistic(
-    design: FloatArray, target: BoolArray, *, C: float, weight: FloatArray | None = None
+    design: FloatArray,
+    target: BoolArray,
+    *,
+    C: float,
+    weight: FloatArray | None = None,
+    start: FloatArray | None = None,
 ) -> FloatArray:
     """Minimise ½‖w‖² + C Σ logistic loss by Newton; the last column's coefficient is free.
 
     scikit-learn's ``LogisticRegression(C=C)`` has the same minimum. Seven parameters make
     Newton exact in a handful of steps, where its general solver needs milliseconds.
     """
-    penalty = np.full(design.shape[1], 1.0)
-    penalty[-1] = 0.0
+    penalty = np.ones(design.shape[1])
+    penalty[-1] = 0
     weights = np.full(len(design), C) if weight is None else C * weight
-    theta = np.zeros(design.shape[1])
-    share = float(np.clip(weights @ target / weights.sum(), 1e-6, 1 - 1e-6))
-    theta[-1] = np.log(share / (1 - share))
-    value = _penalised(theta, design, target, weights, penalty)
+    sign = np.where(target, -1.0, 1.0)
+
+    def value_at(theta: FloatArray) -> tuple[float, FloatArray]:
+        """Return the penalised loss, and exp(-loss) per sample: the target's probability."""
+        loss = np.logaddexp(0, sign * (design @ theta))
+        return float(weights @ loss + 0.5 * (penalty * theta) @ theta), np.exp(-loss)
+
+    theta = np.zeros(design.shape[1]) if start is None else start
+    value, likelihood = value_at(theta)
     for _ in range(_MAX_NEWTON_STEPS):
-        p = sigmoid(design @ theta)
-        gradient = design.T @ (weights * (p - target)) + penalty * theta
-        hessian = (design.T * (weights * p * (1 - p))) @ design + np.diag(penalty + 1e-12)
+        surprise = 1 - likelihood
+        gradient = design.T @ (weights * sign * surprise) + penalty * theta
+        bend = weights * likelihood * surprise
+        hessian = (design.T * bend) @ design + np.diag(penalty + 1e-12)
         step = np.linalg.solve(hessian, gradient)
         decrement = float(gradient @ step)
-        if decrement < 1e-16 * max(1.0, value):
-            break
+        if decrement < 1e-14 * max(1.0, value):
+            return np.asarray(theta - step)
         # Newton on logistic loss overshoots only far from the minimum: halve until it descends.
-        size = 1.0
-        while size > 1e-10:
+        for halving in range(30):
+            size = 0.5**halving
             trial = theta - size * step
-            trial_value = _penalised(trial, design, target, weights, penalty)
+            trial_value, trial_likelihood = value_at(trial)
             if trial_value <= value - 1e-4 * size * decrement:
                 break
-            size /= 2
         else:
-            break  # rounding has the last word: no representable descent is left
-        theta, value = trial, trial_value
+            return theta  # rounding has the last word: no representable descent is left
+        theta, value, likelihood = trial, trial_value, trial_likelihood
     return theta
-
-
-def _penalised(
-    theta: FloatArray,
-    design: FloatArray,
-    target: BoolArray,
-    weights: FloatArray,
-    penalty: FloatArray,
-) -> float:
-    score = design @ theta
-    loss = np.logaddexp(0, np.where(target, -score, score))
-    return float(weights @ loss + 0.5 * (penalty * theta) @ theta)

@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from smallcal.catalogue import Method
 from smallcal.data import FloatArray, IntArray, Predictions, as_class_names
 from smallcal.discipline import FLAGS
 from smallcal.errors import FitWarning, InputError
 from smallcal.maps import GroupMap
-from smallcal.catalogue import Method
 from smallcal.runtime import FittedCalibrator
 from smallcal.signals import Risk, ShuffledRisk
 

@@ -158,7 +158,7 @@ class Statistic:
     n_parameters: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        _require_statistics((self.statistic,))
+        require_statistics((self.statistic,))
 
     def scores(self, stats: FloatArray, /) -> FloatArray:
         """Return that column."""
@@ -178,7 +178,7 @@ class Risk:
     rowwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _require_statistics(self.statistics)
+        require_statistics(self.statistics)
         sizes = {len(self.coef), len(self.mean), len(self.scale), len(self.statistics)}
         if len(sizes) != 1:
             raise InputError(
@@ -238,7 +238,8 @@ SIGNALS: Mapping[str, type[FittedSignal]] = MappingProxyType(
 )
 
 
-def _require_statistics(names: tuple[str, ...]) -> None:
+def require_statistics(names: tuple[str, ...]) -> None:
+    """Raise unless the names are different ones among ``STATISTICS``."""
     unknown = [name for name in names if name not in STATISTICS]
     if unknown or not names or len(set(names)) != len(names):
         raise InputError(

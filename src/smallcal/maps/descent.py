@@ -72,8 +72,8 @@ def fit_temperature(
     if objective.unimodal:
         u = _descend(search, begin, low, high)
     else:
-        _, left, right = _scan(search, low, high)
-        best, *bracket = _scan(search, left, right)
+        _, below, above = _scan(search, low, high)
+        best, *bracket = _scan(search, below, above)
         # A rippled loss may have its slope's zero beside the dip that the scan found.
         u = min(best, _descend(search, best, *bracket), key=lambda v: search(v)[0])
     at_bound = u in (low, high)

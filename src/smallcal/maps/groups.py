@@ -71,6 +71,8 @@ def fit_groups(
     A group with fewer than ``discipline.min_group_size`` samples, or none because scores
     coincide, takes the pooled temperature.
     """
+    if np.ptp(scores) <= 1e-9 * np.abs(scores).max():
+        scores = np.full_like(scores, scores[0])  # rounding noise must not make groups
     levels = np.arange(1, n_groups) / n_groups
     thresholds = np.quantile(scores, levels)
     member = np.searchsorted(thresholds, scores, side="right")

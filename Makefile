@@ -1,0 +1,63 @@
+# Two commands matter: `make demo` and `make test`. Each needs Python >= 3.10 and make, nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+CORE := .venv-core
+PIP := -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test test-core bench data lint format clean
+
+help:
+	@echo "make demo       calibrate a real classifier and show what changed"
+	@echo "make test       every test, with all extras, peers, style and types"
+	@echo "make test-core  the light tests, on a bare install without extras"
+	@echo "make bench      speed, as ratios against named references"
+	@echo "make format     let ruff tidy the code"
+	@echo "make data       make the demo data anew (needs npm and torch)"
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of packages, made again when pyproject.toml or the constraints change.
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	@echo "installing smallcal into $(VENV) ..."
+	@$(VENV)/bin/python $(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing smallcal with everything the tests need into $(VENV) (some minutes) ..."
+	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+$(CORE)/.core: pyproject.toml
+	@echo "installing smallcal without extras into $(CORE) ..."
+	@$(PYTHON) -m venv $(CORE)
+	@$(CORE)/bin/python $(PIP) -e '.[test]'
+	@touch $@
+
+demo: $(VENV)/.demo
+	@$(VENV)/bin/smallcal demo
+
+test: $(VENV)/.dev
+	$(VENV)/bin/python -m pytest
+
+test-core: $(CORE)/.core
+	$(CORE)/bin/python -m pytest
+
+bench: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/speed.py
+
+data: $(VENV)/.dev
+	$(VENV)/bin/python scripts/make_demo_data.py
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/python -m ruff check .
+	$(VENV)/bin/python -m ruff format --check .
+	$(VENV)/bin/python -m mypy
+
+format: $(VENV)/.dev
+	$(VENV)/bin/python -m ruff format .
+	$(VENV)/bin/python -m ruff check --fix .
+
+clean:
+	rm -rf $(VENV) $(CORE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,181 @@
+"""Speed as ratios, both sides measured in this run: `make bench`.
+
+Each ratio has the bound that the project promises; the exit code is 1 when one does not hold.
+Single-threaded, the best of several repeats after a warm-up.
+"""
+
+from __future__ import annotations
+
+import os
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.calibration import _TemperatureScaling
+
+import smallcal as sc
+from reference import ReferenceSRTS
+
+FAILED = []
+
+
+def best(function, repeats=7):
+    """Return the shortest time of several runs, in seconds."""
+    function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def report(what, ratio, bound, detail=""):
+    holds = ratio <= bound
+    if not holds:
+        FAILED.append(what)
+    print(f"{'ok ' if holds else 'NO '} {what:<58} {ratio:8.3f}  (at most {bound:g})  {detail}")
+
+
+def logits(n, n_classes, dtype=np.float32, seed=0):
+    """Draw logits of a plausible classifier: about three in four predictions right."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, n_classes), dtype=np.float32) * 2
+    y = rng.integers(n_classes, size=n)
+    z[np.arange(n), y] += 4 + 6 * rng.random(n, dtype=np.float32)
+    return z.astype(dtype), y
+
+
+def fit_speed():
+    z, y = logits(2500, 100)
+    ours = best(lambda: sc.SRTS().fit(z, y), 15)
+    theirs = best(lambda: _TemperatureScaling().fit(z, y), 15)
+    plain = best(lambda: ReferenceSRTS().fit(z, y), 3)
+    ms = f"{ours * 1e3:.1f} ms"
+    report(
+        "SRTS fit / scikit-learn one-temperature fit",
+        ours / theirs,
+        1.5,
+        f"{ms}, {theirs * 1e3:.1f} ms",
+    )
+    report("SRTS fit / straightforward SRTS", ours / plain, 1 / 15, f"{ms}, {plain * 1e3:.0f} ms")
+    scalar = best(lambda: sc.TemperatureScaling().fit(z, y), 15)
+    report("one-temperature fit / scikit-learn's", scalar / theirs, 1.0, f"{scalar * 1e3:.1f} ms")
+
+
+def apply_speed():
+    cal = {c: sc.SRTS().fit(*logits(2500, c)) for c in (100, 1000)}
+    for n, n_classes in ((10_000, 100), (50_000, 1_000)):
+        z, _ = logits(n, n_classes, seed=1)
+        ours = best(lambda z=z, c=n_classes: cal[c].predict_proba(z), 5)
+        theirs = best(lambda z=z: softmax(z / np.float32(1.5), axis=1), 5)
+        report(
+            f"predict_proba / scipy softmax, {n:,} x {n_classes:,} float32",
+            ours / theirs,
+            1.5,
+            f"{ours * 1e3:.0f} ms, {theirs * 1e3:.0f} ms",
+        )
+
+
+def growth(what, sizes, make, bound):
+    """Report how much more than proportionally time grows from the first size to the last."""
+    times = [best(make(size), 3) for size in sizes]
+    rate = (times[-1] / times[0]) / (sizes[-1] / sizes[0])
+    detail = ", ".join(f"{s:,}: {t * 1e3:.1f} ms" for s, t in zip(sizes, times, strict=True))
+    report(f"{what}, growth beyond linear", rate, bound, detail)
+
+
+def linear_growth():
+    rows, classes = (250, 2_500, 25_000, 50_000), (10, 100, 1_000)
+
+    def fit(n, c):
+        z, y = logits(n, c)
+        return lambda: sc.SRTS().fit(z, y)
+
+    def use(n, c):
+        cal = sc.SRTS().fit(*logits(2500, c))
+        z, _ = logits(n, c, seed=1)
+        return lambda: cal.predict_proba(z)
+
+    growth("fit, rows (100 classes)", rows, lambda n: fit(n, 100), 1.5)
+    growth("fit, classes (2,500 rows)", classes, lambda c: fit(2500, c), 1.5)
+    growth("apply, rows (100 classes)", rows, lambda n: use(n, 100), 1.5)
+    growth("apply, classes (10,000 rows)", classes, lambda c: use(10_000, c), 1.5)
+
+
+MEMORY_PROGRAM = """
+import sys, numpy as np, smallcal as sc
+from smallcal.io import apply_npy
+def peak():
+    fields = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(fields["VmHWM"].split()[0]) / 1024
+cal = sc.load(sys.argv[1])
+cal.predict_proba(np.zeros((1000, 100), dtype=np.float32))
+before = peak()
+apply_npy(cal.fitted_, sys.argv[2], sys.argv[3])
+print(peak() - before)
+"""
+
+
+def memory():
+    if not Path("/proc/self/status").exists():
+        print("--  memory is read from /proc, which this system does not have")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        cal, source, target = (Path(folder) / name for name in ("cal.json", "z.npy", "p.npy"))
+        sc.SRTS().fit(*logits(2500, 100)).save(cal)
+        shape = (1_000_000, 100)
+        file = np.lib.format.open_memmap(source, mode="w+", dtype=np.float32, shape=shape)
+        for start in range(0, shape[0], 100_000):
+            file[start : start + 100_000] = logits(100_000, 100, seed=start)[0]
+        file.flush()
+        command = [sys.executable, "-c", MEMORY_PROGRAM, str(cal), str(source), str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        result = np.load(target, mmap_mode="r")
+        if result.shape != shape:
+            raise SystemExit(f"apply wrote {result.shape}, not {shape}")
+    added = float(done.stdout)
+    report(
+        "apply 1,000,000 x 100 from a file, MB added / 300 MB", added / 300, 1.0, f"{added:.0f} MB"
+    )
+
+
+def import_cost():
+    def seconds(statement):
+        program = (
+            f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+        )
+        runs = [
+            subprocess.run(
+                [sys.executable, "-c", program], capture_output=True, text=True, check=True
+            )
+            for _ in range(5)
+        ]
+        return min(float(run.stdout) for run in runs)
+
+    theirs = seconds("import sklearn.linear_model")
+    lazy = seconds("import smallcal")
+    full = seconds("import smallcal; smallcal.SRTS; smallcal.evaluate; smallcal.compare")
+    report("import smallcal / import sklearn.linear_model", lazy / theirs, 1.3, f"{theirs:.2f} s")
+    report("import smallcal with every estimator and metric", full / theirs, 1.3, f"{full:.2f} s")
+
+
+def main():
+    for part in (fit_speed, apply_speed, linear_growth, memory, import_cost):
+        part()
+    if FAILED:
+        print(f"{len(FAILED)} of the promised ratios do not hold: {'; '.join(FAILED)}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
