@@ -1,0 +1,128 @@
+"""The view of a model's predictions that every metric is computed from, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from smallcal.data import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_labels,
+    as_numpy,
+    as_probabilities,
+    refuse_swapped,
+)
+
+#: Rows are worked on in blocks of about this many numbers (8 MB), so that 50,000 x 1,000
+#: probabilities never need a second matrix of their own size.
+BLOCK_SIZE = 1 << 20
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scored:
+    """Probabilities, labels, and what each prediction amounts to.
+
+    Build it with :meth:`of`. The constructor takes arrays that are already checked.
+
+    Attributes
+    ----------
+    proba : ndarray of shape (n, C), float64
+        Class probabilities.
+    labels : ndarray of shape (n,), int64
+        The column of the true class.
+    confidence : ndarray of shape (n,), float64
+        c, the largest probability of the row, at most 1.
+    doubt : ndarray of shape (n,), float64
+        The probability of all other classes together. It keeps its digits where
+        1 - c has lost them: 1e-20 stays 1e-20 when c is 1.0.
+    correct : ndarray of shape (n,), bool
+        Whether the predicted class (the first column with the largest probability) is
+        the true one.
+
+    Examples
+    --------
+    >>> scored = Scored.of([0, 1], [[0.75, 0.25], [0.5, 0.5]])
+    >>> scored.confidence.tolist(), scored.doubt.tolist(), scored.correct.tolist()
+    ([0.75, 0.5], [0.25, 0.5], [True, False])
+    """
+
+    proba: FloatArray
+    labels: IntArray
+    confidence: FloatArray
+    doubt: FloatArray
+    correct: BoolArray
+
+    @classmethod
+    def of(cls, y_true: object, y_proba: object) -> Scored:
+        """Check labels and probabilities and return the view of them.
+
+        Raises
+        ------
+        InputError
+            When the arrays are empty, swapped, of different length, not probabilities, or
+            when a label names no column.
+        """
+        labels = as_numpy(y_true, name="y_true")
+        values = as_numpy(y_proba, name="y_proba")
+        refuse_swapped(values, labels, first="y_proba", second="y_true")
+        proba = as_probabilities(values, name="y_proba")
+        n, n_classes = proba.shape
+        codes = as_labels(labels, n=n, n_classes=n_classes, name="y_true")
+        predicted = proba.argmax(axis=1)
+        # Rows may sum to a little more than 1 (see data.require_probabilities); a confidence
+        # above 1 would fall outside every bin.
+        confidence = np.minimum(proba[np.arange(n), predicted], 1.0)
+        return cls(
+            proba=proba,
+            labels=codes,
+            confidence=confidence,
+            doubt=_sum_of_others(proba, predicted.astype(np.int64)),
+            correct=np.equal(predicted, codes),
+        )
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return int(self.proba.shape[0])
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, which is the number of columns, seen or not."""
+        return int(self.proba.shape[1])
+
+    @property
+    def residual(self) -> FloatArray:
+        """The gap c - b of each sample, b being 1 when it is correct and 0 when not."""
+        return self.confidence - self.correct
+
+    @property
+    def log_odds(self) -> FloatArray:
+        """The log-odds log c - log doubt: the confidence on a scale that does not end at 1.
+
+        It orders samples whose confidences all round to 1.0; it is +inf where the doubt is
+        exactly 0.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.confidence) - np.log(self.doubt)
+
+
+def row_blocks(proba: FloatArray) -> Iterator[slice]:
+    """Yield slices that cover all rows, each of about ``BLOCK_SIZE`` numbers."""
+    n, n_classes = proba.shape
+    height = max(1, BLOCK_SIZE // n_classes)
+    for start in range(0, n, height):
+        yield slice(start, min(start + height, n))
+
+
+def _sum_of_others(proba: FloatArray, predicted: IntArray) -> FloatArray:
+    total = np.empty(len(proba))
+    for rows in row_blocks(proba):
+        block = proba[rows].copy()
+        block[np.arange(len(block)), predicted[rows]] = 0.0
+        total[rows] = block.sum(axis=1)
+    # Entries down to -1e-6 pass the check; a doubt below 0 has no logarithm.
+    return np.maximum(total, 0.0)

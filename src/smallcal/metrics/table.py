@@ -1,0 +1,204 @@
+"""The table of metrics, and the function that fills a row of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Literal
+
+from smallcal.data import FloatArray
+from smallcal.errors import InputError
+from smallcal.metrics import binned, proper, selective, smooth, threshold
+from smallcal.metrics.scored import Scored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One row of the table.
+
+    Attributes
+    ----------
+    name : str
+        Its key in ``METRICS``.
+    of : callable
+        The metric as a function of a :class:`Scored`, a fraction.
+    summary : str
+        One line that says what it measures.
+    better : "lower", "higher" or "zero"
+        Which values are good.
+    percent : bool
+        Whether tables show it times 100.
+    undefined : str
+        When the value is NaN; empty when it never is.
+    values : callable or None
+        For a mean over samples: the value of each sample.
+    """
+
+    name: str
+    of: Callable[[Scored], float]
+    summary: str
+    better: Literal["lower", "higher", "zero"] = "lower"
+    percent: bool = False
+    undefined: str = ""
+    values: Callable[[Scored], FloatArray] | None = None
+
+
+_ROWS = (
+    Metric(
+        name="accuracy",
+        of=proper.accuracy_of,
+        values=proper.accuracy_values,
+        summary="share of samples whose most probable class is the true one",
+        better="higher",
+        percent=True,
+    ),
+    Metric(
+        name="ece15",
+        of=binned.ece_of,
+        summary="gap between confidence and accuracy in 15 bins of equal width",
+        percent=True,
+    ),
+    Metric(
+        name="adaece15",
+        of=binned.adaece_of,
+        summary="gap between confidence and accuracy in 15 bins of equal count",
+        percent=True,
+    ),
+    Metric(
+        name="cwece15",
+        of=binned.classwise_ece_of,
+        summary="gap between probability and frequency in 15 bins, averaged over classes",
+        percent=True,
+    ),
+    Metric(
+        name="smece",
+        of=smooth.smece_of,
+        summary="smooth calibration error, as the authors' released estimator computes it",
+        percent=True,
+    ),
+    Metric(
+        name="smece_exact",
+        of=smooth.smece_exact_of,
+        summary="smooth calibration error, as it is defined",
+        percent=True,
+    ),
+    Metric(
+        name="nll",
+        of=proper.nll_of,
+        values=proper.nll_values,
+        summary="negative log-likelihood of the true class, in nats",
+    ),
+    Metric(
+        name="brier",
+        of=proper.brier_of,
+        values=proper.brier_values,
+        summary="squared distance from the true class, summed over classes",
+    ),
+    Metric(
+        name="top_label_bce",
+        of=proper.top_label_bce_of,
+        values=proper.top_label_bce_values,
+        summary="cross-entropy of the confidence as a forecast of being correct, in nats",
+    ),
+    Metric(
+        name="auroc",
+        of=selective.auroc_of,
+        summary="chance that a right prediction is more confident than a wrong one",
+        better="higher",
+        undefined="all predictions are right, or all are wrong",
+    ),
+    Metric(
+        name="aurc",
+        of=selective.aurc_of,
+        summary="error rate averaged over all coverages, most confident first",
+    ),
+    Metric(
+        name="eaurc",
+        of=selective.eaurc_of,
+        summary="aurc above that of a perfect ranking",
+    ),
+    *(
+        Metric(
+            name=f"hcfp{percent}",
+            of=partial(threshold.hcfp_of, threshold=percent / 100),
+            summary=f"share of errors made with a confidence of {percent} % or more",
+            percent=True,
+            undefined="no prediction is wrong",
+        )
+        for percent in (90, 95, 99)
+    ),
+    Metric(
+        name="selective_risk80",
+        of=selective.selective_risk_of,
+        summary="error rate among the most confident 80 %",
+        percent=True,
+    ),
+    Metric(
+        name="risk_at90",
+        of=threshold.risk_at_threshold_of,
+        summary="error rate among predictions with a confidence of 90 % or more",
+        percent=True,
+        undefined="no prediction has a confidence of 90 % or more",
+    ),
+    Metric(
+        name="confidence_gap",
+        of=threshold.confidence_gap_of,
+        values=threshold.confidence_gap_values,
+        summary="mean confidence minus accuracy",
+        better="zero",
+        percent=True,
+    ),
+)
+
+#: Every metric by name, in the order tables show them.
+METRICS: Mapping[str, Metric] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+def evaluate(
+    y_true: object, y_proba: object, *, metrics: Iterable[str] | None = None
+) -> dict[str, float]:
+    """Compute all metrics, or those that are named, from one check of the input.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+    metrics : iterable of str, optional
+        Names out of ``METRICS``, in the order wanted; all of them by default.
+
+    Returns
+    -------
+    dict of str to float
+        Fractions, not percentages. NaN means that the data leave the value undefined:
+        ``auroc`` when all predictions are right or all are wrong, ``hcfp*`` when none is
+        wrong, ``risk_at90`` when no confidence reaches 0.9. ``METRICS[name].undefined``
+        says so for each.
+
+    Raises
+    ------
+    InputError
+        When the input cannot be used or a name is unknown.
+
+    Examples
+    --------
+    >>> evaluate([0, 1], [[0.75, 0.25], [0.5, 0.5]], metrics=["accuracy", "confidence_gap"])
+    {'accuracy': 0.5, 'confidence_gap': 0.125}
+    """
+    chosen = chosen_metrics(METRICS if metrics is None else metrics)
+    scored = Scored.of(y_true, y_proba)
+    return {metric.name: metric.of(scored) for metric in chosen}
+
+
+def chosen_metrics(names: Iterable[str]) -> list[Metric]:
+    """Return the rows of ``METRICS`` by name; an unknown name is an error."""
+    if isinstance(names, str):
+        raise InputError(f"metrics must be a list of names; got the string {names!r}")
+    wanted = list(names)
+    for name in wanted:
+        if name not in METRICS:
+            raise InputError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
+    return [METRICS[name] for name in wanted]

@@ -1,0 +1,155 @@
+"""What a confidence threshold lets through, and the average overconfidence."""
+
+from __future__ import annotations
+
+from smallcal.data import FloatArray
+from smallcal.errors import InputError
+from smallcal.metrics.scored import Scored
+
+DEFAULT_THRESHOLD = 0.9
+
+
+def hcfp_of(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
+    """Return :func:`hcfp` of checked predictions."""
+    _require_threshold(threshold)
+    wrong = scored.confidence[~scored.correct]
+    return float((wrong >= threshold).mean()) if len(wrong) else float("nan")
+
+
+def hcfp(y_true: object, y_proba: object, *, threshold: float = DEFAULT_THRESHOLD) -> float:
+    """High-confidence false predictions: the share of errors made with high confidence.
+
+    ``#{i wrong and c_i >= t} / #{i wrong}``.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+    threshold : float, default 0.9
+        t, between 0 and 1.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; NaN when no prediction is wrong.
+
+    Examples
+    --------
+    >>> hcfp([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.95, 0.05]])
+    0.5
+    """
+    return hcfp_of(Scored.of(y_true, y_proba), threshold=threshold)
+
+
+def risk_at_threshold_of(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
+    """Return :func:`risk_at_threshold` of checked predictions."""
+    _require_threshold(threshold)
+    kept = scored.correct[scored.confidence >= threshold]
+    return float((~kept).mean()) if len(kept) else float("nan")
+
+
+def risk_at_threshold(
+    y_true: object, y_proba: object, *, threshold: float = DEFAULT_THRESHOLD
+) -> float:
+    """Error rate among the predictions that reach a confidence threshold.
+
+    ``#{i wrong and c_i >= t} / #{c_i >= t}``. :func:`coverage_at_threshold` says how many
+    those are.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+    threshold : float, default 0.9
+        t, between 0 and 1.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; NaN when no prediction reaches the threshold.
+
+    Examples
+    --------
+    >>> risk_at_threshold([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.95, 0.05]])
+    0.5
+    """
+    return risk_at_threshold_of(Scored.of(y_true, y_proba), threshold=threshold)
+
+
+def coverage_at_threshold_of(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
+    """Return :func:`coverage_at_threshold` of checked predictions."""
+    _require_threshold(threshold)
+    return float((scored.confidence >= threshold).mean())
+
+
+def coverage_at_threshold(
+    y_true: object, y_proba: object, *, threshold: float = DEFAULT_THRESHOLD
+) -> float:
+    """Share of predictions that reach a confidence threshold.
+
+    ``#{c_i >= t} / n``. The labels are checked and not used.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+    threshold : float, default 0.9
+        t, between 0 and 1.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> coverage_at_threshold([0, 1], [[0.9, 0.1], [0.4, 0.6]])
+    0.5
+    """
+    return coverage_at_threshold_of(Scored.of(y_true, y_proba), threshold=threshold)
+
+
+def confidence_gap_values(scored: Scored) -> FloatArray:
+    """Return c - b for each sample."""
+    return scored.residual
+
+
+def confidence_gap_of(scored: Scored) -> float:
+    """Return :func:`confidence_gap` of checked predictions."""
+    return float(confidence_gap_values(scored).mean())
+
+
+def confidence_gap(y_true: object, y_proba: object) -> float:
+    """Mean confidence minus accuracy.
+
+    ``mean_i (c_i - b_i)``: positive for an overconfident model, negative for a timid one.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+
+    Returns
+    -------
+    float
+        Between -1 and 1.
+
+    Examples
+    --------
+    >>> round(confidence_gap([0, 1], [[0.9, 0.1], [0.7, 0.3]]), 4)
+    0.3
+    """
+    return confidence_gap_of(Scored.of(y_true, y_proba))
+
+
+def _require_threshold(threshold: float) -> None:
+    if not 0 <= threshold <= 1:
+        raise InputError(f"threshold must lie between 0 and 1; got {threshold!r}")
