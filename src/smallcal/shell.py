@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from smallcal.catalogue import Method
@@ -22,7 +22,7 @@ from smallcal.signals import Risk, ShuffledRisk
 Self = TypeVar("Self", bound="BaseCalibrator")
 
 
-class BaseCalibrator(BaseEstimator):  # type: ignore[misc]
+class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What every calibrator can do; subclasses say which method they are."""
 
     fitted_: FittedCalibrator
