@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from simulated import simulate
 from smallcal.data import Predictions
 from smallcal.maps import fit_temperature
-from smallcal.maps.descent import PLATEAU
+from smallcal.maps.descent import PLATEAU, Evaluated
 from smallcal.objectives import OBJECTIVES, Gaps, moments, objective
 
 BOUNDS = (0.05, 20.0)
@@ -70,12 +70,15 @@ def test_a_known_temperature_is_recovered():
         assert got.value == pytest.approx(2.5, rel=0.05), name
 
 
-@pytest.mark.parametrize("start", [0.06, 0.5, 3.0, 19.0])
-def test_the_start_does_not_matter(start):
+@pytest.mark.parametrize("name", ["nll", "bce"])
+@pytest.mark.parametrize("temperature", [0.01, 0.06, 0.5, 3.0, 19.0, 30.0])
+def test_the_start_does_not_matter(name, temperature):
     z, y = simulate(500, 20)
     gaps = gaps_of(z, y)
-    cold = fit_temperature(OBJECTIVES["bce"], gaps, bounds=BOUNDS)
-    warm = fit_temperature(OBJECTIVES["bce"], gaps, bounds=BOUNDS, start=start)
+    goal = OBJECTIVES[name]
+    start = Evaluated(temperature, goal.terms(gaps, moments(gaps, 1 / temperature)))
+    cold = fit_temperature(goal, gaps, bounds=BOUNDS)
+    warm = fit_temperature(goal, gaps, bounds=BOUNDS, start=start)
     assert warm.value == pytest.approx(cold.value, rel=1e-9)
 
 

@@ -9,7 +9,14 @@ from simulated import simulate
 from smallcal.data import Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
-from smallcal.router import fit_logistic, fit_risk, fit_signal
+from smallcal.objectives import Gaps, moments
+from smallcal.router import (
+    fit_logistic,
+    fit_risk,
+    fit_signal,
+    split_statistics,
+    stratified_folds,
+)
 from smallcal.signals import STATISTICS, NoSignal, Risk, statistics
 
 
@@ -19,6 +26,10 @@ def with_errors(n, n_wrong, n_classes=6, seed=0):
     y = z.argmax(axis=1)
     y[:n_wrong] = (y[:n_wrong] + 1) % n_classes
     return Predictions.of(z, y)
+
+
+def signal_of(route, preds, discipline, **options):
+    return fit_signal(route, preds, statistics(preds.logits).T, discipline, **options)
 
 
 def sklearn_fit(x, target, C=1.0, weight=None):
@@ -33,7 +44,11 @@ def test_logistic_fit_equals_scikit_learn(C, weighted):
     x = rng.normal(size=(300, 6))
     target = rng.random(300) < 1 / (1 + np.exp(-(x @ rng.normal(size=6) - 1)))
     weight = rng.random(300) if weighted else None
-    theta = fit_logistic(np.column_stack([x, np.ones(300)]), target, C=C, weight=weight)
+    theta = fit_logistic(
+        np.vstack([x.T, np.ones(300)]),
+        target,
+        C * (np.ones((1, 300)) if weight is None else weight[None]),
+    )[0]
     model = sklearn_fit(x, target, C=C, weight=weight)
     np.testing.assert_allclose(theta[:-1], model.coef_[0], rtol=1e-4, atol=1e-6)
     assert theta[-1] == pytest.approx(model.intercept_[0], rel=1e-4, abs=1e-6)
@@ -41,7 +56,7 @@ def test_logistic_fit_equals_scikit_learn(C, weighted):
 
 def test_logistic_fit_survives_separable_and_tiny_data():
     x = np.linspace(-1, 1, 20)[:, None] * 1e3
-    theta = fit_logistic(np.column_stack([x, np.ones(20)]), x[:, 0] > 0, C=1e6)
+    theta = fit_logistic(np.vstack([x.T, np.ones(20)]), x[:, 0] > 0, np.full((1, 20), 1e6))[0]
     assert np.isfinite(theta).all()
     assert ((x[:, 0] * theta[0] + theta[1] > 0) == (x[:, 0] > 0)).all()
 
@@ -50,7 +65,7 @@ def test_the_gradient_vanishes_at_the_fit():
     rng = np.random.default_rng(1)
     design = np.column_stack([rng.normal(size=(200, 6)), np.ones(200)])
     target = rng.random(200) < 0.03
-    theta = fit_logistic(design, target, C=1.0)
+    theta = fit_logistic(design.T, target, np.ones((1, 200)))[0]
     p = 1 / (1 + np.exp(-design @ theta))
     gradient = design.T @ (p - target) + np.r_[theta[:-1], 0]
     assert np.abs(gradient).max() < 1e-8
@@ -58,7 +73,7 @@ def test_the_gradient_vanishes_at_the_fit():
 
 def test_out_of_fold_scores_equal_a_plain_cross_fit(split):
     preds = Predictions.of(*split)
-    fit = fit_risk(statistics(preds.logits), preds, Discipline(seed=3))
+    fit = fit_risk(statistics(preds.logits).T, preds, Discipline(seed=3))
     stats = statistics(preds.logits)
     x = (stats - stats.mean(axis=0)) / stats.std(axis=0)
     wrong = ~preds.correct
@@ -69,42 +84,44 @@ def test_out_of_fold_scores_equal_a_plain_cross_fit(split):
         expected[test] = model.predict_proba(x[test])[:, 1]
     np.testing.assert_allclose(fit.scores, expected, atol=1e-5)
     deployed = sklearn_fit(x, wrong)
-    np.testing.assert_allclose(fit.signal.scores(stats), deployed.predict_proba(x)[:, 1], atol=1e-5)
+    np.testing.assert_allclose(
+        fit.signal.scores(stats.T), deployed.predict_proba(x)[:, 1], atol=1e-5
+    )
     assert fit.flags == {}
 
 
 def test_a_subset_of_statistics_makes_a_smaller_router(split):
     preds = Predictions.of(*split)
-    fit = fit_signal("risk", preds, Discipline(), use=("entropy", "top_logit"))
+    fit = signal_of("risk", preds, Discipline(), use=("entropy", "top_logit"))
     assert fit.signal.n_parameters == 3
     assert fit.signal.statistics == ("entropy", "top_logit")
 
 
 @pytest.mark.parametrize("n_wrong", [0, 1, 199, 200])
 def test_too_few_wrong_or_right_predictions_give_no_router(n_wrong):
-    fit = fit_signal("risk", with_errors(200, n_wrong), Discipline())
+    fit = signal_of("risk", with_errors(200, n_wrong), Discipline())
     assert isinstance(fit.signal, NoSignal)
     assert fit.flags == {"no_router": []}
-    shuffled = fit_signal("shuffled", with_errors(200, n_wrong), Discipline())
+    shuffled = signal_of("shuffled", with_errors(200, n_wrong), Discipline())
     assert isinstance(shuffled.signal, NoSignal)
 
 
 @pytest.mark.parametrize("n_wrong", [2, 3, 4, 196, 198])
 def test_few_wrong_or_right_predictions_reduce_the_folds(n_wrong):
-    fit = fit_signal("risk", with_errors(200, n_wrong), Discipline())
+    fit = signal_of("risk", with_errors(200, n_wrong), Discipline())
     assert isinstance(fit.signal, Risk)
     assert fit.flags == {"fewer_folds": []}
     assert np.isfinite(fit.scores).all()
 
 
 def test_five_errors_are_enough():
-    assert fit_signal("risk", with_errors(200, 5), Discipline()).flags == {}
+    assert signal_of("risk", with_errors(200, 5), Discipline()).flags == {}
 
 
 def test_a_constant_statistic_gets_scale_one():
     z = np.tile([[3.0, 0.0]], (100, 1))
     y = (np.arange(100) % 4 == 0).astype(int)
-    fit = fit_signal("risk", Predictions.of(z, y), Discipline())
+    fit = signal_of("risk", Predictions.of(z, y), Discipline())
     assert fit.signal.scale == (1.0,) * 6
     assert np.isfinite(fit.signal.coef).all()
 
@@ -112,21 +129,21 @@ def test_a_constant_statistic_gets_scale_one():
 @pytest.mark.parametrize("route", STATISTICS)
 def test_a_single_statistic_is_its_own_score(split, route):
     preds = Predictions.of(*split)
-    fit = fit_signal(route, preds, Discipline())
+    fit = signal_of(route, preds, Discipline())
     column = statistics(preds.logits)[:, STATISTICS.index(route)]
     np.testing.assert_array_equal(fit.scores, column)
-    np.testing.assert_array_equal(fit.signal.scores(statistics(preds.logits)), column)
+    np.testing.assert_array_equal(fit.signal.scores(statistics(preds.logits).T), column)
 
 
 def test_controls_use_other_random_numbers_for_fitting_and_for_deployment(split):
     preds = Predictions.of(*split)
-    fit = fit_signal("random", preds, Discipline(seed=1))
-    assert not np.array_equal(fit.scores, fit.signal.scores(statistics(preds.logits)))
+    fit = signal_of("random", preds, Discipline(seed=1))
+    assert not np.array_equal(fit.scores, fit.signal.scores(statistics(preds.logits).T))
 
 
 def test_an_unknown_signal_is_refused(split):
     with pytest.raises(InputError, match="unknown signal 'margin'; choose from none, risk"):
-        fit_signal("margin", Predictions.of(*split), Discipline())
+        signal_of("margin", Predictions.of(*split), Discipline())
 
 
 @pytest.mark.parametrize(
@@ -143,3 +160,33 @@ def test_an_unknown_signal_is_refused(split):
 def test_bad_discipline_is_refused(option, message):
     with pytest.raises(InputError, match=message):
         Discipline(**option)
+
+
+def test_statistics_of_a_split_are_those_of_its_rows(split):
+    preds = Predictions.of(*split)
+    gaps = Gaps.of(preds)
+    got = split_statistics(preds, gaps, moments(gaps, 1.0))
+    np.testing.assert_allclose(got.T, statistics(preds.logits), rtol=1e-10, atol=1e-13)
+
+
+def test_several_weightings_at_once_are_each_alone():
+    rng = np.random.default_rng(3)
+    design = np.vstack([rng.normal(size=(3, 80)), np.ones(80)])
+    target = rng.random(80) < 0.3
+    weights = rng.random((4, 80))
+    together = fit_logistic(design, target, weights)
+    for row, theta in zip(weights, together, strict=True):
+        np.testing.assert_allclose(fit_logistic(design, target, row[None])[0], theta, atol=1e-7)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize(("n", "n_folds"), [(57, 2), (100, 5), (251, 5), (2500, 7)])
+def test_folds_are_those_of_scikit_learn(n, n_folds, share):
+    for seed in range(5):
+        target = np.random.default_rng(seed).random(n) < share
+        target[: 2 * n_folds : 2], target[1 : 2 * n_folds : 2] = True, False
+        folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+        expected = np.empty(n, dtype=int)
+        for fold, (_, test) in enumerate(folds.split(np.zeros(n), target)):
+            expected[test] = fold
+        np.testing.assert_array_equal(stratified_folds(target, n_folds, seed), expected)

@@ -8,20 +8,17 @@ temperature may depend on (signal), how (map), and what keeps the fit honest (di
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
 
-import numpy as np
-
-from smallcal.data import FloatArray, Predictions
+from smallcal.data import Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
-from smallcal.maps import FittedMap, ScalarMap, fit_groups, fit_temperature
-from smallcal.objectives import OBJECTIVES, Gaps, moments, objective
-from smallcal.router import ROUTES, SignalFit, fit_signal
+from smallcal.maps import Evaluated, MapFit, ScalarMap, fit_groups, fit_temperature, scalar_fit
+from smallcal.objectives import OBJECTIVES, Gaps, Moments, moments, objective
+from smallcal.router import ROUTES, SignalFit, fit_signal, no_signal, split_statistics
 from smallcal.runtime import FittedCalibrator
-from smallcal.signals import STATISTICS, FittedSignal, NoSignal, require_statistics
+from smallcal.signals import STATISTICS, NoSignal, require_statistics
 
 MAP_KINDS = ("identity", "scalar", "groups")
 
@@ -83,34 +80,42 @@ class Method:
     def fit(self, preds: Predictions, /) -> FittedCalibrator:
         """Fit on checked predictions."""
         gaps = Gaps.of(preds)
-        signal, fitted_map, pooled, flags, counts = self._fit_parts(preds, gaps)
-        fitted = FittedCalibrator(
+        raw = moments(gaps, 1.0)
+        routed, fit, pooled = self._fit_parts(preds, gaps, raw)
+        calibrated = moments(gaps, 1 / fit.map(routed.deployed))
+        return FittedCalibrator(
             method=self.name,
             objective=self.objective,
-            signal=signal,
-            map=fitted_map,
+            signal=routed.signal,
+            map=fit.map,
             pooled_temperature=pooled,
             n_classes=preds.n_classes,
-            group_counts=counts,
-            flags=flags,
+            group_counts=fit.counts,
+            flags={**routed.flags, **fit.flags},
             discipline=self.discipline,
             data={"n": preds.n, "sha256": preds.sha256()},
+            fit_metrics={
+                "accuracy": float(gaps.correct.mean()),
+                "before": _losses(gaps, raw),
+                "after": _losses(gaps, calibrated),
+            },
         )
-        return replace(fitted, fit_metrics=_fit_metrics(gaps, fitted.temperature(preds.logits)))
 
-    def _fit_parts(self, preds: Predictions, gaps: Gaps) -> _Parts:
+    def _fit_parts(
+        self, preds: Predictions, gaps: Gaps, raw: Moments
+    ) -> tuple[SignalFit, MapFit, float]:
+        routed = no_signal(preds)
         if self.map == "identity":
-            return _Parts(NoSignal(), ScalarMap(1.0, fitted=False), 1.0, {}, (preds.n,))
+            return routed, MapFit(ScalarMap(1.0, fitted=False), (preds.n,)), 1.0
         goal = objective(self.objective)
-        pooled = fit_temperature(goal, gaps, bounds=self.discipline.bounds)
-        routed = SignalFit(np.zeros(preds.n), NoSignal())
+        start = Evaluated(1.0, goal.terms(gaps, raw))
+        pooled = fit_temperature(goal, gaps, bounds=self.discipline.bounds, start=start)
         # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
         if self.map == "groups" and self.n_groups > 1:
-            routed = fit_signal(self.signal, preds, self.discipline, use=self.statistics)
+            stats = split_statistics(preds, gaps, raw)
+            routed = fit_signal(self.signal, preds, stats, self.discipline, use=self.statistics)
         if isinstance(routed.signal, NoSignal):
-            flags = {name: [0] for name in ("unidentified", "at_bound") if getattr(pooled, name)}
-            flags = {**routed.flags, **flags}
-            return _Parts(NoSignal(), ScalarMap(pooled.value), pooled.value, flags, (preds.n,))
+            return routed, scalar_fit(pooled, preds.n), pooled.value
         fit = fit_groups(
             goal,
             gaps,
@@ -119,33 +124,15 @@ class Method:
             pooled=pooled,
             discipline=self.discipline,
         )
-        flags = {**routed.flags, **fit.flags}
-        return _Parts(routed.signal, fit.map, pooled.value, flags, fit.counts)
+        return routed, fit, pooled.value
 
 
-class _Parts(NamedTuple):
-    signal: FittedSignal
-    map: FittedMap
-    pooled: float
-    flags: dict[str, list[int]]
-    counts: tuple[int, ...]
-
-
-def _fit_metrics(gaps: Gaps, temperature: FloatArray) -> dict[str, Any]:
-    """Return accuracy, and losses before and after, on the calibration split itself."""
-
-    def losses(beta: float | FloatArray) -> dict[str, float]:
-        state = moments(gaps, beta)
-        return {
-            "nll": float(OBJECTIVES["nll"].terms(gaps, state).loss.mean()),
-            "top_label_bce": float(OBJECTIVES["bce"].terms(gaps, state).loss.mean()),
-            "mean_confidence": float(state.confidence.mean()),
-        }
-
+def _losses(gaps: Gaps, state: Moments) -> dict[str, float]:
+    """Return the losses that an artefact records."""
     return {
-        "accuracy": float(gaps.correct.mean()),
-        "before": losses(1.0),
-        "after": losses(1 / temperature),
+        "nll": float(OBJECTIVES["nll"].terms(gaps, state).loss.mean()),
+        "top_label_bce": float(OBJECTIVES["bce"].terms(gaps, state).loss.mean()),
+        "mean_confidence": float(state.confidence.mean()),
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,6 +47,8 @@ class Predictions:
     ----------
     logits : ndarray of shape (n, C), float64
     labels : ndarray of shape (n,), int64
+    source : ndarray of shape (n, C)
+        The logits in the type they came in, for the fingerprint.
     weight : ndarray of shape (n,), float64, or None
     name : str
         What the logits are called in messages.
@@ -59,6 +62,7 @@ class Predictions:
 
     logits: FloatArray
     labels: IntArray
+    source: FloatArray
     weight: FloatArray | None = None
     name: str = "logits"
 
@@ -75,13 +79,15 @@ class Predictions:
     ) -> Predictions:
         """Check what the user gave and return the record."""
         refuse_swapped(logits, labels, first=name, second="labels")
-        scores = as_scores(logits, input=input, name=name).astype(np.float64, copy=False)
+        source = as_scores(logits, input=input, name=name)
+        scores = source.astype(np.float64, copy=False)
         require_finite(scores, name=name)
         n, n_classes = scores.shape
         if class_names is not None:
             as_class_names(class_names, n_classes=n_classes)
         codes = as_labels(labels, n=n, n_classes=n_classes, class_names=class_names)
-        return cls(logits=scores, labels=codes, weight=as_weight(weight, n=n), name=name)
+        weights = as_weight(weight, n=n)
+        return cls(logits=scores, labels=codes, source=source, weight=weights, name=name)
 
     @property
     def n(self) -> int:
@@ -93,20 +99,20 @@ class Predictions:
         """Number of classes, which is the number of columns, seen or not."""
         return int(self.logits.shape[1])
 
-    @property
+    @cached_property
     def predicted(self) -> IntArray:
         """Predicted class of each row; ties go to the first column."""
         return np.asarray(np.argmax(self.logits, axis=1), dtype=np.int64)
 
-    @property
+    @cached_property
     def correct(self) -> BoolArray:
         """Whether each prediction equals its label."""
         return np.asarray(self.predicted == self.labels)
 
     def sha256(self) -> str:
-        """Fingerprint of logits and labels, recorded in the artefact."""
+        """Fingerprint of logits (in the type they came in) and labels, for the artefact."""
         digest = hashlib.sha256()
-        for array in (self.logits, self.labels):
+        for array in (self.source, self.labels):
             digest.update(str((array.shape, array.dtype.str)).encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -123,7 +129,8 @@ class Predictions:
                 f"{self.name} look like probabilities (every row lies in [0, 1] and sums to 1). "
                 "Pass the raw logits, or say input='probabilities'"
             )
-        if bool((np.ptp(self.logits, axis=1) == 0).all()):
+        constant = np.ptp(self.logits[0]) == 0  # one row tells for any sensible model
+        if constant and bool((self.logits == self.logits[:, :1]).all()):
             raise InputError(
                 f"{self.name} are constant in every row: the model prefers no class, so no "
                 "temperature can change its confidence. Check which array was passed"
@@ -393,6 +400,8 @@ def refuse_swapped(scores: object, labels: object, *, first: str, second: str) -
 
 
 def _on_simplex(array: FloatArray) -> bool:
+    if array[0].min() < 0:  # logits mostly fail on the first row: no need to read the rest
+        return False
     return bool(
         (array >= 0).all() and (array <= 1).all() and (np.abs(array.sum(axis=1) - 1) < 1e-3).all()
     )

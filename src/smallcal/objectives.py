@@ -18,14 +18,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
 
 from smallcal.data import BoolArray, FloatArray, Predictions
 from smallcal.errors import InputError
+from smallcal.special import sigmoid, softplus
 
-#: Rows x classes per block of the kernel; 512 kB of float64 stays in a core's own cache.
+#: Rows x classes per block of the kernel: 512 kB of float64 stays in a core's own cache.
 _BLOCK_SIZE = 65_536
 
 SOFTECE_BINS = 15
@@ -61,17 +63,16 @@ class Gaps:
         every = np.arange(preds.n)
         predicted = preds.predicted
         top = preds.logits[every, predicted]
-        gaps = preds.logits - top[:, None]
-        label = gaps[every, preds.labels]
+        label = preds.logits[every, preds.labels] - top
         # The order of the other classes is irrelevant: the last one takes the top's place.
-        gaps[every, predicted] = gaps[:, -1]
-        rest = gaps[:, :-1]
+        rest = preds.logits[:, :-1] - top[:, None]
+        moved = predicted < rest.shape[1]
+        rest[every[moved], predicted[moved]] = (preds.logits[:, -1] - top)[moved]
         best = rest.max(axis=1)
         rest -= best[:, None]
-        correct = np.asarray(predicted == preds.labels)
-        return cls(rest, best, label, correct, preds.weight)
+        return cls(rest, best, label, preds.correct, preds.weight)
 
-    def take(self, rows: BoolArray) -> Gaps:
+    def take(self, rows: BoolArray | slice) -> Gaps:
         """Return the gaps of some rows."""
         weight = None if self.weight is None else self.weight[rows]
         return Gaps(self.rest[rows], self.best[rows], self.label[rows], self.correct[rows], weight)
@@ -80,6 +81,12 @@ class Gaps:
     def n(self) -> int:
         """Number of samples."""
         return len(self.best)
+
+    @cached_property
+    def scratch(self) -> FloatArray:
+        """Room for one block of the kernel: fresh memory costs as much as the arithmetic."""
+        width = self.rest.shape[1]
+        return np.empty((min(max(1, _BLOCK_SIZE // width), self.n), width))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,34 +97,41 @@ class Moments:
     ----------
     beta : inverse temperature
     log_odds : log c - log(1 - c) of the top confidence c
-    confidence, doubt : c and 1 - c, each accurate when tiny
     mean, variance : of the gaps d_j over the classes not predicted
+    confidence, doubt : c and 1 - c, each accurate when tiny
     """
 
     beta: FloatArray
     log_odds: FloatArray
-    confidence: FloatArray
-    doubt: FloatArray
     mean: FloatArray
     variance: FloatArray
+
+    @cached_property
+    def confidence(self) -> FloatArray:
+        """Top confidence c."""
+        return sigmoid(self.log_odds)
+
+    @cached_property
+    def doubt(self) -> FloatArray:
+        """1 - c, without cancellation."""
+        return sigmoid(-self.log_odds)
 
 
 def moments(gaps: Gaps, beta: float | FloatArray) -> Moments:
     """Evaluate the kernel; ``beta`` is one inverse temperature, or one per sample."""
     betas = np.broadcast_to(np.asarray(beta, dtype=np.float64), (gaps.n,))
     sums = np.empty((3, gaps.n))
-    width = gaps.rest.shape[1]
-    size = max(1, _BLOCK_SIZE // width)
-    buffer = np.empty((min(size, gaps.n), width))
+    size, width = gaps.scratch.shape
+    ones = np.ones(width)
     for start in range(0, gaps.n, size):
         rest = gaps.rest[start : start + size]
         rows = slice(start, start + len(rest))
-        weight = buffer[: len(rest)]
-        np.multiply(rest, betas[rows, None], out=weight)
+        weight = gaps.scratch[: len(rest)]
+        np.multiply(rest, beta if np.ndim(beta) == 0 else betas[rows, None], out=weight)
         np.exp(weight, out=weight)
-        weight.sum(axis=1, out=sums[0, rows])
+        np.matmul(weight, ones, out=sums[0, rows])
         weight *= rest
-        weight.sum(axis=1, out=sums[1, rows])
+        np.matmul(weight, ones, out=sums[1, rows])
         np.einsum("ij,ij->i", weight, rest, out=sums[2, rows])
     total, first, second = sums
     # Moments are taken about the runner-up's gap, where the weight sits: m2 - m1² keeps its
@@ -125,9 +139,7 @@ def moments(gaps: Gaps, beta: float | FloatArray) -> Moments:
     shifted = first / total
     variance = np.maximum(second / total - shifted**2, 0)
     log_odds = -(betas * gaps.best + np.log(total))
-    doubt = np.exp(-np.logaddexp(0, log_odds))
-    confidence = np.exp(-np.logaddexp(0, -log_odds))
-    return Moments(betas, log_odds, confidence, doubt, gaps.best + shifted, variance)
+    return Moments(betas, log_odds, gaps.best + shifted, variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +171,7 @@ class Objective:
 
 
 def _nll(gaps: Gaps, m: Moments) -> Terms:
-    loss = np.logaddexp(0, -m.log_odds) - m.beta * gaps.label
+    loss = softplus(-m.log_odds) - m.beta * gaps.label
     slope = m.doubt * m.mean - gaps.label
     curvature = m.confidence * m.doubt * m.mean**2 + m.doubt * m.variance
     return Terms(loss, slope, curvature)
@@ -172,7 +184,7 @@ def _residual(gaps: Gaps, m: Moments) -> FloatArray:
 
 def _bce(gaps: Gaps, m: Moments) -> Terms:
     residual = _residual(gaps, m)
-    loss = np.logaddexp(0, np.where(gaps.correct, -m.log_odds, m.log_odds))
+    loss = softplus(np.where(gaps.correct, -m.log_odds, m.log_odds))
     slope = residual * m.mean
     curvature = m.confidence * m.doubt * m.mean**2 + residual * m.variance
     return Terms(loss, slope, curvature)

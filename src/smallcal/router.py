@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smallcal.data import BoolArray, FloatArray, Predictions
+from smallcal.data import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
+from smallcal.objectives import Gaps, Moments
 from smallcal.signals import (
     STATISTICS,
     FittedSignal,
@@ -23,9 +24,9 @@ from smallcal.signals import (
     Risk,
     ShuffledRisk,
     Statistic,
-    sigmoid,
-    statistics,
+    six_statistics,
 )
+from smallcal.special import sigmoid, softplus
 
 #: The names a method may route by.
 ROUTES = ("none", "risk", "random", "shuffled", *STATISTICS)
@@ -35,41 +36,65 @@ _MAX_NEWTON_STEPS = 100
 
 @dataclass(frozen=True, eq=False)
 class SignalFit:
-    """Scores to fit temperatures on, and the signal that scores new rows."""
+    """Scores to fit temperatures on, and the signal that scores new rows.
+
+    ``deployed`` are that signal's own scores of the calibration split.
+    """
 
     scores: FloatArray
     signal: FittedSignal
+    deployed: FloatArray
     flags: dict[str, list[int]] = field(default_factory=dict)
+
+
+def split_statistics(preds: Predictions, gaps: Gaps, raw: Moments) -> FloatArray:
+    """Return the statistics of a calibration split, shape (6, n).
+
+    The kernel's sums at temperature 1 are those that statistics are made of.
+    """
+    rest = np.exp(-raw.log_odds)
+    top = preds.logits[np.arange(preds.n), preds.predicted]
+    squared_norm = np.einsum("ij,ij->i", preds.logits, preds.logits)
+    return six_statistics(1 + rest, rest * raw.mean, gaps.best, top, squared_norm)
 
 
 def fit_signal(
     route: str,
     preds: Predictions,
+    stats: FloatArray,
     discipline: Discipline,
     *,
     use: tuple[str, ...] = STATISTICS,
 ) -> SignalFit:
     """Fit the signal named by ``route``; ``use`` picks the statistics of the risk score.
 
-    Where too few predictions are wrong (or right) to learn a risk score, the result is
+    ``stats`` are those of the calibration split, see :func:`split_statistics`. Where too few
+    predictions are wrong (or right) to learn a risk score, the result is
     :class:`~smallcal.signals.NoSignal` with the flag ``no_router``.
     """
     if route not in ROUTES:
         raise InputError(f"unknown signal {route!r}; choose from {', '.join(ROUTES)}")
     if route == "none":
-        return SignalFit(np.zeros(preds.n), NoSignal())
+        return no_signal(preds)
     if route == "random":
         scores = np.random.default_rng([discipline.seed, 0]).random(preds.n)
-        return SignalFit(scores, RandomScore(discipline.seed))
-    stats = statistics(preds.logits)
+        control = RandomScore(discipline.seed)
+        return SignalFit(scores, control, control.scores(stats))
     if route in STATISTICS:
-        signal = Statistic(route)
-        return SignalFit(signal.scores(stats), signal)
+        column = Statistic(route).scores(stats)
+        return SignalFit(column, Statistic(route), column)
     fit = fit_risk(stats, preds, discipline, use=use)
     if route == "risk" or not isinstance(fit.signal, Risk):
         return fit
     shuffled = np.random.default_rng([discipline.seed, 0]).permutation(fit.scores)
-    return SignalFit(shuffled, ShuffledRisk(fit.signal, discipline.seed), fit.flags)
+    signal = ShuffledRisk(fit.signal, discipline.seed)
+    return SignalFit(shuffled, signal, signal.scores(stats), fit.flags)
+
+
+def no_signal(preds: Predictions, **flags: list[int]) -> SignalFit:
+    """Return the fit of "every row alike"."""
+    zeros = np.zeros(preds.n)
+    return SignalFit(zeros, NoSignal(), zeros, flags)
 
 
 def fit_risk(
@@ -83,25 +108,25 @@ def fit_risk(
     wrong = ~preds.correct
     rarer = int(min(wrong.sum(), (~wrong).sum()))
     if rarer < 2:
-        return SignalFit(np.zeros(preds.n), NoSignal(), {"no_router": []})
+        return no_signal(preds, no_router=[])
     n_folds = min(discipline.n_folds, rarer)
     flags: dict[str, list[int]] = {"fewer_folds": []} if n_folds < discipline.n_folds else {}
 
-    columns = stats[:, [STATISTICS.index(name) for name in use]]
+    columns = stats[[STATISTICS.index(name) for name in use]]
     # Standardised once on the whole split: moments of the statistics leak no labels.
-    mean, scale = columns.mean(axis=0), columns.std(axis=0)
+    mean, scale = columns.mean(axis=1), columns.std(axis=1)
     scale[scale < 1e-12] = 1
-    design = np.column_stack([(columns - mean) / scale, np.ones(preds.n)])
+    design = np.vstack([(columns - mean[:, None]) / scale[:, None], np.ones(preds.n)])
 
-    deployed = fit_logistic(design, wrong, C=discipline.C, weight=preds.weight)
-    scores = np.empty(preds.n)
-    for train, held_out in _folds(wrong, n_folds, discipline.seed):
-        weight = None if preds.weight is None else preds.weight[train]
-        # The minimum is unique, so starting at the whole split's saves steps and leaks nothing.
-        theta = fit_logistic(
-            design[train], wrong[train], C=discipline.C, weight=weight, start=deployed
-        )
-        scores[held_out] = sigmoid(design[held_out] @ theta)
+    weight = np.full(preds.n, discipline.C)
+    if preds.weight is not None:
+        weight *= preds.weight
+    (deployed,) = fit_logistic(design, wrong, weight[None])
+    fold = stratified_folds(wrong, n_folds, discipline.seed)
+    training = fold != np.arange(n_folds)[:, None]
+    # The minimum is unique, so starting at the whole split's saves steps and leaks nothing.
+    theta = fit_logistic(design, wrong, weight * training, start=deployed)
+    scores = sigmoid((theta @ design)[fold, np.arange(preds.n)])
     risk = Risk(
         coef=tuple(deployed[:-1].tolist()),
         intercept=float(deployed[-1]),
@@ -109,68 +134,85 @@ def fit_risk(
         scale=tuple(scale.tolist()),
         statistics=tuple(use),
     )
-    return SignalFit(scores, risk, flags)
+    return SignalFit(scores, risk, risk.scores(stats), flags)
 
 
-def _folds(wrong: BoolArray, n_folds: int, seed: int) -> list[tuple[BoolArray, BoolArray]]:
-    """Return (train, held out) masks, stratified by correctness, never by class.
+def stratified_folds(target: BoolArray, n_folds: int, seed: int) -> IntArray:
+    """Return each sample's fold: equal shares of both outcomes, shuffled, never by class.
 
     With 250 samples of 100 classes no class could be stratified, and correctness is what the
-    router predicts.
+    router predicts. The folds are those of scikit-learn's
+    ``StratifiedKFold(n_folds, shuffle=True, random_state=seed)``, so that published seeds keep
+    their meaning; made here because its checks cost as much as the six fits.
     """
-    from sklearn.model_selection import StratifiedKFold  # late: NumPy-only imports stay light
-
-    splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    masks = []
-    for _, test in splitter.split(np.zeros(len(wrong)), wrong):
-        held_out = np.zeros(len(wrong), dtype=bool)
-        held_out[test] = True
-        masks.append((~held_out, held_out))
-    return masks
+    folds = np.empty(len(target), dtype=np.int64)
+    rng = np.random.RandomState(seed)
+    # Dealing out the sorted outcomes like cards gives each fold its share of both. Sorted by
+    # first appearance, which is the order in which scikit-learn shuffles.
+    outcomes = [target[0], not target[0]]
+    counts = [int((target == outcome).sum()) for outcome in outcomes]
+    dealt = np.arange(len(target)) % n_folds
+    shares = np.split(dealt, [counts[0]])
+    for outcome, share in zip(outcomes, shares, strict=True):
+        assigned = np.sort(share)
+        rng.shuffle(assigned)
+        folds[target == outcome] = assigned
+    return folds
 
 
 def fit_logistic(
     design: FloatArray,
     target: BoolArray,
+    weights: FloatArray,
     *,
-    C: float,
-    weight: FloatArray | None = None,
-    start: FloatArray | None = None,
+    start: FloatArray | float = 0.0,
 ) -> FloatArray:
-    """Minimise ½‖w‖² + C Σ logistic loss by Newton; the last column's coefficient is free.
+    """Minimise ½‖w‖² + Σ weight x logistic loss by Newton, for several weightings at once.
 
-    scikit-learn's ``LogisticRegression(C=C)`` has the same minimum. Seven parameters make
-    Newton exact in a handful of steps, where its general solver needs milliseconds.
+    Parameters
+    ----------
+    design : ndarray of shape (p, n)
+        A row per coefficient; the last one's coefficient is not penalised.
+    target : ndarray of bool, shape (n,)
+    weights : ndarray of shape (k, n)
+        Each row is a problem of its own. With weights C this is the minimum of scikit-learn's
+        ``LogisticRegression(C=C)``; weight 0 leaves a sample out.
+    start : ndarray of shape (p,), or a number
+
+    Returns
+    -------
+    ndarray of shape (k, p)
+        Seven parameters make Newton exact in a handful of steps, where a general solver needs
+        milliseconds.
     """
-    penalty = np.ones(design.shape[1])
+    penalty = np.ones(len(design))
     penalty[-1] = 0
-    weights = np.full(len(design), C) if weight is None else C * weight
+    ridge = np.diag(penalty + 1e-12)
     sign = np.where(target, -1.0, 1.0)
 
-    def value_at(theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the penalised loss, and exp(-loss) per sample: the target's probability."""
-        loss = np.logaddexp(0, sign * (design @ theta))
-        return float(weights @ loss + 0.5 * (penalty * theta) @ theta), np.exp(-loss)
+    def value(theta: FloatArray) -> FloatArray:
+        losses = softplus(sign * (theta @ design))
+        return np.asarray((weights * losses).sum(axis=1) + 0.5 * (theta**2 @ penalty))
 
-    theta = np.zeros(design.shape[1]) if start is None else start
-    value, likelihood = value_at(theta)
+    theta = np.zeros((len(weights), len(design))) + start
     for _ in range(_MAX_NEWTON_STEPS):
-        surprise = 1 - likelihood
-        gradient = design.T @ (weights * sign * surprise) + penalty * theta
-        bend = weights * likelihood * surprise
-        hessian = (design.T * bend) @ design + np.diag(penalty + 1e-12)
-        step = np.linalg.solve(hessian, gradient)
-        decrement = float(gradient @ step)
-        if decrement < 1e-14 * max(1.0, value):
-            return np.asarray(theta - step)
-        # Newton on logistic loss overshoots only far from the minimum: halve until it descends.
-        for halving in range(30):
-            size = 0.5**halving
-            trial = theta - size * step
-            trial_value, trial_likelihood = value_at(trial)
-            if trial_value <= value - 1e-4 * size * decrement:
-                break
-        else:
-            return theta  # rounding has the last word: no representable descent is left
-        theta, value, likelihood = trial, trial_value, trial_likelihood
-    return theta
+        surprise = sigmoid(sign * (theta @ design))  # probability of the other outcome
+        pull = weights * surprise
+        gradient = (sign * pull) @ design.T + penalty * theta
+        bend = pull * (1 - surprise)
+        hessian = np.stack([(design * row) @ design.T for row in bend]) + ridge
+        step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+        decrement = (gradient * step).sum(axis=1)
+        if decrement.max() > 0.1:
+            # Newton on logistic loss overshoots only this far from the minimum: halve the steps
+            # that climb until they descend.
+            before = value(theta)
+            for _ in range(40):
+                climbs = value(theta - step) > before
+                if not climbs.any():
+                    break
+                step[climbs] /= 2
+        theta = theta - step
+        if decrement.max() < 1e-8:  # the step just taken squared the error
+            break
+    return np.asarray(theta)

@@ -24,11 +24,11 @@ from smallcal.errors import ArtefactError, InputError
 from smallcal.maps import MAPS, FittedMap
 from smallcal.signals import (
     SIGNALS,
-    STATISTICS,
     FittedSignal,
     NoSignal,
     RowBlock,
     block_statistics,
+    collect_statistics,
     row_blocks,
 )
 
@@ -203,10 +203,7 @@ class FittedCalibrator:
             for block in row_blocks(array):
                 scores[block.rows] = self._block_scores(block)
             return scores
-        stats = np.empty((len(array), len(STATISTICS)))
-        for block in row_blocks(array):
-            stats[block.rows] = block_statistics(block)
-        return self.signal.scores(stats)
+        return self.signal.scores(collect_statistics(array))
 
     def _block_scores(self, block: RowBlock) -> FloatArray:
         if isinstance(self.signal, NoSignal):
@@ -220,7 +217,7 @@ def scaled_softmax(block: RowBlock, temperature: FloatArray, *, out: FloatArray)
     gaps *= (1 / temperature).astype(gaps.dtype)[:, None]
     same_type = out.dtype == gaps.dtype
     weight = np.exp(gaps, out=out if same_type else gaps)
-    weight *= (1 / weight.sum(axis=1))[:, None]
+    weight *= (1 / np.einsum("ij->i", weight))[:, None]
     if not same_type:
         out[...] = weight
     _keep_argmax(block, temperature, out)
@@ -232,8 +229,10 @@ def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> N
     A rival in an earlier column would then win the argmax; it is moved down by one unit in the
     last place.
     """
-    close = np.flatnonzero(block.second_gap / temperature > -8 * np.finfo(out.dtype).eps)
-    for row in close:
+    tie = 8 * np.finfo(out.dtype).eps
+    if -block.second_gap.max() >= tie * temperature.max():
+        return
+    for row in np.flatnonzero(-block.second_gap < tie * temperature):
         column = block.top_index[row]
         top = out[row, column]
         earlier = out[row, :column]

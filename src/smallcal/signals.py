@@ -19,11 +19,12 @@ import numpy as np
 
 from smallcal.data import MAX_MAGNITUDE, FloatArray, IntArray, as_scores, bad_rows_error
 from smallcal.errors import InputError
+from smallcal.special import sigmoid
 
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
 
-#: Numbers per block: 512 kB in float32, so that a block stays in a core's own cache.
-_BLOCK_SIZE = 131_072
+#: Bytes per block: with its scratch space a block stays in or near a core's own cache.
+_BLOCK_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +36,16 @@ class RowBlock:
     rows : slice
         Where the block stands in the whole array.
     gaps : ndarray of shape (m, C)
-        Logit minus the row's largest logit: at most 0, and 0 at the prediction.
+        Logit minus the row's largest logit: at most 0, and 0 at the prediction. The memory is
+        used again by the next block.
+    scratch : ndarray of shape (m, C)
+        Room to work in, of the same type.
     top_index, top, second_gap, squared_norm : ndarrays of shape (m,)
     """
 
     rows: slice
     gaps: FloatArray
+    scratch: FloatArray
     top_index: IntArray
     top: FloatArray
     second_gap: FloatArray
@@ -50,41 +55,59 @@ class RowBlock:
 def row_blocks(logits: FloatArray, *, name: str = "logits") -> Iterator[RowBlock]:
     """Cut logits into blocks, checking each; float16 is computed in float32."""
     n, n_classes = logits.shape
-    size = max(1, _BLOCK_SIZE // n_classes)
-    work = np.float64 if logits.dtype == np.float64 else np.float32
+    work = np.dtype(np.float64 if logits.dtype == np.float64 else np.float32)
+    size = max(1, _BLOCK_BYTES // (n_classes * work.itemsize))
+    # Fresh memory costs more than the arithmetic done in it, so every block uses the same.
+    buffers = np.empty((2, min(size, n), n_classes), dtype=work)
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
-        yield _row_block(logits[rows].astype(work, copy=False), rows, name=name)
+        gaps, scratch = buffers[:, : rows.stop - start]
+        yield _row_block(logits[rows].astype(work, copy=False), rows, gaps, scratch, name=name)
 
 
-def _row_block(block: FloatArray, rows: slice, *, name: str) -> RowBlock:
+def _row_block(
+    block: FloatArray, rows: slice, gaps: FloatArray, scratch: FloatArray, *, name: str
+) -> RowBlock:
     # The row norm is finite exactly when every entry is: the check costs nothing extra.
     squared_norm = np.einsum("ij,ij->i", block, block)
     bad = ~(squared_norm <= MAX_MAGNITUDE**2)
     if bool(bad.any()):
         raise bad_rows_error(block, bad, name=name, first_row=rows.start)
-    every = np.arange(len(block))
+    first = np.arange(0, block.size, block.shape[1])  # where each row begins
+    flat = gaps.reshape(-1)
     top_index = block.argmax(axis=1)
-    top = block[every, top_index]
-    gaps = block - top[:, None]
-    gaps[every, top_index] = -np.inf
-    second_gap = gaps.max(axis=1)
-    gaps[every, top_index] = 0
-    return RowBlock(rows, gaps, top_index, top, second_gap, squared_norm)
+    top = np.take_along_axis(block, top_index[:, None], axis=1)
+    np.subtract(block, top, out=gaps)
+    flat[first + top_index] = -np.inf
+    second_gap = flat[first + gaps.argmax(axis=1)]  # argmax is quicker than max
+    flat[first + top_index] = 0
+    return RowBlock(rows, gaps, scratch, top_index, top[:, 0], second_gap, squared_norm)
 
 
 def block_statistics(block: RowBlock) -> FloatArray:
-    """Return the six statistics of a block, shape (m, 6), float64, in ``STATISTICS`` order."""
-    weight = np.exp(block.gaps)
-    total = weight.sum(axis=1)
-    result = np.empty((len(total), len(STATISTICS)))
-    result[:, 0] = 1 / total
-    result[:, 1] = -block.second_gap
-    result[:, 2] = -np.expm1(block.second_gap) / total
+    """Return the six statistics of a block, shape (6, m), float64, in ``STATISTICS`` order."""
+    weight = np.exp(block.gaps, out=block.scratch)
+    total = np.einsum("ij->i", weight)
+    weighted_gap = np.einsum("ij,ij->i", weight, block.gaps)
+    return six_statistics(total, weighted_gap, block.second_gap, block.top, block.squared_norm)
+
+
+def six_statistics(
+    total: FloatArray,
+    weighted_gap: FloatArray,
+    second_gap: FloatArray,
+    top: FloatArray,
+    squared_norm: FloatArray,
+) -> FloatArray:
+    """Return the statistics from sums over classes: exp(gap), and gap x exp(gap)."""
+    result = np.empty((len(STATISTICS), len(total)))
+    result[0] = 1 / total
+    result[1] = -second_gap
+    result[2] = -np.expm1(second_gap) / total
     # H = -sum p log p with log p = gap - log(total); exact, so no floor under p is needed.
-    result[:, 3] = np.log(total) - np.einsum("ij,ij->i", weight, block.gaps) / total
-    result[:, 4] = np.sqrt(block.squared_norm)
-    result[:, 5] = block.top
+    result[3] = np.log(total) - weighted_gap / total
+    result[4] = np.sqrt(squared_norm)
+    result[5] = top
     return result
 
 
@@ -106,16 +129,15 @@ def statistics(logits: object) -> FloatArray:
     >>> statistics([[3.0, 0.0, 4.0]]).round(3).tolist()
     [[0.721, 1.0, 0.456, 0.66, 5.0, 4.0]]
     """
-    array = as_scores(logits)
-    result = np.empty((array.shape[0], len(STATISTICS)))
+    return collect_statistics(as_scores(logits)).T
+
+
+def collect_statistics(array: FloatArray) -> FloatArray:
+    """Return the statistics of a whole array, shape (6, n)."""
+    result = np.empty((len(STATISTICS), array.shape[0]))
     for block in row_blocks(array):
-        result[block.rows] = block_statistics(block)
+        result[:, block.rows] = block_statistics(block)
     return result
-
-
-def sigmoid(x: FloatArray) -> FloatArray:
-    """Logistic function, accurate in both tails."""
-    return np.asarray(np.exp(-np.logaddexp(0, -x)))
 
 
 class FittedSignal(Protocol):
@@ -131,7 +153,7 @@ class FittedSignal(Protocol):
         ...
 
     def scores(self, stats: FloatArray, /) -> FloatArray:
-        """Return one score per row of statistics."""
+        """Return the score of each sample, given statistics of shape (6, m)."""
         ...
 
 
@@ -145,7 +167,7 @@ class NoSignal:
 
     def scores(self, stats: FloatArray, /) -> FloatArray:
         """Return zeros."""
-        return np.zeros(len(stats))
+        return np.zeros(stats.shape[1])
 
 
 @dataclass(frozen=True)
@@ -161,8 +183,8 @@ class Statistic:
         require_statistics((self.statistic,))
 
     def scores(self, stats: FloatArray, /) -> FloatArray:
-        """Return that column."""
-        return stats[:, STATISTICS.index(self.statistic)]
+        """Return that statistic."""
+        return np.asarray(stats[STATISTICS.index(self.statistic)])
 
 
 @dataclass(frozen=True)
@@ -194,10 +216,12 @@ class Risk:
 
     def scores(self, stats: FloatArray, /) -> FloatArray:
         """Return the risk of each row."""
-        columns = [STATISTICS.index(name) for name in self.statistics]
-        standard = (stats[:, columns] - np.array(self.mean)) / np.array(self.scale)
         # A plain sum, not a matrix product: a row's bits must not depend on its batch.
-        return sigmoid((standard * np.array(self.coef)).sum(axis=1) + self.intercept)
+        total = np.full(stats.shape[1], self.intercept)
+        parts = zip(self.statistics, self.coef, self.mean, self.scale, strict=True)
+        for name, coef, mean, scale in parts:
+            total += (stats[STATISTICS.index(name)] - mean) * (coef / scale)
+        return sigmoid(total)
 
 
 @dataclass(frozen=True)
@@ -211,7 +235,7 @@ class RandomScore:
 
     def scores(self, stats: FloatArray, /) -> FloatArray:
         """Return uniform numbers, the same for the same number of rows."""
-        return np.random.default_rng([self.seed, 1]).random(len(stats))
+        return np.asarray(np.random.default_rng([self.seed, 1]).random(stats.shape[1]))
 
 
 @dataclass(frozen=True)

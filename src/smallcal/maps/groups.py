@@ -11,7 +11,7 @@ from smallcal.data import FloatArray, IntArray
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.maps.descent import Temperature, fit_temperature
-from smallcal.maps.scalar import require_temperatures
+from smallcal.maps.scalar import MapFit, require_temperatures, temperature_flags
 from smallcal.objectives import Gaps, Objective
 
 
@@ -41,20 +41,14 @@ class GroupMap:
 
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return the group of each row, 0 for the lowest scores; a tie goes up."""
-        return np.asarray(np.searchsorted(self.thresholds, scores, side="right"), dtype=np.int64)
+        reached = np.zeros(len(scores), dtype=np.int64)
+        for threshold in self.thresholds:  # a few comparisons beat a binary search per row
+            reached += scores >= threshold
+        return reached
 
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row."""
         return np.asarray(self.temperatures)[self.groups(scores)]
-
-
-@dataclass(frozen=True)
-class GroupFit:
-    """A fitted group map with the size of each group and what to know about each temperature."""
-
-    map: GroupMap
-    counts: tuple[int, ...]
-    flags: dict[str, list[int]]
 
 
 def fit_groups(
@@ -65,7 +59,7 @@ def fit_groups(
     n_groups: int,
     pooled: Temperature,
     discipline: Discipline,
-) -> GroupFit:
+) -> MapFit:
     """Cut the scores at their quantiles and fit a temperature in each group.
 
     A group with fewer than ``discipline.min_group_size`` samples, or none because scores
@@ -88,13 +82,12 @@ def fit_groups(
                 objective,
                 gaps.take(member == group),
                 bounds=discipline.bounds,
-                start=pooled.value,
+                start=None if pooled.last is None else pooled.last.take(member == group),
             )
         temperatures.append(fitted.value)
-        for name in ("unidentified", "at_bound"):
-            if getattr(fitted, name):
-                flags.setdefault(name, []).append(group)
+        for name in temperature_flags(fitted):
+            flags.setdefault(name, []).append(group)
     if len(np.unique(thresholds)) < len(thresholds) or counts.min() == 0:
         flags["degenerate"] = [int(group) for group in np.flatnonzero(counts == 0)]
     fitted_map = GroupMap(tuple(thresholds.tolist()), tuple(temperatures))
-    return GroupFit(fitted_map, tuple(counts.tolist()), flags)
+    return MapFit(fitted_map, tuple(counts.tolist()), flags)

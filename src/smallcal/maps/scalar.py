@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from smallcal.data import FloatArray, IntArray
 from smallcal.errors import InputError
+from smallcal.maps.base import FittedMap
+from smallcal.maps.descent import Temperature
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,28 @@ class ScalarMap:
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row."""
         return np.full(len(scores), self.temperature)
+
+
+@dataclass(frozen=True)
+class MapFit:
+    """A fitted map, the calibration samples behind each temperature, and what to know of them.
+
+    Flags list the groups they concern.
+    """
+
+    map: FittedMap
+    counts: tuple[int, ...]
+    flags: Mapping[str, list[int]] = field(default_factory=dict)
+
+
+def scalar_fit(pooled: Temperature, n: int) -> MapFit:
+    """Wrap the one temperature of n samples."""
+    return MapFit(ScalarMap(pooled.value), (n,), {name: [0] for name in temperature_flags(pooled)})
+
+
+def temperature_flags(fitted: Temperature) -> list[str]:
+    """Return the names of the flags a temperature carries."""
+    return [name for name in ("unidentified", "at_bound") if getattr(fitted, name)]
 
 
 def require_temperatures(temperatures: tuple[float, ...]) -> None:

@@ -1,0 +1,105 @@
+"""The command line: ``smallcal VERB``.
+
+Exit codes: 0 fine, 1 a check failed, 2 bad input, 3 a defect in smallcal, 130 interrupted. An
+error is one line on stderr. Heavy packages are imported inside the verbs, so that ``smallcal -h``
+answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+
+CHECK_FAILED = 1
+BAD_INPUT = 2
+DEFECT = 3
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    # A terminated command must clean up like an interrupted one: no temporary file stays behind.
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a class name must not crash an ASCII terminal
+            stream.reconfigure(errors="replace")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command and return its exit code; nothing but SystemExit escapes.
+
+    Examples
+    --------
+    >>> run(["--version"])
+    smallcal ...
+    0
+    """
+    try:
+        code = _invoke(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return _fail("interrupted; no half-written file is left", INTERRUPTED)
+    except BrokenPipeError:
+        return _close_pipe()
+    except Exception as error:  # noqa: BLE001 - the outermost door: every error becomes one line
+        return _report(error)
+
+
+def _invoke(args: Sequence[str]) -> int:
+    import typer
+    from typer.main import get_command
+
+    from smallcal.cli.app import app
+
+    command = get_command(app)
+    try:
+        # Not command(...): that would print errors in its own way and hide interrupts.
+        with command.make_context("smallcal", list(args)) as context:
+            command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    return 0
+
+
+def _report(error: Exception) -> int:
+    from smallcal.errors import SmallcalError
+
+    if os.environ.get("SMALLCAL_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, SmallcalError):
+        return _fail(str(error), BAD_INPUT)
+    if hasattr(error, "format_message"):  # a usage error of typer, which may carry its own click
+        return _fail(f"{error.format_message()} (smallcal -h helps)", BAD_INPUT)
+    return _fail(
+        f"unexpected {type(error).__name__}: {error} (a defect in smallcal, please report it; "
+        "SMALLCAL_DEBUG=1 shows the traceback)",
+        DEFECT,
+    )
+
+
+def _fail(message: str, code: int) -> int:
+    with suppress(OSError):
+        sys.stderr.write(f"smallcal: error: {' '.join(message.split())}\n")
+    return code
+
+
+def _close_pipe() -> int:
+    """Be quiet about a reader that has seen enough, also when Python flushes at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CLOSED_PIPE
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)

@@ -1,0 +1,44 @@
+"""The verbs, each a short function in its own module."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smallcal._version import __version__
+from smallcal.cli.applying import apply
+from smallcal.cli.comparing import compare
+from smallcal.cli.demo import demo
+from smallcal.cli.evaluating import evaluate
+from smallcal.cli.fitting import fit
+from smallcal.cli.inspecting import inspect, methods
+
+app = typer.Typer(
+    name="smallcal",
+    help="Calibrate a classifier from a few hundred labelled examples.",
+    epilog="Start with: smallcal demo",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+for verb in (demo, fit, apply, evaluate, compare, inspect, methods):
+    app.command()(verb)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"smallcal {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

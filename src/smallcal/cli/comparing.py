@@ -1,0 +1,164 @@
+"""``smallcal compare``: fit several methods on one split, measure them on another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.data import FloatArray
+    from smallcal.evaluation import Comparison
+    from smallcal.io import Loaded
+
+DEFAULT_METRICS = ("accuracy", "ece15", "smece", "nll", "brier", "top_label_bce")
+DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce"
+
+_CAL_SPLITS = ("cal", "val", "calibration", "validation", "valid")
+#: Metrics beside one another in 80 columns.
+_ABREAST = 6
+
+
+def compare(
+    cal_data: Annotated[
+        str,
+        typer.Argument(
+            metavar="CAL_DATA",
+            help="Fit on this file. One that holds val and test splits is enough.",
+            show_default=False,
+        ),
+    ],
+    test_data: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEST_DATA]", help="Measure on this file.", show_default=False),
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Which methods, or all.")
+    ] = DEFAULT_METHODS,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Compare with this method. Default: tva-ts, or the first."
+        ),
+    ] = None,
+    metrics: options.Metrics = None,
+    input: options.Input = None,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Fit several methods and show their metrics side by side."""
+    from smallcal.cli import inputs, terminal
+    from smallcal.evaluation import compare as put_together
+
+    names = inputs.method_names(methods)
+    baseline = _baseline(baseline, names)
+    wanted = inputs.metric_names(metrics, DEFAULT_METRICS)
+    cal, test = _load(cal_data, test_data, input)
+    labels = inputs.predictions(test).labels
+    probas, failures = _fit_all(names, cal, test, seed)
+    result = None
+    if probas:
+        reference = baseline if baseline in probas else None
+        result = put_together(labels, probas, baseline=reference, metrics=wanted)
+    if as_json:
+        found = {} if result is None else result.to_dict()
+        terminal.show_json({"cal": cal.source, "test": test.source, **found, "failures": failures})
+    else:
+        terminal.say(
+            f"Fitted on {cal.source} ({terminal.count(len(cal.logits), 'sample')}), measured on "
+            f"{test.source} ({terminal.count(len(test.logits), 'sample')})."
+        )
+        _show(result, wanted, list(failures))
+    for name, reason in failures.items():
+        terminal.complain(f"{name} failed: {reason}")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _baseline(name: str | None, names: list[str]) -> str:
+    if name is None:
+        return "tva-ts" if "tva-ts" in names else names[0]
+    if name not in names:
+        raise InputError(f"--baseline {name} is not among the methods {', '.join(names)}")
+    return name
+
+
+def _load(cal_data: str, test_data: str | None, input: str | None) -> tuple[Loaded, Loaded]:
+    from smallcal import io
+    from smallcal.cli import terminal
+
+    if test_data is None:
+        found = io.splits(cal_data)
+        first = next((name for name in _CAL_SPLITS if name in found), None)
+        if first is None or "test" not in found:
+            raise InputError(
+                f"{cal_data} does not hold two splits (val or cal, and test); name the file to "
+                "test on: smallcal compare CAL_DATA TEST_DATA"
+            )
+        cal_data, test_data = f"{cal_data}:{first}", f"{cal_data}:test"
+    elif test_data == cal_data:
+        terminal.note("fitted and measured on the same samples: that flatters every method")
+    cal, test = io.read(cal_data, input=input), io.read(test_data, input=input)
+    if cal.input != test.input:
+        raise InputError(
+            f"{cal_data} holds {cal.input} and {test_data} holds {test.input}; use one kind"
+        )
+    return cal, test
+
+
+def _fit_all(
+    names: list[str], cal: Loaded, test: Loaded, seed: int
+) -> tuple[dict[str, FloatArray], dict[str, str]]:
+    """Fit each method; one that fails is a reason, not the end of the others."""
+    from smallcal.cli import inputs, terminal
+    from smallcal.estimators import Calibrator
+
+    checked = inputs.predictions(cal)
+    with inputs.naming(cal.source):
+        checked.require_fittable(input=cal.input)
+    if checked.n_classes != test.logits.shape[1]:
+        raise InputError(
+            f"{cal.source} has {checked.n_classes} columns and {test.source} has "
+            f"{test.logits.shape[1]}; both must come from one model"
+        )
+    probas: dict[str, FloatArray] = {}
+    failures: dict[str, str] = {}
+    with terminal.progress("Fitting", len(names)) as advance:
+        for name in names:
+            try:
+                with terminal.noted_warnings(name):
+                    estimator = Calibrator(method=name, input=cal.input, random_state=seed)
+                    estimator.fit(cal.logits, checked.labels)
+                    probas[name] = estimator.predict_proba(test.logits)
+            except Exception as error:  # noqa: BLE001 - the other methods' results must not be lost
+                failures[name] = " ".join(f"{type(error).__name__}: {error}".split())
+            advance(1)
+    return probas, failures
+
+
+def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> None:
+    from smallcal.cli import terminal
+
+    values = {} if result is None else result.values
+    for start in range(0, len(wanted), _ABREAST):
+        part = wanted[start : start + _ABREAST]
+        gaps = [[name, "failed", *[""] * (len(part) - 1)] for name in failed]
+        terminal.show_table(["method", *part], _rows(values, part) + gaps)
+        if result is not None and result.differences:
+            terminal.say(f"Difference to {result.baseline}:")
+            rows = _rows(result.differences, part, signed=True)
+            terminal.show_table(["method", *part], rows)
+
+
+def _rows(
+    table: dict[str, dict[str, float]], metrics: list[str], *, signed: bool = False
+) -> list[list[Any]]:
+    from smallcal.cli.evaluating import shown_value
+
+    return [
+        [name, *(shown_value(metric, row[metric], signed=signed) for metric in metrics)]
+        for name, row in table.items()
+    ]

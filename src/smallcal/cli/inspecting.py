@@ -1,0 +1,172 @@
+"""``smallcal inspect`` and ``smallcal methods``: what a calibrator does, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smallcal.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from smallcal.runtime import FittedCalibrator
+
+_OBJECTIVES = {
+    "nll": "log-likelihood",
+    "bce": "top-label cross-entropy",
+    "brier": "top-label Brier score",
+    "softece": "soft calibration error",
+}
+
+
+def inspect(calibrator: options.Calibrator, as_json: options.Json = False) -> None:
+    """Say what a saved calibrator does, in words."""
+    from smallcal import runtime
+    from smallcal.cli import terminal
+
+    fitted = runtime.load(calibrator)
+    if as_json:
+        terminal.show_json({"file": calibrator, **summary(fitted)})
+    else:
+        describe(fitted)
+
+
+def methods(as_json: options.Json = False) -> None:
+    """List the methods by name."""
+    from smallcal.catalogue import ALIASES, METHODS
+    from smallcal.cli import terminal
+
+    if as_json:
+        rows = {
+            name: {
+                "summary": row.summary,
+                "objective": row.objective,
+                "signal": row.signal,
+                "map": row.map,
+                "n_groups": row.n_groups if row.map == "groups" else 1,
+            }
+            for name, row in METHODS.items()
+        }
+        terminal.show_json({"methods": rows, "aliases": dict(ALIASES)})
+        return
+    listed = [[name, row.summary] for name, row in METHODS.items()]
+    listed += [[alias, f"the same as {name}"] for alias, name in ALIASES.items()]
+    terminal.show_table(["method", "what it does"], listed, text=(0, 1))
+
+
+def summary(fitted: FittedCalibrator) -> dict[str, Any]:
+    """Return what there is to say about a calibrator, as plain data."""
+    from smallcal.discipline import FLAGS
+
+    return {
+        "method": fitted.method,
+        "objective": fitted.objective,
+        "signal": fitted.signal.kind,
+        "input": fitted.input,
+        "n": fitted.data.get("n"),
+        "n_classes": fitted.n_classes,
+        "n_parameters": fitted.n_parameters,
+        "pooled_temperature": fitted.pooled_temperature,
+        "groups": [
+            {"from": low, "to": high, "n": n, "temperature": temperature}
+            for low, high, n, temperature in _groups(fitted)
+        ],
+        "flags": {
+            name: {"groups": list(groups), "meaning": FLAGS.get(name, name)}
+            for name, groups in fitted.flags.items()
+        },
+        "fit_metrics": dict(fitted.fit_metrics),
+    }
+
+
+def describe(fitted: FittedCalibrator) -> None:
+    """Print a calibrator in words."""
+    from smallcal.cli import terminal
+
+    n = fitted.data.get("n")
+    on = "" if n is None else f"fitted on {terminal.count(n, 'sample')} of "
+    terminal.say(f"{fitted.method}: {on}{fitted.n_classes:,} classes ({fitted.input}).")
+    terminal.say(_what_it_does(fitted))
+    groups = _groups(fitted)
+    if len(groups) > 1:
+        terminal.show_table(
+            ["group", f"{_signal(fitted)} from", "to", "samples", "temperature", "confidence"],
+            [
+                [str(i), _shown(low), _shown(high), f"{n:,}", f"{t:.4f}", _effect(t)]
+                for i, (low, high, n, t) in enumerate(groups)
+            ],
+            text=(5,),
+        )
+        terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
+    terminal.say(_parameters(fitted))
+    for line in _outcome(fitted):
+        terminal.say(line)
+
+
+def _groups(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:
+    """Return, for each group: the scores it runs from and to, its samples, its temperature."""
+    edges = [None, *getattr(fitted.map, "thresholds", ()), None]
+    temperatures = fitted.map.temperatures
+    return list(zip(edges[:-1], edges[1:], fitted.group_counts, temperatures, strict=True))
+
+
+def _what_it_does(fitted: FittedCalibrator) -> str:
+    temperatures = fitted.map.temperatures
+    if fitted.n_parameters == 0:
+        return "It leaves the model's confidence as it is."
+    goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
+    if len(temperatures) == 1:
+        t = temperatures[0]
+        return f"Logits are divided by {t:.4f} (best {goal}): {_effect(t)} confident."
+    how = {
+        "risk": "a logistic score of its logits: the risk of being predicted wrong",
+        "shuffled": "risk scores shuffled between samples: a control, not for use",
+        "random": "random scores: a control, not for use",
+    }.get(fitted.signal.kind, _signal(fitted))
+    return (
+        f"Each sample is put into one of {len(temperatures)} groups by {how}. Its logits are "
+        f"divided by the group's temperature (best {goal})."
+    )
+
+
+def _signal(fitted: FittedCalibrator) -> str:
+    name: str = getattr(fitted.signal, "statistic", fitted.signal.kind)
+    return name.replace("_", " ")
+
+
+def _effect(temperature: float) -> str:
+    if abs(temperature - 1) < 5e-5:
+        return "equally"
+    return "more" if temperature < 1 else "less"
+
+
+def _shown(edge: float | None) -> str:
+    return "" if edge is None else f"{edge:.4g}"
+
+
+def _parameters(fitted: FittedCalibrator) -> str:
+    from smallcal.cli import terminal
+
+    total = f"{terminal.count(fitted.n_parameters, 'fitted number')}"
+    if fitted.signal.n_parameters:
+        own = terminal.count(fitted.map.n_parameters, "temperature")
+        total += f": {own} and {fitted.signal.n_parameters} in the {_signal(fitted)} score"
+    return f"{total}. The predicted class never changes."
+
+
+def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
+    """Yield what is known about the fit: confidence before and after, and the flags."""
+    from smallcal.discipline import FLAGS
+
+    found = fitted.fit_metrics
+    if {"accuracy", "before", "after"} <= set(found):
+        before, after = (found[key]["mean_confidence"] for key in ("before", "after"))
+        yield (
+            f"On the samples it was fitted on: accuracy {100 * found['accuracy']:.2f} %, mean "
+            f"confidence {100 * before:.2f} % before and {100 * after:.2f} % after."
+        )
+    for name, groups in fitted.flags.items():
+        where = f" (group {', '.join(map(str, groups))})" if groups else ""
+        yield f"Flag {name}{where}: {FLAGS.get(name, 'no description')}."
+    if not fitted.flags:
+        yield "No flags: every temperature rests on enough samples of both kinds."

@@ -1,0 +1,44 @@
+"""Arguments and options that several verbs share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="Logits and labels: .npz .npy .csv .parquet .safetensors .pt .h5; "
+        "FILE:val takes val_logits and val_labels.",
+        show_default=False,
+    ),
+]
+Calibrator = Annotated[
+    str,
+    typer.Argument(metavar="CAL", help="A calibrator that fit wrote.", show_default=False),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="The labels, if DATA does not hold them."),
+]
+Input = Annotated[
+    str | None,
+    typer.Option(
+        metavar="logits|probabilities",
+        help="What the numbers are. Default: what the file's names say, else logits.",
+    ),
+]
+ClassNames = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Class names, one per line, in column order."),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,...", help="Which metrics, separated by commas."),
+]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Seed of the folds and draws.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

@@ -1,0 +1,114 @@
+"""What the verbs print: tables and sentences for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+
+def say(text: str = "") -> None:
+    """Print sentences, wrapped at the width of the terminal; indented lines stay as they are."""
+    width = shutil.get_terminal_size().columns
+    for line in text.split("\n"):
+        whole = line.startswith(" ") or len(line) <= width
+        wrapped = line if whole else textwrap.fill(line, width, break_long_words=False)
+        sys.stdout.write(wrapped + "\n")
+
+
+def show_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, text: Collection[int] = (0,)
+) -> None:
+    """Print a table; ``text`` says which columns are words, the others are numbers."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, header in enumerate(headers):
+        side: Literal["left", "right"] = "left" if number in text else "right"
+        table.add_column(Text(header), justify=side, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    _console().print(table, "", sep="\n")
+
+
+def show_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Print JSON; a value that is not defined is null, for JSON has no NaN."""
+    sys.stdout.write(json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n")
+
+
+def note(text: str) -> None:
+    """Tell the user something on stderr, in one line."""
+    sys.stderr.write(f"smallcal: note: {' '.join(text.split())}\n")
+
+
+def complain(text: str) -> None:
+    """Say on stderr, in one line, what did not pass."""
+    sys.stderr.write(f"smallcal: {' '.join(text.split())}\n")
+
+
+@contextmanager
+def noted_warnings(about: str = "") -> Iterator[None]:
+    """Turn each different warning into one note when the block ends."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        note(f"{about}: {message}" if about else message)
+
+
+@contextmanager
+def progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a bar on stderr while the block works; nothing when that is not a terminal.
+
+    Without a total the bar only shows that work goes on.
+    """
+    if not sys.stderr.isatty():
+        yield lambda steps: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda steps: bar.advance(task, steps)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> count(1, "sample"), count(1250, "sample")
+    ('1 sample', '1,250 samples')
+    """
+    return f"{number:,} {noun}" + ("s" if number != 1 else "")
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    class PlainConsole(Console):
+        """A console that leaves a closed pipe to the command line's own handling."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return PlainConsole(highlight=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,168 @@
+"""Read logits and labels from a file, choosing the split and naming what is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallcal.data import INPUT_KINDS, as_numpy
+from smallcal.errors import FileError, InputError
+from smallcal.io.layout import Layout, Loaded, score_role
+from smallcal.io.readers import READERS, TEXT_READERS, Arrays, Reader, readable, text_lines
+
+PathLike = str | os.PathLike[str]
+
+_PREFIX = re.compile(r"[A-Za-z0-9_.+-]+")
+
+
+def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = None) -> Loaded:
+    """Read logits, and labels if there are any, from a file of any known type.
+
+    Parameters
+    ----------
+    path : path
+        A file whose suffix is in ``READERS``. ``cells.npz:val`` takes the arrays
+        ``val_logits`` and ``val_labels``.
+    labels : path, optional
+        Another file that holds the labels: any known type, or one label per line.
+    input : {"logits", "probabilities"}, optional
+        What the scores are, when the file's own names do not say.
+
+    Returns
+    -------
+    Loaded
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, of an unknown type or does not hold such arrays.
+    MissingExtraError
+        If this type of file needs a package that is not installed.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> path = tempfile.mkdtemp() + "/logits.npy"
+    >>> np.save(path, np.zeros((2, 3)))
+    >>> read(path).logits.shape, read(path).labels
+    ((2, 3), None)
+    """
+    if input is not None and input not in INPUT_KINDS:
+        raise InputError(f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}")
+    file, prefix = split_path(path)
+    with readable(file, reader_of(file, READERS)) as arrays:
+        layout = Layout.of(arrays.names, source=str(file))
+        roles = layout.choose(prefix)
+        role = score_role(roles, input)
+        scores = _array(arrays, roles[role], file)
+        own_labels = None
+        if labels is None and "labels" in roles:
+            own_labels = _array(arrays, roles["labels"], file)
+        names = roles.get("class_names") or layout.splits.get("", {}).get("class_names")
+        class_names = None if names is None else _names(_array(arrays, names, file))
+    loaded = Loaded(
+        logits=scores,
+        labels=own_labels if labels is None else read_labels(labels),
+        class_names=class_names,
+        input=input or role,
+        source=str(path),
+    )
+    _require_equal_length(loaded)
+    return loaded
+
+
+def splits(path: PathLike) -> tuple[str, ...]:
+    """Return the prefixes under which a file holds logits or probabilities.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> path = tempfile.mkdtemp() + "/cells.npz"
+    >>> np.savez(path, val_logits=np.eye(2), test_logits=np.eye(2))
+    >>> splits(path)
+    ('val', 'test')
+    """
+    file, prefix = split_path(path)
+    with readable(file, reader_of(file, READERS)) as arrays:
+        found = Layout.of(arrays.names, source=str(file)).scored
+    return found if prefix is None else ()
+
+
+def read_labels(path: PathLike) -> NDArray[Any]:
+    """Read labels alone: from any known file, or from text with one label per line."""
+    file, prefix = split_path(path)
+    with readable(file, reader_of(file, {**READERS, **TEXT_READERS})) as arrays:
+        layout = Layout.of(arrays.names, source=str(file))
+        return _array(arrays, layout.labels(prefix), file)
+
+
+def read_names(path: PathLike) -> tuple[str, ...]:
+    r"""Read class names, one per line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "names.txt"
+    >>> _ = path.write_text("cat\ndog\n")
+    >>> read_names(path)
+    ('cat', 'dog')
+    """
+    file = Path(path)
+    with readable(file, text_lines) as arrays:
+        return _names(arrays.get("lines"))
+
+
+def split_path(path: PathLike) -> tuple[Path, str | None]:
+    """Return the file and the split it is asked for.
+
+    Examples
+    --------
+    >>> split_path("a/cells.npz:val")[1], split_path("a/cells.npz")[1]
+    ('val', None)
+    """
+    text = os.fspath(path)
+    file, colon, prefix = text.rpartition(":")
+    if colon and _PREFIX.fullmatch(prefix) and Path(file).suffix and not Path(text).exists():
+        return Path(file), prefix
+    return Path(text), None
+
+
+def reader_of(file: Path, table: Mapping[str, Reader]) -> Reader:
+    """Return the reader for a file's suffix."""
+    reader = table.get(file.suffix.lower())
+    if reader is None:
+        given = file.suffix or "no suffix"
+        raise FileError(f"cannot read {file} ({given}): the type must be one of {', '.join(table)}")
+    return reader
+
+
+def _array(arrays: Arrays, name: str, file: Path) -> NDArray[Any]:
+    array = as_numpy(arrays.get(name), name=name)
+    if array.dtype == object and all(isinstance(value, str) for value in array.ravel()):
+        array = array.astype(str)
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    if array.dtype.kind not in "fiubU":
+        raise FileError(f"{file}: {name} must hold numbers; it has type {array.dtype}")
+    return array
+
+
+def _names(array: NDArray[Any]) -> tuple[str, ...]:
+    return tuple(str(name) for name in array.ravel())
+
+
+def _require_equal_length(loaded: Loaded) -> None:
+    labels = loaded.labels
+    if labels is None or not loaded.logits.ndim or not labels.ndim:
+        return
+    if len(labels) != len(loaded.logits):
+        raise FileError(
+            f"{loaded.source} has {len(loaded.logits)} rows of {loaded.input} and {len(labels)} "
+            "labels; there must be one label per row"
+        )

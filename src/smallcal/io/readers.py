@@ -1,0 +1,255 @@
+"""One reader per file type. Each gives the names in the file and a way to get one array.
+
+Only the arrays that are asked for are loaded. A foreign parser may raise anything on a damaged
+file, so :func:`readable` turns whatever it raises into one line that names the file.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from smallcal.errors import FileError, SmallcalError, missing_extra
+from smallcal.io.tables import lines_of, read_csv, read_lines, read_parquet
+
+#: An array over this many bytes is refused when its file is a hundred times smaller.
+_BOMB_BYTES = 2**30
+_BOMB_RATIO = 100
+
+
+class Arrays(NamedTuple):
+    """The names of a file's arrays, and how to load one."""
+
+    names: tuple[str, ...]
+    get: Callable[[str], Any]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Arrays:
+        """Wrap arrays that are already loaded."""
+        return cls(tuple(content), content.__getitem__)
+
+
+Reader: TypeAlias = Callable[[Path], AbstractContextManager[Arrays]]
+
+
+@contextmanager
+def readable(file: Path, reader: Reader) -> Iterator[Arrays]:
+    """Open a file, turning every failure to read it into one :class:`FileError`."""
+    try:
+        if file.is_dir():
+            raise FileError(f"{file} is a folder; name a file in it")
+        if file.stat().st_size == 0:
+            raise FileError(f"{file} is empty (0 bytes); write it again")
+        with reader(file) as arrays:
+            yield arrays
+    except SmallcalError:
+        raise
+    except MemoryError as error:
+        raise FileError(f"{file} does not fit in memory: {_first_line(error)}") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            raise FileError(f"cannot read {file}: {error.strerror}") from error
+        raise FileError(
+            f"{file} cannot be read as {file.suffix}: {_first_line(error)}. It is damaged or of "
+            "another type; write it again"
+        ) from error
+
+
+def refuse_bomb(what: str, *, size: int, stored: int) -> None:
+    """Raise when a small file claims to hold an enormous array."""
+    if size > _BOMB_BYTES and size > _BOMB_RATIO * max(stored, 1):
+        raise FileError(
+            f"{what} claims {size / 1e9:.1f} GB in {stored / 1e6:.1f} MB of file; not unpacked"
+        )
+
+
+@contextmanager
+def _npy(file: Path) -> Iterator[Arrays]:
+    yield Arrays.of({"logits": np.lib.format.open_memmap(file, mode="r")})
+
+
+@contextmanager
+def _npz(file: Path) -> Iterator[Arrays]:
+    _refuse_zip_bomb(file)
+    # Our own handle: np.load leaves its one open when the archive is damaged.
+    with file.open("rb") as handle, np.load(handle, allow_pickle=False) as content:
+        if not isinstance(content, np.lib.npyio.NpzFile):
+            raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it")
+
+        def get(name: str) -> Any:
+            try:
+                return content[name]
+            except ValueError as error:
+                if "allow_pickle" not in str(error):
+                    raise
+                raise FileError(
+                    f"{file}: {name} holds Python objects, which are never unpickled; "
+                    "save plain numbers"
+                ) from None
+
+        yield Arrays(tuple(content.files), get)
+
+
+def _refuse_zip_bomb(file: Path) -> None:
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for member in archive.infolist():
+                what = f"{file}: {member.filename}"
+                refuse_bomb(what, size=member.file_size, stored=member.compress_size)
+
+
+@contextmanager
+def _csv(file: Path) -> Iterator[Arrays]:
+    yield Arrays.of(read_csv(file))
+
+
+@contextmanager
+def text_lines(file: Path) -> Iterator[Arrays]:
+    """Give the lines of a text file as they are."""
+    yield Arrays.of({"lines": np.array(lines_of(file), dtype=str)})
+
+
+@contextmanager
+def _text(file: Path) -> Iterator[Arrays]:
+    yield Arrays.of({"labels": read_lines(file)})
+
+
+@contextmanager
+def _label_csv(file: Path) -> Iterator[Arrays]:
+    with file.open(encoding="utf-8-sig") as handle:
+        one_column = "," not in handle.readline()
+    with (_text if one_column else _csv)(file) as arrays:
+        yield arrays
+
+
+@contextmanager
+def _parquet(file: Path) -> Iterator[Arrays]:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", "reading .parquet files") from None
+    with pq.ParquetFile(file) as content:
+        groups = (content.metadata.row_group(i) for i in range(content.metadata.num_row_groups))
+        cells = sum(
+            group.column(j).num_values for group in groups for j in range(group.num_columns)
+        )
+        refuse_bomb(str(file), size=8 * cells, stored=file.stat().st_size)
+        yield Arrays.of(read_parquet(content.read(), source=str(file)))
+
+
+@contextmanager
+def _safetensors(file: Path) -> Iterator[Arrays]:
+    try:
+        from safetensors import deserialize, safe_open
+    except ImportError:
+        raise missing_extra("safetensors", "safetensors", "reading .safetensors files") from None
+    import json
+
+    parse: Any = deserialize
+    with safe_open(file, framework="numpy") as content:
+        names: str | None = (content.metadata() or {}).get("class_names")
+
+        def get(name: str) -> Any:
+            if name == "class_names" and names is not None:
+                return np.array(json.loads(names), dtype=str)
+            if content.get_slice(name).get_dtype() != "BF16":
+                return content.get_tensor(name)
+            # NumPy has no bfloat16: its bits are the upper half of a float32.
+            raw = dict(parse(file.read_bytes()))[name]
+            bits = np.frombuffer(raw["data"], dtype="<u2").astype(np.uint32) << 16
+            return bits.view(np.float32).reshape(raw["shape"])
+
+        yield Arrays((*content.keys(), *(["class_names"] if names else [])), get)
+
+
+@contextmanager
+def _torch(file: Path) -> Iterator[Arrays]:
+    try:
+        import torch
+    except ImportError:
+        raise missing_extra("torch", "torch", f"reading {file.suffix} files") from None
+    _refuse_zip_bomb(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise FileError(
+                f"{file} cannot be read as plain tensors (pickled objects are never executed): "
+                "write it with torch.save({'logits': logits, 'labels': labels}, path)"
+            ) from error
+    if isinstance(content, torch.Tensor):
+        content = {"logits": content}
+    if isinstance(content, tuple | list) and len(content) == 2:
+        content = dict(zip(("logits", "labels"), content, strict=True))
+    if not isinstance(content, dict):
+        raise FileError(
+            f"{file} holds a {type(content).__name__}; save a dict of tensors with the names "
+            "logits and labels, or the tuple (logits, labels)"
+        )
+    arrays = {str(name): value for name, value in content.items()}
+    for name, value in arrays.items():  # an expanded tensor is a huge view of a few numbers
+        size = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+        refuse_bomb(f"{file}: {name}", size=size, stored=file.stat().st_size)
+    yield Arrays.of(arrays)
+
+
+@contextmanager
+def _h5(file: Path) -> Iterator[Arrays]:
+    try:
+        import h5py
+    except ImportError:
+        raise missing_extra("h5py", "h5", "reading .h5 files") from None
+    with h5py.File(file, "r") as content:
+        own = [key for key in content if isinstance(content.get(key, getlink=True), h5py.HardLink)]
+        names = [key for key in own if isinstance(content[key], h5py.Dataset)]
+        # Text of variable length lies in a heap in which HDF5 can walk for ever when the file is
+        # damaged, and then not even Ctrl-C helps. Names are optional: such ones are left out.
+        names = [key for key in names if "class_names" not in key or content[key].dtype != object]
+
+        def get(name: str) -> Any:
+            dataset = content[name]
+            if dataset.dtype == object:
+                raise FileError(
+                    f"{file}: {name} holds text of variable length; store it with "
+                    "np.char.encode(names), or as numbers"
+                )
+            if dataset.is_virtual or dataset.external:
+                raise FileError(f"{file}: {name} points to other files; copy the data into one")
+            stored = dataset.id.get_storage_size()
+            refuse_bomb(f"{file}: {name}", size=dataset.nbytes, stored=stored)
+            return dataset[()]
+
+        yield Arrays(tuple(names), get)
+
+
+#: Every file type that can hold logits.
+READERS: Mapping[str, Reader] = MappingProxyType(
+    {
+        ".npz": _npz,
+        ".npy": _npy,
+        ".csv": _csv,
+        ".parquet": _parquet,
+        ".safetensors": _safetensors,
+        ".pt": _torch,
+        ".pth": _torch,
+        ".h5": _h5,
+        ".hdf5": _h5,
+    }
+)
+
+#: File types that may also hold labels alone, one per line.
+TEXT_READERS: Mapping[str, Reader] = MappingProxyType({".csv": _label_csv, ".txt": _text})
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    line = text[0].rstrip(". ") if text else type(error).__name__
+    return line if len(line) <= 160 else line[:157] + "..."

@@ -1,0 +1,273 @@
+"""Tables, one row per sample: which columns are logits, which one is the label."""
+
+from __future__ import annotations
+
+import csv
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallcal.errors import FileError
+from smallcal.io.layout import LABEL_NAMES, SCORE_KINDS, parse_name
+
+#: Columns that pandas makes of an index: neither scores nor labels.
+_INDEX = re.compile(r"|unnamed: 0|__index_level_\d+__")
+_KIND_WORD = re.compile(r"(logits?|prob|probs|probas?|probability|probabilities)_(.+)")
+_NUMBERED = re.compile(r"(?:(?:logits?|probs?|class|column|col|c|x|z)_?)?(\d+)")
+
+#: Cells turned to text at once when a table is written.
+_CELLS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The meaning of a table's columns.
+
+    Examples
+    --------
+    >>> columns = Columns.of(["cat", "dog", "label"], source="a.csv")
+    >>> columns.scores, columns.label, columns.class_names
+    ((0, 1), 2, ('cat', 'dog'))
+    >>> Columns.of(["prob_0", "prob_1"], source="a.csv").kind
+    'probabilities'
+    """
+
+    scores: tuple[int, ...]
+    label: int | None
+    class_names: tuple[str, ...] | None
+    kind: str
+
+    @classmethod
+    def of(cls, headers: Sequence[str], *, source: str) -> Columns:
+        """Read the header row."""
+        clean = [header.strip() for header in headers]
+        lower = [header.lower() for header in clean]
+        repeated = next((name for name in clean if name and clean.count(name) > 1), None)
+        if repeated is not None:
+            raise FileError(f"{source} has two columns called {repeated!r}; rename one")
+        labels = [i for i, name in enumerate(lower) if name in LABEL_NAMES]
+        if len(labels) > 1:
+            found = " and ".join(clean[i] for i in labels)
+            raise FileError(f"{source} has several label columns, {found}; keep one")
+        # What `apply --with-temperature` adds; elsewhere it may well be the name of a class.
+        added = {"temperature"} if any(map(_KIND_WORD.fullmatch, lower)) else set()
+        scores = tuple(
+            i
+            for i, name in enumerate(lower)
+            if i not in labels and name not in added and not _INDEX.fullmatch(name)
+        )
+        kind, names = _kind_and_names([clean[i] for i in scores])
+        _require_header(names, source=source)
+        named = bool(names) and not all(_NUMBERED.fullmatch(name.lower()) for name in names)
+        return cls(
+            scores=scores,
+            label=labels[0] if labels else None,
+            class_names=tuple(names) if named else None,
+            kind=kind,
+        )
+
+    def arrays(self, scores: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, Any]:
+        """Return the arrays under the names every other file type uses."""
+        found: dict[str, Any] = {self.kind: scores} if self.scores else {}
+        if labels is not None:
+            found["labels"] = labels
+        if self.class_names is not None:
+            found["class_names"] = np.array(self.class_names)
+        return found
+
+
+def _kind_and_names(headers: Sequence[str]) -> tuple[str, list[str]]:
+    """Headers that all begin with logit_ or prob_ say what the numbers are."""
+    matches = [_KIND_WORD.fullmatch(header.lower()) for header in headers]
+    words = {match[1] if match else "" for match in matches}
+    if len(words) != 1 or "" in words:
+        return "logits", list(headers)
+    word = words.pop()
+    kind = "probabilities" if word.startswith("prob") else "logits"
+    return kind, [header[len(word) + 1 :] for header in headers]
+
+
+def _require_header(names: Sequence[str], *, source: str) -> None:
+    matches = [_NUMBERED.fullmatch(name.lower()) for name in names]
+    numbers = [int(match[1]) for match in matches if match]
+    if names and len(numbers) == len(names):
+        first = numbers[0]
+        if first > 1 or numbers != list(range(first, first + len(numbers))):
+            raise FileError(
+                f"{source}: numbered columns must stand in order 0, 1, 2, ...; the first line has "
+                f"{', '.join(names[:5])}. Without a header row, add one"
+            )
+    elif names and all(_is_number(name) for name in names):
+        raise FileError(f"{source} has no header row: its first line is numbers. Add column names")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_csv(file: Path) -> dict[str, Any]:
+    """Read a comma-separated table with a header row."""
+    with file.open(newline="", encoding="utf-8-sig") as handle:
+        rows = csv.reader(handle)
+        headers = next(rows, [])
+        if len(headers) < 2:
+            raise FileError(
+                f"{file}: the first line must be column names separated by commas; got "
+                f"{','.join(headers)[:60]!r}"
+            )
+        columns = Columns.of(headers, source=str(file))
+        numbers, labels = array("d"), []
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(headers):
+                raise FileError(
+                    f"{file}, line {rows.line_num}: {len(row)} columns where the header has "
+                    f"{len(headers)}"
+                )
+            try:
+                numbers.extend([float(row[i]) for i in columns.scores])
+            except ValueError:
+                raise _not_a_number(
+                    row, headers, columns, f"{file}, line {rows.line_num}"
+                ) from None
+            if columns.label is not None:
+                labels.append(row[columns.label].strip())
+    scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
+    matrix = scores.reshape(-1, max(1, len(columns.scores)))
+    return columns.arrays(matrix, None if columns.label is None else _typed(labels))
+
+
+def _not_a_number(
+    row: Sequence[str], headers: Sequence[str], columns: Columns, where: str
+) -> FileError:
+    bad = next(i for i in columns.scores if not _is_number(row[i]))
+    return FileError(
+        f"{where}: column {headers[bad]!r} must be a number; got {row[bad][:40]!r}. Every column "
+        f"but the label ({', '.join(LABEL_NAMES)}) is taken as a class"
+    )
+
+
+def lines_of(file: Path) -> list[str]:
+    """Return the lines of a text file that are not blank."""
+    lines = (line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines())
+    values = [line for line in lines if line]
+    if not values:
+        raise FileError(f"{file} has only blank lines; write one entry per line")
+    return values
+
+
+def read_lines(file: Path) -> NDArray[Any]:
+    """Read one label per line; a first line that says "label" is a heading."""
+    values = [line.strip('"') for line in lines_of(file)]
+    if values[0].lower() in LABEL_NAMES:
+        values = values[1:]
+    if not values:
+        raise FileError(f"{file} holds no labels; write one per line")
+    return _typed(values)
+
+
+def _typed(values: Sequence[str]) -> NDArray[Any]:
+    """Return column numbers as integers, other numbers as floats, names as they are."""
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array(values, dtype=str).astype(kind)
+        except (ValueError, OverflowError):
+            continue
+    return np.array(values, dtype=str)
+
+
+def read_parquet(table: Any, *, source: str) -> dict[str, Any]:
+    """Read a table with one column per class, or one column of lists called logits."""
+    import pyarrow as pa
+
+    for name in table.column_names:
+        if table.column(name).null_count:
+            raise FileError(f"{source}: column {name!r} has missing values; drop those rows")
+    headers = [str(name) for name in table.column_names]
+    lists = [
+        name
+        for name in headers
+        if parse_name(name)[0] in SCORE_KINDS and not pa.types.is_primitive(table[name].type)
+    ]
+    if lists:
+        others = {name: table[name] for name in headers if parse_name(name)[0] == "labels"}
+        matrices = {name: _matrix(table[name], f"{source}: {name}") for name in lists}
+        return matrices | {name: _vector(column) for name, column in others.items()}
+    columns = Columns.of(headers, source=source)
+    vectors = [_vector(table.column(i)) for i in columns.scores]
+    for index, vector in zip(columns.scores, vectors, strict=True):
+        if vector.dtype.kind not in "fiu":
+            raise FileError(
+                f"{source}: column {headers[index]!r} must hold numbers; got {vector.dtype}"
+            )
+    labels = None if columns.label is None else _vector(table.column(columns.label))
+    return columns.arrays(np.column_stack(vectors) if vectors else np.empty((0, 1)), labels)
+
+
+def _vector(column: Any) -> NDArray[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values: NDArray[Any] = column.to_numpy()
+    return values
+
+
+def _matrix(column: Any, where: str) -> NDArray[Any]:
+    values = column.combine_chunks()
+    flat: NDArray[Any] = values.flatten().to_numpy(zero_copy_only=False)
+    n = len(values)
+    width = len(flat) // n if n else 0
+    lengths = values.value_lengths().to_numpy(zero_copy_only=False)
+    if n and not bool((lengths == width).all()):
+        row = int(np.argmax(lengths != lengths[0]))
+        raise FileError(
+            f"{where} must hold lists of one length; row 0 has {lengths[0]} numbers, row {row} "
+            f"has {lengths[row]}"
+        )
+    return flat.reshape(n, width)
+
+
+def to_columns(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table that :class:`Columns` reads back.
+
+    Examples
+    --------
+    >>> list(to_columns({"probabilities": np.eye(2), "labels": np.arange(2)}))
+    ['prob_0', 'prob_1', 'label']
+    """
+    names = arrays.get("class_names")
+    columns: dict[str, NDArray[Any]] = {}
+    for name, values in arrays.items():
+        role, prefix = parse_name(name)
+        if role == "class_names":
+            continue
+        if prefix:
+            raise FileError(f"a table holds one split; {name} has the prefix {prefix!r}")
+        if values.ndim == 2:
+            word = "prob" if role == "probabilities" else "logit"
+            headers = range(values.shape[1]) if names is None else names
+            columns |= {f"{word}_{header}": values[:, i] for i, header in enumerate(headers)}
+        else:
+            columns["label" if role == "labels" else name] = values
+    return columns
+
+
+def csv_rows(columns: Mapping[str, NDArray[Any]]) -> Iterator[list[str]]:
+    """Yield the rows of a table as text; numbers in the fewest digits that read back equal."""
+    n = max((len(column) for column in columns.values()), default=0)
+    size = max(1, _CELLS // max(1, len(columns)))
+    for start in range(0, n, size):
+        block = [column[start : start + size].astype(str).tolist() for column in columns.values()]
+        yield from map(list, zip(*block, strict=True))

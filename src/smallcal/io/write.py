@@ -1,0 +1,143 @@
+"""Write arrays by suffix, whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallcal.errors import FileError, missing_extra
+from smallcal.files import atomic_path
+from smallcal.io.layout import SCORE_KINDS, parse_name
+from smallcal.io.tables import csv_rows, to_columns
+
+NamedArrays: TypeAlias = Mapping[str, NDArray[Any]]
+Writer: TypeAlias = Callable[[Path, NamedArrays], None]
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
+    """Write named arrays to a file whose suffix is in ``WRITERS``.
+
+    If anything fails, no half file is left and an old file stays as it was. A .npy file holds
+    only the logits or probabilities; tables (.csv, .parquet) hold one split.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "p.csv"
+    >>> write_arrays(path, {"probabilities": np.array([[0.75, 0.25]]), "labels": np.array([0])})
+    >>> print(path.read_text().strip())
+    prob_0,prob_1,label
+    0.75,0.25,0
+    """
+    file = require_writable(path)
+    with atomic_path(file) as temporary:
+        WRITERS[file.suffix.lower()](temporary, arrays)
+
+
+def require_writable(path: str | os.PathLike[str]) -> Path:
+    """Raise before the work is done if the arrays could not be written there."""
+    file = Path(path)
+    if file.suffix.lower() not in WRITERS:
+        raise FileError(f"cannot write {file}: the suffix must be one of {', '.join(WRITERS)}")
+    return require_folder(file)
+
+
+def require_folder(path: str | os.PathLike[str]) -> Path:
+    """Raise before the work is done if no file can have this path."""
+    file = Path(path)
+    if file.is_dir():
+        raise FileError(f"{file} is a folder; name a file to write")
+    if not file.parent.is_dir():
+        raise FileError(f"cannot write {file}: the folder {file.parent} does not exist")
+    return file
+
+
+def _npy(file: Path, arrays: NamedArrays) -> None:
+    main = next((name for name in arrays if parse_name(name)[0] in SCORE_KINDS), next(iter(arrays)))
+    np.save(file, arrays[main], allow_pickle=False)
+
+
+def _npz(file: Path, arrays: NamedArrays) -> None:
+    with file.open("wb") as handle:
+        np.savez(handle, allow_pickle=False, **dict(arrays))
+
+
+def _csv(file: Path, arrays: NamedArrays) -> None:
+    columns = to_columns(arrays)
+    with file.open("w", newline="", encoding="utf-8") as handle:
+        rows = csv.writer(handle, lineterminator="\n")
+        rows.writerow(columns)
+        rows.writerows(csv_rows(columns))
+
+
+def _parquet(file: Path, arrays: NamedArrays) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", "writing .parquet files") from None
+    pq.write_table(pa.table(to_columns(arrays)), file)
+
+
+def _safetensors(file: Path, arrays: NamedArrays) -> None:
+    try:
+        from safetensors.numpy import save_file
+    except ImportError:
+        raise missing_extra("safetensors", "safetensors", "writing .safetensors files") from None
+    import json
+
+    names = arrays.get("class_names")  # text has no tensor type: it goes into the metadata
+    metadata = None if names is None else {"class_names": json.dumps([str(n) for n in names])}
+    numbers = {
+        name: np.ascontiguousarray(values)
+        for name, values in arrays.items()
+        if name != "class_names"
+    }
+    save_file(numbers, file, metadata=metadata)
+
+
+def _torch(file: Path, arrays: NamedArrays) -> None:
+    try:
+        import torch
+    except ImportError:
+        raise missing_extra("torch", "torch", "writing .pt files") from None
+    content = {
+        name: [str(text) for text in values]
+        if values.dtype.kind in "US"
+        else torch.from_numpy(np.array(values))
+        for name, values in arrays.items()
+    }
+    torch.save(content, file)
+
+
+def _h5(file: Path, arrays: NamedArrays) -> None:
+    try:
+        import h5py
+    except ImportError:
+        raise missing_extra("h5py", "h5", "writing .h5 files") from None
+    with h5py.File(file, "w") as content:
+        for name, values in arrays.items():
+            content[name] = np.char.encode(values, "utf-8") if values.dtype.kind == "U" else values
+
+
+#: Every file type that can be written.
+WRITERS: Mapping[str, Writer] = MappingProxyType(
+    {
+        ".npz": _npz,
+        ".npy": _npy,
+        ".csv": _csv,
+        ".parquet": _parquet,
+        ".safetensors": _safetensors,
+        ".pt": _torch,
+        ".pth": _torch,
+        ".h5": _h5,
+        ".hdf5": _h5,
+    }
+)
