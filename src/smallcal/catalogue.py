@@ -11,14 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from smallcal.data import Predictions
+import numpy as np
+
+from smallcal.data import FloatArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.maps import Evaluated, MapFit, ScalarMap, fit_groups, fit_temperature, scalar_fit
-from smallcal.objectives import OBJECTIVES, Gaps, Moments, moments, objective
+from smallcal.objectives import Gaps, Moments, log_odds, moments, objective
 from smallcal.router import ROUTES, SignalFit, fit_signal, no_signal, split_statistics
 from smallcal.runtime import FittedCalibrator
 from smallcal.signals import STATISTICS, NoSignal, require_statistics
+from smallcal.special import sigmoid, softplus
 
 MAP_KINDS = ("identity", "scalar", "groups")
 
@@ -82,7 +85,7 @@ class Method:
         gaps = Gaps.of(preds)
         raw = moments(gaps, 1.0)
         routed, fit, pooled = self._fit_parts(preds, gaps, raw)
-        calibrated = moments(gaps, 1 / fit.map(routed.deployed))
+        beta = 1 / fit.map(routed.deployed)
         return FittedCalibrator(
             method=self.name,
             objective=self.objective,
@@ -96,8 +99,8 @@ class Method:
             data={"n": preds.n, "sha256": preds.sha256()},
             fit_metrics={
                 "accuracy": float(gaps.correct.mean()),
-                "before": _losses(gaps, raw),
-                "after": _losses(gaps, calibrated),
+                "before": _losses(gaps, 1.0, raw.log_odds),
+                "after": _losses(gaps, beta, log_odds(gaps, beta)),
             },
         )
 
@@ -127,12 +130,12 @@ class Method:
         return routed, fit, pooled.value
 
 
-def _losses(gaps: Gaps, state: Moments) -> dict[str, float]:
-    """Return the losses that an artefact records."""
+def _losses(gaps: Gaps, beta: float | FloatArray, odds: FloatArray) -> dict[str, float]:
+    """Return the losses that an artefact records, from the log-odds of the confidence."""
     return {
-        "nll": float(OBJECTIVES["nll"].terms(gaps, state).loss.mean()),
-        "top_label_bce": float(OBJECTIVES["bce"].terms(gaps, state).loss.mean()),
-        "mean_confidence": float(state.confidence.mean()),
+        "nll": float((softplus(-odds) - beta * gaps.label).mean()),
+        "top_label_bce": float(softplus(np.where(gaps.correct, -odds, odds)).mean()),
+        "mean_confidence": float(sigmoid(odds).mean()),
     }
 
 

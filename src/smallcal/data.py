@@ -45,10 +45,9 @@ class Predictions:
 
     Attributes
     ----------
-    logits : ndarray of shape (n, C), float64
+    logits : ndarray of shape (n, C)
+        In the floating type they came in; the arithmetic of a fit is float64.
     labels : ndarray of shape (n,), int64
-    source : ndarray of shape (n, C)
-        The logits in the type they came in, for the fingerprint.
     weight : ndarray of shape (n,), float64, or None
     name : str
         What the logits are called in messages.
@@ -62,7 +61,6 @@ class Predictions:
 
     logits: FloatArray
     labels: IntArray
-    source: FloatArray
     weight: FloatArray | None = None
     name: str = "logits"
 
@@ -79,15 +77,13 @@ class Predictions:
     ) -> Predictions:
         """Check what the user gave and return the record."""
         refuse_swapped(logits, labels, first=name, second="labels")
-        source = as_scores(logits, input=input, name=name)
-        scores = source.astype(np.float64, copy=False)
+        scores = as_scores(logits, input=input, name=name)
         require_finite(scores, name=name)
         n, n_classes = scores.shape
         if class_names is not None:
             as_class_names(class_names, n_classes=n_classes)
         codes = as_labels(labels, n=n, n_classes=n_classes, class_names=class_names)
-        weights = as_weight(weight, n=n)
-        return cls(logits=scores, labels=codes, source=source, weight=weights, name=name)
+        return cls(logits=scores, labels=codes, weight=as_weight(weight, n=n), name=name)
 
     @property
     def n(self) -> int:
@@ -112,7 +108,7 @@ class Predictions:
     def sha256(self) -> str:
         """Fingerprint of logits (in the type they came in) and labels, for the artefact."""
         digest = hashlib.sha256()
-        for array in (self.source, self.labels):
+        for array in (self.logits, self.labels):
             digest.update(str((array.shape, array.dtype.str)).encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -228,10 +224,14 @@ def require_finite(array: FloatArray, *, name: str, first_row: int = 0) -> None:
     ``first_row`` is where this block starts in the whole array.
     """
     # One fused pass: the row norm is finite exactly when every entry is finite and not huge.
-    squared = np.einsum("ij,ij->i", array, array, dtype=np.float64, casting="same_kind")
-    bad = ~(squared <= MAX_MAGNITUDE**2)
+    bad = ~(squared_norms(array) <= MAX_MAGNITUDE**2)
     if bool(bad.any()):
         raise bad_rows_error(array, bad, name=name, first_row=first_row)
+
+
+def squared_norms(array: FloatArray) -> FloatArray:
+    """Return the squared Euclidean norm of each row, summed in float64."""
+    return np.asarray(np.einsum("ij,ij->i", array, array, dtype=np.float64, casting="same_kind"))
 
 
 def bad_rows_error(

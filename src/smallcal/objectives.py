@@ -16,7 +16,7 @@ derivatives.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -49,44 +49,45 @@ class Gaps:
         Logit of the true class minus the top logit; 0 where the prediction is right.
     correct : ndarray of bool, shape (n,)
     weight : ndarray of shape (n,), or None
+    scratch : ndarray
+        Room for one block of the kernel; fresh memory would cost as much as the arithmetic.
     """
 
     rest: FloatArray
     best: FloatArray
     label: FloatArray
     correct: BoolArray
-    weight: FloatArray | None = None
+    weight: FloatArray | None
+    scratch: FloatArray
 
     @classmethod
     def of(cls, preds: Predictions) -> Gaps:
         """Build the gaps of checked predictions."""
         every = np.arange(preds.n)
         predicted = preds.predicted
-        top = preds.logits[every, predicted]
+        top = preds.logits[every, predicted].astype(np.float64)
         label = preds.logits[every, preds.labels] - top
         # The order of the other classes is irrelevant: the last one takes the top's place.
-        rest = preds.logits[:, :-1] - top[:, None]
+        rest = preds.logits[:, :-1].astype(np.float64)
         moved = predicted < rest.shape[1]
-        rest[every[moved], predicted[moved]] = (preds.logits[:, -1] - top)[moved]
+        rest[every[moved], predicted[moved]] = preds.logits[moved, -1]
+        rest -= top[:, None]
         best = rest.max(axis=1)
         rest -= best[:, None]
-        return cls(rest, best, label, preds.correct, preds.weight)
+        size = min(max(1, _BLOCK_SIZE // rest.shape[1]), preds.n)
+        scratch = np.empty((size, rest.shape[1]))
+        return cls(rest, best, label, preds.correct, preds.weight, scratch)
 
     def take(self, rows: BoolArray | slice) -> Gaps:
         """Return the gaps of some rows."""
         weight = None if self.weight is None else self.weight[rows]
-        return Gaps(self.rest[rows], self.best[rows], self.label[rows], self.correct[rows], weight)
+        parts = (self.rest[rows], self.best[rows], self.label[rows], self.correct[rows])
+        return Gaps(*parts, weight, self.scratch)
 
     @property
     def n(self) -> int:
         """Number of samples."""
         return len(self.best)
-
-    @cached_property
-    def scratch(self) -> FloatArray:
-        """Room for one block of the kernel: fresh memory costs as much as the arithmetic."""
-        width = self.rest.shape[1]
-        return np.empty((min(max(1, _BLOCK_SIZE // width), self.n), width))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,27 +120,43 @@ class Moments:
 
 def moments(gaps: Gaps, beta: float | FloatArray) -> Moments:
     """Evaluate the kernel; ``beta`` is one inverse temperature, or one per sample."""
-    betas = np.broadcast_to(np.asarray(beta, dtype=np.float64), (gaps.n,))
-    sums = np.empty((3, gaps.n))
-    size, width = gaps.scratch.shape
-    ones = np.ones(width)
-    for start in range(0, gaps.n, size):
-        rest = gaps.rest[start : start + size]
-        rows = slice(start, start + len(rest))
-        weight = gaps.scratch[: len(rest)]
-        np.multiply(rest, beta if np.ndim(beta) == 0 else betas[rows, None], out=weight)
-        np.exp(weight, out=weight)
-        np.matmul(weight, ones, out=sums[0, rows])
+    total, first, second = np.empty((3, gaps.n))
+    ones = np.ones(gaps.rest.shape[1])
+    for rows, rest, weight in _weights(gaps, beta):
+        np.matmul(weight, ones, out=total[rows])
         weight *= rest
-        np.matmul(weight, ones, out=sums[1, rows])
-        np.einsum("ij,ij->i", weight, rest, out=sums[2, rows])
-    total, first, second = sums
+        np.matmul(weight, ones, out=first[rows])
+        np.einsum("ij,ij->i", weight, rest, out=second[rows])
     # Moments are taken about the runner-up's gap, where the weight sits: m2 - m1² keeps its
     # digits even when the gaps are thousands.
     shifted = first / total
     variance = np.maximum(second / total - shifted**2, 0)
+    betas = np.broadcast_to(np.asarray(beta, dtype=np.float64), (gaps.n,))
     log_odds = -(betas * gaps.best + np.log(total))
     return Moments(betas, log_odds, gaps.best + shifted, variance)
+
+
+def log_odds(gaps: Gaps, beta: float | FloatArray) -> FloatArray:
+    """Return the log-odds of the top confidence alone, at half the cost of the moments."""
+    total = np.empty(gaps.n)
+    ones = np.ones(gaps.rest.shape[1])
+    for rows, _, weight in _weights(gaps, beta):
+        np.matmul(weight, ones, out=total[rows])
+    return np.asarray(-(beta * gaps.best + np.log(total)))
+
+
+def _weights(
+    gaps: Gaps, beta: float | FloatArray
+) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+    """Give block after block: its rows, the gaps there, and exp(beta x gap) in the scratch."""
+    size = len(gaps.scratch)
+    for start in range(0, gaps.n, size):
+        rest = gaps.rest[start : start + size]
+        rows = slice(start, start + len(rest))
+        weight = gaps.scratch[: len(rest)]
+        np.multiply(rest, beta[rows, None] if isinstance(beta, np.ndarray) else beta, out=weight)
+        np.exp(weight, out=weight)
+        yield rows, rest, weight
 
 
 @dataclass(frozen=True, eq=False)

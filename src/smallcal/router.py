@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smallcal.data import BoolArray, FloatArray, IntArray, Predictions
+from smallcal.data import BoolArray, FloatArray, IntArray, Predictions, squared_norms
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.objectives import Gaps, Moments
@@ -26,7 +26,7 @@ from smallcal.signals import (
     Statistic,
     six_statistics,
 )
-from smallcal.special import sigmoid, softplus
+from smallcal.special import sigmoid
 
 #: The names a method may route by.
 ROUTES = ("none", "risk", "random", "shuffled", *STATISTICS)
@@ -53,9 +53,8 @@ def split_statistics(preds: Predictions, gaps: Gaps, raw: Moments) -> FloatArray
     The kernel's sums at temperature 1 are those that statistics are made of.
     """
     rest = np.exp(-raw.log_odds)
-    top = preds.logits[np.arange(preds.n), preds.predicted]
-    squared_norm = np.einsum("ij,ij->i", preds.logits, preds.logits)
-    return six_statistics(1 + rest, rest * raw.mean, gaps.best, top, squared_norm)
+    top = preds.logits[np.arange(preds.n), preds.predicted].astype(np.float64)
+    return six_statistics(1 + rest, rest * raw.mean, gaps.best, top, squared_norms(preds.logits))
 
 
 def fit_signal(
@@ -165,7 +164,7 @@ def fit_logistic(
     target: BoolArray,
     weights: FloatArray,
     *,
-    start: FloatArray | float = 0.0,
+    start: FloatArray | None = None,
 ) -> FloatArray:
     """Minimise ½‖w‖² + Σ weight x logistic loss by Newton, for several weightings at once.
 
@@ -177,7 +176,7 @@ def fit_logistic(
     weights : ndarray of shape (k, n)
         Each row is a problem of its own. With weights C this is the minimum of scikit-learn's
         ``LogisticRegression(C=C)``; weight 0 leaves a sample out.
-    start : ndarray of shape (p,), or a number
+    start : ndarray of shape (p,), optional
 
     Returns
     -------
@@ -185,34 +184,33 @@ def fit_logistic(
         Seven parameters make Newton exact in a handful of steps, where a general solver needs
         milliseconds.
     """
-    penalty = np.ones(len(design))
+    size = len(design)
+    penalty = np.ones(size)
     penalty[-1] = 0
     ridge = np.diag(penalty + 1e-12)
+    products = (design[:, None] * design).reshape(size * size, -1).T
     sign = np.where(target, -1.0, 1.0)
-
-    def value(theta: FloatArray) -> FloatArray:
-        losses = softplus(sign * (theta @ design))
-        return np.asarray((weights * losses).sum(axis=1) + 0.5 * (theta**2 @ penalty))
-
-    theta = np.zeros((len(weights), len(design))) + start
+    if start is None:
+        start = np.zeros(size)
+        start[-1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
+    theta = np.tile(start, (len(weights), 1))
+    last_theta, last_step, last_decrement = theta, np.zeros_like(theta), np.inf
     for _ in range(_MAX_NEWTON_STEPS):
         surprise = sigmoid(sign * (theta @ design))  # probability of the other outcome
         pull = weights * surprise
         gradient = (sign * pull) @ design.T + penalty * theta
-        bend = pull * (1 - surprise)
-        hessian = np.stack([(design * row) @ design.T for row in bend]) + ridge
+        hessian = ((pull * (1 - surprise)) @ products).reshape(-1, size, size) + ridge
         step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
         decrement = (gradient * step).sum(axis=1)
-        if decrement.max() > 0.1:
-            # Newton on logistic loss overshoots only this far from the minimum: halve the steps
-            # that climb until they descend.
-            before = value(theta)
-            for _ in range(40):
-                climbs = value(theta - step) > before
-                if not climbs.any():
-                    break
-                step[climbs] /= 2
+        # Far from the minimum a Newton step may be too long. Then the decrement, which measures
+        # what is left to gain, grows: go half as far.
+        too_far = decrement > last_decrement
+        if too_far.any():
+            last_step[too_far] /= 2
+            theta[too_far] = (last_theta - last_step)[too_far]
+            continue
+        last_theta, last_step, last_decrement = theta, step, decrement
         theta = theta - step
-        if decrement.max() < 1e-8:  # the step just taken squared the error
+        if decrement.max() < 1e-6:  # the step just taken squared the error
             break
     return np.asarray(theta)
