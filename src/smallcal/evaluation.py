@@ -97,7 +97,7 @@ def compare(
     >>> flat = np.full((4, 2), 0.5)
     >>> result = compare(y, {"flat": flat, "sharp": sharp}, baseline="flat", n_boot=100)
     >>> round(result.differences["sharp"]["nll"], 3)
-    -0.494
+    -0.496
     >>> result.intervals["sharp"]["nll"][1] < 0
     True
     """

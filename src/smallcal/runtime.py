@@ -246,7 +246,7 @@ def load(path: str | os.PathLike[str]) -> FittedCalibrator:
     --------
     >>> import tempfile, smallcal
     >>> path = tempfile.mkdtemp() + "/cal.json"
-    >>> smallcal.Identity().fit([[1.0, 0.0]] * 10, [0] * 10).save(path)
+    >>> smallcal.Identity().fit([[2.0, 0.0]] * 10, [0] * 10).save(path)
     >>> load(path).predict_proba([[0.0, 0.0]]).tolist()
     [[0.5, 0.5]]
     """

@@ -128,7 +128,7 @@ def statistics(logits: object) -> FloatArray:
     Examples
     --------
     >>> statistics([[3.0, 0.0, 4.0]]).round(3).tolist()
-    [[0.721, 1.0, 0.456, 0.66, 5.0, 4.0]]
+    [[0.721, 1.0, 0.456, 0.645, 5.0, 4.0]]
     """
     return collect_statistics(as_scores(logits)).T
 
