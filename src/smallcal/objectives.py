@@ -71,12 +71,12 @@ class Gaps:
         rest = preds.logits[:, :-1].astype(np.float64)
         moved = predicted < rest.shape[1]
         rest[every[moved], predicted[moved]] = preds.logits[moved, -1]
-        rest -= top[:, None]
-        best = rest.max(axis=1)
-        rest -= best[:, None]
+        # Twice as quick as rest.max(axis=1).
+        second = np.maximum.reduceat(rest.reshape(-1), every * rest.shape[1])
+        rest -= second[:, None]
         size = min(max(1, _BLOCK_SIZE // rest.shape[1]), preds.n)
         scratch = np.empty((size, rest.shape[1]))
-        return cls(rest, best, label, preds.correct, preds.weight, scratch)
+        return cls(rest, second - top, label, preds.correct, preds.weight, scratch)
 
     def take(self, rows: BoolArray | slice) -> Gaps:
         """Return the gaps of some rows."""
@@ -92,17 +92,17 @@ class Gaps:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """The kernel's result at given inverse temperatures; all arrays have shape (n,).
+    """The kernel's result at given inverse temperatures; arrays have shape (n,).
 
     Attributes
     ----------
-    beta : inverse temperature
+    beta : inverse temperature, one for all or one per sample
     log_odds : log c - log(1 - c) of the top confidence c
     mean, variance : of the gaps d_j over the classes not predicted
     confidence, doubt : c and 1 - c, each accurate when tiny
     """
 
-    beta: FloatArray
+    beta: float | FloatArray
     log_odds: FloatArray
     mean: FloatArray
     variance: FloatArray
@@ -131,9 +131,8 @@ def moments(gaps: Gaps, beta: float | FloatArray) -> Moments:
     # digits even when the gaps are thousands.
     shifted = first / total
     variance = np.maximum(second / total - shifted**2, 0)
-    betas = np.broadcast_to(np.asarray(beta, dtype=np.float64), (gaps.n,))
-    log_odds = -(betas * gaps.best + np.log(total))
-    return Moments(betas, log_odds, gaps.best + shifted, variance)
+    log_odds = -(beta * gaps.best + np.log(total))
+    return Moments(beta, log_odds, gaps.best + shifted, variance)
 
 
 def log_odds(gaps: Gaps, beta: float | FloatArray) -> FloatArray:

@@ -120,12 +120,10 @@ def fit_risk(
     weight = np.full(preds.n, discipline.C)
     if preds.weight is not None:
         weight *= preds.weight
-    (deployed,) = fit_logistic(design, wrong, weight[None])
     fold = stratified_folds(wrong, n_folds, discipline.seed)
     training = fold != np.arange(n_folds)[:, None]
-    # The minimum is unique, so starting at the whole split's saves steps and leaks nothing.
-    theta = fit_logistic(design, wrong, weight * training, start=deployed)
-    scores = sigmoid((theta @ design)[fold, np.arange(preds.n)])
+    deployed, *held_out = fit_logistic(design, wrong, np.vstack([weight, weight * training]))
+    scores = sigmoid((np.array(held_out) @ design)[fold, np.arange(preds.n)])
     risk = Risk(
         coef=tuple(deployed[:-1].tolist()),
         intercept=float(deployed[-1]),
@@ -159,13 +157,7 @@ def stratified_folds(target: BoolArray, n_folds: int, seed: int) -> IntArray:
     return folds
 
 
-def fit_logistic(
-    design: FloatArray,
-    target: BoolArray,
-    weights: FloatArray,
-    *,
-    start: FloatArray | None = None,
-) -> FloatArray:
+def fit_logistic(design: FloatArray, target: BoolArray, weights: FloatArray) -> FloatArray:
     """Minimise ½‖w‖² + Σ weight x logistic loss by Newton, for several weightings at once.
 
     Parameters
@@ -176,7 +168,6 @@ def fit_logistic(
     weights : ndarray of shape (k, n)
         Each row is a problem of its own. With weights C this is the minimum of scikit-learn's
         ``LogisticRegression(C=C)``; weight 0 leaves a sample out.
-    start : ndarray of shape (p,), optional
 
     Returns
     -------
@@ -190,10 +181,8 @@ def fit_logistic(
     ridge = np.diag(penalty + 1e-12)
     products = (design[:, None] * design).reshape(size * size, -1).T
     sign = np.where(target, -1.0, 1.0)
-    if start is None:
-        start = np.zeros(size)
-        start[-1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
-    theta = np.tile(start, (len(weights), 1))
+    theta: FloatArray = np.zeros((len(weights), size))
+    theta[:, -1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
     last_theta, last_step, last_decrement = theta, np.zeros_like(theta), np.inf
     for _ in range(_MAX_NEWTON_STEPS):
         surprise = sigmoid(sign * (theta @ design))  # probability of the other outcome

@@ -34,6 +34,9 @@ from smallcal.signals import (
 
 Part = TypeVar("Part")
 
+#: Scaled gaps below this may round to equal probabilities.
+_TIES = {name: 8 * float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedCalibrator:
@@ -229,7 +232,7 @@ def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> N
     A rival in an earlier column would then win the argmax; it is moved down by one unit in the
     last place.
     """
-    tie = 8 * np.finfo(out.dtype).eps
+    tie = _TIES[out.dtype.name]
     if -block.second_gap.max() >= tie * temperature.max():
         return
     for row in np.flatnonzero(-block.second_gap < tie * temperature):

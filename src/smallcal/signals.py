@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,11 +25,10 @@ from smallcal.special import sigmoid
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
 
 #: Bytes per block: with its scratch space a block stays in or near a core's own cache.
-_BLOCK_BYTES = 1024 * 1024
+_BLOCK_BYTES = 512 * 1024
 
 
-@dataclass(frozen=True, eq=False)
-class RowBlock:
+class RowBlock(NamedTuple):
     """Some consecutive rows of logits, with what statistics and softmax both need.
 
     Attributes
@@ -70,8 +70,8 @@ def _row_block(
 ) -> RowBlock:
     # The row norm is finite exactly when every entry is: the check costs nothing extra.
     squared_norm = np.einsum("ij,ij->i", block, block)
-    bad = ~(squared_norm <= MAX_MAGNITUDE**2)
-    if bool(bad.any()):
+    if not squared_norm.max() <= MAX_MAGNITUDE**2:  # so that NaN is caught too
+        bad = ~(squared_norm <= MAX_MAGNITUDE**2)
         raise bad_rows_error(block, bad, name=name, first_row=rows.start)
     first = np.arange(0, block.size, block.shape[1])  # where each row begins
     flat = gaps.reshape(-1)  # one index is quicker than two
@@ -80,7 +80,7 @@ def _row_block(
     top = block.reshape(-1)[at_top]
     np.subtract(block, top[:, None], out=gaps)
     flat[at_top] = -np.inf
-    second_gap = flat[first + gaps.argmax(axis=1)]
+    second_gap = np.maximum.reduceat(flat, first)  # twice as quick as gaps.max(axis=1)
     flat[at_top] = 0
     return RowBlock(rows, gaps, scratch, top_index, top, second_gap, squared_norm)
 
@@ -217,12 +217,19 @@ class Risk:
 
     def scores(self, stats: FloatArray, /) -> FloatArray:
         """Return the risk of each row."""
-        slope = np.array(self.coef) / np.array(self.scale)
-        # A plain sum, not a matrix product: a row's bits must not depend on its batch.
-        total = np.full(stats.shape[1], self.intercept - slope @ np.array(self.mean))
-        for name, weight in zip(self.statistics, slope, strict=True):
-            total += weight * stats[STATISTICS.index(name)]
-        return sigmoid(total)
+        slope, offset = self._linear
+        # einsum, not a matrix product: a row's bits must not depend on its batch.
+        return sigmoid(np.einsum("i,ij->j", slope, stats) + offset)
+
+    @cached_property
+    def _linear(self) -> tuple[FloatArray, float]:
+        """Slope per raw statistic, and offset: the standardisation folded in."""
+        slope = np.zeros(len(STATISTICS))
+        mean = np.zeros(len(STATISTICS))
+        used = [STATISTICS.index(name) for name in self.statistics]
+        slope[used] = np.divide(self.coef, self.scale)
+        mean[used] = self.mean
+        return slope, float(self.intercept - slope @ mean)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ PLATEAU = 1e-12
 
 #: When the product of the last two steps is this small, the next prediction's error is near its
 #: square, well below the promised 1e-8.
-_LAST_PRODUCT = 3e-6
+_LAST_PRODUCT = 2e-5
 _WIDTH = 1e-10
 _SCAN_POINTS = 33
 
@@ -118,6 +118,8 @@ class _Search:
     def __init__(self, objective: Objective, gaps: Gaps) -> None:
         self.objective = objective
         self.gaps = gaps
+        weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
+        self.weight = weight / weight.sum()
         self.evaluations = 0
         self.last: Evaluated | None = None
 
@@ -135,17 +137,11 @@ class _Search:
         return self._point(u, start.terms) if low <= u <= high else self(min(max(u, low), high))
 
     def _point(self, u: float, terms: Terms) -> _Point:
-        weight, beta = self.gaps.weight, math.exp(u)
+        beta = math.exp(u)
         loss, slope, curvature = (
-            _average(part, weight) for part in (terms.loss, terms.slope, terms.curvature)
+            float(self.weight @ part) for part in (terms.loss, terms.slope, terms.curvature)
         )
         return _Point(u, loss, beta * slope, beta * beta * curvature + beta * slope)
-
-
-def _average(values: FloatArray, weight: FloatArray | None) -> float:
-    if weight is None:
-        return float(values.mean())
-    return float(weight @ values / weight.sum())
 
 
 def _descend(search: _Search, point: _Point, low: float, high: float) -> float:

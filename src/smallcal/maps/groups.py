@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -48,7 +49,11 @@ class GroupMap:
 
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row."""
-        return np.asarray(self.temperatures)[self.groups(scores)]
+        return self._table[self.groups(scores)]
+
+    @cached_property
+    def _table(self) -> FloatArray:
+        return np.asarray(self.temperatures)
 
 
 def fit_groups(
