@@ -323,7 +323,7 @@ def test_a_pickle_in_npz_is_never_executed(tmp_path):
     with pytest.raises(FileError, match="logits holds Python objects, which are never unpickled"):
         read(tmp_path / "a.npz")
     for name in ("a.npy", "b.npz"):
-        with pytest.raises(FileError, match="cannot be read as"):
+        with pytest.raises(FileError, match=r"is not an \.npz archive"):
             read(tmp_path / name)
     assert not mark.exists()
 
@@ -436,3 +436,10 @@ def test_out_of_memory_is_said(tmp_path, logits, monkeypatch):
     monkeypatch.setattr(readers_module.np, "load", fail)
     with pytest.raises(FileError, match="does not fit in memory: Unable to allocate 80 TiB"):
         read(tmp_path / "a.npz")
+
+
+def test_a_file_that_only_claims_to_be_npz_is_not_called_a_pickle(tmp_path):
+    file = tmp_path / "x.npz"
+    file.write_text("hello")
+    with pytest.raises(FileError, match=r"is not an \.npz archive; numpy\.savez writes one"):
+        read(file)

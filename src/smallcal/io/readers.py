@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -79,7 +79,15 @@ def _npy(file: Path) -> Iterator[Arrays]:
 def _npz(file: Path) -> Iterator[Arrays]:
     _refuse_zip_bomb(file)
     # Our own handle: np.load leaves its one open when the archive is damaged.
-    with file.open("rb") as handle, np.load(handle, allow_pickle=False) as content:
+    with file.open("rb") as handle:
+        if not handle.read(6).startswith((b"PK", b"\x93NUMPY")):  # NumPy would suspect a pickle
+            raise FileError(f"{file} is not an .npz archive; numpy.savez writes one")
+        handle.seek(0)
+        yield from _npz_arrays(file, handle)
+
+
+def _npz_arrays(file: Path, handle: BinaryIO) -> Iterator[Arrays]:
+    with np.load(handle, allow_pickle=False) as content:
         if not isinstance(content, np.lib.npyio.NpzFile):
             raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it")
 
