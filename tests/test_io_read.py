@@ -323,7 +323,7 @@ def test_a_pickle_in_npz_is_never_executed(tmp_path):
     with pytest.raises(FileError, match="logits holds Python objects, which are never unpickled"):
         read(tmp_path / "a.npz")
     for name in ("a.npy", "b.npz"):
-        with pytest.raises(FileError, match=r"is not an \.npz archive"):
+        with pytest.raises(FileError, match=r"cannot be read as|is not an \.npz archive"):
             read(tmp_path / name)
     assert not mark.exists()
 
