@@ -180,6 +180,34 @@ def _scalar_calibrator(temperature):
     )
 
 
+@settings(max_examples=60)
+@given(
+    arrays(np.float64, (5, 6), elements=st.floats(-30, 30)),
+    st.lists(st.floats(0.05, 20), min_size=2, max_size=6, unique=True),
+)
+def test_a_higher_temperature_never_raises_the_top_confidence(z, temperatures):
+    confidences = [_scalar_calibrator(t).predict_proba(z).max(axis=1) for t in sorted(temperatures)]
+    for hotter, cooler in zip(confidences[1:], confidences, strict=False):
+        assert (hotter <= cooler + 1e-12).all()
+
+
+@pytest.mark.parametrize("objective", ["nll", "bce", "brier", "softece"])
+def test_one_temperature_does_not_see_a_constant_added_to_a_row(split, objective):
+    z, y = split
+    shift = np.random.default_rng(0).normal(size=(len(z), 1)) * 50
+    plain = sc.TemperatureScaling(objective=objective).fit(z, y)
+    moved = sc.TemperatureScaling(objective=objective).fit(z + shift, y)
+    assert moved.temperature_ == pytest.approx(plain.temperature_, rel=1e-7)
+    np.testing.assert_allclose(moved.predict_proba(z + shift), plain.predict_proba(z), atol=1e-9)
+
+
+def test_routing_by_risk_does_see_it(split):
+    """Norm and top logit are among the statistics: logits must be used as the model gives them."""
+    z, y = split
+    cal = sc.SRTS().fit(z, y)
+    assert not np.allclose(cal.risk(z), cal.risk(z + 5))
+
+
 def test_weights_change_the_fit_the_way_repetition_does():
     z, y = simulate(400, 6)
     weight = np.random.default_rng(1).integers(1, 4, size=400)
