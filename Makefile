@@ -3,17 +3,19 @@
 PYTHON ?= python3
 VENV := .venv
 CORE := .venv-core
+LOWEST := .venv-lowest
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core bench data lint format clean
+.PHONY: help demo test test-core test-lowest bench data lint format clean
 
 help:
-	@echo "make demo       calibrate a real classifier and show what changed"
-	@echo "make test       every test, with all extras, peers, style and types"
-	@echo "make test-core  the light tests, on a bare install without extras"
-	@echo "make bench      speed, as ratios against named references"
-	@echo "make format     let ruff tidy the code"
-	@echo "make data       make the demo data anew (needs npm and torch)"
+	@echo "make demo         calibrate a real classifier and show what changed"
+	@echo "make test         every test, with all extras, peers, style and types"
+	@echo "make test-core    the light tests, on a bare install without extras"
+	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
+	@echo "make bench        speed, as ratios against named references"
+	@echo "make format       let ruff tidy the code"
+	@echo "make data         make the demo data anew (needs npm and torch)"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +46,11 @@ test: $(VENV)/.dev
 test-core: $(CORE)/.core
 	$(CORE)/bin/python -m pytest
 
+test-lowest:
+	@$(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python $(PIP) -c constraints-lowest.txt -e '.[test]'
+	$(LOWEST)/bin/python -m pytest
+
 bench: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/speed.py
 
@@ -60,4 +67,4 @@ format: $(VENV)/.dev
 	$(VENV)/bin/python -m ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(CORE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CORE) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

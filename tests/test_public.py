@@ -1,9 +1,13 @@
 """The public surface: exactly these names, light to import, the contract runs as written."""
 
 import doctest
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import smallcal as sc
 
@@ -52,3 +56,29 @@ def test_the_readme_examples_run(tmp_path, monkeypatch):
 
 def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(sc, "nothing")
+
+
+def test_the_table_in_the_readme_is_what_the_demo_prints():
+    """Each number of the README's first table, to the last digit shown, give or take one."""
+    done = subprocess.run(
+        [sys.executable, "-m", "smallcal", "demo", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    computed = {
+        (row["budget"], row["method"]): row["mean"] for row in json.loads(done.stdout)["results"]
+    }
+    table = (ROOT / "README.md").read_text().split("## Before and after")[1].split("Over 27")[0]
+    checked, budget = 0, 0
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) != 7 or not re.match(r"\d", cells[2]):
+            continue
+        budget = int(cells[0].replace(",", "")) if cells[0] else budget
+        mean = computed[budget, cells[1]]
+        metrics = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
+        for metric, cell in zip(metrics, cells[2:], strict=True):
+            assert float(cell.split()[0]) == pytest.approx(100 * mean[metric], abs=0.011)
+            checked += 1
+    assert checked == 40

@@ -74,8 +74,8 @@ def map_rows(
     >>> np.save(folder / "a.npy", np.ones((3, 2)))
     >>> map_rows(folder / "a.npy", folder / "b.npy", lambda block, start: 2 * block)
     (3, 2)
-    >>> np.load(folder / "b.npy").sum()
-    np.float64(12.0)
+    >>> float(np.load(folder / "b.npy").sum())
+    12.0
     """
     header = _require_header(source)
     n, width = header.shape

@@ -65,8 +65,13 @@ def _npy(file: Path, arrays: NamedArrays) -> None:
 
 
 def _npz(file: Path, arrays: NamedArrays) -> None:
+    # Checked here because savez pickles Python objects, and older NumPy cannot be told not to.
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise FileError(f"{name} holds Python objects, which are never pickled")
     with file.open("wb") as handle:
-        np.savez(handle, allow_pickle=False, **dict(arrays))
+        content: dict[str, Any] = dict(arrays)
+        np.savez(handle, **content)
 
 
 def _csv(file: Path, arrays: NamedArrays) -> None:
