@@ -39,6 +39,8 @@ $(CORE)/.core: pyproject.toml
 
 demo: $(VENV)/.demo
 	@$(VENV)/bin/smallcal demo
+	@echo
+	@echo "Here smallcal is $(VENV)/bin/smallcal; '. $(VENV)/bin/activate' puts it on your path."
 
 test: $(VENV)/.dev
 	$(VENV)/bin/python -m pytest

@@ -131,8 +131,8 @@ def moments(gaps: Gaps, beta: float | FloatArray) -> Moments:
     # digits even when the gaps are thousands.
     shifted = first / total
     variance = np.maximum(second / total - shifted**2, 0)
-    log_odds = -(beta * gaps.best + np.log(total))
-    return Moments(beta, log_odds, gaps.best + shifted, variance)
+    odds = -(beta * gaps.best + np.log(total))
+    return Moments(beta, odds, gaps.best + shifted, variance)
 
 
 def log_odds(gaps: Gaps, beta: float | FloatArray) -> FloatArray:
