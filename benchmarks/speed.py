@@ -27,6 +27,7 @@ import smallcal as sc
 from reference import ReferenceSRTS
 
 FAILED = []
+PROCESSES = 5
 
 
 def best(function, repeats=7):
@@ -56,61 +57,71 @@ def logits(n, n_classes, dtype=np.float32, seed=0):
     return z.astype(dtype), (z / 1.5 + gumbel).argmax(axis=1)
 
 
-def own_process(function):
-    """Run one of this file's functions in a process that does nothing else; return its numbers.
+def own_processes(function, z, y, repeats):
+    """Time one of this file's functions in five processes that only load data and do that.
 
-    What a process allocated and freed before decides whether large arrays cost page faults, for
-    both sides; here the benchmark's own history would.
+    What a process allocated and freed before decides whether its large arrays cost page faults,
+    and even equal processes differ in that, for every side: so each side's time is the best in
+    its process, ratios are taken within a process, and the median process is reported.
     """
-    command = [sys.executable, "-W", "ignore", __file__, function]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [float(number) for number in done.stdout.split()]
+    with tempfile.TemporaryDirectory() as name:
+        files = [str(Path(name) / file) for file in ("z.npy", "y.npy")]
+        for file, array in zip(files, (z, y), strict=True):
+            np.save(file, array)
+        command = [sys.executable, "-W", "ignore", __file__, function, *files, str(repeats)]
+        runs = [subprocess.run(command, capture_output=True, text=True) for _ in range(PROCESSES)]
+    failed = [run.stderr for run in runs if run.returncode]
+    if failed:
+        raise SystemExit(failed[0])
+    return np.array([[float(number) for number in run.stdout.split()] for run in runs])
 
 
-def time_fits():
-    """Print the best time of each fit, taken in turns."""
-    z, y = logits(2500, 100)
-    fits = (
-        lambda: sc.SRTS().fit(z, y),
-        lambda: _TemperatureScaling().fit(z, y),
-        lambda: ReferenceSRTS().fit(z, y),
-        lambda: sc.TemperatureScaling().fit(z, y),
+def in_turns(functions, repeats):
+    """Print the best time of each function, taken in turns so that none has the quiet minute."""
+    print(*np.min([[best(function, 2) for function in functions] for _ in range(repeats)], axis=0))
+
+
+def time_fits(z, y, repeats):
+    in_turns(
+        (
+            lambda: sc.SRTS().fit(z, y),
+            lambda: sc.TemperatureScaling().fit(z, y),
+            lambda: _TemperatureScaling().fit(z, y),
+            lambda: ReferenceSRTS().fit(z, y),
+        ),
+        repeats,
     )
-    print(*np.min([[best(fit, 3) for fit in fits] for _ in range(5)], axis=0))
+
+
+def time_apply(z, y, repeats):
+    cal = sc.SRTS().fit(z[:2500], y[:2500])
+    in_turns((lambda: cal.predict_proba(z), lambda: softmax(z / np.float32(1.5), axis=1)), repeats)
+
+
+def report_median(what, ours, theirs, bound):
+    """Report the median ratio, with its range and the median times."""
+    ratios = ours / theirs
+    report(
+        what,
+        np.median(ratios),
+        bound,
+        f"{ratios.min():.3f} to {ratios.max():.3f}; "
+        f"{np.median(ours) * 1e3:.1f} ms, {np.median(theirs) * 1e3:.1f} ms",
+    )
 
 
 def fit_speed():
-    ours, theirs, plain, scalar = own_process("time_fits")
-    ms = f"{ours * 1e3:.1f} ms"
-    other = f"{ms}, {theirs * 1e3:.1f} ms"
-    report("SRTS fit / scikit-learn one-temperature fit", ours / theirs, 1.5, other)
-    report("SRTS fit / straightforward SRTS", ours / plain, 1 / 15, f"{ms}, {plain * 1e3:.0f} ms")
-    report("one-temperature fit / scikit-learn's", scalar / theirs, 1.0, f"{scalar * 1e3:.1f} ms")
-
-
-def time_apply(n, n_classes, repeats):
-    """Print the best time of applying and of the softmax at known temperatures, in turns."""
-    cal = sc.SRTS().fit(*logits(2500, n_classes))
-    z, _ = logits(n, n_classes, seed=1)
-    temperature = cal.temperature(z).astype(np.float32)[:, None]
-    uses = (lambda: cal.predict_proba(z), lambda: softmax(z / temperature, axis=1))
-    print(*np.min([[best(use, 2) for use in uses] for _ in range(repeats)], axis=0))
-
-
-def time_apply_small():
-    time_apply(10_000, 100, 20)
-
-
-def time_apply_large():
-    time_apply(50_000, 1_000, 4)
+    routed, scalar, theirs, plain = own_processes("time_fits", *logits(2500, 100), 5).T
+    report_median("SRTS fit / scikit-learn one-temperature fit", routed, theirs, 1.5)
+    report_median("SRTS fit / straightforward SRTS", routed, plain, 1 / 15)
+    report_median("one-temperature fit / scikit-learn's", scalar, theirs, 1.0)
 
 
 def apply_speed():
-    for size in ("small", "large"):
-        ours, theirs = own_process(f"time_apply_{size}")
-        shape = {"small": "10,000 x 100", "large": "50,000 x 1,000"}[size]
-        detail = f"{ours * 1e3:.1f} ms, {theirs * 1e3:.1f} ms"
-        report(f"predict_proba / scipy softmax, {shape} float32", ours / theirs, 1.5, detail)
+    for n, n_classes, repeats in ((10_000, 100, 20), (50_000, 1_000, 3)):
+        ours, theirs = own_processes("time_apply", *logits(n, n_classes), repeats).T
+        what = f"predict_proba / scipy softmax, {n:,} x {n_classes:,} float32"
+        report_median(what, ours, theirs, 1.5)
 
 
 def growth(what, sizes, make, bound):
@@ -212,6 +223,9 @@ def main():
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:  # one part, in a process of its own
-        globals()[sys.argv[1]]()
+        part, *files, repeats = sys.argv[1:]
+        {"time_fits": time_fits, "time_apply": time_apply}[part](
+            *(np.load(file) for file in files), int(repeats)
+        )
     else:
         sys.exit(main())

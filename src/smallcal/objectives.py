@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from smallcal.data import BoolArray, FloatArray, Predictions
+from smallcal.data import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 from smallcal.special import sigmoid, softplus
 
@@ -78,7 +78,7 @@ class Gaps:
         scratch = np.empty((size, rest.shape[1]))
         return cls(rest, second - top, label, preds.correct, preds.weight, scratch)
 
-    def take(self, rows: BoolArray | slice) -> Gaps:
+    def take(self, rows: BoolArray | IntArray) -> Gaps:
         """Return the gaps of some rows."""
         weight = None if self.weight is None else self.weight[rows]
         parts = (self.rest[rows], self.best[rows], self.label[rows], self.correct[rows])

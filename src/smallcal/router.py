@@ -179,7 +179,9 @@ def fit_logistic(design: FloatArray, target: BoolArray, weights: FloatArray) -> 
     penalty = np.ones(size)
     penalty[-1] = 0
     ridge = np.diag(penalty + 1e-12)
-    products = (design[:, None] * design).reshape(size * size, -1).T
+    upper = np.triu_indices(size)
+    products = (design[upper[0]] * design[upper[1]]).T  # each pair of coefficients once
+    hessian = np.empty((len(weights), size, size))
     sign = np.where(target, -1.0, 1.0)
     theta: FloatArray = np.zeros((len(weights), size))
     theta[:, -1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
@@ -188,8 +190,9 @@ def fit_logistic(design: FloatArray, target: BoolArray, weights: FloatArray) -> 
         surprise = sigmoid(sign * (theta @ design))  # probability of the other outcome
         pull = weights * surprise
         gradient = (sign * pull) @ design.T + penalty * theta
-        hessian = ((pull * (1 - surprise)) @ products).reshape(-1, size, size) + ridge
-        step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+        bend = (pull * (1 - surprise)) @ products
+        hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = bend
+        step = np.linalg.solve(hessian + ridge, gradient[:, :, None])[:, :, 0]
         decrement = (gradient * step).sum(axis=1)
         # Far from the minimum a Newton step may be too long. Then the decrement, which measures
         # what is left to gain, grows: go half as far.

@@ -35,7 +35,9 @@ from smallcal.signals import (
 Part = TypeVar("Part")
 
 #: Scaled gaps below this may round to equal probabilities.
-_TIES = {name: 8 * float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
+_TIES = {
+    np.dtype(kind): 8 * float(np.finfo(kind).eps) for kind in (np.float16, np.float32, np.float64)
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -232,7 +234,7 @@ def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> N
     A rival in an earlier column would then win the argmax; it is moved down by one unit in the
     last place.
     """
-    tie = _TIES[out.dtype.name]
+    tie = _TIES[out.dtype]
     if -block.second_gap.max() >= tie * temperature.max():
         return
     for row in np.flatnonzero(-block.second_gap < tie * temperature):

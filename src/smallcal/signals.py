@@ -59,28 +59,36 @@ def row_blocks(logits: FloatArray, *, name: str = "logits") -> Iterator[RowBlock
     size = max(1, _BLOCK_BYTES // (n_classes * work.itemsize))
     # Fresh memory costs more than the arithmetic done in it, so every block uses the same.
     buffers = np.empty((2, min(size, n), n_classes), dtype=work)
+    first = np.arange(0, buffers[0].size, n_classes)  # where each row of a block begins
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
         gaps, scratch = buffers[:, : rows.stop - start]
-        yield _row_block(logits[rows].astype(work, copy=False), rows, gaps, scratch, name=name)
+        block = logits[rows].astype(work, copy=False)
+        yield _row_block(block, rows, gaps, scratch, first[: len(block)], name=name)
 
 
 def _row_block(
-    block: FloatArray, rows: slice, gaps: FloatArray, scratch: FloatArray, *, name: str
+    block: FloatArray,
+    rows: slice,
+    gaps: FloatArray,
+    scratch: FloatArray,
+    first: IntArray,
+    *,
+    name: str,
 ) -> RowBlock:
     # The row norm is finite exactly when every entry is: the check costs nothing extra.
     squared_norm = np.einsum("ij,ij->i", block, block)
     if not squared_norm.max() <= MAX_MAGNITUDE**2:  # so that NaN is caught too
         bad = ~(squared_norm <= MAX_MAGNITUDE**2)
         raise bad_rows_error(block, bad, name=name, first_row=rows.start)
-    first = np.arange(0, block.size, block.shape[1])  # where each row begins
-    flat = gaps.reshape(-1)  # one index is quicker than two
+    # On flat arrays: reduceat is twice as quick as max(axis=1), one index as two.
+    flat = gaps.reshape(-1)
     top_index = block.argmax(axis=1)
     at_top = first + top_index
     top = block.reshape(-1)[at_top]
     np.subtract(block, top[:, None], out=gaps)
     flat[at_top] = -np.inf
-    second_gap = np.maximum.reduceat(flat, first)  # twice as quick as gaps.max(axis=1)
+    second_gap = np.maximum.reduceat(flat, first)
     flat[at_top] = 0
     return RowBlock(rows, gaps, scratch, top_index, top, second_gap, squared_norm)
 
@@ -102,12 +110,13 @@ def six_statistics(
 ) -> FloatArray:
     """Return the statistics from sums over classes: exp(gap), and gap x exp(gap)."""
     result = np.empty((len(STATISTICS), len(total)))
-    result[0] = 1 / total
-    result[1] = -second_gap
-    result[2] = -np.expm1(second_gap) / total
+    top_probability = 1 / total
+    result[0] = top_probability
+    np.negative(second_gap, out=result[1])
+    np.multiply(-np.expm1(second_gap), top_probability, out=result[2])
     # H = -sum p log p with log p = gap - log(total); exact, so no floor under p is needed.
-    result[3] = np.log(total) - weighted_gap / total
-    result[4] = np.sqrt(squared_norm)
+    np.subtract(np.log(total), weighted_gap * top_probability, out=result[3])
+    np.sqrt(squared_norm, out=result[4])
     result[5] = top
     return result
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smallcal.data import FloatArray
+from smallcal.data import IntArray
 from smallcal.objectives import Gaps, Moments, Objective, Terms, moments
 
 #: Confidences beyond 1 - PLATEAU count as certain where there are no errors.
@@ -35,7 +35,7 @@ class Evaluated:
     temperature: float
     terms: Terms
 
-    def take(self, rows: FloatArray) -> Evaluated:
+    def take(self, rows: IntArray) -> Evaluated:
         """Return the terms of some rows."""
         parts = (self.terms.loss, self.terms.slope, self.terms.curvature)
         return Evaluated(self.temperature, Terms(*(part[rows] for part in parts)))

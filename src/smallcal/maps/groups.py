@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -49,11 +48,10 @@ class GroupMap:
 
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row."""
-        return self._table[self.groups(scores)]
-
-    @cached_property
-    def _table(self) -> FloatArray:
-        return np.asarray(self.temperatures)
+        result = np.full(len(scores), self.temperatures[0])
+        for threshold, temperature in zip(self.thresholds, self.temperatures[1:], strict=True):
+            result = np.where(scores >= threshold, temperature, result)
+        return result
 
 
 def fit_groups(
@@ -79,15 +77,16 @@ def fit_groups(
     temperatures = []
     flags: dict[str, list[int]] = {}
     for group in range(n_groups):
-        if counts[group] < discipline.min_group_size:
+        rows = np.flatnonzero(member == group)
+        if len(rows) < discipline.min_group_size:
             fitted = pooled
             flags.setdefault("fallback", []).append(group)
         else:
             fitted = fit_temperature(
                 objective,
-                gaps.take(member == group),
+                gaps.take(rows),
                 bounds=discipline.bounds,
-                start=None if pooled.last is None else pooled.last.take(member == group),
+                start=None if pooled.last is None else pooled.last.take(rows),
             )
         temperatures.append(fitted.value)
         for name in temperature_flags(fitted):
