@@ -48,6 +48,8 @@ class Predictions:
     logits : ndarray of shape (n, C)
         In the floating type they came in; the arithmetic of a fit is float64.
     labels : ndarray of shape (n,), int64
+    squared_norms : ndarray of shape (n,), float64
+        Squared Euclidean norm of each row, a by-product of the check.
     weight : ndarray of shape (n,), float64, or None
     name : str
         What the logits are called in messages.
@@ -61,6 +63,7 @@ class Predictions:
 
     logits: FloatArray
     labels: IntArray
+    squared_norms: FloatArray
     weight: FloatArray | None = None
     name: str = "logits"
 
@@ -78,12 +81,13 @@ class Predictions:
         """Check what the user gave and return the record."""
         refuse_swapped(logits, labels, first=name, second="labels")
         scores = as_scores(logits, input=input, name=name)
-        require_finite(scores, name=name)
+        norms = require_finite(scores, name=name)
         n, n_classes = scores.shape
         if class_names is not None:
             as_class_names(class_names, n_classes=n_classes)
         codes = as_labels(labels, n=n, n_classes=n_classes, class_names=class_names)
-        return cls(logits=scores, labels=codes, weight=as_weight(weight, n=n), name=name)
+        weights = as_weight(weight, n=n)
+        return cls(logits=scores, labels=codes, squared_norms=norms, weight=weights, name=name)
 
     @property
     def n(self) -> int:
@@ -218,20 +222,17 @@ def _shape_advice(array: NDArray[Any]) -> str:
     return ""
 
 
-def require_finite(array: FloatArray, *, name: str, first_row: int = 0) -> None:
-    """Raise :class:`InputError` naming the rows that hold NaN, infinite or huge numbers.
+def require_finite(array: FloatArray, *, name: str, first_row: int = 0) -> FloatArray:
+    """Return squared row norms, or raise naming the rows with NaN, infinite or huge numbers.
 
     ``first_row`` is where this block starts in the whole array.
     """
     # One fused pass: the row norm is finite exactly when every entry is finite and not huge.
-    bad = ~(squared_norms(array) <= MAX_MAGNITUDE**2)
+    norms = np.einsum("ij,ij->i", array, array, dtype=np.float64, casting="same_kind")
+    bad = ~(norms <= MAX_MAGNITUDE**2)
     if bool(bad.any()):
         raise bad_rows_error(array, bad, name=name, first_row=first_row)
-
-
-def squared_norms(array: FloatArray) -> FloatArray:
-    """Return the squared Euclidean norm of each row, summed in float64."""
-    return np.asarray(np.einsum("ij,ij->i", array, array, dtype=np.float64, casting="same_kind"))
+    return np.asarray(norms)
 
 
 def bad_rows_error(

@@ -78,7 +78,7 @@ class Gaps:
         scratch = np.empty((size, rest.shape[1]))
         return cls(rest, second - top, label, preds.correct, preds.weight, scratch)
 
-    def take(self, rows: BoolArray | IntArray) -> Gaps:
+    def take(self, rows: IntArray) -> Gaps:
         """Return the gaps of some rows."""
         weight = None if self.weight is None else self.weight[rows]
         parts = (self.rest[rows], self.best[rows], self.label[rows], self.correct[rows])

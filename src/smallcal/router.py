@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smallcal.data import BoolArray, FloatArray, IntArray, Predictions, squared_norms
+from smallcal.data import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.objectives import Gaps, Moments
@@ -54,7 +54,7 @@ def split_statistics(preds: Predictions, gaps: Gaps, raw: Moments) -> FloatArray
     """
     rest = np.exp(-raw.log_odds)
     top = preds.logits[np.arange(preds.n), preds.predicted].astype(np.float64)
-    return six_statistics(1 + rest, rest * raw.mean, gaps.best, top, squared_norms(preds.logits))
+    return six_statistics(1 + rest, rest * raw.mean, gaps.best, top, preds.squared_norms)
 
 
 def fit_signal(
@@ -175,34 +175,59 @@ def fit_logistic(design: FloatArray, target: BoolArray, weights: FloatArray) -> 
         Seven parameters make Newton exact in a handful of steps, where a general solver needs
         milliseconds.
     """
-    size = len(design)
-    penalty = np.ones(size)
-    penalty[-1] = 0
-    ridge = np.diag(penalty + 1e-12)
-    upper = np.triu_indices(size)
-    products = (design[upper[0]] * design[upper[1]]).T  # each pair of coefficients once
-    hessian = np.empty((len(weights), size, size))
-    sign = np.where(target, -1.0, 1.0)
-    theta: FloatArray = np.zeros((len(weights), size))
-    theta[:, -1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
-    last_theta, last_step, last_decrement = theta, np.zeros_like(theta), np.inf
-    for _ in range(_MAX_NEWTON_STEPS):
-        surprise = sigmoid(sign * (theta @ design))  # probability of the other outcome
+    problem = _Logistic(design, np.where(target, -1.0, 1.0))
+    start = np.zeros((1, len(design)))
+    start[0, -1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
+    # Each minimum is unique, so where the search starts leaks nothing: all of them begin near
+    # the first one's.
+    near = problem.newton(start, weights[:1], enough=1e-2)
+    return problem.newton(np.tile(near, (len(weights), 1)), weights, enough=1e-6)
+
+
+class _Logistic:
+    """Logistic regressions that share design and target; ``sign`` is -1 where the target is."""
+
+    def __init__(self, design: FloatArray, sign: FloatArray) -> None:
+        self.design = design
+        self.sign = sign
+        size = len(design)
+        self.penalty = np.ones(size)
+        self.penalty[-1] = 0
+        self.ridge = np.diag(self.penalty + 1e-12)
+        self.upper = np.triu_indices(size)  # each pair of coefficients once
+        self.products = np.empty((len(self.upper[0]), design.shape[1]))
+        stop = 0
+        for i in range(size):
+            start, stop = stop, stop + size - i
+            np.multiply(design[i], design[i:], out=self.products[start:stop])
+
+    def step(self, theta: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return Newton's step of each problem, and the decrement: what is left to gain."""
+        surprise = sigmoid(self.sign * (theta @ self.design))  # probability of the other outcome
         pull = weights * surprise
-        gradient = (sign * pull) @ design.T + penalty * theta
-        bend = (pull * (1 - surprise)) @ products
-        hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = bend
-        step = np.linalg.solve(hessian + ridge, gradient[:, :, None])[:, :, 0]
-        decrement = (gradient * step).sum(axis=1)
-        # Far from the minimum a Newton step may be too long. Then the decrement, which measures
-        # what is left to gain, grows: go half as far.
-        too_far = decrement > last_decrement
-        if too_far.any():
-            last_step[too_far] /= 2
-            theta[too_far] = (last_theta - last_step)[too_far]
-            continue
-        last_theta, last_step, last_decrement = theta, step, decrement
-        theta = theta - step
-        if decrement.max() < 1e-6:  # the step just taken squared the error
-            break
-    return np.asarray(theta)
+        gradient = (self.sign * pull) @ self.design.T + self.penalty * theta
+        bend = (pull * (1 - surprise)) @ self.products.T
+        hessian = np.empty((len(theta), *self.ridge.shape))
+        hessian[:, self.upper[0], self.upper[1]] = bend
+        hessian[:, self.upper[1], self.upper[0]] = bend
+        step = np.linalg.solve(hessian + self.ridge, gradient[:, :, None])[:, :, 0]
+        return step, (gradient * step).sum(axis=1)
+
+    def newton(self, theta: FloatArray, weights: FloatArray, *, enough: float) -> FloatArray:
+        """Iterate until a step's decrement is small enough; taking that step squares the error."""
+        last_theta, last_step = theta, np.zeros_like(theta)
+        last_decrement = np.full(len(theta), np.inf)
+        for _ in range(_MAX_NEWTON_STEPS):
+            step, decrement = self.step(theta, weights)
+            # Far from the minimum a Newton step may be too long. Then the decrement grows: go
+            # half as far.
+            too_far = decrement > last_decrement
+            if too_far.any():
+                last_step[too_far] /= 2
+                theta = np.where(too_far[:, None], last_theta - last_step, theta)
+                continue
+            last_theta, last_step, last_decrement = theta, step, decrement
+            theta = theta - step
+            if decrement.max() < enough:
+                break
+        return theta

@@ -81,7 +81,7 @@ def fit_temperature(
         a temperature; the result then follows a stated convention and is flagged.
     """
     if gaps.weight is not None and not gaps.weight.all():
-        gaps, start = gaps.take(gaps.weight > 0), None
+        gaps, start = gaps.take(np.flatnonzero(gaps.weight)), None
     if gaps.correct.all():
         return plateau_temperature(gaps, bounds=bounds)
     if not gaps.correct.any():
