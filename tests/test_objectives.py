@@ -14,6 +14,7 @@ from smallcal.objectives import (
     SOFTECE_BINS,
     SOFTECE_DELTA,
     Gaps,
+    mixed,
     moments,
     objective,
 )
@@ -162,6 +163,13 @@ def test_softece_slope_is_the_partial_derivative_of_each_sample():
             return OBJECTIVES["softece"].terms(gaps, moments(gaps, moved)).loss.sum()
 
         assert slope[i] == pytest.approx(central(total, betas[i], 1e-5), rel=1e-5, abs=1e-9)
+
+
+def test_the_name_of_a_mixture_keeps_its_weight():
+    for weight in (0.1234567891, 3.0, 1e-7, 1 / 3):
+        name = mixed(weight).name
+        assert float(name[len("mixed(") : -1]) == weight
+        assert objective(name).name == name
 
 
 def test_mixed_is_nll_plus_weighted_bce():

@@ -6,6 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from simulated import simulate
+from smallcal import router
 from smallcal.data import Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
@@ -167,6 +168,29 @@ def test_statistics_of_a_split_are_those_of_its_rows(split):
     gaps = Gaps.of(preds)
     got = split_statistics(preds, gaps, moments(gaps, 1.0))
     np.testing.assert_allclose(got.T, statistics(preds.logits), rtol=1e-10, atol=1e-13)
+
+
+def newton_steps(monkeypatch, design, target, weights):
+    """Count the Newton steps of a fit."""
+    steps = []
+    plain = router._Logistic.step
+    with monkeypatch.context() as patch:
+        patch.setattr(router._Logistic, "step", lambda *args: steps.append(1) or plain(*args))
+        fit_logistic(design, target, weights)
+    return len(steps)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_problem_that_has_converged_does_not_hold_up_a_hard_one(seed, monkeypatch):
+    """Rounding noise at one minimum must not cost the other, nearly separable problem steps."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=300)
+    target = (x > 0) ^ (rng.random(300) < 0.3)
+    design = np.vstack([x, np.ones(300)])
+    easy, hard = np.ones(300), np.where(target == (x > 0), 1e6, 0.0)
+    alone = newton_steps(monkeypatch, design, target, hard[None])
+    together = newton_steps(monkeypatch, design, target, np.vstack([easy, hard]))
+    assert together <= alone + 5
 
 
 def test_several_weightings_at_once_are_each_alone():

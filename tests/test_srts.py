@@ -275,8 +275,27 @@ def test_results_can_be_written_into_a_given_array(split):
     out = np.empty_like(z)
     assert cal.predict_proba(z, out=out) is out
     np.testing.assert_array_equal(out, cal.predict_proba(z))
-    with pytest.raises(sc.InputError, match=r"out must have shape \(600, 12\); got \(5, 12\)"):
+    with pytest.raises(sc.InputError, match=r"out must have shape \(600, 12\).*got \(5, 12\)"):
         cal.predict_proba(z, out=out[:5])
+    for bad in (">f8", np.int64):
+        with pytest.raises(sc.InputError, match="float64 in this machine's byte order; got"):
+            cal.predict_proba(z, out=np.empty(z.shape, dtype=bad))
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8"])
+def test_logits_in_another_byte_order_work(split, dtype):
+    z, y = split
+    foreign = z.astype(dtype)
+    native = foreign.astype(foreign.dtype.newbyteorder("="))
+    ours, theirs = sc.SRTS().fit(native, y), sc.SRTS().fit(foreign, y)
+    np.testing.assert_array_equal(theirs.temperatures_, ours.temperatures_)
+    np.testing.assert_array_equal(theirs.predict_proba(foreign), ours.predict_proba(native))
+
+
+@pytest.mark.parametrize("spelling", ["mixed", "mixed(1.0)", "mixed(1)"])
+def test_one_objective_has_one_name(split, spelling):
+    cal = sc.SRTS(objective=spelling).fit(*split)
+    assert (cal.method_, cal.to_dict()["objective"]) == ("srts-mixed", "mixed(1)")
 
 
 def test_srts_helps_on_the_demo_data():

@@ -63,7 +63,8 @@ class Method:
             raise InputError(f"n_groups must be at least 1; got {self.n_groups}")
         require_statistics(self.statistics)
         if self.map != "identity":
-            objective(self.objective)
+            # One spelling for one objective: "mixed" and "mixed(1.0)" are "mixed(1)".
+            object.__setattr__(self, "objective", objective(self.objective).name)
 
     @property
     def name(self) -> str:

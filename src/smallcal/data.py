@@ -180,7 +180,7 @@ def as_scores(values: object, *, input: str = "logits", name: str = "logits") ->
     array = _float_matrix(values, name=name)
     if input == "probabilities":
         require_probabilities(array, name=name)
-        wide = array if array.dtype == np.float64 else array.astype(np.float32)
+        wide = array if array.dtype.itemsize == 8 else array.astype(np.float32)
         return np.log(np.maximum(wide, wide.dtype.type(PROBABILITY_FLOOR)))
     return array
 
@@ -269,7 +269,7 @@ def require_probabilities(array: FloatArray, *, name: str) -> None:
         )
     total = array.sum(axis=1, dtype=np.float64)
     # float16 rows of a thousand classes drift by a few per mille; a wrong array is far off.
-    slack = 2e-2 if array.dtype == np.float16 else 1e-3
+    slack = 2e-2 if array.dtype.itemsize == 2 else 1e-3
     off = np.abs(total - 1) > slack
     if bool(off.any()):
         row = int(np.argmax(off))

@@ -281,7 +281,9 @@ def mixed(weight: float) -> Objective:
             nll.curvature + weight * bce.curvature,
         )
 
-    return Objective(f"mixed({weight:g})", terms, "NLL plus weighted top-label BCE")
+    short = f"{weight:g}"
+    exact = short if float(short) == weight else repr(float(weight))
+    return Objective(f"mixed({exact})", terms, "NLL plus weighted top-label BCE")
 
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(

@@ -220,8 +220,9 @@ class _Logistic:
         for _ in range(_MAX_NEWTON_STEPS):
             step, decrement = self.step(theta, weights)
             # Far from the minimum a Newton step may be too long. Then the decrement grows: go
-            # half as far.
-            too_far = decrement > last_decrement
+            # half as far. At the minimum it may grow by rounding alone, which must not hold up
+            # the other problems.
+            too_far = (decrement > last_decrement) & (decrement > enough)
             if too_far.any():
                 last_step[too_far] /= 2
                 theta = np.where(too_far[:, None], last_theta - last_step, theta)

@@ -113,9 +113,13 @@ class FittedCalibrator:
             Of the logits' floating type; each row sums to 1.
         """
         array = self._checked(logits)
-        result = np.empty(array.shape, dtype=array.dtype) if out is None else out
-        if result.shape != array.shape:
-            raise InputError(f"out must have shape {array.shape}; got {result.shape}")
+        native = array.dtype.newbyteorder("=")
+        result = np.empty(array.shape, dtype=native) if out is None else out
+        if result.shape != array.shape or result.dtype not in _TIES:
+            raise InputError(
+                f"out must have shape {array.shape} and type float16, float32 or float64 in this "
+                f"machine's byte order; got {result.shape}, {result.dtype}"
+            )
         # A control's scores depend on the whole batch, so they cannot be made block by block.
         batch = None if self.signal.rowwise else self.map(self._scores(array))
         for block in row_blocks(array):

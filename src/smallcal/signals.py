@@ -55,7 +55,8 @@ class RowBlock(NamedTuple):
 def row_blocks(logits: FloatArray, *, name: str = "logits") -> Iterator[RowBlock]:
     """Cut logits into blocks, checking each; float16 is computed in float32."""
     n, n_classes = logits.shape
-    work = np.dtype(np.float64 if logits.dtype == np.float64 else np.float32)
+    # By size: a file's byte order need not be this machine's.
+    work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
     size = max(1, _BLOCK_BYTES // (n_classes * work.itemsize))
     # Fresh memory costs more than the arithmetic done in it, so every block uses the same.
     buffers = np.empty((2, min(size, n), n_classes), dtype=work)

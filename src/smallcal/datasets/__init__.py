@@ -17,8 +17,6 @@ from smallcal.errors import InputError
 
 SPLITS = ("cal", "test")
 
-CREDIT = "Drawings: The Quick, Draw! Dataset by Google, CC BY 4.0"
-
 
 class DemoSplit(NamedTuple):
     """Logits, labels and class names of one split."""
