@@ -16,7 +16,16 @@ import numpy as np
 from smallcal.data import FloatArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
-from smallcal.maps import Evaluated, MapFit, ScalarMap, fit_groups, fit_temperature, scalar_fit
+from smallcal.maps import (
+    Evaluated,
+    MapFit,
+    ScalarMap,
+    Split,
+    TemperatureMap,
+    fit_groups,
+    fit_scalar,
+    fit_temperature,
+)
 from smallcal.objectives import Gaps, Moments, log_odds, moments, objective
 from smallcal.router import ROUTES, SignalFit, fit_signal, no_signal, split_statistics
 from smallcal.runtime import FittedCalibrator
@@ -86,6 +95,7 @@ class Method:
         gaps = Gaps.of(preds)
         raw = moments(gaps, 1.0)
         routed, fit, pooled = self._fit_parts(preds, gaps, raw)
+        assert isinstance(fit.map, TemperatureMap)
         beta = 1 / fit.map(routed.deployed)
         return FittedCalibrator(
             method=self.name,
@@ -118,17 +128,10 @@ class Method:
         if self.map == "groups" and self.n_groups > 1:
             stats = split_statistics(preds, gaps, raw)
             routed = fit_signal(self.signal, preds, stats, self.discipline, use=self.statistics)
+        split = Split(preds, gaps, goal, pooled, routed.scores, self.discipline)
         if isinstance(routed.signal, NoSignal):
-            return routed, scalar_fit(pooled, preds.n), pooled.value
-        fit = fit_groups(
-            goal,
-            gaps,
-            routed.scores,
-            n_groups=self.n_groups,
-            pooled=pooled,
-            discipline=self.discipline,
-        )
-        return routed, fit, pooled.value
+            return routed, fit_scalar(split), pooled.value
+        return routed, fit_groups(split, n_groups=self.n_groups), pooled.value
 
 
 def _losses(gaps: Gaps, beta: float | FloatArray, odds: FloatArray) -> dict[str, float]:

@@ -183,7 +183,7 @@ class FittedCalibrator:
     def _require_consistent(self, document: Mapping[str, Any]) -> None:
         """Check what a schema cannot say: that the numbers fit together."""
         low, high = self.discipline.bounds
-        for temperature in (*self.map.temperatures, self.pooled_temperature):
+        for temperature in (*self.map.steps, self.pooled_temperature):
             if self.n_parameters and not low <= temperature <= high:
                 raise InputError(f"temperature {temperature} lies outside bounds [{low}, {high}]")
         if document["n_parameters"] != self.n_parameters:
@@ -192,9 +192,9 @@ class FittedCalibrator:
             )
         if self.class_names is not None and len(self.class_names) != self.n_classes:
             raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
-        if len(self.group_counts) != len(self.map.temperatures):
+        if len(self.group_counts) != len(self.map.steps):
             raise InputError(
-                f"{len(self.group_counts)} group_counts for {len(self.map.temperatures)} groups"
+                f"{len(self.group_counts)} group_counts for {len(self.map.steps)} groups"
             )
 
     def _checked(self, logits: object) -> FloatArray:

@@ -126,7 +126,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def temperatures_(self) -> FloatArray:
         """Temperature of each group, lowest scores first."""
-        return np.array(self._fitted().map.temperatures)
+        return np.array(self._fitted().map.steps)
 
     @property
     def thresholds_(self) -> FloatArray:

@@ -106,12 +106,12 @@ def describe(fitted: FittedCalibrator) -> None:
 def _groups(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:
     """Return, for each group: the scores it runs from and to, its samples, its temperature."""
     edges = [None, *getattr(fitted.map, "thresholds", ()), None]
-    temperatures = fitted.map.temperatures
+    temperatures = fitted.map.steps
     return list(zip(edges[:-1], edges[1:], fitted.group_counts, temperatures, strict=True))
 
 
 def _what_it_does(fitted: FittedCalibrator) -> str:
-    temperatures = fitted.map.temperatures
+    temperatures = fitted.map.steps
     if fitted.n_parameters == 0:
         return "It leaves the model's confidence as it is."
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from smallcal.maps.base import FittedMap
+from smallcal.maps.base import FittedMap, MapFit, ProbabilityMap, Split, TemperatureMap
 from smallcal.maps.descent import Evaluated, Temperature, fit_temperature
 from smallcal.maps.groups import GroupMap, fit_groups
-from smallcal.maps.scalar import MapFit, ScalarMap, scalar_fit
+from smallcal.maps.scalar import ScalarMap, fit_scalar
 
 __all__ = [
     "MAPS",
@@ -16,11 +16,14 @@ __all__ = [
     "FittedMap",
     "GroupMap",
     "MapFit",
+    "ProbabilityMap",
     "ScalarMap",
+    "Split",
     "Temperature",
+    "TemperatureMap",
     "fit_groups",
+    "fit_scalar",
     "fit_temperature",
-    "scalar_fit",
 ]
 
 

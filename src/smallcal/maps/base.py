@@ -1,31 +1,124 @@
-"""What every fitted map can do."""
+"""What every fitted map can do, and what it is fitted on."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from smallcal.data import FloatArray, IntArray
+import numpy as np
+
+from smallcal.data import FloatArray, IntArray, Predictions
+from smallcal.discipline import Discipline
+from smallcal.errors import InputError
+from smallcal.maps.descent import Temperature
+from smallcal.objectives import Gaps, Objective, moments
 
 
-class FittedMap(Protocol):
-    """Turns scores into temperatures; JSON by construction (every field is plain data)."""
+class FittedMap(ABC):
+    """Numbers that turn logits and scores into probabilities; every field is plain data.
+
+    Attributes
+    ----------
+    kind : str
+        Name in ``MAPS`` and in artefacts.
+    deployable : bool
+        Whether it can be saved and applied without the package that fitted it.
+    """
 
     kind: ClassVar[str]
+    deployable: ClassVar[bool] = True
 
     @property
+    @abstractmethod
     def n_parameters(self) -> int:
         """Number of fitted scalars."""
-        ...
 
     @property
-    def temperatures(self) -> tuple[float, ...]:
-        """The fitted temperatures."""
-        ...
+    def preserves_argmax(self) -> bool:
+        """Whether the predicted class can never change."""
+        return True
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """The temperatures, where there is a fixed set of them."""
+        return ()
 
     def groups(self, scores: FloatArray, /) -> IntArray:
-        """Return the group of each row."""
-        ...
+        """Return the group of each row, where the map has groups."""
+        raise InputError(f"a calibrator whose map is {self.kind!r} has no groups")
 
+
+class TemperatureMap(FittedMap):
+    """Gives each row the temperature that its logits are divided by."""
+
+    @abstractmethod
     def __call__(self, scores: FloatArray, /) -> FloatArray:
-        """Return the temperature of each row."""
-        ...
+        """Return the temperature of each row, from its score (m,) or scores (m, d)."""
+
+
+class ProbabilityMap(FittedMap):
+    """Gives each row its probabilities, in a way that one temperature cannot."""
+
+    @abstractmethod
+    def probabilities(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
+        """Return probabilities (m, C), float64, from raw logits (m, C), float64, and scores.
+
+        Row by row: a row's result must not depend on the others'.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A calibration split, ready for a map to be fitted on.
+
+    Attributes
+    ----------
+    preds : Predictions
+    gaps : Gaps
+        What the objectives need of them.
+    goal : Objective
+        What the fit minimises.
+    pooled : Temperature
+        The one temperature for all that is best by that objective.
+    scores : ndarray of shape (n,) or (n, d)
+        The signal to fit on: out of fold, where it was learned.
+    discipline : Discipline
+    thresholds : tuple of float, or None
+        Where groups must begin, for signals that know; else quantiles of the scores.
+    """
+
+    preds: Predictions
+    gaps: Gaps
+    goal: Objective
+    pooled: Temperature
+    scores: FloatArray
+    discipline: Discipline
+    thresholds: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class MapFit:
+    """A fitted map, the calibration samples behind each temperature, and what to know of them.
+
+    Flags list the groups they concern.
+    """
+
+    map: FittedMap
+    counts: tuple[int, ...]
+    flags: Mapping[str, list[int]] = field(default_factory=dict)
+
+
+def loss_and_slope(
+    goal: Objective, gaps: Gaps, temperature: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return the mean loss, and its derivative in each sample's own temperature.
+
+    Every parametric map is fitted through this one function by the chain rule.
+    """
+    beta = 1 / temperature
+    terms = goal.terms(gaps, moments(gaps, beta))
+    weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
+    weight = weight / weight.sum()
+    return float(weight @ terms.loss), -weight * terms.slope * beta**2

@@ -8,15 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from smallcal.data import FloatArray, IntArray
-from smallcal.discipline import Discipline
 from smallcal.errors import InputError
-from smallcal.maps.descent import Temperature, fit_temperature
-from smallcal.maps.scalar import MapFit, require_temperatures, temperature_flags
-from smallcal.objectives import Gaps, Objective
+from smallcal.maps.base import MapFit, Split, TemperatureMap
+from smallcal.maps.descent import fit_temperature
+from smallcal.maps.scalar import require_temperatures, temperature_flags
 
 
 @dataclass(frozen=True)
-class GroupMap:
+class GroupMap(TemperatureMap):
     """T(x) = T_g, where g counts the thresholds that the score of x has reached."""
 
     thresholds: tuple[float, ...]
@@ -39,6 +38,11 @@ class GroupMap:
         """The temperatures; thresholds are quantiles of the data, not fitted."""
         return len(self.temperatures)
 
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """The temperatures, lowest scores first."""
+        return self.temperatures
+
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return the group of each row, 0 for the lowest scores; a tie goes up."""
         reached = np.zeros(len(scores), dtype=np.int64)
@@ -54,27 +58,16 @@ class GroupMap:
         return result
 
 
-def fit_groups(
-    objective: Objective,
-    gaps: Gaps,
-    scores: FloatArray,
-    *,
-    n_groups: int,
-    pooled: Temperature,
-    discipline: Discipline,
-) -> MapFit:
+def fit_groups(split: Split, *, n_groups: int = 3) -> MapFit:
     """Cut the scores at their quantiles and fit a temperature in each group.
 
     A group with fewer than ``discipline.min_group_size`` samples, or none because scores
     coincide, takes the pooled temperature.
     """
-    if np.ptp(scores) <= 1e-9 * np.abs(scores).max():
-        scores = np.full_like(scores, scores[0])  # rounding noise must not make groups
-    levels = np.arange(1, n_groups) / n_groups
-    # np.quantile's own "linear" rule, at a fifth of its cost.
-    n = len(scores)
-    thresholds = np.interp(levels * (n - 1), np.arange(n), np.sort(scores))
-    member = np.searchsorted(thresholds, scores, side="right")
+    gaps, pooled, discipline = split.gaps, split.pooled, split.discipline
+    thresholds = _thresholds(split, n_groups)
+    n_groups = len(thresholds) + 1
+    member = np.searchsorted(thresholds, split.scores, side="right")
     counts = np.bincount(member, minlength=n_groups)
     temperatures = []
     flags: dict[str, list[int]] = {}
@@ -85,7 +78,7 @@ def fit_groups(
             flags.setdefault("fallback", []).append(group)
         else:
             fitted = fit_temperature(
-                objective,
+                split.goal,
                 gaps.take(rows),
                 bounds=discipline.bounds,
                 start=None if pooled.last is None else pooled.last.take(rows),
@@ -97,3 +90,15 @@ def fit_groups(
         flags["degenerate"] = [int(group) for group in np.flatnonzero(counts == 0)]
     fitted_map = GroupMap(tuple(thresholds.tolist()), tuple(temperatures))
     return MapFit(fitted_map, tuple(counts.tolist()), flags)
+
+
+def _thresholds(split: Split, n_groups: int) -> FloatArray:
+    if split.thresholds is not None:
+        return np.array(split.thresholds)
+    scores = split.scores
+    if np.ptp(scores) <= 1e-9 * np.abs(scores).max():
+        return np.full(n_groups - 1, scores.min())  # rounding noise must not make groups
+    levels = np.arange(1, n_groups) / n_groups
+    # np.quantile's own "linear" rule, at a fifth of its cost.
+    n = len(scores)
+    return np.interp(levels * (n - 1), np.arange(n), np.sort(scores))

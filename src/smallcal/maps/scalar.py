@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from smallcal.data import FloatArray, IntArray
 from smallcal.errors import InputError
-from smallcal.maps.base import FittedMap
+from smallcal.maps.base import MapFit, Split, TemperatureMap
 from smallcal.maps.descent import Temperature
 
 
 @dataclass(frozen=True)
-class ScalarMap:
+class ScalarMap(TemperatureMap):
     """T(x) = T. ``fitted=False`` marks the identity, which has no parameter."""
 
     temperature: float
@@ -31,8 +30,8 @@ class ScalarMap:
         return int(self.fitted)
 
     @property
-    def temperatures(self) -> tuple[float, ...]:
-        """The temperature, as a tuple like the other maps'."""
+    def steps(self) -> tuple[float, ...]:
+        """The one temperature."""
         return (self.temperature,)
 
     def groups(self, scores: FloatArray, /) -> IntArray:
@@ -44,21 +43,10 @@ class ScalarMap:
         return np.full(len(scores), self.temperature)
 
 
-@dataclass(frozen=True)
-class MapFit:
-    """A fitted map, the calibration samples behind each temperature, and what to know of them.
-
-    Flags list the groups they concern.
-    """
-
-    map: FittedMap
-    counts: tuple[int, ...]
-    flags: Mapping[str, list[int]] = field(default_factory=dict)
-
-
-def scalar_fit(pooled: Temperature, n: int) -> MapFit:
-    """Wrap the one temperature of n samples."""
-    return MapFit(ScalarMap(pooled.value), (n,), {name: [0] for name in temperature_flags(pooled)})
+def fit_scalar(split: Split) -> MapFit:
+    """Use the pooled temperature for all."""
+    flags = {name: [0] for name in temperature_flags(split.pooled)}
+    return MapFit(ScalarMap(split.pooled.value), (split.gaps.n,), flags)
 
 
 def temperature_flags(fitted: Temperature) -> list[str]:
