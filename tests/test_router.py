@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import StratifiedKFold
 
 from simulated import simulate
@@ -11,14 +11,9 @@ from smallcal.data import Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.objectives import Gaps, moments
-from smallcal.router import (
-    fit_logistic,
-    fit_risk,
-    fit_signal,
-    split_statistics,
-    stratified_folds,
-)
-from smallcal.signals import STATISTICS, NoSignal, Risk, statistics
+from smallcal.router import Observed, fit_logistic, stratified_folds
+from smallcal.routes import fit_signal, observe
+from smallcal.signals import STATISTICS, LogEntropy, NoSignal, Risk, Rows, statistics
 
 
 def with_errors(n, n_wrong, n_classes=6, seed=0):
@@ -30,7 +25,8 @@ def with_errors(n, n_wrong, n_classes=6, seed=0):
 
 
 def signal_of(route, preds, discipline, **options):
-    return fit_signal(route, preds, statistics(preds.logits).T, discipline, **options)
+    rows = Rows(preds.logits, features=preds.features, labels=preds.labels)
+    return fit_signal(route, Observed(preds, rows, discipline), **options)
 
 
 def sklearn_fit(x, target, C=1.0, weight=None):
@@ -74,7 +70,7 @@ def test_the_gradient_vanishes_at_the_fit():
 
 def test_out_of_fold_scores_equal_a_plain_cross_fit(split):
     preds = Predictions.of(*split)
-    fit = fit_risk(statistics(preds.logits).T, preds, Discipline(seed=3))
+    fit = signal_of("risk", preds, Discipline(seed=3))
     stats = statistics(preds.logits)
     x = (stats - stats.mean(axis=0)) / stats.std(axis=0)
     wrong = ~preds.correct
@@ -86,14 +82,14 @@ def test_out_of_fold_scores_equal_a_plain_cross_fit(split):
     np.testing.assert_allclose(fit.scores, expected, atol=1e-5)
     deployed = sklearn_fit(x, wrong)
     np.testing.assert_allclose(
-        fit.signal.scores(stats.T), deployed.predict_proba(x)[:, 1], atol=1e-5
+        fit.signal.scores(Rows(preds.logits)), deployed.predict_proba(x)[:, 1], atol=1e-5
     )
     assert fit.flags == {}
 
 
 def test_a_subset_of_statistics_makes_a_smaller_router(split):
     preds = Predictions.of(*split)
-    fit = signal_of("risk", preds, Discipline(), use=("entropy", "top_logit"))
+    fit = signal_of("risk", preds, Discipline(), statistics=("entropy", "top_logit"))
     assert fit.signal.n_parameters == 3
     assert fit.signal.statistics == ("entropy", "top_logit")
 
@@ -133,13 +129,13 @@ def test_a_single_statistic_is_its_own_score(split, route):
     fit = signal_of(route, preds, Discipline())
     column = statistics(preds.logits)[:, STATISTICS.index(route)]
     np.testing.assert_array_equal(fit.scores, column)
-    np.testing.assert_array_equal(fit.signal.scores(statistics(preds.logits).T), column)
+    np.testing.assert_array_equal(fit.signal.scores(Rows(preds.logits)), column)
 
 
 def test_controls_use_other_random_numbers_for_fitting_and_for_deployment(split):
     preds = Predictions.of(*split)
     fit = signal_of("random", preds, Discipline(seed=1))
-    assert not np.array_equal(fit.scores, fit.signal.scores(statistics(preds.logits).T))
+    assert not np.array_equal(fit.scores, fit.signal.scores(Rows(preds.logits)))
 
 
 def test_an_unknown_signal_is_refused(split):
@@ -166,7 +162,7 @@ def test_bad_discipline_is_refused(option, message):
 def test_statistics_of_a_split_are_those_of_its_rows(split):
     preds = Predictions.of(*split)
     gaps = Gaps.of(preds)
-    got = split_statistics(preds, gaps, moments(gaps, 1.0))
+    got = observe(preds, gaps, moments(gaps, 1.0), Discipline()).rows.statistics
     np.testing.assert_allclose(got.T, statistics(preds.logits), rtol=1e-10, atol=1e-13)
 
 
@@ -214,3 +210,80 @@ def test_folds_are_those_of_scikit_learn(n, n_folds, share):
         for fold, (_, test) in enumerate(folds.split(np.zeros(n), target)):
             expected[test] = fold
         np.testing.assert_array_equal(stratified_folds(target, n_folds, seed), expected)
+
+
+def test_the_logit_scale_is_the_log_odds_of_the_risk(split):
+    preds = Predictions.of(*split)
+    plain = signal_of("risk", preds, Discipline())
+    logit = signal_of("risk", preds, Discipline(), scale="logit")
+    for one, two in ((plain.scores, logit.scores), (plain.deployed, logit.deployed)):
+        np.testing.assert_allclose(np.log(one / (1 - one)), two, rtol=1e-9)
+    with pytest.raises(InputError, match="scale must be probability or logit; got 'log'"):
+        signal_of("risk", preds, Discipline(), scale="log")
+
+
+@pytest.mark.parametrize("route", ["signed_residual", "absolute_residual"])
+def test_residual_scores_equal_a_plain_cross_fitted_ridge(split, route):
+    preds = Predictions.of(*split)
+    fit = signal_of(route, preds, Discipline(seed=3))
+    stats = statistics(preds.logits)
+    target = preds.correct - stats[:, 0]
+    target = np.abs(target) if route == "absolute_residual" else target
+    x = (stats - stats.mean(axis=0)) / stats.std(axis=0)
+    expected = np.empty(preds.n)
+    for train, test in StratifiedKFold(5, shuffle=True, random_state=3).split(x, ~preds.correct):
+        model = Ridge(alpha=1.0).fit(x[train], target[train])
+        expected[test] = model.predict(x[test])
+    np.testing.assert_allclose(fit.scores, expected, atol=1e-8)
+    np.testing.assert_allclose(fit.deployed, Ridge(alpha=1.0).fit(x, target).predict(x), atol=1e-8)
+
+
+@pytest.mark.parametrize(("route", "width"), [("feature_risk", 40), ("feature_logit_risk", 52)])
+def test_feature_risk_equals_a_plain_cross_fit(split, route, width):
+    z, y = split
+    features = np.random.default_rng(0).normal(size=(600, 40))
+    preds = Predictions.of(z, y, features=features)
+    fit = signal_of(route, preds, Discipline(seed=3))
+    x = np.hstack([features, z]) if "logit" in route else features
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    expected = np.empty(600)
+    for train, test in StratifiedKFold(5, shuffle=True, random_state=3).split(x, ~preds.correct):
+        expected[test] = sklearn_fit(x[train], ~preds.correct[train]).predict_proba(x[test])[:, 1]
+    np.testing.assert_allclose(fit.scores, expected, atol=1e-4)
+    assert fit.signal.n_parameters == width + 1
+    assert fit.signal.n_features == 40
+
+
+def test_many_columns_and_few_are_the_same_problem():
+    rng = np.random.default_rng(3)
+    design = np.vstack([rng.normal(size=(5, 200)), np.ones(200)])
+    target = rng.random(200) < 0.3
+    weight = rng.random(200) * (rng.random(200) < 0.8)
+    newton = fit_logistic(design, target, weight[None])[0]
+    np.testing.assert_allclose(router._many_columns(design, target, weight), newton, atol=1e-4)
+
+
+def test_oracles_read_the_answer(split):
+    preds = Predictions.of(*split)
+    p = np.exp(preds.logits - preds.logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    risk = signal_of("oracle_risk", preds, Discipline())
+    np.testing.assert_allclose(risk.scores, 1 - p[np.arange(preds.n), preds.labels], atol=1e-12)
+    correctness = signal_of("oracle_correctness", preds, Discipline())
+    np.testing.assert_array_equal(correctness.scores, ~preds.correct)
+    assert correctness.thresholds == (0.5,)
+
+
+def test_single_signals_by_hand(split):
+    preds = Predictions.of(*split)
+    stats = statistics(preds.logits)
+    entropy = signal_of("log_entropy", preds, Discipline()).scores
+    np.testing.assert_allclose(entropy, np.log(stats[:, 3] / np.log(12)), rtol=1e-10)
+    rank = signal_of("confidence_rank", preds, Discipline()).scores
+    expected = [1 - np.mean(stats[:, 0] <= c) for c in stats[:, 0]]
+    np.testing.assert_allclose(rank, expected, atol=1e-12)
+    margin = signal_of("standardised_margin", preds, Discipline()).scores
+    assert margin.mean() == pytest.approx(0, abs=1e-12)
+    assert margin.std() == pytest.approx(1)
+    certain = Rows(np.array([[1000.0, 0.0]]))
+    assert np.isfinite(LogEntropy(2).scores(certain)).all()

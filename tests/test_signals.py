@@ -9,9 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from smallcal import signals
 from smallcal.errors import InputError
-from smallcal.signals import STATISTICS, RandomScore, Risk, ShuffledRisk, Statistic, statistics
+from smallcal.signals import (
+    STATISTICS,
+    RandomScore,
+    Risk,
+    Rows,
+    ShuffledRisk,
+    Statistic,
+    logit_statistics,
+    statistics,
+)
 
 logit_rows = st.integers(2, 8).flatmap(
     lambda c: arrays(np.float64, (3, c), elements=st.floats(-60, 60, width=32))
@@ -62,7 +70,7 @@ def test_float32_agrees_with_float64():
 def test_blocks_do_not_change_the_result(monkeypatch):
     z = np.random.default_rng(1).normal(size=(101, 7))
     whole = statistics(z)
-    monkeypatch.setattr(signals, "_BLOCK_BYTES", 240)
+    monkeypatch.setattr(logit_statistics, "_BLOCK_BYTES", 240)
     np.testing.assert_array_equal(statistics(z), whole)
 
 
@@ -93,18 +101,18 @@ def test_risk_is_the_logistic_of_standardised_statistics(coef, intercept):
     mean, scale = stats.mean(axis=0), stats.std(axis=0)
     risk = Risk(tuple(coef), intercept, tuple(mean), tuple(scale))
     expected = 1 / (1 + np.exp(-((stats - mean) / scale @ coef + intercept)))
-    np.testing.assert_allclose(risk.scores(stats.T), expected, rtol=1e-9)
+    np.testing.assert_allclose(risk.scores(Rows(z)), expected, rtol=1e-9)
 
 
 def test_controls_repeat_for_a_seed_and_shuffle_keeps_the_scores():
-    stats = statistics(np.random.default_rng(3).normal(size=(40, 5)))
+    rows = Rows(np.random.default_rng(3).normal(size=(40, 5)))
     risk = Risk((1.0,), 0.0, (0.0,), (1.0,), ("entropy",))
     shuffled = ShuffledRisk(risk, seed=4)
-    np.testing.assert_array_equal(shuffled.scores(stats.T), shuffled.scores(stats.T))
-    np.testing.assert_array_equal(np.sort(shuffled.scores(stats.T)), np.sort(risk.scores(stats.T)))
-    assert not np.array_equal(shuffled.scores(stats.T), risk.scores(stats.T))
-    np.testing.assert_array_equal(RandomScore(4).scores(stats.T), RandomScore(4).scores(stats.T))
-    assert not np.array_equal(RandomScore(4).scores(stats.T), RandomScore(5).scores(stats.T))
+    np.testing.assert_array_equal(shuffled.scores(rows), shuffled.scores(rows))
+    np.testing.assert_array_equal(np.sort(shuffled.scores(rows)), np.sort(risk.scores(rows)))
+    assert not np.array_equal(shuffled.scores(rows), risk.scores(rows))
+    np.testing.assert_array_equal(RandomScore(4).scores(rows), RandomScore(4).scores(rows))
+    assert not np.array_equal(RandomScore(4).scores(rows), RandomScore(5).scores(rows))
 
 
 def test_unknown_statistics_and_uneven_risk_models_are_refused():

@@ -8,195 +8,165 @@ temperature may depend on (signal), how (map), and what keeps the fit honest (di
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import numpy as np
-
-from smallcal.data import FloatArray, Predictions
-from smallcal.discipline import Discipline
+from smallcal.composition import Method
 from smallcal.errors import InputError
-from smallcal.maps import (
-    Evaluated,
-    MapFit,
-    ScalarMap,
-    Split,
-    TemperatureMap,
-    fit_groups,
-    fit_scalar,
-    fit_temperature,
-)
-from smallcal.objectives import Gaps, Moments, log_odds, moments, objective
-from smallcal.router import ROUTES, SignalFit, fit_signal, no_signal, split_statistics
-from smallcal.runtime import FittedCalibrator
-from smallcal.signals import STATISTICS, NoSignal, require_statistics
-from smallcal.special import sigmoid, softplus
 
-MAP_KINDS = ("identity", "scalar", "groups")
+_PAPER = "the SRTS paper"
+_GUO = "Guo et al. 2017"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Method:
-    """One choice on each axis. ``fit`` gives the numbers.
-
-    Attributes
-    ----------
-    objective : str
-        Name in ``OBJECTIVES``, or ``mixed(weight)``; "none" for the identity.
-    signal : str
-        Name in ``ROUTES``.
-    map : {"identity", "scalar", "groups"}
-    n_groups : int
-        For the group map.
-    statistics : tuple of str
-        What the risk score sees.
-    discipline : Discipline
-    summary : str
-        One line for people.
-    """
-
-    objective: str
-    signal: str = "none"
-    map: str = "scalar"
-    n_groups: int = 3
-    statistics: tuple[str, ...] = STATISTICS
-    discipline: Discipline = field(default_factory=Discipline)
-    summary: str = ""
-
-    def __post_init__(self) -> None:
-        if self.map not in MAP_KINDS:
-            raise InputError(f"unknown map {self.map!r}; choose from {', '.join(MAP_KINDS)}")
-        if self.signal not in ROUTES:
-            raise InputError(f"unknown signal {self.signal!r}; choose from {', '.join(ROUTES)}")
-        if self.n_groups < 1:
-            raise InputError(f"n_groups must be at least 1; got {self.n_groups}")
-        require_statistics(self.statistics)
-        if self.map != "identity":
-            # One spelling for one objective: "mixed" and "mixed(1.0)" are "mixed(1)".
-            object.__setattr__(self, "objective", objective(self.objective).name)
-
-    @property
-    def name(self) -> str:
-        """The row of ``METHODS`` with these parts, options that differ in brackets."""
-        for name, row in METHODS.items():
-            if (row.objective, row.signal, row.map) == (self.objective, self.signal, self.map):
-                changed = [
-                    f"n_groups={self.n_groups}" if self.n_groups != row.n_groups else "",
-                    f"statistics={'+'.join(self.statistics)}"
-                    if self.statistics != row.statistics
-                    else "",
-                ]
-                options = ",".join(option for option in changed if option)
-                return f"{name}[{options}]" if options and self.map == "groups" else name
-        return "custom"
-
-    def fit(self, preds: Predictions, /) -> FittedCalibrator:
-        """Fit on checked predictions."""
-        gaps = Gaps.of(preds)
-        raw = moments(gaps, 1.0)
-        routed, fit, pooled = self._fit_parts(preds, gaps, raw)
-        assert isinstance(fit.map, TemperatureMap)
-        beta = 1 / fit.map(routed.deployed)
-        return FittedCalibrator(
-            method=self.name,
-            objective=self.objective,
-            signal=routed.signal,
-            map=fit.map,
-            pooled_temperature=pooled,
-            n_classes=preds.n_classes,
-            group_counts=fit.counts,
-            flags={**routed.flags, **fit.flags},
-            discipline=self.discipline,
-            data={"n": preds.n, "sha256": preds.sha256()},
-            fit_metrics={
-                "accuracy": float(gaps.correct.mean()),
-                "before": _losses(gaps, 1.0, raw.log_odds),
-                "after": _losses(gaps, beta, log_odds(gaps, beta)),
-            },
-        )
-
-    def _fit_parts(
-        self, preds: Predictions, gaps: Gaps, raw: Moments
-    ) -> tuple[SignalFit, MapFit, float]:
-        routed = no_signal(preds)
-        if self.map == "identity":
-            return routed, MapFit(ScalarMap(1.0, fitted=False), (preds.n,)), 1.0
-        goal = objective(self.objective)
-        start = Evaluated(1.0, goal.terms(gaps, raw))
-        pooled = fit_temperature(goal, gaps, bounds=self.discipline.bounds, start=start)
-        # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
-        if self.map == "groups" and self.n_groups > 1:
-            stats = split_statistics(preds, gaps, raw)
-            routed = fit_signal(self.signal, preds, stats, self.discipline, use=self.statistics)
-        split = Split(preds, gaps, goal, pooled, routed.scores, self.discipline)
-        if isinstance(routed.signal, NoSignal):
-            return routed, fit_scalar(split), pooled.value
-        return routed, fit_groups(split, n_groups=self.n_groups), pooled.value
+def _scalar(objective: str, summary: str, source: str = _PAPER) -> Method:
+    return Method(objective=objective, summary=summary, source=source, parameters="1")
 
 
-def _losses(gaps: Gaps, beta: float | FloatArray, odds: FloatArray) -> dict[str, float]:
-    """Return the losses that an artefact records, from the log-odds of the confidence."""
-    return {
-        "nll": float((softplus(-odds) - beta * gaps.label).mean()),
-        "top_label_bce": float(softplus(np.where(gaps.correct, -odds, odds)).mean()),
-        "mean_confidence": float(sigmoid(odds).mean()),
-    }
+def _routed(
+    summary: str,
+    *,
+    signal: str = "risk",
+    objective: str = "bce",
+    parameters: str = "3",
+    **options: object,
+) -> Method:
+    return Method(
+        objective=objective,
+        signal=signal,
+        map="groups",
+        options=options,
+        summary=summary,
+        source=_PAPER,
+        parameters=parameters,
+    )
 
+
+def _shaped(
+    shape: str,
+    summary: str,
+    *,
+    signal: str = "risk",
+    objective: str = "bce",
+    parameters: str = "2",
+    source: str = _PAPER,
+) -> Method:
+    return Method(
+        objective=objective,
+        signal=signal,
+        map=shape,
+        summary=summary,
+        source=source,
+        parameters=parameters,
+    )
+
+
+_HTS = "Balanya, Maroñas and Ramos 2022"
+_QATS = "Chakraborty et al. 2026"
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
-        "none": Method(objective="none", map="identity", summary="leave the model alone"),
-        "ts-nll": Method(objective="nll", summary="temperature scaling, by log-likelihood"),
-        "tva-ts": Method(objective="bce", summary="temperature scaling, by top-label BCE (TvA)"),
-        "ts-brier": Method(objective="brier", summary="temperature scaling, by top-label Brier"),
-        "ts-softece": Method(objective="softece", summary="temperature scaling, by soft ECE"),
-        "srts-bce": Method(
-            objective="bce",
-            signal="risk",
-            map="groups",
-            summary="three temperatures by risk of being wrong: the paper's SRTS-BCE",
+        "none": Method(
+            objective="none", map="identity", summary="leave the model alone", parameters="0"
         ),
-        "srts-nll": Method(
-            objective="nll", signal="risk", map="groups", summary="SRTS fitted by log-likelihood"
+        # One temperature for all.
+        "ts-nll": _scalar("nll", "temperature scaling, by log-likelihood", _GUO),
+        "tva-ts": _scalar(
+            "bce", "temperature scaling, by top-label BCE (TvA)", "Le Coz, Herbin and Adjed 2024"
         ),
-        "srts-brier": Method(
-            objective="brier", signal="risk", map="groups", summary="SRTS by top-label Brier"
+        "ts-brier": _scalar("brier", "temperature scaling, by top-label Brier"),
+        "ts-softece": _scalar("softece", "temperature scaling, by soft ECE"),
+        # Groups of similar risk.
+        "srts-bce": _routed(
+            "three temperatures by risk of being wrong: the paper's SRTS-BCE", parameters="10"
         ),
-        "srts-softece": Method(
-            objective="softece", signal="risk", map="groups", summary="SRTS fitted by soft ECE"
+        "srts-nll": _routed("SRTS fitted by log-likelihood", objective="nll", parameters="10"),
+        "srts-brier": _routed("SRTS by top-label Brier", objective="brier", parameters="10"),
+        "srts-softece": _routed("SRTS fitted by soft ECE", objective="softece", parameters="10"),
+        "srts-mixed": _routed("SRTS by NLL + BCE", objective="mixed(1)", parameters="10"),
+        # Groups by something else.
+        "margin-k3": _routed(
+            "three temperatures by logit margin, no router", signal="logit_margin"
         ),
-        "srts-mixed": Method(
-            objective="mixed(1)", signal="risk", map="groups", summary="SRTS by NLL + BCE"
+        "confidence-k3": _routed(
+            "three temperatures by raw confidence, no router", signal="confidence"
         ),
-        "margin-k3": Method(
-            objective="bce",
-            signal="logit_margin",
-            map="groups",
-            summary="three temperatures by logit margin, no router",
+        "probmargin-k3": _routed(
+            "three temperatures by probability margin, no router", signal="prob_margin"
         ),
-        "confidence-k3": Method(
-            objective="bce",
-            signal="confidence",
-            map="groups",
-            summary="three temperatures by raw confidence, no router",
+        "confmargin-k3": _routed(
+            "SRTS whose risk sees confidence and margin only",
+            statistics=("confidence", "logit_margin"),
+            parameters="6",
         ),
-        "probmargin-k3": Method(
-            objective="bce",
-            signal="prob_margin",
-            map="groups",
-            summary="three temperatures by probability margin, no router",
+        "signed-residual-k3": _routed(
+            "three temperatures by expected residual, right or not minus confidence",
+            signal="signed_residual",
+            parameters="10",
         ),
-        "random-k3": Method(
-            objective="bce",
-            signal="random",
-            map="groups",
-            summary="control: three temperatures for random groups",
+        "absolute-residual-k3": _routed(
+            "three temperatures by the expected size of the residual",
+            signal="absolute_residual",
+            parameters="10",
         ),
-        "shuffled-k3": Method(
-            objective="bce",
+        "features-k3": _routed(
+            "SRTS whose risk sees features instead of logit statistics",
+            signal="feature_risk",
+            parameters="d + 4",
+        ),
+        "features-logits-k3": _routed(
+            "SRTS whose risk sees features and logits",
+            signal="feature_logit_risk",
+            parameters="d + C + 4",
+        ),
+        "random-k3": _routed("control: three temperatures for random groups", signal="random"),
+        "shuffled-k3": _routed(
+            "control: SRTS with the risk scores shuffled between samples",
             signal="shuffled",
-            map="groups",
-            summary="control: SRTS with the risk scores shuffled between samples",
+            parameters="10",
+        ),
+        "oracle-risk": _routed(
+            "diagnostic that reads the labels: three groups by 1 - probability of the true class",
+            signal="oracle_risk",
+        ),
+        "oracle-correctness": _routed(
+            "diagnostic that reads the labels: right and wrong predictions apart",
+            signal="oracle_correctness",
+            parameters="2",
+        ),
+        # A curve of the risk, or of one statistic.
+        "linear-risk": _shaped(
+            "linear", "temperature rises or falls with risk along a line", parameters="9"
+        ),
+        "pwlinear-3": _shaped(
+            "anchors", "temperature by risk, straight between three anchors", parameters="10"
+        ),
+        "spline-risk": _shaped(
+            "spline", "temperature by risk along a natural cubic spline", parameters="10"
+        ),
+        "hts-nll": _shaped(
+            "linear",
+            "temperature by log-entropy, by log-likelihood",
+            signal="log_entropy",
+            objective="nll",
+            source=_HTS,
+        ),
+        "hts-bce": _shaped(
+            "linear",
+            "temperature by log-entropy, by top-label BCE",
+            signal="log_entropy",
+            source=_HTS,
+        ),
+        "qats-nll": _shaped(
+            "positive_linear",
+            "temperature by confidence quantile, by log-likelihood",
+            signal="confidence_rank",
+            objective="nll",
+            source=_QATS,
+        ),
+        "qats-bce": _shaped(
+            "positive_linear",
+            "temperature by confidence quantile, by top-label BCE",
+            signal="confidence_rank",
+            source=_QATS,
         ),
     }
 )
@@ -211,7 +181,7 @@ def method(name: str) -> Method:
     Examples
     --------
     >>> row = method("srts-bce")
-    >>> row.objective, row.signal, row.map, row.n_groups
+    >>> row.objective, row.signal, row.map, row.options["n_groups"]
     ('bce', 'risk', 'groups', 3)
     """
     true_name = ALIASES.get(name, name)
@@ -219,3 +189,31 @@ def method(name: str) -> Method:
         choices = ", ".join([*METHODS, *ALIASES])
         raise InputError(f"unknown method {name!r}; choose from {choices}")
     return METHODS[true_name]
+
+
+def name_of(wanted: Method) -> str:
+    """Return the name of the row with these parts, options that differ in brackets.
+
+    Examples
+    --------
+    >>> name_of(method("srts-bce").with_options({"n_groups": 5}))
+    'srts-bce[n_groups=5]'
+    """
+    parts = (wanted.objective, wanted.signal, wanted.map)
+    found = []
+    for name, row in METHODS.items():
+        if (row.objective, row.signal, row.map) == parts:
+            changed = [
+                f"{key}={_shown(value)}"
+                for key, value in wanted.options.items()
+                if value != row.options[key]
+            ]
+            found.append((len(changed), name, changed))
+    if not found:
+        return "custom"
+    _, name, changed = min(found, key=lambda entry: entry[0])
+    return f"{name}[{','.join(changed)}]" if changed else name
+
+
+def _shown(value: object) -> str:
+    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)

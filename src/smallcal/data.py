@@ -1,8 +1,7 @@
-"""What a user has, turned once into checked arrays; every input error is raised here.
+"""The record that travels: predictions and labels, checked once.
 
-Everything below this door trusts its arrays: two-dimensional finite logits, integer labels
-that name a column, probabilities on the simplex. Nothing is guessed from the values: the
-caller says whether numbers are logits or probabilities.
+Everything below this door trusts its arrays; the checks themselves are in
+:mod:`smallcal.checks`.
 """
 
 from __future__ import annotations
@@ -11,29 +10,53 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from smallcal.checks import (
+    INPUT_KINDS,
+    MAX_MAGNITUDE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_class_names,
+    as_features,
+    as_labels,
+    as_numpy,
+    as_probabilities,
+    as_scores,
+    as_weight,
+    bad_rows_error,
+    on_simplex,
+    refuse_swapped,
+    require_finite,
+    require_probabilities,
+)
 from smallcal.errors import InputError
 
-FloatArray: TypeAlias = NDArray[np.floating[Any]]
-IntArray: TypeAlias = NDArray[np.int64]
-BoolArray: TypeAlias = NDArray[np.bool_]
-
-INPUT_KINDS = ("logits", "probabilities")
+__all__ = [
+    "INPUT_KINDS",
+    "MAX_MAGNITUDE",
+    "MIN_FIT_SAMPLES",
+    "BoolArray",
+    "FloatArray",
+    "IntArray",
+    "Predictions",
+    "as_class_names",
+    "as_features",
+    "as_labels",
+    "as_numpy",
+    "as_probabilities",
+    "as_scores",
+    "as_weight",
+    "bad_rows_error",
+    "refuse_swapped",
+    "require_finite",
+    "require_probabilities",
+]
 
 #: The fewest samples a calibrator is fitted on: below it not even one temperature means anything.
 MIN_FIT_SAMPLES = 10
-
-#: Logits are squared for the norm statistic; beyond this a float32 row would overflow.
-MAX_MAGNITUDE = 1e15
-
-#: Probabilities are floored here before the logarithm, so that an exact 0 stays finite.
-PROBABILITY_FLOOR = 1e-30
-
-_SHOWN_ROWS = 5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,6 +74,8 @@ class Predictions:
     squared_norms : ndarray of shape (n,), float64
         Squared Euclidean norm of each row, a by-product of the check.
     weight : ndarray of shape (n,), float64, or None
+    features : ndarray of shape (n, d), float64, or None
+        Whatever else is known of each sample, for methods that ask for it.
     name : str
         What the logits are called in messages.
 
@@ -65,10 +90,11 @@ class Predictions:
     labels: IntArray
     squared_norms: FloatArray
     weight: FloatArray | None = None
+    features: FloatArray | None = None
     name: str = "logits"
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - one keyword for each thing a user may have
         cls,
         logits: object,
         labels: object,
@@ -76,6 +102,7 @@ class Predictions:
         input: str = "logits",
         class_names: Sequence[str] | None = None,
         weight: object = None,
+        features: object = None,
         name: str = "logits",
     ) -> Predictions:
         """Check what the user gave and return the record."""
@@ -86,8 +113,14 @@ class Predictions:
         if class_names is not None:
             as_class_names(class_names, n_classes=n_classes)
         codes = as_labels(labels, n=n, n_classes=n_classes, class_names=class_names)
-        weights = as_weight(weight, n=n)
-        return cls(logits=scores, labels=codes, squared_norms=norms, weight=weights, name=name)
+        return cls(
+            logits=scores,
+            labels=codes,
+            squared_norms=norms,
+            weight=as_weight(weight, n=n),
+            features=None if features is None else as_features(features, n=n),
+            name=name,
+        )
 
     @property
     def n(self) -> int:
@@ -110,9 +143,10 @@ class Predictions:
         return np.asarray(self.predicted == self.labels)
 
     def sha256(self) -> str:
-        """Fingerprint of logits (in the type they came in) and labels, for the artefact."""
+        """Fingerprint of logits (in the type they came in), labels and features."""
         digest = hashlib.sha256()
-        for array in (self.logits, self.labels):
+        parts = (self.logits, self.labels, self.features)
+        for array in (part for part in parts if part is not None):
             digest.update(str((array.shape, array.dtype.str)).encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -124,7 +158,7 @@ class Predictions:
                 f"{self.name} has {self.n} sample{'s' if self.n != 1 else ''}; fitting needs at "
                 f"least {MIN_FIT_SAMPLES} (a few hundred give a useful calibrator)"
             )
-        if input == "logits" and _on_simplex(self.logits):
+        if input == "logits" and on_simplex(self.logits):
             raise InputError(
                 f"{self.name} look like probabilities (every row lies in [0, 1] and sums to 1). "
                 "Pass the raw logits, or say input='probabilities'"
@@ -135,282 +169,3 @@ class Predictions:
                 f"{self.name} are constant in every row: the model prefers no class, so no "
                 "temperature can change its confidence. Check which array was passed"
             )
-
-
-def as_numpy(values: object, *, name: str) -> NDArray[Any]:
-    """Return ``values`` as an ndarray without copying where possible.
-
-    NumPy arrays, lists, pandas and polars frames, torch tensors (any device, bfloat16
-    included) and anything with ``__array__`` are accepted.
-    """
-    if values is None:
-        raise InputError(f"{name} is None; pass an array")
-    if hasattr(values, "toarray") and hasattr(values, "nnz"):
-        raise InputError(f"{name} is a sparse matrix; pass {name}.toarray()")
-    if hasattr(values, "detach") and hasattr(values, "cpu"):
-        return _from_torch(values)
-    if isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any()):
-        raise InputError(f"{name} has masked values; fill or drop those rows first")
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name} cannot be read as an array: {error}") from None
-
-
-def _from_torch(tensor: Any) -> NDArray[Any]:
-    host = tensor.detach().cpu()
-    try:
-        array: NDArray[Any] = host.numpy()
-    except TypeError:  # NumPy has no bfloat16; float32 holds every bfloat16 exactly
-        array = host.float().numpy()
-    return array
-
-
-def as_scores(values: object, *, input: str = "logits", name: str = "logits") -> FloatArray:
-    """Return floating logits of shape (n, C), C >= 2, without checking every value.
-
-    float16, float32 and float64 keep their type; integers become float64.
-    ``input="probabilities"`` checks the rows and takes the logarithm. Finiteness is left to
-    :func:`require_finite`, so that a memory-mapped file is not read twice.
-    """
-    if input not in INPUT_KINDS:
-        raise InputError(f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}")
-    array = _float_matrix(values, name=name)
-    if input == "probabilities":
-        require_probabilities(array, name=name)
-        wide = array if array.dtype.itemsize == 8 else array.astype(np.float32)
-        return np.log(np.maximum(wide, wide.dtype.type(PROBABILITY_FLOOR)))
-    return array
-
-
-def as_probabilities(values: object, *, name: str = "y_proba") -> FloatArray:
-    """Return checked float64 probabilities of shape (n, C)."""
-    array = _float_matrix(values, name=name)
-    require_probabilities(array, name=name)
-    return array.astype(np.float64, copy=False)
-
-
-def _float_matrix(values: object, *, name: str) -> FloatArray:
-    array = as_numpy(values, name=name)
-    if array.dtype.kind not in "fiu":
-        what = "ragged rows or mixed types" if array.dtype == object else f"type {array.dtype}"
-        raise InputError(f"{name} must hold real numbers; got {what}")
-    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
-        array = array.astype(np.float64)
-    if array.ndim != 2 or array.shape[1] == 1:
-        raise InputError(
-            f"{name} must have shape (n, C) with one column per class; got {array.shape}"
-            + _shape_advice(array)
-        )
-    if array.shape[0] == 0:
-        raise InputError(f"{name} has no rows (shape {array.shape})")
-    if array.shape[1] == 0:
-        raise InputError(f"{name} has no columns (shape {array.shape})")
-    return array
-
-
-def _shape_advice(array: NDArray[Any]) -> str:
-    if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1):
-        return (
-            ". A binary model's margin m becomes two columns with "
-            "np.column_stack([np.zeros(len(m)), m])"
-        )
-    if array.ndim > 2:
-        return f". Flatten the leading axes with .reshape(-1, {array.shape[-1]})"
-    return ""
-
-
-def require_finite(array: FloatArray, *, name: str, first_row: int = 0) -> FloatArray:
-    """Return squared row norms, or raise naming the rows with NaN, infinite or huge numbers.
-
-    ``first_row`` is where this block starts in the whole array.
-    """
-    # One fused pass: the row norm is finite exactly when every entry is finite and not huge.
-    norms = np.einsum("ij,ij->i", array, array, dtype=np.float64, casting="same_kind")
-    bad = ~(norms <= MAX_MAGNITUDE**2)
-    if bool(bad.any()):
-        raise bad_rows_error(array, bad, name=name, first_row=first_row)
-    return np.asarray(norms)
-
-
-def bad_rows_error(
-    array: FloatArray, bad: BoolArray, *, name: str, first_row: int = 0
-) -> InputError:
-    """Build the error for rows whose numbers are not finite or too large to square."""
-    row = int(np.flatnonzero(bad)[0])
-    column = int(np.argmax(~(np.abs(array[row].astype(np.float64)) <= MAX_MAGNITUDE)))
-    value = float(array[row, column])
-    if np.isfinite(value):
-        must, fix = f"smaller than {MAX_MAGNITUDE:g} in size", "Mask classes by dropping columns"
-    elif np.isnan(value):
-        must, fix = "finite", "Drop those rows or find out why the model gives NaN"
-    else:
-        must, fix = "finite", "A masked class must lose its column, not be set to infinity"
-    return InputError(
-        f"{name} must be {must}; {int(bad.sum())} of {len(bad)} rows are not: "
-        f"{_rows(bad, first_row)} (column {column} of the first is {value:g}). {fix}"
-    )
-
-
-def require_probabilities(array: FloatArray, *, name: str) -> None:
-    """Raise :class:`InputError` unless every row lies on the simplex."""
-    finite = np.asarray(np.isfinite(array).all(axis=1))
-    if not bool(finite.all()):
-        raise InputError(f"{name} must be finite; {_rows(~finite)} are not")
-    outside = np.asarray((array.min(axis=1) < -1e-6) | (array.max(axis=1) > 1 + 1e-3))
-    if bool(outside.any()):
-        row = int(np.argmax(outside))
-        raise InputError(
-            f"{name} must be probabilities in [0, 1]; {_rows(outside)} are not (row {row} spans "
-            f"{float(array[row].min()):g} to {float(array[row].max()):g}). Logits must go through "
-            "a softmax first"
-        )
-    total = array.sum(axis=1, dtype=np.float64)
-    # float16 rows of a thousand classes drift by a few per mille; a wrong array is far off.
-    slack = 2e-2 if array.dtype.itemsize == 2 else 1e-3
-    off = np.abs(total - 1) > slack
-    if bool(off.any()):
-        row = int(np.argmax(off))
-        raise InputError(
-            f"every row of {name} must sum to 1; {_rows(off)} do not (row {row} sums to "
-            f"{float(total[row]):g})"
-        )
-
-
-def as_labels(
-    values: object,
-    *,
-    n: int,
-    n_classes: int,
-    class_names: Sequence[str] | None = None,
-    name: str = "labels",
-) -> IntArray:
-    """Return labels as integers in 0 .. C-1, one per row.
-
-    Integers, booleans and floats that are whole numbers are taken as column numbers;
-    strings are looked up in ``class_names``.
-    """
-    array = as_numpy(values, name=name)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        advice = f". One-hot labels become {name}.argmax(axis=1)" if array.ndim == 2 else ""
-        raise InputError(f"{name} must have shape ({n},); got {array.shape}{advice}")
-    if array.shape[0] != n:
-        raise InputError(f"{name} must have one entry per row: {n} rows, {array.shape[0]} {name}")
-    codes = _label_codes(array, class_names=class_names, name=name)
-    outside = (codes < 0) | (codes >= n_classes)
-    if bool(outside.any()):
-        row = int(np.argmax(outside))
-        hint = ""
-        if int(codes.min()) == 1 and int(codes.max()) == n_classes:
-            hint = f". They seem to start at 1: pass {name} - 1"
-        raise InputError(
-            f"{name} must lie in 0 .. {n_classes - 1} (there are {n_classes} columns); "
-            f"{_rows(outside)} do not (row {row} is {int(codes[row])}){hint}"
-        )
-    return codes
-
-
-def _label_codes(array: NDArray[Any], *, class_names: Sequence[str] | None, name: str) -> IntArray:
-    kind = array.dtype.kind
-    if kind == "O":  # a pandas column of strings, or a mixture
-        if all(isinstance(value, str) for value in array):
-            array, kind = array.astype(str), "U"
-        else:
-            raise InputError(
-                f"{name} must be integers or strings; got mixed types, "
-                f"the first entry is {array[0]!r}"
-            )
-    if kind in "US":
-        return _lookup_names(array.astype(str), class_names=class_names, name=name)
-    if kind in "iub":
-        return array.astype(np.int64)
-    if kind == "f":
-        whole = np.isfinite(array) & (array == np.floor(array))
-        if not bool(whole.all()):
-            row = int(np.argmin(whole))
-            raise InputError(
-                f"{name} must be whole numbers (the column of the true class); "
-                f"{_rows(~whole)} are not (row {row} is {float(array[row]):g})"
-            )
-        return array.astype(np.int64)
-    raise InputError(f"{name} must be integers; got type {array.dtype}")
-
-
-def _lookup_names(array: NDArray[Any], *, class_names: Sequence[str] | None, name: str) -> IntArray:
-    if class_names is None:
-        raise InputError(
-            f"{name} are strings (the first is {str(array[0])!r}); say which column is which "
-            "class with class_names=[...], or pass column numbers"
-        )
-    position = {str(label): i for i, label in enumerate(class_names)}
-    codes = np.array([position.get(str(label), -1) for label in array], dtype=np.int64)
-    unknown = codes < 0
-    if bool(unknown.any()):
-        row = int(np.argmax(unknown))
-        raise InputError(
-            f"{name} must be among class_names; {_rows(unknown)} are not "
-            f"(row {row} is {str(array[row])!r})"
-        )
-    return codes
-
-
-def as_weight(values: object, *, n: int, name: str = "sample_weight") -> FloatArray | None:
-    """Return sample weights as float64, or None; they must be finite, >= 0 and not all 0."""
-    if values is None:
-        return None
-    array = as_numpy(values, name=name)
-    if array.dtype.kind not in "fiub" or array.shape != (n,):
-        raise InputError(f"{name} must be {n} numbers; got shape {array.shape}, {array.dtype}")
-    weight = array.astype(np.float64)
-    bad = ~(np.isfinite(weight) & (weight >= 0))
-    if bool(bad.any()):
-        raise InputError(f"{name} must be finite and not negative; {_rows(bad)} are not")
-    if not bool(weight.any()):
-        raise InputError(f"{name} is zero everywhere ({n} rows)")
-    return weight
-
-
-def as_class_names(values: object, *, n_classes: int) -> tuple[str, ...]:
-    """Return the class names as strings, one per column, without repeats."""
-    if isinstance(values, str):
-        raise InputError(f"class_names must be a list of strings; got the string {values!r}")
-    names = tuple(str(value) for value in as_numpy(values, name="class_names").ravel())
-    if len(names) != n_classes:
-        raise InputError(
-            f"class_names must have one name per column: {n_classes} columns, {len(names)} names"
-        )
-    if len(set(names)) != len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"class_names must be different from one another; {repeated!r} repeats")
-    return names
-
-
-def refuse_swapped(scores: object, labels: object, *, first: str, second: str) -> None:
-    """Raise when the 2-D scores seem to stand where the 1-D labels belong."""
-    left = getattr(scores, "ndim", None)
-    right = getattr(labels, "ndim", None)
-    if left == 1 and right == 2 and getattr(labels, "shape", (0, 0))[1] > 1:
-        raise InputError(
-            f"{first} is one-dimensional and {second} two-dimensional: the two arguments seem "
-            "to be swapped"
-        )
-
-
-def _on_simplex(array: FloatArray) -> bool:
-    if array[0].min() < 0:  # logits mostly fail on the first row: no need to read the rest
-        return False
-    return bool(
-        (array >= 0).all() and (array <= 1).all() and (np.abs(array.sum(axis=1) - 1) < 1e-3).all()
-    )
-
-
-def _rows(bad: BoolArray, first_row: int = 0) -> str:
-    """Say which rows, the first few by number: 'rows 3, 7, 12 and 40 more'."""
-    rows = np.flatnonzero(bad)
-    shown = ", ".join(str(int(row) + first_row) for row in rows[:_SHOWN_ROWS])
-    more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
-    return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"

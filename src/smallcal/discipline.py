@@ -15,8 +15,14 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "fits; the mildest of the equally good ones was taken",
         "at_bound": "the best temperature lies at a bound of the allowed range",
         "fallback": "too few samples there for a temperature of its own; the pooled one is used",
-        "degenerate": "risk scores coincide, so the groups could not be made equally large",
+        "degenerate": "scores coincide, so they could not be cut into equal parts",
         "fewer_folds": "too few wrong or right predictions for the usual number of folds",
+        "few_samples": "fewer than ten samples per fitted parameter",
+        "fewer_bins": "too few samples for the usual number of bins",
+        "missing_classes": "classes without a single sample leave this map without a best fit; "
+        "one temperature is used for all",
+        "scalar_fallback": "this split tells too little for a map of its own (too few wrong or "
+        "right predictions, or no gain over one temperature); one temperature is used for all",
         "no_router": "too few wrong or right predictions to learn which ones are risky; "
         "one temperature is used for all",
     }

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from smallcal.catalogue import ALIASES, METHODS, Method, method
+from smallcal.catalogue import ALIASES, METHODS, method
+from smallcal.composition import Method
 from smallcal.discipline import Discipline
-from smallcal.errors import InputError
-from smallcal.maps import GroupMap
+from smallcal.errors import ArtefactError, InputError
+from smallcal.routes import ROUTES
 from smallcal.runtime import FittedCalibrator
 from smallcal.runtime import load as load_fitted
 from smallcal.shell import BaseCalibrator
-from smallcal.signals import STATISTICS, NoSignal, Risk, Statistic
+from smallcal.signals import STATISTICS
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
@@ -114,7 +116,9 @@ class SRTS(BaseCalibrator):
         "mixed(weight)".
     signal : str
         What samples are grouped by: "risk", one of the six statistics ("confidence",
-        "logit_margin", ...), or the controls "random" and "shuffled".
+        "logit_margin", ...), "signed_residual" or "absolute_residual", "feature_risk" or
+        "feature_logit_risk" (which need ``fit(..., features=...)``), the controls "random" and
+        "shuffled", or the diagnostics "oracle_risk" and "oracle_correctness".
     n_groups : int
         1 is plain temperature scaling.
     statistics : sequence of str
@@ -180,8 +184,7 @@ class SRTS(BaseCalibrator):
             objective=self.objective,
             signal=self.signal,
             map="groups",
-            n_groups=self.n_groups,
-            statistics=tuple(self.statistics),
+            options=self._part_options(),
             discipline=Discipline(
                 n_folds=self.n_folds,
                 C=self.C,
@@ -190,6 +193,13 @@ class SRTS(BaseCalibrator):
                 seed=_seed(self.random_state),
             ),
         )
+
+    def _part_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"n_groups": self.n_groups}
+        route = ROUTES.get(self.signal)
+        if route is not None and "statistics" in route.options:
+            options["statistics"] = tuple(self.statistics)
+        return options
 
 
 class Calibrator(BaseCalibrator):
@@ -200,7 +210,8 @@ class Calibrator(BaseCalibrator):
     method : str
         A name in :func:`smallcal.methods`.
     options : mapping, optional
-        Constructor options of that method's estimator, for instance ``{"n_groups": 5}``.
+        Options of that method, for instance ``{"n_groups": 5}`` or ``{"scale": "logit"}``;
+        ``smallcal methods --json`` lists them.
     input : {"logits", "probabilities"}
     class_names : sequence of str, optional
     random_state : int, Generator, RandomState or None
@@ -230,13 +241,17 @@ class Calibrator(BaseCalibrator):
         self.random_state = random_state
 
     def _compose(self) -> Method:
-        estimator = make(self.method, **dict(self.options or {}))
-        if "random_state" in estimator.get_params() and "random_state" not in (self.options or {}):
-            estimator.set_params(random_state=self.random_state)
-        return estimator._compose()
+        options = dict(self.options or {})
+        seed = options.pop("random_state", self.random_state)
+        if "bounds" in options:
+            options["bounds"] = _pair(options["bounds"])
+        try:
+            return method(self.method).with_options({**options, "seed": _seed(seed)})
+        except InputError as error:
+            raise InputError(f"{self.method}: {error}") from None
 
 
-#: The estimator class for each kind of map.
+#: Maps with an estimator class of their own; :class:`Calibrator` serves the others.
 SHELLS: Mapping[str, type[BaseCalibrator]] = MappingProxyType(
     {"identity": Identity, "scalar": TemperatureScaling, "groups": SRTS}
 )
@@ -272,18 +287,26 @@ def make(name: str, **options: Any) -> BaseCalibrator:
     TemperatureScaling(objective='bce')
     """
     row = method(name)
+    if row.map not in SHELLS:
+        own = {key: options.pop(key) for key in _SHELL_OPTIONS if key in options}
+        estimator: BaseCalibrator = Calibrator(method=name, options=options or None, **own)
+        estimator._compose()  # so that a wrong option is told now, not at fitting
+        return estimator
     estimator = SHELLS[row.map]()
-    axes = {"objective": row.objective, "signal": row.signal, "n_groups": row.n_groups}
+    axes = {"objective": row.objective, "signal": row.signal, **row.options}
     known = estimator.get_params()
     estimator.set_params(**{key: value for key, value in axes.items() if key in known})
-    unknown = sorted(set(options) - set(estimator.get_params()))
+    unknown = sorted(set(options) - set(known))
     if unknown:
         raise InputError(
-            f"{name} has no option {', '.join(unknown)}; it has "
-            f"{', '.join(sorted(estimator.get_params()))}"
+            f"{name} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
     estimator.set_params(**options)
     return estimator
+
+
+#: Options of every estimator, whatever its method.
+_SHELL_OPTIONS = ("input", "class_names", "random_state")
 
 
 def load(path: str | os.PathLike[str]) -> BaseCalibrator:
@@ -304,39 +327,43 @@ def load(path: str | os.PathLike[str]) -> BaseCalibrator:
     'srts-bce'
     """
     fitted = load_fitted(path)
-    row = METHODS.get(fitted.method.partition("[")[0])
-    kind = row.map if row is not None else fitted.map.kind
-    estimator = SHELLS[kind]()
-    options = _options_of(fitted)
-    if row is not None and isinstance(fitted.signal, NoSignal):
-        options["signal"] = row.signal  # the fit fell back to one temperature
-    known = estimator.get_params()
-    estimator.set_params(**{key: value for key, value in options.items() if key in known})
+    try:
+        estimator = _estimator_of(fitted)
+    except InputError as error:
+        raise ArtefactError(f"{path} is not a valid calibrator: {error}") from None
     estimator._adopt(fitted)
     return estimator
 
 
-def _options_of(fitted: FittedCalibrator) -> dict[str, Any]:
-    """Return the constructor options that would fit such a calibrator again."""
-    discipline = fitted.discipline
+def _estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
+    """Return the estimator that would fit such a calibrator again."""
+    name = fitted.method.partition("[")[0]
+    care = fitted.discipline
     options: dict[str, Any] = {
         "objective": fitted.objective,
-        "signal": fitted.signal.kind,
-        "n_folds": discipline.n_folds,
-        "C": discipline.C,
-        "min_group_size": discipline.min_group_size,
-        "bounds": discipline.bounds,
+        **fitted.options,
+        **{entry.name: getattr(care, entry.name) for entry in fields(care)},
+    }
+    shell: dict[str, Any] = {
         "input": fitted.input,
         "class_names": fitted.class_names,
-        "random_state": discipline.seed,
+        "random_state": care.seed,
     }
-    if isinstance(fitted.map, GroupMap):
-        options["n_groups"] = len(fitted.map.temperatures)
-    if isinstance(fitted.signal, Statistic):
-        options["signal"] = fitted.signal.statistic
-    if isinstance(fitted.signal, Risk):
-        options["statistics"] = fitted.signal.statistics
-    return options
+    if name not in METHODS:  # composed by hand: a class of its own knows how
+        options["signal"] = getattr(fitted.signal, "statistic", fitted.signal.kind)
+        estimator = SHELLS["groups" if fitted.signal.kind != "none" else fitted.map.kind]()
+    else:
+        estimator = make(name)
+    known = estimator.get_params()
+    if "options" in known:
+        row = METHODS[name].known_options()
+        changed = {key: value for key, value in options.items() if value != row.get(key)}
+        changed.pop("seed", None)
+        METHODS[name].with_options(changed)
+        shell["options"] = changed or None
+    chosen = {key: value for key, value in {**options, **shell}.items() if key in known}
+    estimator.set_params(**chosen)
+    return estimator
 
 
 def _pair(bounds: Sequence[float]) -> tuple[float, float]:

@@ -8,130 +8,212 @@ refitted on the whole split and the thresholds stay frozen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from smallcal.data import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
-from smallcal.objectives import Gaps, Moments
 from smallcal.signals import (
     STATISTICS,
+    FeatureRisk,
     FittedSignal,
     NoSignal,
-    RandomScore,
+    Residual,
     Risk,
-    ShuffledRisk,
-    Statistic,
-    six_statistics,
+    Rows,
+    require_statistics,
 )
 from smallcal.special import sigmoid
 
-#: The names a method may route by.
-ROUTES = ("none", "risk", "random", "shuffled", *STATISTICS)
-
 _MAX_NEWTON_STEPS = 100
+
+#: With more columns than this, the products of all pairs that Newton needs cost more than a
+#: general solver's steps.
+_MAX_NEWTON_COLUMNS = 24
+
+#: Fits a linear model for each row of weights (k, n); gives coefficients, shape (k, p).
+Solver = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What a signal is learned from: a calibration split, its rows, and how carefully."""
+
+    preds: Predictions
+    rows: Rows
+    discipline: Discipline
 
 
 @dataclass(frozen=True, eq=False)
 class SignalFit:
     """Scores to fit temperatures on, and the signal that scores new rows.
 
-    ``deployed`` are that signal's own scores of the calibration split.
+    ``deployed`` are that signal's own scores of the calibration split. ``thresholds`` say where
+    groups begin, for signals that know.
     """
 
     scores: FloatArray
     signal: FittedSignal
     deployed: FloatArray
     flags: dict[str, list[int]] = field(default_factory=dict)
+    thresholds: tuple[float, ...] | None = None
 
 
-def split_statistics(preds: Predictions, gaps: Gaps, raw: Moments) -> FloatArray:
-    """Return the statistics of a calibration split, shape (6, n).
-
-    The kernel's sums at temperature 1 are those that statistics are made of.
-    """
-    rest = np.exp(-raw.log_odds)
-    top = preds.logits[np.arange(preds.n), preds.predicted].astype(np.float64)
-    return six_statistics(1 + rest, rest * raw.mean, gaps.best, top, preds.squared_norms)
-
-
-def fit_signal(
-    route: str,
-    preds: Predictions,
-    stats: FloatArray,
-    discipline: Discipline,
-    *,
-    use: tuple[str, ...] = STATISTICS,
-) -> SignalFit:
-    """Fit the signal named by ``route``; ``use`` picks the statistics of the risk score.
-
-    ``stats`` are those of the calibration split, see :func:`split_statistics`. Where too few
-    predictions are wrong (or right) to learn a risk score, the result is
-    :class:`~smallcal.signals.NoSignal` with the flag ``no_router``.
-    """
-    if route not in ROUTES:
-        raise InputError(f"unknown signal {route!r}; choose from {', '.join(ROUTES)}")
-    if route == "none":
-        return no_signal(preds)
-    if route == "random":
-        scores = np.random.default_rng([discipline.seed, 0]).random(preds.n)
-        control = RandomScore(discipline.seed)
-        return SignalFit(scores, control, control.scores(stats))
-    if route in STATISTICS:
-        column = Statistic(route).scores(stats)
-        return SignalFit(column, Statistic(route), column)
-    fit = fit_risk(stats, preds, discipline, use=use)
-    if route == "risk" or not isinstance(fit.signal, Risk):
-        return fit
-    shuffled = np.random.default_rng([discipline.seed, 0]).permutation(fit.scores)
-    signal = ShuffledRisk(fit.signal, discipline.seed)
-    return SignalFit(shuffled, signal, signal.scores(stats), fit.flags)
-
-
-def no_signal(preds: Predictions, **flags: list[int]) -> SignalFit:
+def no_signal(n: int, **flags: list[int]) -> SignalFit:
     """Return the fit of "every row alike"."""
-    zeros = np.zeros(preds.n)
+    zeros = np.zeros(n)
     return SignalFit(zeros, NoSignal(), zeros, flags)
 
 
 def fit_risk(
-    stats: FloatArray,
-    preds: Predictions,
-    discipline: Discipline,
+    seen: Observed,
     *,
-    use: tuple[str, ...] = STATISTICS,
+    statistics: tuple[str, ...] = STATISTICS,
+    scale: str = "probability",
 ) -> SignalFit:
-    """Fit the cross-fitted risk score on the statistics of a calibration split."""
-    wrong = ~preds.correct
+    """Fit the cross-fitted risk of being wrong on statistics of the logits.
+
+    ``scale="logit"`` scores by its log-odds. Where too few predictions are wrong (or right) to
+    learn from, the result is :class:`~smallcal.signals.NoSignal` with the flag ``no_router``.
+    """
+    logit = _is_logit(scale)
+    columns = _columns(seen, statistics)
+    found = _cross_fit(seen, columns, _logistic_solver(~seen.preds.correct))
+    if found is None:
+        return no_signal(seen.preds.n, no_router=[])
+    model = found.model(statistics)
+    signal = Risk(**model, logit=logit)
+    scores = found.scores if logit else sigmoid(found.scores)
+    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
+
+
+def fit_residual(
+    seen: Observed, *, statistics: tuple[str, ...] = STATISTICS, absolute: bool = False
+) -> SignalFit:
+    """Fit the cross-fitted calibration residual, or its size, by ridge regression.
+
+    The residual is "right or not" minus the raw confidence. The penalty is the risk score's:
+    half the squared coefficients, against C times half the squared errors.
+    """
+    residual = seen.preds.correct - seen.rows.statistics[STATISTICS.index("confidence")]
+    target = np.abs(residual) if absolute else residual
+    found = _cross_fit(seen, _columns(seen, statistics), _ridge_solver(target))
+    if found is None:
+        return no_signal(seen.preds.n, no_router=[])
+    signal = Residual(**found.model(statistics), absolute=absolute)
+    return SignalFit(found.scores, signal, signal.scores(seen.rows), found.flags)
+
+
+def fit_feature_risk(
+    seen: Observed, *, with_logits: bool = False, scale: str = "probability"
+) -> SignalFit:
+    """Fit the cross-fitted risk of being wrong on features, or on features and logits."""
+    logit = _is_logit(scale)
+    columns = seen.rows.features.T
+    n_logits = seen.preds.n_classes if with_logits else 0
+    if with_logits:
+        columns = np.vstack([columns, seen.preds.logits.T.astype(np.float64)])
+    found = _cross_fit(seen, columns, _logistic_solver(~seen.preds.correct))
+    if found is None:
+        return no_signal(seen.preds.n, no_router=[])
+    signal = FeatureRisk(
+        found.coef, found.intercept, found.mean, found.scale, n_logits=n_logits, logit=logit
+    )
+    scores = found.scores if logit else sigmoid(found.scores)
+    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
+
+
+def _is_logit(scale: str) -> bool:
+    if scale not in ("probability", "logit"):
+        raise InputError(f"scale must be probability or logit; got {scale!r}")
+    return scale == "logit"
+
+
+def _columns(seen: Observed, statistics: tuple[str, ...]) -> FloatArray:
+    require_statistics(statistics)
+    return seen.rows.statistics[[STATISTICS.index(name) for name in statistics]]
+
+
+@dataclass(frozen=True, eq=False)
+class _CrossFit:
+    """Out-of-fold linear scores, and the model refitted on the whole split."""
+
+    scores: FloatArray
+    coef: FloatArray
+    intercept: float
+    mean: FloatArray
+    scale: FloatArray
+    flags: dict[str, list[int]]
+
+    def model(self, statistics: tuple[str, ...]) -> dict[str, Any]:
+        """Return the fields of a linear score."""
+        return {
+            "coef": tuple(self.coef.tolist()),
+            "intercept": self.intercept,
+            "mean": tuple(self.mean.tolist()),
+            "scale": tuple(self.scale.tolist()),
+            "statistics": tuple(statistics),
+        }
+
+
+def _cross_fit(seen: Observed, columns: FloatArray, solve: Solver) -> _CrossFit | None:
+    """Score each sample by a model that did not see it; None if there is too little to learn."""
+    wrong, n = ~seen.preds.correct, seen.preds.n
     rarer = int(min(wrong.sum(), (~wrong).sum()))
     if rarer < 2:
-        return no_signal(preds, no_router=[])
-    n_folds = min(discipline.n_folds, rarer)
-    flags: dict[str, list[int]] = {"fewer_folds": []} if n_folds < discipline.n_folds else {}
+        return None
+    n_folds = min(seen.discipline.n_folds, rarer)
+    flags: dict[str, list[int]] = {"fewer_folds": []} if n_folds < seen.discipline.n_folds else {}
 
-    columns = stats[[STATISTICS.index(name) for name in use]]
-    # Standardised once on the whole split: moments of the statistics leak no labels.
+    # Standardised once on the whole split: moments of the columns leak no labels.
     mean, scale = columns.mean(axis=1), columns.std(axis=1)
     scale[scale < 1e-12] = 1
-    design = np.vstack([(columns - mean[:, None]) / scale[:, None], np.ones(preds.n)])
+    design = np.vstack([(columns - mean[:, None]) / scale[:, None], np.ones(n)])
 
-    weight = np.full(preds.n, discipline.C)
-    if preds.weight is not None:
-        weight *= preds.weight
-    fold = stratified_folds(wrong, n_folds, discipline.seed)
+    weight = np.full(n, seen.discipline.C)
+    if seen.preds.weight is not None:
+        weight *= seen.preds.weight
+    fold = stratified_folds(wrong, n_folds, seen.discipline.seed)
     training = fold != np.arange(n_folds)[:, None]
-    deployed, *held_out = fit_logistic(design, wrong, np.vstack([weight, weight * training]))
-    scores = sigmoid((np.array(held_out) @ design)[fold, np.arange(preds.n)])
-    risk = Risk(
-        coef=tuple(deployed[:-1].tolist()),
-        intercept=float(deployed[-1]),
-        mean=tuple(mean.tolist()),
-        scale=tuple(scale.tolist()),
-        statistics=tuple(use),
-    )
-    return SignalFit(scores, risk, risk.scores(stats), flags)
+    deployed, *held_out = solve(design, np.vstack([weight, weight * training]))
+    scores = (np.array(held_out) @ design)[fold, np.arange(n)]
+    return _CrossFit(scores, deployed[:-1], float(deployed[-1]), mean, scale, flags)
+
+
+def _logistic_solver(target: BoolArray) -> Solver:
+    def solve(design: FloatArray, weights: FloatArray) -> FloatArray:
+        if len(design) <= _MAX_NEWTON_COLUMNS:
+            return fit_logistic(design, target, weights)
+        return np.array([_many_columns(design, target, weight) for weight in weights])
+
+    return solve
+
+
+def _many_columns(design: FloatArray, target: BoolArray, weight: FloatArray) -> FloatArray:
+    """Minimise what :func:`fit_logistic` does, by scikit-learn's general solver."""
+    used = weight > 0
+    model = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000)
+    model.fit(design[:-1, used].T, target[used], sample_weight=weight[used])
+    return np.append(model.coef_[0], model.intercept_[0])
+
+
+def _ridge_solver(target: FloatArray) -> Solver:
+    def solve(design: FloatArray, weights: FloatArray) -> FloatArray:
+        penalty = np.eye(len(design))
+        penalty[-1, -1] = 0  # the intercept is free
+        return np.array(
+            [
+                np.linalg.solve((design * weight) @ design.T + penalty, design @ (weight * target))
+                for weight in weights
+            ]
+        )
+
+    return solve
 
 
 def stratified_folds(target: BoolArray, n_folds: int, seed: int) -> IntArray:

@@ -12,23 +12,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from smallcal import artefact
 from smallcal._version import __version__
-from smallcal.data import FloatArray, IntArray, as_scores
+from smallcal.data import FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.discipline import Discipline
 from smallcal.errors import ArtefactError, InputError
-from smallcal.maps import MAPS, FittedMap
+from smallcal.maps import MAPS, UNIFORM, FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.signals import (
     SIGNALS,
     FittedSignal,
     NoSignal,
     RowBlock,
-    block_statistics,
-    collect_statistics,
+    Rows,
     row_blocks,
 )
 
@@ -47,6 +46,8 @@ class FittedCalibrator:
     Attributes
     ----------
     method, objective : str
+    options : dict
+        Options of the signal and the map it was fitted with.
     signal : FittedSignal
         Scores a row.
     map : FittedMap
@@ -64,7 +65,7 @@ class FittedCalibrator:
     data : dict
         Size and fingerprint of the calibration split.
     fit_metrics : dict
-        Losses on the calibration split before and after.
+        Losses on the calibration split before and after, and how many predictions changed.
     """
 
     method: str
@@ -74,6 +75,7 @@ class FittedCalibrator:
     pooled_temperature: float
     n_classes: int
     group_counts: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
     flags: Mapping[str, list[int]] = field(default_factory=dict)
     discipline: Discipline = field(default_factory=Discipline)
     input: str = "logits"
@@ -86,24 +88,56 @@ class FittedCalibrator:
         """Fitted scalars: those of the map and those of the signal."""
         return self.map.n_parameters + self.signal.n_parameters
 
-    def scores(self, logits: object) -> FloatArray:
+    @property
+    def preserves_argmax(self) -> bool:
+        """Whether the predicted class can never change."""
+        return self.map.preserves_argmax
+
+    @property
+    def deployable(self) -> bool:
+        """Whether it can be applied where labels are unknown, and saved."""
+        return self.map.deployable and "labels" not in self.signal.needs
+
+    def scores(
+        self, logits: object, *, features: object = None, labels: object = None
+    ) -> FloatArray:
         """Return the routing score of each row."""
-        return self._scores(self._checked(logits))
+        return self._scores(self._checked(logits, features, labels))
 
-    def temperature(self, logits: object) -> FloatArray:
+    def temperature(
+        self, logits: object, *, features: object = None, labels: object = None
+    ) -> FloatArray:
         """Return the temperature of each row; logits are divided by it."""
-        return self.map(self.scores(logits))
+        if not isinstance(self.map, TemperatureMap):
+            raise InputError(
+                f"{self.method} does not divide logits by a temperature (its map is "
+                f"{self.map.kind!r})"
+            )
+        return self.map(self.scores(logits, features=features, labels=labels))
 
-    def group(self, logits: object) -> IntArray:
+    def group(self, logits: object, *, features: object = None, labels: object = None) -> IntArray:
         """Return the group of each row, counted from 0 at the lowest score."""
-        return self.map.groups(self.scores(logits))
+        return self.map.groups(self.scores(logits, features=features, labels=labels))
 
-    def predict_proba(self, logits: object, *, out: FloatArray | None = None) -> FloatArray:
+    def predict_proba(
+        self,
+        logits: object,
+        *,
+        features: object = None,
+        labels: object = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
         """Return calibrated probabilities; the argmax is that of the logits.
+
+        Only a map whose ``preserves_argmax`` is False may change the argmax.
 
         Parameters
         ----------
         logits : array-like of shape (n, C)
+        features : array-like of shape (n, d), optional
+            For calibrators that were fitted with features.
+        labels : array-like of shape (n,), optional
+            For the diagnostics that read the answer.
         out : ndarray of shape (n, C), optional
             Where to write, for instance a memory map when the result does not fit in memory.
 
@@ -112,7 +146,8 @@ class FittedCalibrator:
         ndarray of shape (n, C)
             Of the logits' floating type; each row sums to 1.
         """
-        array = self._checked(logits)
+        given = self._checked(logits, features, labels)
+        array = given.logits
         native = array.dtype.newbyteorder("=")
         result = np.empty(array.shape, dtype=native) if out is None else out
         if result.shape != array.shape or result.dtype not in _TIES:
@@ -121,12 +156,23 @@ class FittedCalibrator:
                 f"machine's byte order; got {result.shape}, {result.dtype}"
             )
         # A control's scores depend on the whole batch, so they cannot be made block by block.
-        batch = None if self.signal.rowwise else self.map(self._scores(array))
+        batch = None if self.signal.rowwise else self._scores(given)
         for block in row_blocks(array):
             rows = block.rows
-            temperature = self.map(self._block_scores(block)) if batch is None else batch[rows]
-            scaled_softmax(block, temperature, out=result[rows])
+            scores = self._block_scores(given, block) if batch is None else batch[rows]
+            if isinstance(self.map, TemperatureMap):
+                scaled_softmax(block, self.map(scores), out=result[rows])
+            else:
+                self._write_probabilities(block, array[rows], scores, result[rows])
         return result
+
+    def _write_probabilities(
+        self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray
+    ) -> None:
+        assert isinstance(self.map, ProbabilityMap)
+        out[...] = self.map.probabilities(logits.astype(np.float64), scores)
+        if self.map.preserves_argmax:
+            _restore_top(block, np.flatnonzero(out.argmax(axis=1) != block.top_index), out)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the artefact: plain data, ready for JSON."""
@@ -136,6 +182,7 @@ class FittedCalibrator:
             "library": f"smallcal {__version__}",
             "method": self.method,
             "objective": self.objective,
+            "options": {name: _plain(value) for name, value in self.options.items()},
             "signal": _part_to_dict(self.signal),
             "map": _part_to_dict(self.map),
             "discipline": {key: _plain(value) for key, value in asdict(self.discipline).items()},
@@ -157,6 +204,7 @@ class FittedCalibrator:
             fitted = cls(
                 method=document["method"],
                 objective=document["objective"],
+                options={key: _frozen(value) for key, value in document["options"].items()},
                 signal=_part_from_dict(document["signal"], SIGNALS),
                 map=_part_from_dict(document["map"], MAPS),
                 pooled_temperature=float(document["pooled_temperature"]),
@@ -178,13 +226,23 @@ class FittedCalibrator:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artefact, whole or not at all."""
+        if not self.deployable:
+            raise InputError(
+                f"{self.method} is for comparison only and cannot be saved: "
+                + (
+                    "it reads the labels of what it predicts"
+                    if self.signal.needs
+                    else "its numbers live in another package"
+                )
+            )
         artefact.write(self.to_dict(), path)
 
     def _require_consistent(self, document: Mapping[str, Any]) -> None:
         """Check what a schema cannot say: that the numbers fit together."""
         low, high = self.discipline.bounds
         for temperature in (*self.map.steps, self.pooled_temperature):
-            if self.n_parameters and not low <= temperature <= high:
+            inside = low <= temperature <= high or temperature == UNIFORM
+            if self.n_parameters and not inside:
                 raise InputError(f"temperature {temperature} lies outside bounds [{low}, {high}]")
         if document["n_parameters"] != self.n_parameters:
             raise InputError(
@@ -192,32 +250,65 @@ class FittedCalibrator:
             )
         if self.class_names is not None and len(self.class_names) != self.n_classes:
             raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
-        if len(self.group_counts) != len(self.map.steps):
+        if self.map.steps and len(self.group_counts) != len(self.map.steps):
             raise InputError(
                 f"{len(self.group_counts)} group_counts for {len(self.map.steps)} groups"
             )
 
-    def _checked(self, logits: object) -> FloatArray:
+    def _checked(self, logits: object, features: object, labels: object) -> _Given:
         array = as_scores(logits, input=self.input)
         if array.shape[1] != self.n_classes:
             raise InputError(
                 f"logits must have the {self.n_classes} columns this calibrator was fitted on; "
                 f"got {array.shape[1]}"
             )
-        return array
+        needs = self.signal.needs
+        for name, value in (("features", features), ("labels", labels)):
+            if name in needs and value is None:
+                raise InputError(f"{self.method} needs {name} as well as logits: pass {name}=...")
+        checked = None
+        if "features" in needs:
+            checked = as_features(features, n=len(array))
+            if checked.shape[1] != self.signal.n_features:
+                raise InputError(
+                    f"features must have the {self.signal.n_features} columns this calibrator was "
+                    f"fitted on; got {checked.shape[1]}"
+                )
+        codes = None
+        if "labels" in needs:
+            n, n_classes = array.shape
+            codes = as_labels(labels, n=n, n_classes=n_classes, class_names=self.class_names)
+        return _Given(array, checked, codes)
 
-    def _scores(self, array: FloatArray) -> FloatArray:
-        if self.signal.rowwise:
-            scores = np.empty(len(array))
-            for block in row_blocks(array):
-                scores[block.rows] = self._block_scores(block)
-            return scores
-        return self.signal.scores(collect_statistics(array))
+    def _scores(self, given: _Given) -> FloatArray:
+        array = given.logits
+        if not self.signal.rowwise:
+            rows = Rows(array, features=given.features, labels=given.labels)
+            return self.signal.scores(rows)
+        blocks = [self._block_scores(given, block) for block in row_blocks(array)]
+        return np.concatenate(blocks)
 
-    def _block_scores(self, block: RowBlock) -> FloatArray:
+    def _block_scores(self, given: _Given, block: RowBlock) -> FloatArray:
         if isinstance(self.signal, NoSignal):
             return np.zeros(len(block.top))
-        return self.signal.scores(block_statistics(block))
+        rows = block.rows
+        features, labels = given.features, given.labels
+        return self.signal.scores(
+            Rows(
+                given.logits[rows],
+                block=block,
+                features=None if features is None else features[rows],
+                labels=None if labels is None else labels[rows],
+            )
+        )
+
+
+class _Given(NamedTuple):
+    """What a calibrator is applied to, checked."""
+
+    logits: FloatArray
+    features: FloatArray | None
+    labels: IntArray | None
 
 
 def scaled_softmax(block: RowBlock, temperature: FloatArray, *, out: FloatArray) -> None:
@@ -241,7 +332,12 @@ def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> N
     tie = _TIES[out.dtype]
     if -block.second_gap.max() >= tie * temperature.max():
         return
-    for row in np.flatnonzero(-block.second_gap < tie * temperature):
+    _restore_top(block, np.flatnonzero(-block.second_gap < tie * temperature), out)
+
+
+def _restore_top(block: RowBlock, rows: IntArray, out: FloatArray) -> None:
+    """Move rivals in earlier columns just below the predicted class, in some rows."""
+    for row in rows:
         column = block.top_index[row]
         top = out[row, column]
         earlier = out[row, :column]
@@ -280,9 +376,12 @@ def _part_from_dict(document: Mapping[str, Any], table: Mapping[str, type[Part]]
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    """Turn arrays and tuples into JSON lists."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 def _frozen(value: Any) -> Any:
     """Turn JSON lists into the tuples that frozen parts hold."""
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value

@@ -11,13 +11,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from smallcal.catalogue import Method
+from smallcal.catalogue import name_of
+from smallcal.composition import SAMPLES_PER_PARAMETER, Method
 from smallcal.data import FloatArray, IntArray, Predictions, as_class_names
 from smallcal.discipline import FLAGS
 from smallcal.errors import FitWarning, InputError
 from smallcal.maps import GroupMap
 from smallcal.runtime import FittedCalibrator
-from smallcal.signals import Risk, ShuffledRisk
+from smallcal.signals import FeatureRisk, LinearScore, Risk, ShuffledRisk
+from smallcal.special import sigmoid
 
 Self = TypeVar("Self", bound="BaseCalibrator")
 
@@ -33,7 +35,14 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the method that the constructor's options describe."""
         raise TypeError(f"{type(self).__name__} does not say which method it is")
 
-    def fit(self: Self, X: object, y: object, *, sample_weight: object = None) -> Self:
+    def fit(
+        self: Self,
+        X: object,
+        y: object,
+        *,
+        features: object = None,
+        sample_weight: object = None,
+    ) -> Self:
         """Fit on the logits and labels of a held-out split.
 
         Parameters
@@ -43,6 +52,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             NumPy arrays, lists, DataFrames and torch tensors are accepted.
         y : array-like of shape (n,)
             Column number of the true class; a class may be missing from ``y``.
+        features : array-like of shape (n, d), optional
+            What else is known of each sample; only some methods ask for it.
         sample_weight : array-like of shape (n,), optional
             Weight of each sample's loss. Groups stay equally large in samples.
 
@@ -54,9 +65,13 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kind = options.get("input", "logits")
         names = options.get("class_names")
         composed = self._compose()
-        preds = Predictions.of(X, y, input=kind, class_names=names, weight=sample_weight)
+        if "features" not in composed.needs:
+            features = None
+        preds = Predictions.of(
+            X, y, input=kind, class_names=names, weight=sample_weight, features=features
+        )
         preds.require_fittable(input=kind)
-        fitted = composed.fit(preds)
+        fitted = composed.fit(preds, name=name_of(composed))
         if names is not None:
             names = as_class_names(names, n_classes=preds.n_classes)
         self._adopt(replace(fitted, input=kind, class_names=names))
@@ -70,12 +85,25 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if fitted.class_names is not None:
             self.classes_ = np.array(fitted.class_names)
 
-    def predict_proba(self, X: object, *, out: FloatArray | None = None) -> FloatArray:
-        """Return calibrated probabilities; rows sum to 1 and the argmax never changes.
+    def predict_proba(
+        self,
+        X: object,
+        *,
+        features: object = None,
+        y: object = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
+        """Return calibrated probabilities; rows sum to 1.
+
+        The argmax never changes, unless ``preserves_argmax_`` is False.
 
         Parameters
         ----------
         X : array-like of shape (n, C)
+        features : array-like of shape (n, d), optional
+            For calibrators that were fitted with features.
+        y : array-like of shape (n,), optional
+            Labels, for the diagnostics that read them; other calibrators do not look.
         out : ndarray of shape (n, C), optional
             Where to write the result, for instance a memory map.
 
@@ -83,29 +111,31 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         ndarray of shape (n, C), of the input's floating type
         """
-        return self._fitted().predict_proba(X, out=out)
+        return self._fitted().predict_proba(X, features=features, labels=y, out=out)
 
-    def predict(self, X: object) -> Any:
-        """Return the predicted class of each row, as the uncalibrated model would."""
-        return self.classes_[self._fitted().predict_proba(X).argmax(axis=1)]
+    def predict(self, X: object, *, features: object = None, y: object = None) -> Any:
+        """Return the predicted class of each row."""
+        proba = self._fitted().predict_proba(X, features=features, labels=y)
+        return self.classes_[proba.argmax(axis=1)]
 
-    def temperature(self, X: object) -> FloatArray:
+    def temperature(self, X: object, *, features: object = None, y: object = None) -> FloatArray:
         """Return the temperature each row of logits is divided by."""
-        return self._fitted().temperature(X)
+        return self._fitted().temperature(X, features=features, labels=y)
 
-    def group(self, X: object) -> IntArray:
+    def group(self, X: object, *, features: object = None, y: object = None) -> IntArray:
         """Return the group of each row, counted from 0 at the lowest score."""
-        return self._fitted().group(X)
+        return self._fitted().group(X, features=features, labels=y)
 
-    def risk(self, X: object) -> FloatArray:
+    def risk(self, X: object, *, features: object = None) -> FloatArray:
         """Return each row's estimated probability of being predicted wrong."""
         fitted = self._fitted()
-        if not isinstance(fitted.signal, Risk):
+        if not isinstance(fitted.signal, Risk | FeatureRisk):
             raise InputError(
                 f"this calibrator ({fitted.method}) has no risk score; its signal is "
                 f"{fitted.signal.kind!r}"
             )
-        return fitted.scores(X)
+        scores = fitted.scores(X, features=features)
+        return sigmoid(scores) if fitted.signal.logit else scores
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted calibrator as versioned JSON, whole or not at all."""
@@ -126,7 +156,12 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def temperatures_(self) -> FloatArray:
         """Temperature of each group, lowest scores first."""
-        return np.array(self._fitted().map.steps)
+        fitted = self._fitted()
+        if not fitted.map.steps:
+            raise AttributeError(
+                f"{fitted.method} has no fixed set of temperatures (its map is {fitted.map.kind!r})"
+            )
+        return np.array(fitted.map.steps)
 
     @property
     def thresholds_(self) -> FloatArray:
@@ -150,6 +185,16 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._fitted().n_parameters
 
     @property
+    def preserves_argmax_(self) -> bool:
+        """Whether the predicted class can never change."""
+        return self._fitted().preserves_argmax
+
+    @property
+    def n_changed_(self) -> int:
+        """How many predictions of the calibration split changed."""
+        return int(self._fitted().fit_metrics["changed_predictions"])
+
+    @property
     def flags_(self) -> dict[str, list[int]]:
         """What to know about the fit: flag name to the groups it concerns."""
         return dict(self._fitted().flags)
@@ -159,10 +204,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The true name of the fitted method."""
         return self._fitted().method
 
-    def _router(self) -> Risk:
+    def _router(self) -> LinearScore | FeatureRisk:
         signal = self._fitted().signal
         signal = signal.risk if isinstance(signal, ShuffledRisk) else signal
-        if not isinstance(signal, Risk):
+        if not isinstance(signal, LinearScore | FeatureRisk):
             raise AttributeError(f"this calibrator ({self.method_}) has no risk model")
         return signal
 
@@ -194,4 +239,15 @@ def _warn(fitted: FittedCalibrator) -> None:
         if groups:
             plural = "s" if len(groups) > 1 else ""
             where = f" in group{plural} {', '.join(map(str, groups))}"
-        warnings.warn(f"{name}{where}: {FLAGS[name]}", FitWarning, stacklevel=3)
+        warnings.warn(f"{name}{where}: {flag_text(fitted, name)}", FitWarning, stacklevel=3)
+
+
+def flag_text(fitted: FittedCalibrator, name: str) -> str:
+    """Return what a flag means, with the numbers of this fit."""
+    if name == "few_samples":
+        needed = SAMPLES_PER_PARAMETER * fitted.n_parameters
+        return (
+            f"{fitted.data['n']:,} samples for {fitted.n_parameters:,} fitted parameters; ten for "
+            f"each would be {needed:,}"
+        )
+    return FLAGS.get(name, "no description")

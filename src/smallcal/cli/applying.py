@@ -42,8 +42,10 @@ def apply(
     if with_temperature and target.suffix.lower() == ".npy":
         raise InputError("--with-temperature: a .npy file holds one array; write to .npz or .csv")
     source = Path(data)
-    # A control's scores depend on the whole batch, so it cannot be applied in pieces.
-    if fitted.signal.rowwise and io.streamable(source, target):
+    # A control's scores depend on the whole batch, and features are in the same file: such
+    # calibrators are not applied in pieces.
+    in_pieces = fitted.signal.rowwise and not fitted.signal.needs
+    if in_pieces and io.streamable(source, target):
         n = _stream(fitted, source, target, input or "logits")
     else:
         n = _whole(fitted, data, target, input, with_temperature)
@@ -65,7 +67,7 @@ def _whole(
     loaded = io.read(data, input=input)
     arrays: dict[str, NDArray[Any]] = {"probabilities": inputs.calibrated(fitted, loaded)}
     if with_temperature:
-        arrays["temperature"] = fitted.temperature(loaded.logits)
+        arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
     if loaded.labels is not None:
         arrays["labels"] = loaded.labels
     names = loaded.class_names or fitted.class_names

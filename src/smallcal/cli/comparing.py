@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -57,8 +58,15 @@ def compare(
     baseline = _baseline(baseline, names)
     wanted = inputs.metric_names(metrics, DEFAULT_METRICS)
     cal, test = _load(cal_data, test_data, input)
+    if methods == "all":
+        names = _possible(names, cal, test)
     labels = inputs.predictions(test).labels
-    probas, failures = _fit_all(names, cal, test, seed)
+    probas, errors = _fit_all(names, cal, test, seed)
+    if methods == "all":
+        errors = _forgive_missing(errors)
+    failures = {
+        name: " ".join(f"{type(error).__name__}: {error}".split()) for name, error in errors.items()
+    }
     result = None
     if probas:
         reference = baseline if baseline in probas else None
@@ -109,12 +117,37 @@ def _load(cal_data: str, test_data: str | None, input: str | None) -> tuple[Load
     return cal, test
 
 
+def _possible(names: list[str], cal: Loaded, test: Loaded) -> list[str]:
+    """Leave out, saying so, the methods that need features where there are none."""
+    from smallcal.catalogue import METHODS
+    from smallcal.cli import terminal
+
+    if cal.features is not None and test.features is not None:
+        return names
+    left_out = [name for name in names if "features" in METHODS[name].needs]
+    if left_out:
+        terminal.note(f"left out, for want of features in the files: {', '.join(left_out)}")
+    return [name for name in names if name not in left_out]
+
+
+def _forgive_missing(failures: dict[str, Exception]) -> dict[str, Exception]:
+    """Among all methods, one whose package is not installed is left out, not failed."""
+    from smallcal.cli import terminal
+    from smallcal.errors import MissingExtraError
+
+    for name, error in failures.items():
+        if isinstance(error, MissingExtraError):
+            terminal.note(f"left out: {name}: {error}")
+    return {
+        name: error for name, error in failures.items() if not isinstance(error, MissingExtraError)
+    }
+
+
 def _fit_all(
     names: list[str], cal: Loaded, test: Loaded, seed: int
-) -> tuple[dict[str, FloatArray], dict[str, str]]:
+) -> tuple[dict[str, FloatArray], dict[str, Exception]]:
     """Fit each method; one that fails is a reason, not the end of the others."""
     from smallcal.cli import inputs, terminal
-    from smallcal.estimators import Calibrator
 
     checked = inputs.predictions(cal)
     with inputs.naming(cal.source):
@@ -124,19 +157,29 @@ def _fit_all(
             f"{cal.source} has {checked.n_classes} columns and {test.source} has "
             f"{test.logits.shape[1]}; both must come from one model"
         )
+    cal = replace(cal, labels=checked.labels)
+    test = replace(test, labels=inputs.predictions(test).labels)
     probas: dict[str, FloatArray] = {}
-    failures: dict[str, str] = {}
+    failures: dict[str, Exception] = {}
     with terminal.progress("Fitting", len(names)) as advance:
         for name in names:
             try:
                 with terminal.noted_warnings(name):
-                    estimator = Calibrator(method=name, input=cal.input, random_state=seed)
-                    estimator.fit(cal.logits, checked.labels)
-                    probas[name] = estimator.predict_proba(test.logits)
+                    probas[name] = _fit_one(name, cal, test, seed)
             except Exception as error:  # noqa: BLE001 - the other methods' results must not be lost
-                failures[name] = " ".join(f"{type(error).__name__}: {error}".split())
+                failures[name] = error
             advance(1)
     return probas, failures
+
+
+def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
+    from smallcal.estimators import Calibrator
+
+    estimator = Calibrator(method=name, input=cal.input, random_state=seed)
+    estimator.fit(cal.logits, cal.labels, features=cal.features)
+    fitted = estimator.fitted_
+    labels = test.labels if "labels" in fitted.signal.needs else None
+    return fitted.predict_proba(test.logits, features=test.features, labels=labels)
 
 
 def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> None:

@@ -51,7 +51,7 @@ def fit(
         random_state=seed,
     )
     with terminal.noted_warnings(), inputs.naming(data), terminal.progress("Fitting"):
-        estimator.fit(loaded.logits, checked.labels)
+        estimator.fit(loaded.logits, checked.labels, features=loaded.features)
     if output is not None:
         estimator.save(output)
     fitted = estimator.fitted_

@@ -78,7 +78,7 @@ def calibrated(calibrator: FittedCalibrator, loaded: Loaded) -> FloatArray:
     """Apply a calibrator to a file's scores."""
     require_same_input(calibrator, loaded.input, loaded.source)
     with naming(loaded.source):
-        return calibrator.predict_proba(loaded.logits)
+        return calibrator.predict_proba(loaded.logits, features=loaded.features)
 
 
 def require_same_input(calibrator: FittedCalibrator, input: str, source: str) -> None:
@@ -122,9 +122,12 @@ def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
     >>> method_options("srts-bce", ["n_groups=5", "bounds=0.1,10"])
     {'n_groups': 5, 'bounds': (0.1, 10)}
     """
-    from smallcal.estimators import make
+    from smallcal.catalogue import method as row
 
-    known = make(method).get_params()
+    known = row(method).known_options()
+    del known["seed"]
+    if row(method).map == "identity":
+        known = {}
     options: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -134,7 +137,7 @@ def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
         if name in _OWN_FLAGS:
             raise InputError(f"--set {name}: use {_OWN_FLAGS[name]}")
         if name not in known:
-            choices = ", ".join(sorted(set(known) - set(_OWN_FLAGS))) or "none"
+            choices = ", ".join(sorted(known)) or "none"
             raise InputError(f"--set {name}: {method} has no such option; it has {choices}")
         options[name] = _typed(name, text.strip(), known[name])
     return options
@@ -144,6 +147,8 @@ def _typed(name: str, text: str, default: object) -> Any:
     """Read an option's text as the type of its default."""
     if isinstance(default, str):
         return text
+    if default is None:
+        return _literal(text)
     if isinstance(default, tuple):
         return tuple(_literal(part.strip()) for part in text.strip("[]()").split(","))
     value = _literal(text)

@@ -43,7 +43,11 @@ def methods(as_json: options.Json = False) -> None:
                 "objective": row.objective,
                 "signal": row.signal,
                 "map": row.map,
-                "n_groups": row.n_groups if row.map == "groups" else 1,
+                "options": dict(row.options),
+                "needs": list(row.needs),
+                "deployable": row.deployable,
+                "parameters": row.parameters,
+                "source": row.source,
             }
             for name, row in METHODS.items()
         }
@@ -56,23 +60,26 @@ def methods(as_json: options.Json = False) -> None:
 
 def summary(fitted: FittedCalibrator) -> dict[str, Any]:
     """Return what there is to say about a calibrator, as plain data."""
-    from smallcal.discipline import FLAGS
+    from smallcal.shell import flag_text
 
     return {
         "method": fitted.method,
         "objective": fitted.objective,
         "signal": fitted.signal.kind,
+        "map": fitted.map.kind,
+        "options": dict(fitted.options),
         "input": fitted.input,
         "n": fitted.data.get("n"),
         "n_classes": fitted.n_classes,
         "n_parameters": fitted.n_parameters,
+        "preserves_argmax": fitted.preserves_argmax,
         "pooled_temperature": fitted.pooled_temperature,
         "groups": [
             {"from": low, "to": high, "n": n, "temperature": temperature}
             for low, high, n, temperature in _groups(fitted)
         ],
         "flags": {
-            name: {"groups": list(groups), "meaning": FLAGS.get(name, name)}
+            name: {"groups": list(groups), "meaning": flag_text(fitted, name)}
             for name, groups in fitted.flags.items()
         },
         "fit_metrics": dict(fitted.fit_metrics),
@@ -105,24 +112,48 @@ def describe(fitted: FittedCalibrator) -> None:
 
 def _groups(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:
     """Return, for each group: the scores it runs from and to, its samples, its temperature."""
+    steps = fitted.map.steps
     edges = [None, *getattr(fitted.map, "thresholds", ()), None]
-    temperatures = fitted.map.steps
-    return list(zip(edges[:-1], edges[1:], fitted.group_counts, temperatures, strict=True))
+    return (
+        list(zip(edges[:-1], edges[1:], fitted.group_counts, steps, strict=True)) if steps else []
+    )
+
+
+#: What a map does to the logits of a row, given its score.
+_MAPS = {
+    "linear": "divided by a temperature that follows {signal} along a line",
+    "anchors": "divided by a temperature that follows {signal}, straight between anchors",
+    "spline": "divided by a temperature that follows {signal} along a smooth curve",
+    "network": "divided by a temperature that a small network reads from {signal}",
+    "affine": "multiplied class by class, or by a matrix, before the softmax",
+    "mixture": "scaled, and the result mixed with the model's own and with uniform probabilities",
+    "binned": "scaled, and the top confidence replaced by the mean of its bin",
+    "semantic": "divided by the temperatures of groups found in {signal}, and averaged",
+    "peer": "handed to another package",
+}
+
+#: What a signal is, in words, where its name does not say.
+_SIGNALS = {
+    "risk": "a logistic score of its logits: the risk of being predicted wrong",
+    "feature_risk": "a logistic score of its features: the risk of being predicted wrong",
+    "residual": "its expected calibration residual",
+    "shuffled": "risk scores shuffled between samples: a control, not for use",
+    "random": "random scores: a control, not for use",
+}
 
 
 def _what_it_does(fitted: FittedCalibrator) -> str:
     temperatures = fitted.map.steps
-    if fitted.n_parameters == 0:
+    if fitted.n_parameters == 0 and temperatures:
         return "It leaves the model's confidence as it is."
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
+    how = _SIGNALS.get(fitted.signal.kind, _signal(fitted))
+    if not temperatures:
+        what = _MAPS[fitted.map.kind].format(signal=how)
+        return f"Logits are {what} (best {goal})."
     if len(temperatures) == 1:
         t = temperatures[0]
         return f"Logits are divided by {t:.4f} (best {goal}): {_effect(t)} confident."
-    how = {
-        "risk": "a logistic score of its logits: the risk of being predicted wrong",
-        "shuffled": "risk scores shuffled between samples: a control, not for use",
-        "random": "random scores: a control, not for use",
-    }.get(fitted.signal.kind, _signal(fitted))
     return (
         f"Each sample is put into one of {len(temperatures)} groups by {how}. Its logits are "
         f"divided by the group's temperature (best {goal})."
@@ -149,14 +180,19 @@ def _parameters(fitted: FittedCalibrator) -> str:
 
     total = f"{terminal.count(fitted.n_parameters, 'fitted number')}"
     if fitted.signal.n_parameters:
-        own = terminal.count(fitted.map.n_parameters, "temperature")
-        total += f": {own} and {fitted.signal.n_parameters} in the {_signal(fitted)} score"
-    return f"{total}. The predicted class never changes."
+        what = "temperature" if fitted.map.steps else "number"
+        own = terminal.count(fitted.map.n_parameters, what)
+        where = "" if fitted.map.steps else " in the map"
+        total += f": {own}{where} and {fitted.signal.n_parameters} in the {_signal(fitted)} score"
+    if fitted.preserves_argmax:
+        return f"{total}. The predicted class never changes."
+    changed = terminal.count(fitted.fit_metrics["changed_predictions"], "prediction")
+    return f"{total}. It may change the predicted class: {changed} of the fitted samples did."
 
 
 def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
     """Yield what is known about the fit: confidence before and after, and the flags."""
-    from smallcal.discipline import FLAGS
+    from smallcal.shell import flag_text
 
     found = fitted.fit_metrics
     if {"accuracy", "before", "after"} <= set(found):
@@ -167,6 +203,6 @@ def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
         )
     for name, groups in fitted.flags.items():
         where = f" (group {', '.join(map(str, groups))})" if groups else ""
-        yield f"Flag {name}{where}: {FLAGS.get(name, 'no description')}."
+        yield f"Flag {name}{where}: {flag_text(fitted, name)}."
     if not fitted.flags:
         yield "No flags: every temperature rests on enough samples of both kinds."

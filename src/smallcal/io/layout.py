@@ -19,6 +19,8 @@ ROLES: Mapping[str, str] = MappingProxyType(
         "probas": "probabilities",
         "probs": "probabilities",
         "class_names": "class_names",
+        "features": "features",
+        "embeddings": "features",
         "labels": "labels",
         "label": "labels",
         "targets": "labels",
@@ -43,6 +45,7 @@ class Loaded:
         The scores; a read-only memory map when they came from a .npy file. They are
         probabilities if ``input`` says so.
     labels : ndarray or None
+    features : ndarray or None
     class_names : tuple of str, or None
     input : {"logits", "probabilities"}
         What the file's own names say the scores are, unless the caller said otherwise.
@@ -52,6 +55,7 @@ class Loaded:
 
     logits: NDArray[Any]
     labels: NDArray[Any] | None = None
+    features: NDArray[Any] | None = None
     class_names: tuple[str, ...] | None = None
     input: str = "logits"
     source: str = ""

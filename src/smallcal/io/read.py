@@ -64,11 +64,15 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
         own_labels = None
         if labels is None and "labels" in roles:
             own_labels = _array(arrays, roles["labels"], file)
+        features = None
+        if "features" in roles:
+            features = _array(arrays, roles["features"], file)
         names = roles.get("class_names") or layout.splits.get("", {}).get("class_names")
         class_names = None if names is None else _names(_array(arrays, names, file))
     loaded = Loaded(
         logits=scores,
         labels=own_labels if labels is None else read_labels(labels),
+        features=features,
         class_names=class_names,
         input=input or role,
         source=str(path),

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from smallcal.maps.base import FittedMap, MapFit, ProbabilityMap, Split, TemperatureMap
+from smallcal.maps.curves import AnchorMap, LinearMap, SplineMap
 from smallcal.maps.descent import Evaluated, Temperature, fit_temperature
-from smallcal.maps.groups import GroupMap, fit_groups
+from smallcal.maps.groups import UNIFORM, GroupMap, fit_groups
 from smallcal.maps.scalar import ScalarMap, fit_scalar
 
 __all__ = [
     "MAPS",
+    "UNIFORM",
     "Evaluated",
     "FittedMap",
     "GroupMap",
@@ -28,5 +30,5 @@ __all__ = [
 
 
 MAPS: Mapping[str, type[FittedMap]] = MappingProxyType(
-    {part.kind: part for part in (ScalarMap, GroupMap)}
+    {part.kind: part for part in (ScalarMap, GroupMap, LinearMap, AnchorMap, SplineMap)}
 )

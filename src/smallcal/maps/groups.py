@@ -13,6 +13,9 @@ from smallcal.maps.base import MapFit, Split, TemperatureMap
 from smallcal.maps.descent import fit_temperature
 from smallcal.maps.scalar import require_temperatures, temperature_flags
 
+#: A temperature at which every class looks alike: how a map rejects a sample.
+UNIFORM = 1e6
+
 
 @dataclass(frozen=True)
 class GroupMap(TemperatureMap):

@@ -1,26 +1,19 @@
-"""What a temperature may depend on: six logit statistics, and the scores made from them.
+"""The paper's six statistics of a row of logits.
 
 The six statistics come from the raw logits in one pass over cache-sized blocks of rows, so a
 million rows cost no more memory than a thousand. They are not shift-invariant (the norm and
 the top logit move with a constant added to a row): logits are never centred.
-
-A *fitted signal* turns statistics into one score per row. ``SIGNALS`` lists them by kind; the
-cross-fitted risk score is learned in :mod:`smallcal.router`. This module needs NumPy only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from smallcal.data import MAX_MAGNITUDE, FloatArray, IntArray, as_scores, bad_rows_error
 from smallcal.errors import InputError
-from smallcal.special import sigmoid
 
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
 
@@ -149,135 +142,6 @@ def collect_statistics(array: FloatArray) -> FloatArray:
     for block in row_blocks(array):
         result[:, block.rows] = block_statistics(block)
     return result
-
-
-class FittedSignal(Protocol):
-    """Scores rows from their statistics; JSON by construction (every field is plain data)."""
-
-    kind: ClassVar[str]
-    #: Whether a row's score depends on that row alone; only the random controls' do not.
-    rowwise: ClassVar[bool]
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of fitted scalars."""
-        ...
-
-    def scores(self, stats: FloatArray, /) -> FloatArray:
-        """Return the score of each sample, given statistics of shape (6, m)."""
-        ...
-
-
-@dataclass(frozen=True)
-class NoSignal:
-    """Every row alike: one temperature for all."""
-
-    kind: ClassVar[str] = "none"
-    rowwise: ClassVar[bool] = True
-    n_parameters: ClassVar[int] = 0
-
-    def scores(self, stats: FloatArray, /) -> FloatArray:
-        """Return zeros."""
-        return np.zeros(stats.shape[1])
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """One of the six statistics, as it is."""
-
-    statistic: str
-    kind: ClassVar[str] = "statistic"
-    rowwise: ClassVar[bool] = True
-    n_parameters: ClassVar[int] = 0
-
-    def __post_init__(self) -> None:
-        require_statistics((self.statistic,))
-
-    def scores(self, stats: FloatArray, /) -> FloatArray:
-        """Return that statistic."""
-        return np.asarray(stats[STATISTICS.index(self.statistic)])
-
-
-@dataclass(frozen=True)
-class Risk:
-    """Probability of being wrong: a logistic model of standardised statistics."""
-
-    coef: tuple[float, ...]
-    intercept: float
-    mean: tuple[float, ...]
-    scale: tuple[float, ...]
-    statistics: tuple[str, ...] = STATISTICS
-    kind: ClassVar[str] = "risk"
-    rowwise: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_statistics(self.statistics)
-        sizes = {len(self.coef), len(self.mean), len(self.scale), len(self.statistics)}
-        if len(sizes) != 1:
-            raise InputError(
-                f"coef, mean, scale and statistics must be equally long; got {sorted(sizes)}"
-            )
-        if min(self.scale) <= 0:
-            raise InputError(f"scale must be positive; got {min(self.scale)}")
-
-    @property
-    def n_parameters(self) -> int:
-        """Coefficients and intercept; the moments are data, not fitted parameters."""
-        return len(self.coef) + 1
-
-    def scores(self, stats: FloatArray, /) -> FloatArray:
-        """Return the risk of each row."""
-        slope, offset = self._linear
-        # einsum, not a matrix product: a row's bits must not depend on its batch.
-        return sigmoid(np.einsum("i,ij->j", slope, stats) + offset)
-
-    @cached_property
-    def _linear(self) -> tuple[FloatArray, float]:
-        """Slope per raw statistic, and offset: the standardisation folded in."""
-        slope = np.zeros(len(STATISTICS))
-        mean = np.zeros(len(STATISTICS))
-        used = [STATISTICS.index(name) for name in self.statistics]
-        slope[used] = np.divide(self.coef, self.scale)
-        mean[used] = self.mean
-        return slope, float(self.intercept - slope @ mean)
-
-
-@dataclass(frozen=True)
-class RandomScore:
-    """A control that knows nothing: uniform scores, drawn anew for each batch from the seed."""
-
-    seed: int
-    kind: ClassVar[str] = "random"
-    rowwise: ClassVar[bool] = False
-    n_parameters: ClassVar[int] = 0
-
-    def scores(self, stats: FloatArray, /) -> FloatArray:
-        """Return uniform numbers, the same for the same number of rows."""
-        return np.asarray(np.random.default_rng([self.seed, 1]).random(stats.shape[1]))
-
-
-@dataclass(frozen=True)
-class ShuffledRisk:
-    """A control with the right scores on the wrong rows: risk, permuted within the batch."""
-
-    risk: Risk
-    seed: int
-    kind: ClassVar[str] = "shuffled"
-    rowwise: ClassVar[bool] = False
-
-    @property
-    def n_parameters(self) -> int:
-        """As many as the risk score has."""
-        return self.risk.n_parameters
-
-    def scores(self, stats: FloatArray, /) -> FloatArray:
-        """Return the rows' risks in a seeded random order."""
-        return np.random.default_rng([self.seed, 2]).permutation(self.risk.scores(stats))
-
-
-SIGNALS: Mapping[str, type[FittedSignal]] = MappingProxyType(
-    {part.kind: part for part in (NoSignal, Statistic, Risk, RandomScore, ShuffledRisk)}
-)
 
 
 def require_statistics(names: tuple[str, ...]) -> None:
