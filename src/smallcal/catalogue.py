@@ -59,6 +59,19 @@ def _shaped(
     )
 
 
+def _peer(name: str, what: str, parameters: str = "") -> Method:
+    package = name.partition(":")[0]
+    package = {"sklearn": "scikit-learn"}.get(package, package)
+    return Method(
+        objective="nll",
+        map="peer",
+        options={"peer": name},
+        summary=f"{what}, by the package {package}",
+        source=f"the package {package}",
+        parameters=parameters,
+    )
+
+
 _HTS = "Balanya, Maroñas and Ramos 2022"
 _QATS = "Chakraborty et al. 2026"
 
@@ -168,6 +181,39 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             signal="confidence_rank",
             source=_QATS,
         ),
+        # Cited relatives.
+        "meta-cal": Method(
+            objective="nll",
+            signal="entropy",
+            map="rejecting",
+            summary="one temperature; the most uncertain get uniform probabilities",
+            source="Ma and Blaschko 2021",
+            parameters="2",
+        ),
+        "scaling-binning": Method(
+            objective="bce",
+            map="binned",
+            summary="one temperature, its confidences rounded to the means of ten bins",
+            source="Kumar, Liang and Ma 2019",
+            parameters="11",
+        ),
+        "semantic-groups": Method(
+            objective="nll",
+            signal="features",
+            map="semantic",
+            summary="temperatures for groups of samples with similar features, averaged",
+            source="Yang, Zhan and Gan 2023",
+            parameters="40·d + 40",
+        ),
+        # Other packages.
+        "probmetrics:svs": _peer("probmetrics:svs", "structured vector scaling", "2·C + 1"),
+        "probmetrics:sms": _peer("probmetrics:sms", "structured matrix scaling", "C² + C + 1"),
+        "probmetrics:ts-mix": _peer(
+            "probmetrics:ts-mix", "temperature scaling mixed with a little uniform", "1"
+        ),
+        "sklearn:isotonic": _peer("sklearn:isotonic", "isotonic regression, class by class"),
+        "venn-abers": _peer("venn-abers", "Venn-Abers predictors, class by class"),
+        "netcal:histogram": _peer("netcal:histogram", "histogram binning, class by class"),
     }
 )
 

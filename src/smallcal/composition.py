@@ -165,14 +165,11 @@ class Method:
             start = Evaluated(1.0, goal.terms(gaps, raw))
             pooled = fit_temperature(goal, gaps, bounds=self.discipline.bounds, start=start)
         split = Split(preds, gaps, goal, pooled, everyone.scores, self.discipline)
-        rarer = min(int(gaps.correct.sum()), int((~gaps.correct).sum()))
-        if rarer < 2 and not recipe.robust:
-            return everyone, _fallback(split), pooled.value
         # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
-        if self.signal == "none" or own.get("n_groups") == 1:
-            own.pop("n_groups", None)
-            fit = fit_scalar(split) if self.map == "groups" else recipe.fit(split, **own)
-            return everyone, fit, pooled.value
+        if self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1):
+            return everyone, fit_scalar(split), pooled.value
+        if self.signal == "none":
+            return everyone, recipe.fit(split, **own), pooled.value
         route = {name: self.options[name] for name in ROUTES[self.signal].options}
         routed = fit_signal(self.signal, observe(preds, gaps, raw, self.discipline), **route)
         if routed.signal.kind == "none":
@@ -192,11 +189,6 @@ def _part_options(signal: str, map_name: str) -> dict[str, Any]:
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _fallback(split: Split) -> MapFit:
-    fit = fit_scalar(split)
-    return MapFit(fit.map, fit.counts, {**fit.flags, "scalar_fallback": []})
 
 
 def _outcome(

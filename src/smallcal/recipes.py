@@ -9,7 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from smallcal.maps import MapFit, ScalarMap, Split, fit_groups, fit_scalar
+from smallcal.maps.binning import fit_binning
 from smallcal.maps.curves import fit_anchors, fit_linear, fit_spline
+from smallcal.maps.peers import fit_peer
+from smallcal.maps.rejecting import fit_rejecting
+from smallcal.maps.semantic import fit_semantic
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,10 @@ class Recipe:
         Takes a :class:`~smallcal.maps.Split` and the options; gives a ``MapFit``.
     options : dict
         Name and default of each option.
-    robust : bool
-        Whether it can be fitted on any split; the others fall back to one temperature where
-        fewer than two predictions are wrong, or right.
     """
 
     fit: Callable[..., MapFit]
     options: Mapping[str, Any] = field(default_factory=dict)
-    robust: bool = False
 
 
 def _identity(split: Split) -> MapFit:
@@ -38,12 +38,16 @@ def _identity(split: Split) -> MapFit:
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
-        "identity": Recipe(_identity, robust=True),
-        "scalar": Recipe(fit_scalar, robust=True),
-        "groups": Recipe(fit_groups, {"n_groups": 3}, robust=True),
+        "identity": Recipe(_identity),
+        "scalar": Recipe(fit_scalar),
+        "groups": Recipe(fit_groups, {"n_groups": 3}),
         "linear": Recipe(fit_linear),
         "positive_linear": Recipe(partial(fit_linear, link="identity")),
         "anchors": Recipe(fit_anchors),
         "spline": Recipe(fit_spline),
+        "rejecting": Recipe(fit_rejecting, {"constraint": "miscoverage", "level": None}),
+        "binned": Recipe(fit_binning, {"n_bins": 10}),
+        "semantic": Recipe(fit_semantic, {"n_partitions": 20, "n_groups": 2, "penalty": 0.1}),
+        "peer": Recipe(fit_peer, {"peer": "sklearn:isotonic"}),
     }
 )

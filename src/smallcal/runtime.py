@@ -21,7 +21,14 @@ from smallcal._version import __version__
 from smallcal.data import FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.discipline import Discipline
 from smallcal.errors import ArtefactError, InputError
-from smallcal.maps import MAPS, UNIFORM, FittedMap, ProbabilityMap, TemperatureMap
+from smallcal.maps import (
+    MAPS,
+    UNIFORM,
+    FittedMap,
+    ProbabilityMap,
+    TemperatureMap,
+    keep_argmax,
+)
 from smallcal.signals import (
     SIGNALS,
     FittedSignal,
@@ -172,7 +179,7 @@ class FittedCalibrator:
         assert isinstance(self.map, ProbabilityMap)
         out[...] = self.map.probabilities(logits.astype(np.float64), scores)
         if self.map.preserves_argmax:
-            _restore_top(block, np.flatnonzero(out.argmax(axis=1) != block.top_index), out)
+            keep_argmax(out, block.top_index)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the artefact: plain data, ready for JSON."""
@@ -332,16 +339,8 @@ def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> N
     tie = _TIES[out.dtype]
     if -block.second_gap.max() >= tie * temperature.max():
         return
-    _restore_top(block, np.flatnonzero(-block.second_gap < tie * temperature), out)
-
-
-def _restore_top(block: RowBlock, rows: IntArray, out: FloatArray) -> None:
-    """Move rivals in earlier columns just below the predicted class, in some rows."""
-    for row in rows:
-        column = block.top_index[row]
-        top = out[row, column]
-        earlier = out[row, :column]
-        earlier[earlier >= top] = np.nextafter(top, top.dtype.type(0))
+    near = np.flatnonzero(-block.second_gap < tie * temperature)
+    keep_argmax(out, block.top_index, rows=near)
 
 
 def load(path: str | os.PathLike[str]) -> FittedCalibrator:

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from smallcal.maps.base import FittedMap, MapFit, ProbabilityMap, Split, TemperatureMap
+from smallcal.maps.base import (
+    FittedMap,
+    MapFit,
+    ProbabilityMap,
+    Split,
+    TemperatureMap,
+    keep_argmax,
+)
+from smallcal.maps.binning import BinnedMap
 from smallcal.maps.curves import AnchorMap, LinearMap, SplineMap
 from smallcal.maps.descent import Evaluated, Temperature, fit_temperature
 from smallcal.maps.groups import UNIFORM, GroupMap, fit_groups
 from smallcal.maps.scalar import ScalarMap, fit_scalar
+from smallcal.maps.semantic import SemanticMap
 
 __all__ = [
     "MAPS",
@@ -26,9 +35,22 @@ __all__ = [
     "fit_groups",
     "fit_scalar",
     "fit_temperature",
+    "keep_argmax",
 ]
 
 
+#: Every map that can be saved, by its kind.
 MAPS: Mapping[str, type[FittedMap]] = MappingProxyType(
-    {part.kind: part for part in (ScalarMap, GroupMap, LinearMap, AnchorMap, SplineMap)}
+    {
+        part.kind: part
+        for part in (
+            ScalarMap,
+            GroupMap,
+            LinearMap,
+            AnchorMap,
+            SplineMap,
+            BinnedMap,
+            SemanticMap,
+        )
+    }
 )

@@ -122,3 +122,19 @@ def loss_and_slope(
     weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
     weight = weight / weight.sum()
     return float(weight @ terms.loss), -weight * terms.slope * beta**2
+
+
+def keep_argmax(probabilities: FloatArray, top: IntArray, *, rows: IntArray | None = None) -> None:
+    """Undo, in place, ties that rounding made between the predicted class and its rivals.
+
+    A rival in an earlier column that got the same probability would win the argmax; it is moved
+    down by one unit in the last place. ``rows`` are those to look at, if they are known.
+    """
+    if rows is None:
+        rows = np.flatnonzero(probabilities.argmax(axis=1) != top)
+    for row in rows:
+        column = top[row]
+        value = probabilities[row, column]
+        earlier, later = probabilities[row, :column], probabilities[row, column + 1 :]
+        earlier[earlier >= value] = np.nextafter(value, value.dtype.type(0))
+        later[later > value] = value

@@ -17,7 +17,7 @@ import numpy as np
 from smallcal.data import FloatArray
 from smallcal.errors import InputError
 from smallcal.maps.base import MapFit, Split, TemperatureMap, loss_and_slope
-from smallcal.maps.scalar import fit_scalar
+from smallcal.maps.scalar import one_sided, scalar_fallback
 from smallcal.special import sigmoid, softplus
 
 #: Softplus may underflow; a temperature must stay positive.
@@ -168,7 +168,7 @@ def fit_anchors(split: Split) -> MapFit:
     """Fit the temperatures at the 1/6, 1/2 and 5/6 quantiles of the scores."""
     anchors = _distinct_quantiles(split.scores, ANCHOR_LEVELS)
     if len(anchors) < 2:
-        return _degenerate(split)
+        return scalar_fallback(split, "degenerate")
     limits: Limits = [split.discipline.bounds] * len(anchors)
     start = (split.pooled.value,) * len(anchors)
     return _fit_curve(split, lambda theta: AnchorMap(anchors, theta), start=start, limits=limits)
@@ -178,7 +178,7 @@ def fit_spline(split: Split) -> MapFit:
     """Fit the spline with knots at the quartiles of the scores."""
     knots = _distinct_quantiles(split.scores, KNOT_LEVELS)
     if len(knots) < len(KNOT_LEVELS):
-        return _degenerate(split)
+        return scalar_fallback(split, "degenerate")
     start = (LINKS["softplus"].inverse(split.pooled.value), 0.0, 0.0)
     limits: Limits = [(None, None)] * 3
     return _fit_curve(split, lambda theta: SplineMap(knots, theta), start=start, limits=limits)
@@ -194,11 +194,6 @@ def _distinct_quantiles(scores: FloatArray, levels: tuple[float, ...]) -> tuple[
     return tuple(kept)
 
 
-def _degenerate(split: Split) -> MapFit:
-    fit = fit_scalar(split)
-    return MapFit(fit.map, fit.counts, {**fit.flags, "degenerate": []})
-
-
 def _fit_curve(
     split: Split,
     make: Callable[[tuple[float, ...]], Curve],
@@ -209,6 +204,8 @@ def _fit_curve(
     """Minimise the objective over a curve's coefficients, never ending above the start."""
     from scipy.optimize import minimize  # not at the top: maps are applied where SciPy is not
 
+    if one_sided(split):
+        return scalar_fallback(split)
     basis = make(start).basis(split.scores)
     link = LINKS[make(start).link]
 

@@ -13,7 +13,9 @@ from smallcal.maps.base import MapFit, Split, TemperatureMap
 from smallcal.maps.descent import fit_temperature
 from smallcal.maps.scalar import require_temperatures, temperature_flags
 
-#: A temperature at which every class looks alike: how a map rejects a sample.
+#: The temperature of samples that are rejected: every class looks alike. A logit that lies g
+#: above another gets a probability larger by the factor exp(g / 1e6): uniform to about a
+#: millionth, yet the argmax survives.
 UNIFORM = 1e6
 
 

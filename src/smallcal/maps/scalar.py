@@ -49,6 +49,25 @@ def fit_scalar(split: Split) -> MapFit:
     return MapFit(ScalarMap(split.pooled.value), (split.gaps.n,), flags)
 
 
+def scalar_fallback(split: Split, flag: str = "scalar_fallback") -> MapFit:
+    """Return one temperature for all, flagged: the split does not bear the map asked for."""
+    pooled = fit_scalar(split)
+    return MapFit(pooled.map, pooled.counts, {**pooled.flags, flag: []})
+
+
+def weighted_rows(split: Split) -> IntArray:
+    """Return the rows that count: all but those of weight zero."""
+    weight = split.gaps.weight
+    return np.arange(split.gaps.n) if weight is None else np.flatnonzero(weight)
+
+
+def one_sided(split: Split) -> bool:
+    """Return whether fewer than two predictions are right, or fewer than two wrong."""
+    correct = split.gaps.correct[weighted_rows(split)]
+    right = int(correct.sum())
+    return min(right, len(correct) - right) < 2
+
+
 def temperature_flags(fitted: Temperature) -> list[str]:
     """Return the names of the flags a temperature carries."""
     return [name for name in ("unidentified", "at_bound") if getattr(fitted, name)]
