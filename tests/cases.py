@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from functools import cache
 
 import numpy as np
+import pytest
 
 import smallcal as sc
 from simulated import simulate
-from smallcal.catalogue import METHODS, method
+from smallcal.catalogue import ALIASES, METHODS, method
+from smallcal.maps.peers import PEERS
 
 #: Options that make a slow method quick enough to be fitted many times in a test.
-QUICK = {}
+QUICK = {
+    **{name: {"epochs": 400} for name, row in METHODS.items() if row.map == "smart"},
+    "semantic-groups": {"n_partitions": 3},
+    **{name: {"epochs": 15} for name, row in METHODS.items() if row.map == "head"},
+}
+QUICK |= {alias: QUICK[name] for alias, name in ALIASES.items() if name in QUICK}
 
 RANDOM_CONTROLS = {"random-k3", "shuffled-k3"}
 #: Methods whose numbers can be saved.
@@ -39,9 +47,24 @@ def make(name, **options):
 def fit(name, z, y, **options):
     """Fit quietly: thin evidence is told by flags, which tests look at where they matter."""
     estimator = make(name, **options)
+    require_package(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sc.FitWarning)
         return refit(estimator, z, y)
+
+
+def missing_package(name):
+    """What a method needs and is not installed, if anything."""
+    row = method(name)
+    module = {"head": "torch", "peer": "sklearn"}.get(row.map, "numpy")
+    if row.map == "peer":
+        module = PEERS[true_name(name)].module.partition(".")[0]
+    return "" if importlib.util.find_spec(module) else module
+
+
+def require_package(name):
+    if missing := missing_package(name):
+        pytest.skip(f"{missing} is not installed")
 
 
 def refit(estimator, z, y, **extra):

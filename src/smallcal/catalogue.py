@@ -59,6 +59,23 @@ def _shaped(
     )
 
 
+def _head(signal: str, objective: str, protocol: str, what: str, parameters: str = "") -> Method:
+    how = {
+        "in-sample": "48 settings, chosen in-sample",
+        "held-out": "36 settings, chosen on a held-out fifth",
+        "fixed": "128 units",
+    }
+    return Method(
+        objective=objective,
+        signal=signal,
+        map="head",
+        options={"protocol": protocol},
+        summary=f"temperature by {what}, {how[protocol]} (needs torch to fit)",
+        source=_PAPER,
+        parameters=parameters,
+    )
+
+
 def _peer(name: str, what: str, parameters: str = "") -> Method:
     package = name.partition(":")[0]
     package = {"sklearn": "scikit-learn"}.get(package, package)
@@ -73,6 +90,7 @@ def _peer(name: str, what: str, parameters: str = "") -> Method:
 
 
 _HTS = "Balanya, Maroñas and Ramos 2022"
+_SMART = "Guo et al. 2026"
 _QATS = "Chakraborty et al. 2026"
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -181,6 +199,29 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             signal="confidence_rank",
             source=_QATS,
         ),
+        "smart-bce": _shaped(
+            "smart",
+            "temperature by a 16-unit network of the logit margin, by top-label BCE",
+            signal="standardised_margin",
+            parameters="49",
+            source=_SMART,
+        ),
+        "smart-softece": _shaped(
+            "smart",
+            "temperature by a 16-unit network of the logit margin, by soft ECE",
+            signal="standardised_margin",
+            objective="softece",
+            parameters="49",
+            source=_SMART,
+        ),
+        # Networks without restraint.
+        "sats-logit-nll": _head("logits", "nll", "in-sample", "a network of all logits"),
+        "sats-logit-bce": _head("logits", "bce", "held-out", "a network of all logits"),
+        "sats-features-nll": _head("features", "nll", "in-sample", "a network of features"),
+        "sats-features-bce": _head("features", "bce", "held-out", "a network of features"),
+        "utemphead": _head(
+            "features", "nll", "fixed", "a network of features", parameters="128·d + 257"
+        ),
         # Cited relatives.
         "meta-cal": Method(
             objective="nll",
@@ -218,7 +259,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 )
 
 #: Other names for a method; artefacts record the true one.
-ALIASES: Mapping[str, str] = MappingProxyType({"default": "srts-bce"})
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "default": "srts-bce",
+        # In the paper too, this is the same network under another name.
+        "lts-feature": "sats-features-nll",
+    }
+)
 
 
 def method(name: str) -> Method:

@@ -8,9 +8,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from smallcal.heads import fit_head
 from smallcal.maps import MapFit, ScalarMap, Split, fit_groups, fit_scalar
 from smallcal.maps.binning import fit_binning
 from smallcal.maps.curves import fit_anchors, fit_linear, fit_spline
+from smallcal.maps.network import fit_smart
 from smallcal.maps.peers import fit_peer
 from smallcal.maps.rejecting import fit_rejecting
 from smallcal.maps.semantic import fit_semantic
@@ -45,6 +47,8 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "positive_linear": Recipe(partial(fit_linear, link="identity")),
         "anchors": Recipe(fit_anchors),
         "spline": Recipe(fit_spline),
+        "smart": Recipe(fit_smart, {"hidden": 16, "epochs": 2000, "learning_rate": 5e-3}),
+        "head": Recipe(fit_head, {"protocol": "in-sample", "epochs": 500, "patience": 20}),
         "rejecting": Recipe(fit_rejecting, {"constraint": "miscoverage", "level": None}),
         "binned": Recipe(fit_binning, {"n_bins": 10}),
         "semantic": Recipe(fit_semantic, {"n_partitions": 20, "n_groups": 2, "penalty": 0.1}),

@@ -17,6 +17,7 @@ from smallcal.maps.binning import BinnedMap
 from smallcal.maps.curves import AnchorMap, LinearMap, SplineMap
 from smallcal.maps.descent import Evaluated, Temperature, fit_temperature
 from smallcal.maps.groups import UNIFORM, GroupMap, fit_groups
+from smallcal.maps.network import NetworkMap
 from smallcal.maps.scalar import ScalarMap, fit_scalar
 from smallcal.maps.semantic import SemanticMap
 
@@ -49,6 +50,7 @@ MAPS: Mapping[str, type[FittedMap]] = MappingProxyType(
             LinearMap,
             AnchorMap,
             SplineMap,
+            NetworkMap,
             BinnedMap,
             SemanticMap,
         )
