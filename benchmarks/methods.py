@@ -1,8 +1,8 @@
 """What every method costs: `make bench-methods`, or `python benchmarks/methods.py [NAME ...]`.
 
 The paper's efficiency table for all names in `sc.methods()`: fitted on 2,500 samples of 100
-classes, applied to 10,000, everything in this one run, single-threaded. Quick methods are repeated and the
-median is shown; one that takes seconds is fitted once. Ratios are to `srts-bce`.
+classes, applied to 10,000, everything in this one run, single-threaded. Quick methods are repeated
+and the median is shown; one that takes seconds is fitted once. Ratios are to `srts-bce`.
 """
 
 from __future__ import annotations

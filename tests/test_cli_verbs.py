@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from cases import fit
+from cases import DEPLOYABLE, features_of, fit, missing_package
 from smallcal.catalogue import METHODS
 from smallcal.cli import run
 from smallcal.cli.demo import Cell, findings
+from smallcal.cli.evaluating import Condition
 from smallcal.io import read
+from smallcal.io import stream as stream_module
+from smallcal.metrics import METRICS
 
 VERBS = ("demo", "fit", "apply", "evaluate", "compare", "inspect", "methods")
 
@@ -166,6 +169,240 @@ def test_apply_writes_what_the_calibrator_gives(cli):
 @pytest.mark.parametrize("method", ["srts-bce", "tva-ts", "shuffled-k3", "none"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_streaming_equals_applying_at_once(method, dtype, cli, monkeypatch):
+    z, y = split(400, 0)
+    cal = sc.make(method).fit(z, y)
+    cal.save("m.json")
+    wide = split(3000, 2)[0].astype(dtype)
+    np.save("z.npy", wide)
+    monkeypatch.setattr(stream_module, "BLOCK_BYTES", 5000)
+    assert cli("apply", "m.json", "z.npy", "-o", "p.npy")[0] == 0
+    written = np.load("p.npy")
+    assert written.dtype == dtype
+    np.testing.assert_array_equal(written, cal.predict_proba(wide))
+
+
+def test_a_bad_row_is_named_by_its_place_in_the_file(cli, monkeypatch, here):
+    wide = split(3000, 2)[0]
+    wide[2345, 1] = np.nan
+    np.save("z.npy", wide)
+    monkeypatch.setattr(stream_module, "BLOCK_BYTES", 5000)
+    code, _, err = cli("apply", "cal.json", "z.npy", "-o", "p.npy")
+    assert code == 2
+    assert "z.npy: logits must be finite" in err
+    assert "row 2345 " in err
+    assert not (here / "p.npy").exists()
+
+
+def test_probabilities_stream_too(cli, monkeypatch):
+    z, y = split(400, 0)
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    cal = sc.SRTS(input="probabilities").fit(p, y)
+    cal.save("m.json")
+    np.save("p.npy", p)
+    monkeypatch.setattr(stream_module, "BLOCK_BYTES", 1000)
+    code, _, err = cli("apply", "m.json", "p.npy", "-o", "q.npy")
+    assert code == 2
+    assert "p.npy holds logits, but this calibrator was fitted on probabilities" in err
+    assert cli("apply", "m.json", "p.npy", "-o", "q.npy", "--input", "probabilities")[0] == 0
+    np.testing.assert_array_equal(np.load("q.npy"), cal.predict_proba(p))
+    p[300] = 0.9
+    np.save("p.npy", p)
+    code, _, err = cli("apply", "m.json", "p.npy", "-o", "q.npy", "--input", "probabilities")
+    assert code == 2
+    assert "(counting from row 300 of the file)" in err
+
+
+def test_apply_refuses_before_it_works(cli):
+    code, _, err = cli("apply", "cal.json", "test.npy", "-o", "p.npy", "--with-temperature")
+    assert code == 2
+    assert "a .npy file holds one array" in err
+    assert "must be one of .npz" in cli("apply", "cal.json", "test.npy", "-o", "p.xls")[2]
+    np.save("narrow.npy", np.ones((20, 3)))
+    for target in ("p.npy", "p.npz"):
+        code, _, err = cli("apply", "cal.json", "narrow.npy", "-o", target)
+        assert code == 2
+        assert "narrow.npy: logits must have the 5 columns" in err
+
+
+def test_evaluate_prints_every_metric(cli):
+    code, out, _ = cli("evaluate", "test.npz", "--calibrator", "cal.json")
+    assert code == 0
+    assert all(name in out for name in METRICS)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_evaluate_gives_fractions_to_machines(cli):
+    tz, ty = split(500, 1)
+    cal = sc.load("cal.json")
+    args = [
+        "--calibrator",
+        "cal.json",
+        "--labels",
+        "labels.npy",
+        "--json",
+        "--metrics",
+        "nll,ece15",
+    ]
+    code, out, err = cli("evaluate", "test.npy", *args)
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    expected = sc.metrics.evaluate(ty, cal.predict_proba(tz), metrics=["nll", "ece15"])
+    assert found["metrics"] == pytest.approx(expected, rel=1e-6)
+    assert (found["n"], found["n_classes"], found["calibrator"]) == (500, 5, "cal.json")
+
+
+def test_fail_if_leaves_with_1_when_the_condition_holds(cli):
+    base = ["evaluate", "test.npz", "--metrics", "accuracy"]
+    code, _, err = cli(*base, "--fail-if", "ece15 > 1%", "--fail-if", "nll>=0")
+    assert code == 1
+    assert err.count("check failed") == 2
+    assert cli(*base, "--fail-if", "ece15>0.99", "--fail-if", "nll<0")[0] == 0
+    code, out, _ = cli(*base, "--json", "--fail-if", "ece15>0.01")
+    assert code == 1
+    assert json.loads(out)["checks"][0]["failed"] is True
+
+
+def test_a_metric_that_is_undefined_fails_the_check(cli):
+    z, _ = split(50, 3)
+    np.savez("right.npz", logits=z, labels=z.argmax(axis=1))
+    code, out, err = cli("evaluate", "right.npz", "--fail-if", "auroc<0.5", "--json")
+    assert code == 1
+    assert json.loads(out)["metrics"]["auroc"] is None
+    assert "auroc is undefined (all predictions are right" in err
+    assert "undefined" in cli("evaluate", "right.npz")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ece15", "must look like ece15>0.03"),
+        ("ece15=0.1", "must look like"),
+        ("ece15>1e", "must look like"),
+        ("luck>1", "unknown metric 'luck'"),
+        ("ece15>3", "write ece15>3% or ece15>0.03"),
+    ],
+)
+def test_a_condition_that_means_nothing_is_bad_input(text, message, cli):
+    code, _, err = cli("evaluate", "test.npz", "--fail-if", text)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_condition_may_be_in_percent():
+    assert Condition.parse("ece15>3%").bound == pytest.approx(0.03)
+    assert Condition.parse("nll > 3").bound == 3
+
+
+def test_compare_takes_two_files_or_one_with_two_splits(cli):
+    one, two = cli("compare", "both.npz"), cli("compare", "cal.npz", "test.npz")
+    assert one[0] == two[0] == 0
+    tables = [text[text.index("method") :] for text in (one[1], two[1])]
+    assert tables[0] == tables[1]
+    assert "Difference to tva-ts:" in one[1]
+    assert max(map(len, one[1].splitlines())) <= 80
+    code, _, err = cli("compare", "cal.npz")
+    assert code == 2
+    assert "name the file to test on" in err
+
+
+def test_compare_in_json_has_values_and_differences(cli):
+    args = ["--methods", "none,ts-nll", "--baseline", "none", "--metrics", "ece15", "--json"]
+    code, out, _ = cli("compare", "both.npz", *args)
+    found = json.loads(out)
+    assert code == 0
+    assert found["differences"]["ts-nll"]["ece15"] == pytest.approx(
+        found["values"]["ts-nll"]["ece15"] - found["values"]["none"]["ece15"]
+    )
+    assert found["failures"] == {}
+
+
+def test_compare_knows_every_method(cli):
+    code, out, err = cli("compare", "both.npz", "--methods", "all", "--metrics", "nll")
+    assert code == 0
+    for name, row in METHODS.items():
+        left_out = "features" in row.needs or missing_package(name)
+        assert bool(left_out) != any(line.split()[:1] == [name] for line in out.splitlines())
+        assert name in out or name in err  # left out, and said so
+
+
+def test_features_in_the_files_reach_the_methods_that_need_them(cli):
+    (z, y), (z2, y2) = split(300, 0), split(200, 1)
+    np.savez(
+        "rich.npz",
+        val_logits=z,
+        val_labels=y,
+        val_features=features_of(z),
+        test_logits=z2,
+        test_labels=y2,
+        test_features=features_of(z2),
+    )
+    code, out, err = cli("compare", "rich.npz", "--methods", "features-k3,tva-ts", "--json")
+    assert (code, json.loads(out)["failures"]) == (0, {})
+    assert "features-k3" in json.loads(out)["values"]
+    assert cli("fit", "rich.npz:val", "--method", "features-k3", "-o", "f.json")[0] == 0
+    assert cli("apply", "f.json", "rich.npz:test", "-o", "p.npz")[0] == 0
+    assert cli("evaluate", "rich.npz:test", "--calibrator", "f.json")[0] == 0
+    np.save("bare.npy", z2)
+    code, _, err = cli("apply", "f.json", "bare.npy", "-o", "p.npy")
+    assert code == 2
+    assert "needs features as well as logits" in err
+    code, _, err = cli("fit", "both.npz:val", "--method", "features-k3", "-o", "g.json")
+    assert code == 2
+    assert "needs features as well as logits" in err
+    code, _, err = cli("compare", "both.npz", "--methods", "tva-ts,features-k3")
+    assert code == 1
+    assert "features-k3 failed: InputError: this method needs features" in err
+
+
+def test_one_method_that_fails_does_not_lose_the_others(cli, monkeypatch):
+    def fail(self, X, y, **extra):
+        if self.method == "ts-nll":
+            raise ZeroDivisionError("no\nluck")
+        return original(self, X, y, **extra)
+
+    original = sc.Calibrator.fit
+    monkeypatch.setattr(sc.Calibrator, "fit", fail)
+    code, out, err = cli("compare", "both.npz")
+    assert code == 1
+    assert "srts-bce" in out
+    assert [line for line in out.splitlines() if line.split() == ["ts-nll", "failed"]]
+    assert "smallcal: ts-nll failed: ZeroDivisionError: no luck\n" in err
+    code, out, _ = cli("compare", "both.npz", "--methods", "ts-nll", "--json")
+    assert code == 1
+    assert "ts-nll" in json.loads(out)["failures"]
+    assert cli("compare", "both.npz", "--methods", "ts-nll")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["both.npz", "--methods", "magic"], "unknown method 'magic'"),
+        (["both.npz", "--methods", ","], "--methods names none"),
+        (["both.npz", "--baseline", "srts-nll"], "--baseline srts-nll is not among"),
+        (["both.npz", "--metrics", "luck"], "unknown metric 'luck'"),
+        (["cal.npz", "narrow.npz"], "both must come from one model"),
+        (["test.npy", "test.npz"], "test.npy has no labels"),
+        (["cal.npz", "probs.npz"], "use one kind"),
+    ],
+)
+def test_compare_refuses_bad_input(args, message, cli):
+    np.savez("narrow.npz", logits=np.ones((9, 3)), labels=np.zeros(9, int))
+    np.savez("probs.npz", probs=np.full((9, 5), 0.2), labels=np.zeros(9, int))
+    code, _, err = cli("compare", *args)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_comparing_on_the_fitted_samples_is_noted(cli):
+    code, _, err = cli("compare", "cal.npz", "cal.npz", "--methods", "none")
+    assert code == 0
+    assert "flatters every method" in err
+
+
+@pytest.mark.parametrize("method", DEPLOYABLE)
+def test_inspect_speaks_of_every_method(method, cli):
     cal = fit(method, *split(400, 0))
     cal.save("m.json")
     code, out, err = cli("inspect", "m.json")

@@ -20,7 +20,6 @@ ROLES: Mapping[str, str] = MappingProxyType(
         "probs": "probabilities",
         "class_names": "class_names",
         "features": "features",
-        "embeddings": "features",
         "labels": "labels",
         "label": "labels",
         "targets": "labels",
