@@ -6,7 +6,7 @@ CORE := .venv-core
 LOWEST := .venv-lowest
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier and show what changed"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references"
+	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
 	@echo "make data         make the demo data anew (needs npm and torch)"
 
@@ -55,6 +56,9 @@ test-lowest:
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/speed.py
+
+bench-methods: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/methods.py
 
 data: $(VENV)/.dev
 	$(VENV)/bin/python scripts/make_demo_data.py

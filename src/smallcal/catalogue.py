@@ -76,6 +76,10 @@ def _head(signal: str, objective: str, protocol: str, what: str, parameters: str
     )
 
 
+def _classwise(kind: str, summary: str, source: str, parameters: str) -> Method:
+    return Method(objective="nll", map=kind, summary=summary, source=source, parameters=parameters)
+
+
 def _peer(name: str, what: str, parameters: str = "") -> Method:
     package = name.partition(":")[0]
     package = {"sklearn": "scikit-learn"}.get(package, package)
@@ -90,6 +94,8 @@ def _peer(name: str, what: str, parameters: str = "") -> Method:
 
 
 _HTS = "Balanya, Maroñas and Ramos 2022"
+_KULL = "Kull et al. 2019"
+_ZHANG = "Zhang, Kailkhura and Han 2020"
 _SMART = "Guo et al. 2026"
 _QATS = "Chakraborty et al. 2026"
 
@@ -221,6 +227,17 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "sats-features-bce": _head("features", "bce", "held-out", "a network of features"),
         "utemphead": _head(
             "features", "nll", "fixed", "a network of features", parameters="128·d + 257"
+        ),
+        # Not temperatures.
+        "vector-scaling": _classwise(
+            "vector", "a scale for each class, drawn towards one temperature", _GUO, "C"
+        ),
+        "dirichlet-odir": _classwise(
+            "dirichlet", "a matrix on log-probabilities, off-diagonal penalised", _KULL, "C² + C"
+        ),
+        "matrix-scaling": _classwise("matrix", "a matrix on logits, unpenalised", _GUO, "C² + C"),
+        "ets": _classwise(
+            "mixture", "a mixture of scaled, raw and uniform probabilities", _ZHANG, "3"
         ),
         # Cited relatives.
         "meta-cal": Method(

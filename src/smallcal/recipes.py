@@ -10,8 +10,16 @@ from typing import Any
 
 from smallcal.heads import fit_head
 from smallcal.maps import MapFit, ScalarMap, Split, fit_groups, fit_scalar
+from smallcal.maps.affine import (
+    DIRICHLET_PENALTIES,
+    VECTOR_PENALTIES,
+    fit_dirichlet,
+    fit_matrix,
+    fit_vector,
+)
 from smallcal.maps.binning import fit_binning
 from smallcal.maps.curves import fit_anchors, fit_linear, fit_spline
+from smallcal.maps.mixture import fit_mixture
 from smallcal.maps.network import fit_smart
 from smallcal.maps.peers import fit_peer
 from smallcal.maps.rejecting import fit_rejecting
@@ -49,6 +57,12 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "spline": Recipe(fit_spline),
         "smart": Recipe(fit_smart, {"hidden": 16, "epochs": 2000, "learning_rate": 5e-3}),
         "head": Recipe(fit_head, {"protocol": "in-sample", "epochs": 500, "patience": 20}),
+        "vector": Recipe(fit_vector, {"penalties": VECTOR_PENALTIES}),
+        "matrix": Recipe(fit_matrix),
+        "dirichlet": Recipe(
+            fit_dirichlet, {"lambdas": DIRICHLET_PENALTIES, "mus": DIRICHLET_PENALTIES}
+        ),
+        "mixture": Recipe(fit_mixture),
         "rejecting": Recipe(fit_rejecting, {"constraint": "miscoverage", "level": None}),
         "binned": Recipe(fit_binning, {"n_bins": 10}),
         "semantic": Recipe(fit_semantic, {"n_partitions": 20, "n_groups": 2, "penalty": 0.1}),

@@ -1,4 +1,4 @@
-"""Logistic and error functions that stay accurate in both tails; NumPy only."""
+"""Logistic, softmax and error functions that stay accurate in the tails; NumPy only."""
 
 from __future__ import annotations
 
@@ -70,3 +70,27 @@ def _erf_table() -> FloatArray:
 
 
 _ERF_TABLE = _erf_table()
+
+
+def softmax(logits: FloatArray) -> FloatArray:
+    """Return the softmax of each row; a row's bits do not depend on the rows beside it.
+
+    Examples
+    --------
+    >>> softmax(np.array([[1000.0, 1000.0]])).tolist()
+    [[0.5, 0.5]]
+    """
+    weight = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(weight * (1 / np.einsum("ij->i", weight))[:, None])
+
+
+def log_softmax(logits: FloatArray) -> FloatArray:
+    """Return the logarithm of the softmax of each row, accurate where the softmax is 0.
+
+    Examples
+    --------
+    >>> log_softmax(np.array([[0.0, -1000.0]])).tolist()
+    [[0.0, -1000.0]]
+    """
+    gaps = logits - logits.max(axis=1, keepdims=True)
+    return np.asarray(gaps - np.log(np.einsum("ij->i", np.exp(gaps)))[:, None])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from smallcal.maps.affine import AffineMap
 from smallcal.maps.base import (
     FittedMap,
     MapFit,
@@ -17,6 +18,7 @@ from smallcal.maps.binning import BinnedMap
 from smallcal.maps.curves import AnchorMap, LinearMap, SplineMap
 from smallcal.maps.descent import Evaluated, Temperature, fit_temperature
 from smallcal.maps.groups import UNIFORM, GroupMap, fit_groups
+from smallcal.maps.mixture import MixtureMap
 from smallcal.maps.network import NetworkMap
 from smallcal.maps.scalar import ScalarMap, fit_scalar
 from smallcal.maps.semantic import SemanticMap
@@ -51,6 +53,8 @@ MAPS: Mapping[str, type[FittedMap]] = MappingProxyType(
             AnchorMap,
             SplineMap,
             NetworkMap,
+            AffineMap,
+            MixtureMap,
             BinnedMap,
             SemanticMap,
         )

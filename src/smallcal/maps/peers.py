@@ -32,6 +32,7 @@ from smallcal.data import BoolArray, FloatArray
 from smallcal.errors import InputError, missing_extra
 from smallcal.maps.base import MapFit, ProbabilityMap, Split, keep_argmax
 from smallcal.maps.scalar import scalar_fallback
+from smallcal.special import softmax
 
 
 class PeerModel(Protocol):
@@ -192,18 +193,13 @@ def _wide(split: Split) -> FloatArray:
     return np.ascontiguousarray(split.preds.logits, dtype=np.float64)
 
 
-def _softmax(logits: FloatArray) -> FloatArray:
-    weight = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
-
-
 def _onto_simplex(raw: FloatArray, logits: FloatArray) -> FloatArray:
     """Make rows sum to 1; those that cannot become the model's own."""
     result = np.array(raw, dtype=np.float64)
     unusable = ~(np.isfinite(result) & (result >= 0)).all(axis=1)
     unusable |= ~result.any(axis=1)
     if bool(unusable.any()):
-        result[unusable] = _softmax(logits[unusable])
+        result[unusable] = softmax(logits[unusable])
     result /= result.sum(axis=1, keepdims=True)
     return result
 
@@ -267,7 +263,7 @@ class _OneVsRest:
         return sum(column.levels for column in self.columns.values())
 
     def predict(self, logits: FloatArray, /) -> FloatArray:
-        result = _softmax(logits)
+        result = softmax(logits)
         for label, column in self.columns.items():
             result[:, label] = np.clip(column.predict(result[:, label].copy()), 0, 1)
         if result.shape[1] == 2 and self.columns:
@@ -281,7 +277,7 @@ def _columns(
     split: Split, fit_column: Callable[[FloatArray, BoolArray], _Column]
 ) -> dict[int, _Column]:
     """Fit a column per class, but for classes with no sample or all of them."""
-    own, labels = _softmax(_wide(split)), split.preds.labels
+    own, labels = softmax(_wide(split)), split.preds.labels
     counts = np.bincount(labels, minlength=own.shape[1])
     seen = np.flatnonzero((counts > 0) & (counts < len(labels)))
     chosen = seen[seen == 1] if own.shape[1] == 2 else seen
