@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 CORE := .venv-core
 LOWEST := .venv-lowest
+# Two processes at a time; each with one thread, so that they do not wait for each other.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test test-core test-lowest bench bench-methods data lint format clean
@@ -44,15 +46,15 @@ demo: $(VENV)/.demo
 	@echo "Here smallcal is $(VENV)/bin/smallcal; '. $(VENV)/bin/activate' puts it on your path."
 
 test: $(VENV)/.dev
-	$(VENV)/bin/python -m pytest
+	$(call PYTEST,$(VENV))
 
 test-core: $(CORE)/.core
-	$(CORE)/bin/python -m pytest
+	$(call PYTEST,$(CORE)) --ignore tests/test_real_methods.py
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python $(PIP) -c constraints-lowest.txt -e '.[test]'
-	$(LOWEST)/bin/python -m pytest
+	$(call PYTEST,$(LOWEST)) --ignore tests/test_real_methods.py
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/speed.py

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from smallcal.catalogue import ALIASES, METHODS
+from smallcal.composition import Method
 from smallcal.maps.peers import PEERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
@@ -16,6 +17,25 @@ BEGIN, END = "<!-- methods: begin -->", "<!-- methods: end -->"
 
 #: Maps that may change the predicted class.
 CLASSWISE = {"vector", "matrix", "dirichlet"}
+
+#: Signals that are learned, and so cross-fitted.
+LEARNED = {
+    "risk",
+    "shuffled",
+    "signed_residual",
+    "absolute_residual",
+    "feature_risk",
+    "feature_logit_risk",
+}
+
+#: Maps that hold samples apart while they are fitted.
+HELD_APART = {
+    "vector": "cross-validated penalty",
+    "dirichlet": "cross-validated penalties",
+    "rejecting": "threshold from a held-out tenth",
+    "binned": "bins from the other half",
+    "semantic": "temperatures from the other half",
+}
 
 MAIN, RQ1, RQ2 = "Method", "RQ1", "RQ2"
 OBJECTIVE, ROUTING, TARGETS = "App. Objective", "App. Routing", "App. Routing targets"
@@ -28,7 +48,7 @@ NOTES = {
     "tva-ts": (RQ1, "confidence with very few samples; what routing must beat"),
     "ts-brier": ("", "one temperature when large errors matter most"),
     "ts-softece": ("", "one temperature when ECE itself is the target"),
-    "srts-bce": (MAIN, "lower ECE from about 500 samples on, at 10 parameters"),
+    "srts-bce": (MAIN, "lower ECE at some thousand samples; at 250 a tie (README)"),
     "srts-nll": (RQ2, "the objective ablation of SRTS"),
     "srts-brier": ("", "the objective ablation of SRTS"),
     "srts-softece": (OBJECTIVE, "the objective ablation of SRTS"),
@@ -38,7 +58,7 @@ NOTES = {
     "probmargin-k3": (ROUTING, "signal ablation"),
     "confmargin-k3": (ROUTING, "signal ablation: two signals instead of six"),
     "signed-residual-k3": (TARGETS, "routing straight by the error to be corrected"),
-    "absolute-residual-k3": (TARGETS, "routing by the size of the error to be corrected"),
+    "abs-residual-k3": (TARGETS, "routing by the size of the error to be corrected"),
     "features-k3": (OBJECTIVE, "whether features know more than logits about risk"),
     "features-logits-k3": (OBJECTIVE, "the same, with the logits beside them"),
     "random-k3": (ROUTING, "a control: groups that mean nothing"),
@@ -58,7 +78,6 @@ NOTES = {
     "sats-logit-bce": (HEADS, "the same, selected on held-out samples"),
     "sats-features-nll": (HEADS, "the same from features"),
     "sats-features-bce": (HEADS, "the same from features, selected on held-out samples"),
-    "lts-feature": (HEADS, "the paper's local temperature head, which is a feature head"),
     "utemphead": (HEADS, "one wide head, no sweep"),
     "vector-scaling": (CLASSICAL, "classes that are miscalibrated differently, many samples"),
     "dirichlet-odir": (CLASSICAL, "the same with confusions between classes, many samples"),
@@ -76,11 +95,25 @@ NOTES = {
 }
 
 
+def discipline(row: Method) -> str:
+    """Return what keeps a method's fit honest, beside bounds."""
+    found = []
+    if row.signal in LEARNED:
+        found.append("out-of-fold scores")
+    if row.map == "groups":
+        found.append("small groups pooled")
+    if row.map == "head":
+        found.append({"held-out": "chosen on a fifth"}.get(row.options["protocol"], "none"))
+    found += [HELD_APART[row.map]] if row.map in HELD_APART else []
+    return ", ".join(found) or "–"
+
+
 def table() -> str:
     """Return the table in Markdown."""
     lines = [
-        "| name | objective | signal | map | parameters | argmax kept | in the paper | good for |",
-        "|---|---|---|---|---|---|---|---|",
+        "| name | objective | signal | map | discipline | parameters "
+        "| argmax kept | in the paper | good for |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in METHODS.items():
         kept = PEERS[name].preserves_argmax if row.map == "peer" else row.map not in CLASSWISE
@@ -91,6 +124,7 @@ def table() -> str:
             row.objective if row.map not in ("identity", "peer") else "–",
             row.signal.replace("_", " ") if row.signal != "none" else "–",
             row.map.replace("_", " "),
+            discipline(row),
             row.parameters or "by the data",
             "yes" if kept else "no",
             section or "–",

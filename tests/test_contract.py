@@ -20,7 +20,6 @@ from cases import (
     predict,
     refit,
     require_package,
-    true_name,
 )
 from simulated import simulate
 from smallcal.catalogue import ALIASES, METHODS
@@ -212,22 +211,23 @@ def test_two_classes_work(name):
     assert np.isfinite(p).all()
 
 
+@pytest.mark.parametrize("name", [n for n, row in METHODS.items() if "features" not in row.needs])
 def test_probabilities_as_input_equal_their_logarithms(name, split):
     z, y = split
     p = softmax(z)
     by_proba, by_log = fit(name, p, y, input="probabilities"), fit(name, np.log(p), y)
     given = {key: answers_of(p) for key in inputs_of(by_log, p)}
-    if "features" in given:
-        pytest.skip("the features of this test are made from what is passed")
     np.testing.assert_allclose(
         by_proba.predict_proba(p, **given), by_log.predict_proba(np.log(p), **given), rtol=1e-9
     )
 
 
-def test_class_permutation_permutes_the_probabilities(fitted, name, split):
-    row = METHODS[true_name(name)]
-    if row.signal == "logits" or row.map == "peer":
-        pytest.skip("a network starts from random weights for each class; peers promise nothing")
+# A network of logits starts from random weights for each class; peers promise nothing.
+@pytest.mark.parametrize(
+    "name", [n for n, row in METHODS.items() if row.signal != "logits" and row.map != "peer"]
+)
+def test_class_permutation_permutes_the_probabilities(name, split):
+    fitted = fitted_once(name)
     z, y = split
     order = np.random.default_rng(0).permutation(12)
     permuted = fit(name, z[:, order], np.argsort(order)[y])

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import method_table
 import smallcal as sc
+from smallcal.catalogue import METHODS
 
 ROOT = Path(__file__).parents[1]
 
@@ -82,3 +84,9 @@ def test_the_table_in_the_readme_is_what_the_demo_prints():
             assert float(cell.split()[0]) == pytest.approx(100 * mean[metric], abs=0.011)
             checked += 1
     assert checked == 40
+
+
+def test_the_table_of_methods_in_the_docs_is_up_to_date():
+    page = method_table.PAGE.read_text(encoding="utf-8")
+    assert method_table.updated(page) == page, "run python scripts/method_table.py"
+    assert set(method_table.NOTES) == set(METHODS)

@@ -139,7 +139,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             signal="signed_residual",
             parameters="10",
         ),
-        "absolute-residual-k3": _routed(
+        "abs-residual-k3": _routed(
             "three temperatures by the expected size of the residual",
             signal="absolute_residual",
             parameters="10",
