@@ -95,9 +95,8 @@ def main(names):
         )
     for name, paper in PAPER.items():
         if name in times:
-            print(
-                f"{REFERENCE} fits {times[name] / reference:,.0f} times faster than {name} ({paper})."
-            )
+            ratio = times[name] / reference
+            print(f"{REFERENCE} fits {ratio:,.0f} times faster than {name} ({paper}).")
 
 
 if __name__ == "__main__":
