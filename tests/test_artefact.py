@@ -121,6 +121,15 @@ def test_a_missing_field_is_refused(document, tmp_path, path):
         sc.load(file)
 
 
+def test_a_matrix_of_another_size_is_refused():
+    document = copy.deepcopy(DOCUMENTS["vector-scaling"])
+    document["map"]["weight"].append(1.0)
+    document["n_parameters"] += 1
+    parsed = artefact.parse(json.dumps(document), source="mutant")
+    with pytest.raises(sc.ArtefactError, match="the map is for 13 classes, not 12"):
+        runtime.FittedCalibrator.from_dict(parsed, source="mutant")
+
+
 def test_an_unknown_field_is_refused(document, tmp_path):
     document["extra"] = 1
     file = tmp_path / "cal.json"

@@ -255,6 +255,9 @@ class FittedCalibrator:
             raise InputError(
                 f"n_parameters says {document['n_parameters']}, the parts have {self.n_parameters}"
             )
+        columns = getattr(self.map, "n_classes", self.n_classes)
+        if columns != self.n_classes:
+            raise InputError(f"the map is for {columns} classes, not {self.n_classes}")
         if self.class_names is not None and len(self.class_names) != self.n_classes:
             raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
         if self.map.steps and len(self.group_counts) != len(self.map.steps):

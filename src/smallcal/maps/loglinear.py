@@ -187,14 +187,13 @@ def _held_out_losses(
 ) -> FloatArray:
     """Return the mean NLL of rows held out, for each penalty.
 
-    Each minimum is unique, so where a search starts and how it is whitened leak nothing. Each
-    begins where that fold's last one ended, and one whitening serves all folds.
+    Each search begins where that fold's last one ended. One whitening serves all folds: it is
+    made from their fits and from ``x`` alone, so that no held-out label has a say.
     """
     every = range(int(fold.max()) + 1)
     training = [sample.take(np.flatnonzero(fold != k)) for k in every]
     held_out = [sample.take(np.flatnonzero(fold == k)) for k in every]
-    near = _minimise(Problem(sample, strengths[0], centre), centre, _COMPARING)
-    fitted = [near for _ in every]
+    fitted = [_minimise(Problem(t, strengths[0], centre), centre, _COMPARING) for t in training]
     losses = np.zeros(len(strengths))
     for i, strength in enumerate(strengths):
         whitening = Problem(sample, strength, centre).whitening(np.mean(fitted, axis=0))
