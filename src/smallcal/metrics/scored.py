@@ -84,6 +84,16 @@ class Scored:
             correct=np.equal(predicted, codes),
         )
 
+    def take(self, rows: IntArray) -> Scored:
+        """Return the view of some rows, which may repeat."""
+        return Scored(
+            proba=self.proba[rows],
+            labels=self.labels[rows],
+            confidence=self.confidence[rows],
+            doubt=self.doubt[rows],
+            correct=self.correct[rows],
+        )
+
     @property
     def n(self) -> int:
         """Number of samples."""

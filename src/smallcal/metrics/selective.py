@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from smallcal.data import FloatArray
+from smallcal.data import FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics.binned import bin_sums
 from smallcal.metrics.scored import Scored
@@ -160,10 +160,15 @@ def selective_risk(y_true: object, y_proba: object, *, coverage: float = DEFAULT
     return selective_risk_of(Scored.of(y_true, y_proba), coverage=coverage)
 
 
+def falling_blocks(scored: Scored) -> IntArray:
+    """Return each sample's group of equal confidence, 0 for the most confident."""
+    score = np.round(scored.log_odds, _TIE_DECIMALS)
+    return np.asarray(np.unique(-score, return_inverse=True)[1], dtype=np.int64)
+
+
 def _falling_blocks(scored: Scored) -> tuple[FloatArray, FloatArray]:
     """Return size and errors of each group of equal samples, the most confident first."""
-    score = np.round(scored.log_odds, _TIE_DECIMALS)
-    _, block = np.unique(-score, return_inverse=True)
+    block = falling_blocks(scored)
     size = np.bincount(block).astype(np.float64)
     return size, size - bin_sums(block, scored.correct.astype(np.float64), len(size))
 

@@ -1,0 +1,274 @@
+"""Metrics of resampled data, without resampling the data.
+
+A resample is how often each sample was drawn: a row of counts. A metric that is made of sums over
+samples needs one product of counts with what each sample adds; a metric that depends on the order
+of the samples needs running sums in an order that never changes. Both are hundreds of times
+quicker than gathering the rows, and exact. The few metrics that are neither are computed from
+gathered rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+
+from smallcal.data import FloatArray, IntArray
+from smallcal.metrics.binned import DEFAULT_BINS, equal_width
+from smallcal.metrics.scored import Scored
+from smallcal.metrics.selective import DEFAULT_COVERAGE, falling_blocks
+from smallcal.metrics.table import METRICS, Metric
+
+#: From counts, shape (k, n), to the metric in each of k resamples, shape (k,).
+Replicator = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A metric made of sums: what each sample adds, and what becomes of the sums.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n, q)
+    finish : callable
+        From the sums of k resamples, shape (k, q), to their metric, shape (k,).
+    """
+
+    columns: FloatArray
+    finish: Callable[[FloatArray], FloatArray]
+
+    def __call__(self, counts: FloatArray) -> FloatArray:
+        """Return the metric in each resample."""
+        return self.finish(counts @ self.columns)
+
+
+def replicators(metrics: Sequence[Metric], scored: Scored) -> dict[str, Replicator]:
+    """Return how metrics of these predictions are computed from resample counts.
+
+    Examples
+    --------
+    >>> scored = Scored.of([0, 1], [[0.75, 0.25], [0.5, 0.5]])
+    >>> accuracy = replicators([METRICS["accuracy"]], scored)["accuracy"]
+    >>> accuracy(np.array([[2.0, 0.0], [1.0, 1.0]])).tolist()
+    [1.0, 0.5]
+    """
+    order = Order.of(scored) if any(metric.name in ORDERED for metric in metrics) else None
+    return {metric.name: _replicator(metric, scored, order) for metric in metrics}
+
+
+def _replicator(metric: Metric, scored: Scored, order: Order | None) -> Replicator:
+    if metric.values is not None:
+        return Linear(metric.values(scored)[:, None], partial(_mean, scored.n))
+    if order is not None and metric.name in ORDERED:
+        return _ordered(metric.name, scored, order)
+    if metric.name in _SPECIAL:
+        return _SPECIAL[metric.name](scored)
+    return partial(_gathered, metric, scored)
+
+
+def _mean(n: int, sums: FloatArray) -> FloatArray:
+    return np.asarray(sums[:, 0] / n)
+
+
+def _ratio(sums: FloatArray) -> FloatArray:
+    """Return the first sum over the second, NaN where that is 0: undefined there."""
+    part, whole = sums.T
+    return np.asarray(np.divide(part, whole, out=np.full(len(sums), np.nan), where=whole > 0))
+
+
+def _gathered(metric: Metric, scored: Scored, counts: FloatArray) -> FloatArray:
+    every = np.arange(scored.n)
+    rows = (np.repeat(every, row) for row in counts.astype(np.int64))
+    return np.array([metric.of(scored.take(row)) for row in rows])
+
+
+def _ece(scored: Scored) -> Linear:
+    columns = np.zeros((scored.n, DEFAULT_BINS))
+    index = equal_width(scored.confidence, DEFAULT_BINS)
+    columns[np.arange(scored.n), index] = scored.residual
+    return Linear(columns, lambda sums: np.asarray(np.abs(sums).sum(axis=1) / scored.n))
+
+
+def _classwise_ece(scored: Scored) -> Replicator:
+    from scipy.sparse import csr_array
+
+    n, n_classes = scored.proba.shape
+    cell = equal_width(scored.proba, DEFAULT_BINS) + DEFAULT_BINS * np.arange(n_classes)
+    residual = scored.proba.copy()
+    residual[np.arange(n), scored.labels] -= 1
+    starts = np.arange(0, residual.size + 1, n_classes)
+    table = csr_array(
+        (residual.ravel(), cell.ravel(), starts), shape=(n, n_classes * DEFAULT_BINS)
+    ).T.tocsr()
+
+    def replicate(counts: FloatArray) -> FloatArray:
+        return np.asarray(np.abs(table @ counts.T).sum(axis=0) / (n * n_classes))
+
+    return replicate
+
+
+def _hcfp(scored: Scored, *, threshold: float) -> Linear:
+    wrong = ~scored.correct
+    sure = scored.confidence >= threshold
+    return Linear(np.column_stack([wrong & sure, wrong]).astype(np.float64), _ratio)
+
+
+def _risk_at(scored: Scored, *, threshold: float = 0.9) -> Linear:
+    sure = scored.confidence >= threshold
+    return Linear(np.column_stack([~scored.correct & sure, sure]).astype(np.float64), _ratio)
+
+
+def _adaece(scored: Scored) -> Replicator:
+    """Cut the resample's sorted confidences by running sums: copies stand side by side."""
+    order = np.argsort(scored.confidence, kind="stable")
+    residual = scored.residual[order]
+    n = scored.n
+    sizes = n // DEFAULT_BINS + (np.arange(DEFAULT_BINS) < n % DEFAULT_BINS)
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+
+    def replicate(counts: FloatArray) -> FloatArray:
+        drawn = counts[:, order]
+        rank = np.cumsum(drawn, axis=1)
+        total = np.cumsum(drawn * residual, axis=1)
+        result = np.empty(len(counts))
+        for i in range(len(counts)):
+            at = np.searchsorted(rank[i], edges)  # the sample whose copies reach each edge
+            below = total[i, at] - (rank[i, at] - edges) * residual[at]
+            result[i] = np.abs(np.diff(below)).sum() / n
+        return result
+
+    return replicate
+
+
+@dataclass(frozen=True, eq=False)
+class Falling:
+    """Some resamples' samples, the most confident first, in blocks of equal confidence.
+
+    Attributes
+    ----------
+    size, wrong : ndarray of shape (k, blocks)
+        Samples and errors of each block.
+    kept, errors : ndarray of shape (k, blocks)
+        Samples and errors up to and with each block.
+    """
+
+    size: FloatArray
+    wrong: FloatArray
+    kept: FloatArray
+    errors: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The samples in the order of falling confidence, which no resample changes."""
+
+    order: IntArray
+    starts: IntArray
+    wrong: FloatArray
+
+    @classmethod
+    def of(cls, scored: Scored) -> Order:
+        """Sort once."""
+        block = falling_blocks(scored)
+        order = np.argsort(block, kind="stable")
+        starts = np.flatnonzero(np.diff(block[order], prepend=-1))
+        return cls(order, starts, (~scored.correct[order]).astype(np.float64))
+
+    def fall(self, counts: FloatArray) -> Falling:
+        """Return the blocks of some resamples."""
+        size = counts[:, self.order]
+        wrong = size * self.wrong
+        if len(self.starts) < len(self.order):
+            size = np.add.reduceat(size, self.starts, axis=1)
+            wrong = np.add.reduceat(wrong, self.starts, axis=1)
+        return Falling(size, wrong, np.cumsum(size, axis=1), np.cumsum(wrong, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """A metric that depends on the order of the samples."""
+
+    order: Order
+    finish: Callable[[Falling], FloatArray]
+
+    def __call__(self, counts: FloatArray) -> FloatArray:
+        """Return the metric in each resample."""
+        return self.finish(self.order.fall(counts))
+
+
+def _auroc(blocks: Falling) -> FloatArray:
+    right = blocks.size - blocks.wrong
+    all_wrong, all_right = blocks.errors[:, -1], right.sum(axis=1)
+    beaten = all_wrong[:, None] - blocks.errors + blocks.wrong / 2
+    pairs = np.einsum("ij,ij->i", right, beaten)
+    return _ratio(np.column_stack([pairs, all_right * all_wrong]))
+
+
+def _harmonic(n: int) -> FloatArray:
+    """Return 1 + 1/2 + ... + 1/k for k = 0 .. n."""
+    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, n + 1))])
+
+
+def _aurc(harmonic: FloatArray, blocks: Falling) -> FloatArray:
+    """Average the error rate among the k most confident over k.
+
+    Within a block errors rise evenly, E_k = a + rate x k, so that the sum of E_k / k over the
+    block is a x (difference of harmonic numbers) + rate x size.
+    """
+    n = len(harmonic) - 1
+    rate = blocks.wrong / np.maximum(blocks.size, 1)
+    before = blocks.errors - blocks.kept * rate
+    reached = harmonic[blocks.kept.astype(np.int64)]
+    span = np.diff(reached, axis=1, prepend=0)
+    return np.asarray((np.einsum("ij,ij->i", before, span) + blocks.errors[:, -1]) / n)
+
+
+def _eaurc(harmonic: FloatArray, blocks: Falling) -> FloatArray:
+    n = len(harmonic) - 1
+    right = n - blocks.errors[:, -1]
+    best = (n - right - right * (harmonic[n] - harmonic[right.astype(np.int64)])) / n
+    return np.asarray(np.maximum(_aurc(harmonic, blocks) - best, 0))
+
+
+def _selective_risk(kept: int, blocks: Falling) -> FloatArray:
+    if not kept:
+        return np.full(len(blocks.size), np.nan)
+    every = np.arange(len(blocks.size))
+    at: IntArray = (blocks.kept < kept).sum(axis=1)  # the block where coverage is reached
+    short = blocks.kept[every, at] - kept
+    rate = blocks.wrong[every, at] / blocks.size[every, at]
+    return np.asarray((blocks.errors[every, at] - short * rate) / kept)
+
+
+def _ordered(name: str, scored: Scored, order: Order) -> Ordered:
+    harmonic = partial(_harmonic, scored.n)
+    finish: dict[str, Callable[[], Callable[[Falling], FloatArray]]] = {
+        "auroc": lambda: _auroc,
+        "aurc": lambda: partial(_aurc, harmonic()),
+        "eaurc": lambda: partial(_eaurc, harmonic()),
+        "selective_risk80": lambda: partial(_selective_risk, round(DEFAULT_COVERAGE * scored.n)),
+    }
+    return Ordered(order, finish[name]())
+
+
+ORDERED = ("auroc", "aurc", "eaurc", "selective_risk80")
+
+_SPECIAL: Mapping[str, Callable[[Scored], Replicator]] = MappingProxyType(
+    {
+        "ece15": _ece,
+        "adaece15": _adaece,
+        "cwece15": _classwise_ece,
+        **{f"hcfp{p}": partial(_hcfp, threshold=p / 100) for p in (90, 95, 99)},
+        "risk_at90": _risk_at,
+    }
+)
+
+#: Metrics whose resamples are gathered row by row, and so take milliseconds each.
+SLOW = tuple(
+    name
+    for name, row in METRICS.items()
+    if row.values is None and name not in _SPECIAL and name not in ORDERED
+)
