@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smallcal.estimators import make as make
     from smallcal.estimators import methods as methods
     from smallcal.evaluation import compare as compare
-    from smallcal.metrics import evaluate as evaluate
+    from smallcal.evaluation import evaluate as evaluate
 
 _HOME = {
     "ArtefactError": "errors",
@@ -46,7 +46,7 @@ _HOME = {
     "SmallcalError": "errors",
     "TemperatureScaling": "estimators",
     "compare": "evaluation",
-    "evaluate": "metrics",
+    "evaluate": "evaluation",
     "load": "estimators",
     "load_demo": "datasets",
     "make": "estimators",

@@ -1,22 +1,141 @@
-"""Put several calibrators side by side on the same test samples."""
+"""Measure calibrators on test samples, alone or side by side, and say how sure one may be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
 
-import numpy as np
-
-from smallcal.data import FloatArray
+from smallcal.bootstrap import DEFAULT_BOOT, Values, resample
 from smallcal.errors import InputError
+from smallcal.groupwise import GroupRow, by_group
+from smallcal.intervals import Interval, interval_of, require_options
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.table import chosen_metrics
+from smallcal.noise import FLOORED, noise_floor
 
 Table = dict[str, dict[str, float]]
+Intervals = dict[str, dict[str, Interval]]
+Advance = Callable[[int], object]
 
-#: Samples x resamples drawn at a time: bounds the memory of the bootstrap to some 60 MB.
-_BATCH = 4_000_000
+_UNIT = "test samples"
+
+
+@overload
+def evaluate(
+    y_true: object,
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = ...,
+) -> dict[str, float]: ...
+
+
+@overload
+def evaluate(
+    y_true: object,
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = ...,
+    ci: bool,
+    n_boot: int = ...,
+    level: float = ...,
+    random_state: int = ...,
+    advance: Advance = ...,
+) -> dict[str, Any]: ...
+
+
+@overload
+def evaluate(
+    y_true: object,
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = ...,
+    by: object,
+    n_boot: int = ...,
+    level: float = ...,
+    random_state: int = ...,
+) -> dict[str, dict[str, GroupRow]]: ...
+
+
+def evaluate(
+    y_true: object,
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = None,
+    ci: bool = False,
+    by: object = None,
+    n_boot: int = DEFAULT_BOOT,
+    level: float = 0.95,
+    random_state: int = 0,
+    advance: Advance = lambda rows: None,
+) -> Any:
+    """Compute all metrics, or those that are named, with intervals if asked.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+    metrics : iterable of str, optional
+        Names out of :data:`smallcal.metrics.METRICS`, in the order wanted; all by default.
+    ci : bool
+        Also give bootstrap intervals over test samples, and for calibration errors the noise
+        floor: what a perfectly calibrated model would show on average.
+    by : array-like of shape (n,), optional
+        The group of each sample. Then every group gets its own row, see
+        :func:`smallcal.groupwise.by_group`.
+    n_boot : int
+        Resamples.
+    level : float
+    random_state : int
+    advance : callable, optional
+        Told how many resamples were done.
+
+    Returns
+    -------
+    dict
+        Metric name to a fraction; with ``ci`` to an
+        :class:`~smallcal.intervals.Interval`; with ``by`` group to metric name to
+        :class:`~smallcal.groupwise.GroupRow`. NaN means that the data leave the value undefined;
+        ``METRICS[name].undefined`` says when.
+
+    Examples
+    --------
+    >>> evaluate([0, 1], [[0.75, 0.25], [0.5, 0.5]], metrics=["accuracy", "confidence_gap"])
+    {'accuracy': 0.5, 'confidence_gap': 0.125}
+    >>> rows = evaluate([0, 1] * 50, [[0.75, 0.25], [0.5, 0.5]] * 50, metrics=["ece15"], ci=True)
+    >>> rows["ece15"].low <= rows["ece15"].point <= rows["ece15"].high
+    True
+    """
+    require_options(n_boot, level)
+    chosen = chosen_metrics(METRICS if metrics is None else metrics)
+    if by is not None:
+        names = [metric.name for metric in chosen]
+        return by_group(
+            y_true,
+            y_proba,
+            by,
+            metrics=names,
+            n_boot=n_boot,
+            level=level,
+            random_state=random_state,
+        )
+    view = Scored.of(y_true, y_proba)
+    points = {metric.name: metric.of(view) for metric in chosen}
+    if not ci:
+        return points
+    values = resample({"": view}, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
+    found = {
+        name: interval_of(point, values["", name], unit=_UNIT, level=level)
+        for name, point in points.items()
+    }
+    shown = [name for name in found if name in FLOORED]
+    floors = noise_floor(view.proba, metrics=shown, random_state=random_state)
+    return {
+        name: replace(row, floor=floors[name].mean) if name in floors else row
+        for name, row in found.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -29,9 +148,11 @@ class Comparison:
     baseline : str
     differences : dict of method to dict of metric to float
         Method minus baseline.
-    intervals : dict of method to dict of metric to (low, high)
-        Percentile intervals of those differences, paired by sample, for the metrics that are
-        averages over samples; empty when ``n_boot`` is 0.
+    intervals : dict of method to dict of metric to Interval
+        Of those differences, paired by sample; empty when ``n_boot`` is 0. An interval unpacks
+        to (low, high).
+    value_intervals : dict of method to dict of metric to Interval
+        Of the values.
     level : float
     n_boot, n : int
     """
@@ -39,7 +160,8 @@ class Comparison:
     values: Table
     baseline: str
     differences: Table
-    intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    intervals: Intervals = field(default_factory=dict)
+    value_intervals: Intervals = field(default_factory=dict)
     level: float = 0.95
     n_boot: int = 0
     n: int = 0
@@ -51,13 +173,59 @@ class Comparison:
             "baseline": self.baseline,
             "values": self.values,
             "differences": self.differences,
-            "intervals": {
-                name: {metric: list(pair) for metric, pair in row.items()}
-                for name, row in self.intervals.items()
-            },
+            "intervals": _plain(self.intervals),
+            "value_intervals": _plain(self.value_intervals),
+            "verdicts": {name: self.verdict(name) for name in self.intervals},
             "level": self.level,
             "n_boot": self.n_boot,
         }
+
+    def verdict(self, method: str, *, margin: Mapping[str, float] | None = None) -> str:
+        """Say in one line how a method differs from the baseline.
+
+        Only a difference whose interval lies on one side of zero is called one.
+
+        Parameters
+        ----------
+        method : str
+        margin : mapping of metric to float, optional
+            Differences smaller than this do not matter; a metric whose whole interval is within
+            its margin is called equivalent.
+        """
+        rows = self.intervals.get(method)
+        if rows is None:
+            raise InputError(f"no intervals for {method!r}: compare it with n_boot above 0")
+        margins = margin or {}
+        said: list[str] = []
+        same: dict[str, list[str]] = {"tie": [], "equivalent": []}
+        for name, row in rows.items():
+            verdict = row.verdict(METRICS[name].better, margin=margins.get(name))
+            changed = row.excludes_zero and verdict != "equivalent"
+            if changed:
+                said.append(_change(name, row))
+            else:
+                same["equivalent" if verdict == "equivalent" else "tie"].append(name)
+        if same["tie"]:
+            said.append(f"{', '.join(same['tie'])} unchanged beyond chance")
+        if same["equivalent"]:
+            said.append(f"{', '.join(same['equivalent'])} equivalent within the margin")
+        return f"{method}: {'; '.join(said)}."
+
+
+def _change(name: str, row: Interval) -> str:
+    scale, unit = (100, " points") if METRICS[name].percent else (1, "")
+    digits = 2 if METRICS[name].percent else 4
+    verb = "lowers" if row.high < 0 else "raises"
+    small, large = sorted((abs(row.low), abs(row.high)))
+    size, near, far = (f"{scale * v:.{digits}f}" for v in (abs(row.point), small, large))
+    return f"{verb} {name} by {size}{unit}, {100 * row.level:g} % interval {near} to {far}"
+
+
+def _plain(table: Intervals) -> dict[str, dict[str, Any]]:
+    return {
+        name: {metric: entry.to_dict() for metric, entry in row.items()}
+        for name, row in table.items()
+    }
 
 
 def compare(
@@ -66,8 +234,10 @@ def compare(
     *,
     baseline: str | None = None,
     metrics: Iterable[str] | None = None,
-    n_boot: int = 0,
+    n_boot: int = DEFAULT_BOOT,
+    level: float = 0.95,
     random_state: int = 0,
+    advance: Advance = lambda rows: None,
 ) -> Comparison:
     """Compare calibrated probabilities of several methods on the same samples.
 
@@ -80,10 +250,14 @@ def compare(
     metrics : iterable of str, optional
         Names in :data:`smallcal.metrics.METRICS`; all by default.
     n_boot : int
-        Resamples for 95 % intervals of the differences, for metrics that are averages over
-        samples; 0 gives point values only.
+        Resamples of the test samples, the same for all methods; 0 gives point values only.
+        ``smece`` and ``smece_exact``, which take milliseconds each, get at most 200.
+    level : float
+        Of the intervals.
     random_state : int
         Seeds the resamples.
+    advance : callable, optional
+        Told how many resamples were done.
 
     Returns
     -------
@@ -95,67 +269,54 @@ def compare(
     >>> y = np.array([0, 1, 1, 0])
     >>> sharp = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.7, 0.3]])
     >>> flat = np.full((4, 2), 0.5)
-    >>> result = compare(y, {"flat": flat, "sharp": sharp}, baseline="flat", n_boot=100)
+    >>> result = compare(y, {"flat": flat, "sharp": sharp}, metrics=["nll", "accuracy"], n_boot=100)
     >>> round(result.differences["sharp"]["nll"], 3)
     -0.496
-    >>> result.intervals["sharp"]["nll"][1] < 0
-    True
+    >>> result.verdict("sharp")
+    'sharp: lowers nll by 0.4959, 95 % interval 0.3857 to 0.5878; accuracy unchanged beyond chance.'
     """
     if not y_probas:
         raise InputError("y_probas is empty; pass {name: probabilities}")
     reference = next(iter(y_probas)) if baseline is None else baseline
     if reference not in y_probas:
         raise InputError(f"baseline {reference!r} is not among {', '.join(y_probas)}")
-    if n_boot < 0:
-        raise InputError(f"n_boot must not be negative; got {n_boot}")
+    require_options(n_boot, level)
     chosen = chosen_metrics(METRICS if metrics is None else metrics)
     scored = {name: Scored.of(y_true, proba) for name, proba in y_probas.items()}
-    values = {
+    points = {
         name: {metric.name: metric.of(view) for metric in chosen} for name, view in scored.items()
     }
     differences = {
-        name: {metric: value - values[reference][metric] for metric, value in row.items()}
-        for name, row in values.items()
+        name: {metric: value - points[reference][metric] for metric, value in row.items()}
+        for name, row in points.items()
         if name != reference
     }
-    intervals = _intervals(scored, reference, chosen, n_boot, random_state) if n_boot else {}
-    n = len(next(iter(scored.values())).labels)
-    return Comparison(values, reference, differences, intervals, n_boot=n_boot, n=n)
-
-
-def _intervals(
-    scored: Mapping[str, Scored],
-    baseline: str,
-    chosen: Iterable[Metric],
-    n_boot: int,
-    random_state: int,
-) -> dict[str, dict[str, tuple[float, float]]]:
-    """Resample test samples; a resampled mean difference is a product with sample counts."""
-    keys, columns = [], []
-    for metric in chosen:
-        if metric.values is None:
-            continue
-        reference = metric.values(scored[baseline])
-        for name, view in scored.items():
-            if name != baseline:
-                keys.append((name, metric.name))
-                columns.append(metric.values(view) - reference)
-    result: dict[str, dict[str, tuple[float, float]]] = {}
-    if not columns:
+    result = Comparison(
+        points, reference, differences, level=level, n_boot=n_boot, n=scored[reference].n
+    )
+    if not n_boot:
         return result
-    means = _resampled_means(np.column_stack(columns), n_boot, random_state)
-    lows, highs = np.quantile(means, [0.025, 0.975], axis=0)
-    for (name, metric_name), low, high in zip(keys, lows, highs, strict=True):
-        result.setdefault(name, {})[metric_name] = (float(low), float(high))
-    return result
+    values = resample(scored, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
+    return _with_intervals(result, values, chosen)
 
 
-def _resampled_means(values: FloatArray, n_boot: int, random_state: int) -> FloatArray:
-    rng = np.random.default_rng(random_state)
-    n = len(values)
-    means = []
-    for start in range(0, n_boot, max(1, _BATCH // n)):
-        size = min(max(1, _BATCH // n), n_boot - start)
-        counts = rng.multinomial(n, np.full(n, 1 / n), size=size)
-        means.append(counts @ values / n)
-    return np.concatenate(means)
+def _with_intervals(result: Comparison, values: Values, chosen: Sequence[Metric]) -> Comparison:
+    names = [metric.name for metric in chosen]
+
+    def row(table: Table, name: str, metric: str, *, paired: bool) -> Interval:
+        drawn = values[name, metric]
+        if paired:
+            drawn = drawn - values[result.baseline, metric]
+        return interval_of(table[name][metric], drawn, unit=_UNIT, level=result.level)
+
+    return replace(
+        result,
+        intervals={
+            name: {metric: row(result.differences, name, metric, paired=True) for metric in names}
+            for name in result.differences
+        },
+        value_intervals={
+            name: {metric: row(result.values, name, metric, paired=False) for metric in names}
+            for name in result.values
+        },
+    )

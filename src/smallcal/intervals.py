@@ -45,7 +45,7 @@ class Interval:
     --------
     >>> found = interval_of(0.5, np.array([0.4, 0.5, 0.6]), unit="samples")
     >>> found.text()
-    '0.5000 (95 % interval 0.4050 to 0.5950)'
+    '0.5000 (95 % interval 0.4050 to 0.5950; 3 resamples of samples)'
     >>> low, high = found
     """
 
@@ -108,18 +108,17 @@ class Interval:
 
     def text(self) -> str:
         """Return the number and its interval in words."""
-        if not self.n_boot or math.isnan(self.low):
+        if math.isnan(self.low):
             return f"{self.point:.4f} (no interval: undefined in every resample)"
-        words = (
-            f"{self.point:.4f} ({100 * self.level:g} % interval {self.low:.4f} to {self.high:.4f}"
-        )
-        if self.n_undefined:
-            words += f"; undefined in {self.n_undefined:,} of {self.n_boot:,} resamples"
-        return words + ")"
+        how = f"{self.n_boot:,} resamples of {self.unit}" if self.n_boot else ""
+        odd = f"undefined in {self.n_undefined:,} of them" if self.n_undefined else ""
+        interval = f"{100 * self.level:g} % interval {self.low:.4f} to {self.high:.4f}"
+        return f"{self.point:.4f} ({'; '.join(filter(None, [interval, how, odd, self.note]))})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON; NaN becomes None."""
         plain = {key: value for key, value in asdict(self).items() if key != "values"}
+        plain |= {"excludes_zero": self.excludes_zero}
         plain |= {"basic": list(self.basic), "bias": self.bias, "corrected": self.corrected}
         return {key: _plain(value) for key, value in plain.items()}
 

@@ -11,16 +11,17 @@ from smallcal.cli import options
 from smallcal.errors import InputError
 
 if TYPE_CHECKING:
-    from smallcal.data import FloatArray
+    from smallcal.data import FloatArray, IntArray
     from smallcal.evaluation import Comparison
     from smallcal.io import Loaded
 
-DEFAULT_METRICS = ("accuracy", "ece15", "smece", "nll", "brier", "top_label_bce")
+DEFAULT_METRICS = ("accuracy", "ece15", "adaece15", "nll", "brier", "top_label_bce")
 DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce"
 
 _CAL_SPLITS = ("cal", "val", "calibration", "validation", "valid")
-#: Metrics beside one another in 80 columns.
+#: Metrics beside one another in 80 columns: values, and differences with intervals.
 _ABREAST = 6
+_DIFFERENCES_ABREAST = 2
 
 
 def compare(
@@ -47,13 +48,16 @@ def compare(
     ] = None,
     metrics: options.Metrics = None,
     input: options.Input = None,
+    n_boot: options.Boot = 2000,
+    level: options.Level = 0.95,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
     """Fit several methods and show their metrics side by side."""
     from smallcal.cli import inputs, terminal
-    from smallcal.evaluation import compare as put_together
+    from smallcal.intervals import require_options
 
+    require_options(n_boot, level)
     names = inputs.method_names(methods)
     baseline = _baseline(baseline, names)
     wanted = inputs.metric_names(metrics, DEFAULT_METRICS)
@@ -70,7 +74,7 @@ def compare(
     result = None
     if probas:
         reference = baseline if baseline in probas else None
-        result = put_together(labels, probas, baseline=reference, metrics=wanted)
+        result = _measured(labels, probas, reference, wanted, (n_boot, level, seed))
     if as_json:
         found = {} if result is None else result.to_dict()
         terminal.show_json({"cal": cal.source, "test": test.source, **found, "failures": failures})
@@ -84,6 +88,30 @@ def compare(
         terminal.complain(f"{name} failed: {reason}")
     if failures:
         raise typer.Exit(1)
+
+
+def _measured(
+    labels: IntArray,
+    probas: dict[str, FloatArray],
+    baseline: str | None,
+    metrics: list[str],
+    bootstrap: tuple[int, float, int],
+) -> Comparison:
+    from smallcal.cli import terminal
+    from smallcal.evaluation import compare as put_together
+
+    n_boot, level, seed = bootstrap
+    with terminal.progress("Resampling", n_boot) as advance:
+        return put_together(
+            labels,
+            probas,
+            baseline=baseline,
+            metrics=metrics,
+            n_boot=n_boot,
+            level=level,
+            random_state=seed,
+            advance=advance,
+        )
 
 
 def _baseline(name: str | None, names: list[str]) -> str:
@@ -190,10 +218,33 @@ def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> No
         part = wanted[start : start + _ABREAST]
         gaps = [[name, "failed", *[""] * (len(part) - 1)] for name in failed]
         terminal.show_table(["method", *part], _rows(values, part) + gaps)
-        if result is not None and result.differences:
-            terminal.say(f"Difference to {result.baseline}:")
-            rows = _rows(result.differences, part, signed=True)
-            terminal.show_table(["method", *part], rows)
+    if result is not None and result.differences:
+        _show_differences(result, wanted)
+
+
+def _show_differences(result: Comparison, wanted: list[str]) -> None:
+    """Print differences with their intervals, and what they amount to in words."""
+    from smallcal.cli import terminal
+    from smallcal.cli.evaluating import shown_interval, shown_value
+
+    if not result.intervals:
+        terminal.say(f"Difference to {result.baseline}:")
+        terminal.show_table(["method", *wanted], _rows(result.differences, wanted, signed=True))
+        return
+    terminal.say(f"Difference to {result.baseline}, {100 * result.level:g} % interval:")
+    for start in range(0, len(wanted), _DIFFERENCES_ABREAST):
+        part = wanted[start : start + _DIFFERENCES_ABREAST]
+        rows = []
+        for name, row in result.intervals.items():
+            cells = [
+                [shown_value(m, row[m].point, signed=True), shown_interval(m, row[m], signed=True)]
+                for m in part
+            ]
+            rows.append([name, *(cell for pair in cells for cell in pair)])
+        headers = [header for metric in part for header in (metric, "interval")]
+        terminal.show_table(["method", *headers], rows)
+    for name in result.intervals:
+        terminal.say(result.verdict(name))
 
 
 def _rows(

@@ -6,12 +6,15 @@ import math
 import operator
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from smallcal.cli import options
 from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.intervals import Interval
 
 _CONDITION = re.compile(r"\s*(\w+)\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*(%?)\s*")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -33,22 +36,39 @@ def evaluate(
             help='Exit with 1 if this holds: "ece15>0.03" or "ece15>3%". May be repeated.',
         ),
     ] = None,
+    n_boot: options.Boot = 2000,
+    level: options.Level = 0.95,
+    seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
     """Measure the calibration of logits, or of what a calibrator makes of them."""
     from smallcal import runtime
     from smallcal.cli import inputs, terminal
+    from smallcal.evaluation import evaluate as measure
+    from smallcal.intervals import require_options
     from smallcal.metrics import METRICS
-    from smallcal.metrics import evaluate as measure
 
+    require_options(n_boot, level)
     conditions = [Condition.parse(text) for text in fail_if or []]
     shown = inputs.metric_names(metrics, list(METRICS))
     wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))
     fitted = None if calibrator is None else runtime.load(calibrator)
-    with terminal.progress("Measuring"):
-        loaded = inputs.load(data, labels=labels, input=input, names=class_names)
-        codes, proba = inputs.probabilities(loaded, fitted)
-        values = measure(codes, proba, metrics=wanted)
+    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
+    codes, proba = inputs.probabilities(loaded, fitted)
+    values = measure(codes, proba, metrics=wanted)
+    found: dict[str, Interval] = {}
+    if n_boot:
+        with terminal.progress("Resampling", n_boot) as advance:
+            found = measure(
+                codes,
+                proba,
+                metrics=wanted,
+                ci=True,
+                n_boot=n_boot,
+                level=level,
+                random_state=seed,
+                advance=advance,
+            )
     checks = [condition.check(values[condition.metric]) for condition in conditions]
     if as_json:
         terminal.show_json(
@@ -58,6 +78,7 @@ def evaluate(
                 "n": len(codes),
                 "n_classes": proba.shape[1],
                 "metrics": values,
+                "intervals": {name: row.to_dict() for name, row in found.items()},
                 "checks": checks,
             }
         )
@@ -65,18 +86,41 @@ def evaluate(
         what = "as the model gives them" if calibrator is None else f"calibrated by {calibrator}"
         size = f"{terminal.count(len(codes), 'sample')}, {proba.shape[1]:,} classes"
         terminal.say(f"{data}: {size}, {what}")
-        _show(values)
+        _show(values, found, level)
     _leave(checks)
 
 
-def _show(values: dict[str, float]) -> None:
+def _show(values: dict[str, float], found: dict[str, Interval], level: float) -> None:
     from smallcal.cli import terminal
     from smallcal.metrics import METRICS
 
+    headers = ["metric", "value", "what it measures"]
     rows = [
         [name, shown_value(name, value), METRICS[name].summary] for name, value in values.items()
     ]
-    terminal.show_table(["metric", "value", "what it measures"], rows, text=(0, 2))
+    if found:
+        headers[2:2] = [f"{100 * level:g} % interval", "floor"]
+        for row in rows:
+            row[2:2] = [shown_interval(row[0], found[row[0]]), shown_floor(row[0], found[row[0]])]
+    terminal.show_table(headers, rows, text=(0, len(headers) - 1))
+    if found:
+        terminal.say(
+            "Intervals: resampled test samples. Floor: what a perfectly calibrated model with "
+            "these confidences would show on average; an error near its floor is noise."
+        )
+
+
+def shown_interval(name: str, row: Interval, *, signed: bool = False) -> str:
+    """Return an interval for people."""
+    if math.isnan(row.low):
+        return "undefined"
+    low, high = (shown_value(name, v, signed=signed).removesuffix(" %") for v in row)
+    return f"{low} to {high}" + (f" ({row.n_undefined} undefined)" if row.n_undefined else "")
+
+
+def shown_floor(name: str, row: Interval) -> str:
+    """Return the noise floor for people, where the metric has one."""
+    return "" if row.floor is None else shown_value(name, row.floor)
 
 
 def _leave(checks: list[dict[str, Any]]) -> None:

@@ -41,4 +41,13 @@ Metrics = Annotated[
 Seed = Annotated[
     int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Seed of the folds and draws.")
 ]
+Boot = Annotated[
+    int,
+    typer.Option(
+        "--n-boot", metavar="N", min=0, help="Resamples for intervals; 0 leaves them out."
+    ),
+]
+Level = Annotated[
+    float, typer.Option("--level", metavar="P", help="Level of the intervals, such as 0.95.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
