@@ -246,7 +246,7 @@ def test_evaluate_gives_fractions_to_machines(cli):
     code, out, err = cli("evaluate", "test.npy", *args)
     found = json.loads(out)
     assert (code, err) == (0, "")
-    expected = sc.metrics.evaluate(ty, cal.predict_proba(tz), metrics=["nll", "ece15"])
+    expected = sc.evaluate(ty, cal.predict_proba(tz), metrics=["nll", "ece15"])
     assert found["metrics"] == pytest.approx(expected, rel=1e-6)
     assert (found["n"], found["n_classes"], found["calibrator"]) == (500, 5, "cal.json")
 

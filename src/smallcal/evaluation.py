@@ -273,7 +273,7 @@ def compare(
     >>> round(result.differences["sharp"]["nll"], 3)
     -0.496
     >>> result.verdict("sharp")
-    'sharp: lowers nll by 0.4959, 95 % interval 0.3857 to 0.5878; accuracy unchanged beyond chance.'
+    'sharp: lowers nll by 0.4955, 95 % interval 0.3838 to 0.5878; accuracy unchanged beyond chance.'
     """
     if not y_probas:
         raise InputError("y_probas is empty; pass {name: probabilities}")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from smallcal.errors import InputError
-from smallcal.metrics import METRICS, Scored, evaluate
+from smallcal.evaluation import evaluate
+from smallcal.metrics import METRICS, Scored
 from smallcal.metrics import scored as scored_module
 from smallcal.metrics.scored import row_blocks
 

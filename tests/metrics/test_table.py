@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import smallcal.metrics
 from smallcal.errors import InputError
-from smallcal.metrics import METRICS, Scored, evaluate
+from smallcal.evaluation import evaluate
+from smallcal.metrics import METRICS, Scored
 
 ORDER = [
     "accuracy",

@@ -115,7 +115,7 @@ def _subsets(n: int, budget: int, draws: int, seed: int) -> list[IntArray]:
 def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[str, float]:
     from smallcal.errors import FitWarning
     from smallcal.estimators import make
-    from smallcal.metrics import evaluate
+    from smallcal.evaluation import evaluate
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)

@@ -10,7 +10,7 @@ from smallcal.metrics.proper import accuracy, brier, nll, top_label_bce
 from smallcal.metrics.scored import Scored
 from smallcal.metrics.selective import aurc, auroc_of_correctness, eaurc, selective_risk
 from smallcal.metrics.smooth import smece, smece_exact
-from smallcal.metrics.table import METRICS, Metric, evaluate
+from smallcal.metrics.table import METRICS, Metric
 from smallcal.metrics.threshold import (
     confidence_gap,
     coverage_at_threshold,
@@ -32,7 +32,6 @@ __all__ = [
     "coverage_at_threshold",
     "eaurc",
     "ece",
-    "evaluate",
     "hcfp",
     "nll",
     "risk_at_threshold",

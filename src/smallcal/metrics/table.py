@@ -1,4 +1,4 @@
-"""The table of metrics, and the function that fills a row of it."""
+"""The table of metrics."""
 
 from __future__ import annotations
 
@@ -154,43 +154,6 @@ _ROWS = (
 
 #: Every metric by name, in the order tables show them.
 METRICS: Mapping[str, Metric] = MappingProxyType({row.name: row for row in _ROWS})
-
-
-def evaluate(
-    y_true: object, y_proba: object, *, metrics: Iterable[str] | None = None
-) -> dict[str, float]:
-    """Compute all metrics, or those that are named, from one check of the input.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
-    metrics : iterable of str, optional
-        Names out of ``METRICS``, in the order wanted; all of them by default.
-
-    Returns
-    -------
-    dict of str to float
-        Fractions, not percentages. NaN means that the data leave the value undefined:
-        ``auroc`` when all predictions are right or all are wrong, ``hcfp*`` when none is
-        wrong, ``risk_at90`` when no confidence reaches 0.9. ``METRICS[name].undefined``
-        says so for each.
-
-    Raises
-    ------
-    InputError
-        When the input cannot be used or a name is unknown.
-
-    Examples
-    --------
-    >>> evaluate([0, 1], [[0.75, 0.25], [0.5, 0.5]], metrics=["accuracy", "confidence_gap"])
-    {'accuracy': 0.5, 'confidence_gap': 0.125}
-    """
-    chosen = chosen_metrics(METRICS if metrics is None else metrics)
-    scored = Scored.of(y_true, y_proba)
-    return {metric.name: metric.of(scored) for metric in chosen}
 
 
 def chosen_metrics(names: Iterable[str]) -> list[Metric]:
