@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier and show what changed"
@@ -16,6 +16,8 @@ help:
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references"
+	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
+	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
 	@echo "make data         make the demo data anew (needs npm and torch)"
@@ -58,6 +60,12 @@ test-lowest:
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/speed.py
+
+bench-bootstrap: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/resampling.py
+
+study-coverage: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/coverage_study.py
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py

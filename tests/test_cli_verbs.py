@@ -299,7 +299,7 @@ def test_compare_takes_two_files_or_one_with_two_splits(cli):
     assert one[0] == two[0] == 0
     tables = [text[text.index("method") :] for text in (one[1], two[1])]
     assert tables[0] == tables[1]
-    assert "Difference to tva-ts:" in one[1]
+    assert "Difference to tva-ts, 95 % interval:" in one[1]
     assert max(map(len, one[1].splitlines())) <= 80
     code, _, err = cli("compare", "cal.npz")
     assert code == 2
@@ -324,6 +324,39 @@ def test_compare_knows_every_method(cli):
         left_out = "features" in row.needs or missing_package(name)
         assert bool(left_out) != any(line.split()[:1] == [name] for line in out.splitlines())
         assert name in out or name in err  # left out, and said so
+
+
+def test_compare_prints_intervals_and_a_verdict_in_words(cli):
+    options = ("--metrics", "nll,ece15", "--n-boot", "300")
+    code, out, _ = cli("compare", "both.npz", *options)
+    assert code == 0
+    words = " ".join(out.split())
+    assert "none: raises nll by" in words
+    assert ", 95 % interval " in words
+    assert max(map(len, out.splitlines())) <= 80
+    found = json.loads(cli("compare", "both.npz", *options, "--level", "0.9", "--json")[1])
+    row = found["intervals"]["none"]["nll"]
+    assert (row["level"], row["n_boot"]) == (0.9, 300)
+    assert row["low"] <= row["point"] <= row["high"]
+    assert set(found["value_intervals"]) == set(found["values"])
+    plain = cli("compare", "both.npz", "--metrics", "nll", "--n-boot", "0")
+    assert "interval" not in plain[1]
+    assert "Difference to tva-ts:" in plain[1]
+
+
+def test_evaluate_prints_intervals_and_floors(cli):
+    options = ("--metrics", "ece15,nll", "--n-boot", "200")
+    code, out, _ = cli("evaluate", "both.npz:test", *options)
+    assert code == 0
+    assert "95 % interval" in out
+    assert "floor" in out
+    found = json.loads(cli("evaluate", "both.npz:test", *options, "--json")[1])
+    assert found["intervals"]["ece15"]["floor"] > 0
+    assert found["intervals"]["nll"]["floor"] is None
+    assert found["intervals"]["nll"]["point"] == found["metrics"]["nll"]
+    assert cli("evaluate", "both.npz:test", "--metrics", "nll", "--level", "2")[0] == 2
+    plain = cli("evaluate", "both.npz:test", "--metrics", "nll", "--n-boot", "0")[1]
+    assert "interval" not in plain
 
 
 def test_features_in_the_files_reach_the_methods_that_need_them(cli):
