@@ -183,7 +183,8 @@ class Comparison:
     def verdict(self, method: str, *, margin: Mapping[str, float] | None = None) -> str:
         """Say in one line how a method differs from the baseline.
 
-        Only a difference whose interval lies on one side of zero is called one.
+        Only a difference whose interval lies on one side of zero is called one; for calibration
+        errors, the basic interval must agree.
 
         Parameters
         ----------
@@ -200,7 +201,9 @@ class Comparison:
         same: dict[str, list[str]] = {"tie": [], "equivalent": []}
         for name, row in rows.items():
             verdict = row.verdict(METRICS[name].better, margin=margins.get(name))
-            changed = row.excludes_zero and verdict != "equivalent"
+            # Resampled calibration errors are biased; a change must survive both intervals.
+            real = row.sure if name in FLOORED else row.excludes_zero
+            changed = real and verdict != "equivalent"
             if changed:
                 said.append(_change(name, row))
             else:

@@ -88,6 +88,15 @@ class Interval:
         """Whether the interval is on one side of zero; never where it does not exist."""
         return self.low > 0 or self.high < 0
 
+    @property
+    def sure(self) -> bool:
+        """Whether the basic interval, too, lies on the same side of zero.
+
+        For calibration errors, whose resamples are biased, the two intervals can disagree.
+        """
+        low, high = self.basic
+        return (self.low > 0 and low > 0) or (self.high < 0 and high < 0)
+
     def win_rate(self, better: Better = "lower") -> float:
         """Return the share of resamples in which a difference is for the better."""
         return self.p_above if better == "higher" else self.p_below
