@@ -173,7 +173,9 @@ def interval(
     (row,) = chosen_metrics([metric])
     view = Scored.of(y_true, y_proba)
     values = resample({"it": view}, [row], n_boot=n_boot, random_state=random_state)
-    return interval_of(row.of(view), values["it", metric], unit="test samples", level=level)
+    return interval_of(
+        row.of(view), values["it", metric], unit="test samples", level=level, biased=row.biased
+    )
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,9 @@ def evaluate(
         return points
     values = resample({"": view}, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
     found = {
-        name: interval_of(point, values["", name], unit=_UNIT, level=level)
+        name: interval_of(
+            point, values["", name], unit=_UNIT, level=level, biased=METRICS[name].biased
+        )
         for name, point in points.items()
     }
     shown = [name for name in found if name in FLOORED]
@@ -310,7 +312,10 @@ def _with_intervals(result: Comparison, values: Values, chosen: Sequence[Metric]
         drawn = values[name, metric]
         if paired:
             drawn = drawn - values[result.baseline, metric]
-        return interval_of(table[name][metric], drawn, unit=_UNIT, level=result.level)
+        biased = METRICS[metric].biased
+        return interval_of(
+            table[name][metric], drawn, unit=_UNIT, level=result.level, biased=biased
+        )
 
     return replace(
         result,

@@ -145,15 +145,22 @@ def interval_of(
     unit: str,
     level: float = 0.95,
     note: str = "",
+    biased: bool = False,
 ) -> Interval:
-    """Return the interval that resampled values give; undefined ones (NaN) are counted."""
+    """Return the interval that resampled values give; undefined ones (NaN) are counted.
+
+    ``biased`` marks a number that resampling raises; its note then gives the corrected value.
+    """
     defined = values[~np.isnan(values)]
     tail = (1 - level) / 2
     low, high = np.quantile(defined, [tail, 1 - tail]) if len(defined) else (np.nan, np.nan)
     share = max(len(defined), 1)
+    mean = float(defined.mean()) if len(defined) else math.nan
+    if biased and len(defined):
+        note = f"resampling is biased by {mean - point:+.4f}; corrected {2 * point - mean:.4f}"
     return Interval(
         point=float(point),
-        mean=float(defined.mean()) if len(defined) else math.nan,
+        mean=mean,
         low=float(low),
         high=float(high),
         level=level,

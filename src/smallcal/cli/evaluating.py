@@ -47,6 +47,7 @@ def evaluate(
     from smallcal.evaluation import evaluate as measure
     from smallcal.intervals import require_options
     from smallcal.metrics import METRICS
+    from smallcal.noise import debiased_ece
 
     require_options(n_boot, level)
     conditions = [Condition.parse(text) for text in fail_if or []]
@@ -69,6 +70,7 @@ def evaluate(
                 random_state=seed,
                 advance=advance,
             )
+    debiased = debiased_ece(codes, proba) if "ece15" in found else None
     checks = [condition.check(values[condition.metric]) for condition in conditions]
     if as_json:
         terminal.show_json(
@@ -78,6 +80,7 @@ def evaluate(
                 "n": len(codes),
                 "n_classes": proba.shape[1],
                 "metrics": values,
+                "debiased_ece15": debiased,
                 "intervals": {name: row.to_dict() for name, row in found.items()},
                 "checks": checks,
             }
@@ -86,11 +89,13 @@ def evaluate(
         what = "as the model gives them" if calibrator is None else f"calibrated by {calibrator}"
         size = f"{terminal.count(len(codes), 'sample')}, {proba.shape[1]:,} classes"
         terminal.say(f"{data}: {size}, {what}")
-        _show(values, found, level)
+        _show(values, found, level, debiased)
     _leave(checks)
 
 
-def _show(values: dict[str, float], found: dict[str, Interval], level: float) -> None:
+def _show(
+    values: dict[str, float], found: dict[str, Interval], level: float, debiased: float | None
+) -> None:
     from smallcal.cli import terminal
     from smallcal.metrics import METRICS
 
@@ -108,6 +113,8 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float) ->
             "Intervals: resampled test samples. Floor: what a perfectly calibrated model with "
             "these confidences would show on average; an error near its floor is noise."
         )
+    if debiased is not None:
+        terminal.say(f"ece15 with the expected noise taken off: {shown_value('ece15', debiased)}.")
 
 
 def shown_interval(name: str, row: Interval, *, signed: bool = False) -> str:

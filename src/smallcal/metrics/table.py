@@ -34,6 +34,9 @@ class Metric:
         When the value is NaN; empty when it never is.
     values : callable or None
         For a mean over samples: the value of each sample.
+    biased : bool
+        Whether noise raises it: a calibration error of n samples is above zero even for a
+        perfectly calibrated model, and its resamples are higher still.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Metric:
     percent: bool = False
     undefined: str = ""
     values: Callable[[Scored], FloatArray] | None = None
+    biased: bool = False
 
 
 _ROWS = (
@@ -59,30 +63,35 @@ _ROWS = (
         of=binned.ece_of,
         summary="gap between confidence and accuracy in 15 bins of equal width",
         percent=True,
+        biased=True,
     ),
     Metric(
         name="adaece15",
         of=binned.adaece_of,
         summary="gap between confidence and accuracy in 15 bins of equal count",
         percent=True,
+        biased=True,
     ),
     Metric(
         name="cwece15",
         of=binned.classwise_ece_of,
         summary="gap between probability and frequency in 15 bins, averaged over classes",
         percent=True,
+        biased=True,
     ),
     Metric(
         name="smece",
         of=smooth.smece_of,
         summary="smooth calibration error, as the authors' released estimator computes it",
         percent=True,
+        biased=True,
     ),
     Metric(
         name="smece_exact",
         of=smooth.smece_exact_of,
         summary="smooth calibration error, as it is defined",
         percent=True,
+        biased=True,
     ),
     Metric(
         name="nll",
