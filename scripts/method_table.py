@@ -53,6 +53,8 @@ NOTES = {
     "srts-brier": ("", "the objective ablation of SRTS"),
     "srts-softece": (OBJECTIVE, "the objective ablation of SRTS"),
     "srts-mixed": (OBJECTIVE, "log-loss and confidence at once"),
+    "srts-shrunk": ("", "SRTS from 150 samples on, without its cost in log-loss"),
+    "signal-linear": ("", "confidence and log-loss from 150 samples on; seven numbers, no router"),
     "margin-k3": (ROUTING, "nearly SRTS without a router: three numbers"),
     "confidence-k3": (ROUTING, "the simplest grouping; shows what the margin adds"),
     "probmargin-k3": (ROUTING, "signal ablation"),
@@ -104,6 +106,8 @@ def discipline(row: Method) -> str:
         found.append("small groups pooled")
     if row.map == "head":
         found.append({"held-out": "chosen on a fifth"}.get(row.options["protocol"], "none"))
+    if row.options.get("prior_scale") is not None:
+        found.append("normal prior")
     found += [HELD_APART[row.map]] if row.map in HELD_APART else []
     return ", ".join(found) or "–"
 

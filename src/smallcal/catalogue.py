@@ -119,6 +119,19 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "srts-brier": _routed("SRTS by top-label Brier", objective="brier", parameters="10"),
         "srts-softece": _routed("SRTS fitted by soft ECE", objective="softece", parameters="10"),
         "srts-mixed": _routed("SRTS by NLL + BCE", objective="mixed(1)", parameters="10"),
+        "srts-shrunk": _routed(
+            "SRTS whose temperatures are drawn towards one another: safe with few samples",
+            prior_scale=0.1,
+            parameters="10",
+        ),
+        "signal-linear": Method(
+            objective="bce",
+            signal="statistics",
+            map="regressed",
+            summary="log-temperature linear in the six statistics, under a normal prior",
+            source="this project",
+            parameters="7",
+        ),
         # Groups by something else.
         "margin-k3": _routed(
             "three temperatures by logit margin, no router", signal="logit_margin"

@@ -13,9 +13,11 @@ from smallcal.data import FloatArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.maps import (
+    POOLED_SCALE,
     Evaluated,
     FittedMap,
     MapFit,
+    Prior,
     ProbabilityMap,
     ScalarMap,
     Split,
@@ -163,7 +165,10 @@ class Method:
         else:
             goal = objective(self.objective)
             start = Evaluated(1.0, goal.terms(gaps, raw))
-            pooled = fit_temperature(goal, gaps, bounds=self.discipline.bounds, start=start)
+            prior = Prior(1.0, POOLED_SCALE) if own.get("prior_scale") is not None else None
+            pooled = fit_temperature(
+                goal, gaps, bounds=self.discipline.bounds, start=start, prior=prior
+            )
         split = Split(preds, gaps, goal, pooled, everyone.scores, self.discipline)
         # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
         if self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1):

@@ -123,6 +123,9 @@ class SRTS(BaseCalibrator):
         1 is plain temperature scaling.
     statistics : sequence of str
         What the risk score sees.
+    prior_scale : float, optional
+        Draws each group's log-temperature towards the pooled one, by a normal prior of this
+        scale. None is the paper's method.
     n_folds, C, min_group_size, bounds
         See :class:`smallcal.discipline.Discipline`.
     input : {"logits", "probabilities"}
@@ -159,6 +162,7 @@ class SRTS(BaseCalibrator):
         signal: str = "risk",
         n_groups: int = 3,
         statistics: Sequence[str] = STATISTICS,
+        prior_scale: float | None = None,
         n_folds: int = 5,
         C: float = 1.0,
         min_group_size: int = 50,
@@ -171,6 +175,7 @@ class SRTS(BaseCalibrator):
         self.signal = signal
         self.n_groups = n_groups
         self.statistics = statistics
+        self.prior_scale = prior_scale
         self.n_folds = n_folds
         self.C = C
         self.min_group_size = min_group_size
@@ -195,7 +200,7 @@ class SRTS(BaseCalibrator):
         )
 
     def _part_options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"n_groups": self.n_groups}
+        options: dict[str, Any] = {"n_groups": self.n_groups, "prior_scale": self.prior_scale}
         route = ROUTES.get(self.signal)
         if route is not None and "statistics" in route.options:
             options["statistics"] = tuple(self.statistics)

@@ -22,6 +22,7 @@ from smallcal.maps.curves import fit_anchors, fit_linear, fit_spline
 from smallcal.maps.mixture import fit_mixture
 from smallcal.maps.network import fit_smart
 from smallcal.maps.peers import fit_peer
+from smallcal.maps.regressed import fit_regressed
 from smallcal.maps.rejecting import fit_rejecting
 from smallcal.maps.semantic import fit_semantic
 
@@ -50,13 +51,14 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         "identity": Recipe(_identity),
         "scalar": Recipe(fit_scalar),
-        "groups": Recipe(fit_groups, {"n_groups": 3}),
+        "groups": Recipe(fit_groups, {"n_groups": 3, "prior_scale": None}),
         "linear": Recipe(fit_linear),
         "positive_linear": Recipe(partial(fit_linear, link="identity")),
         "anchors": Recipe(fit_anchors),
         "spline": Recipe(fit_spline),
         "smart": Recipe(fit_smart, {"hidden": 16, "epochs": 2000, "learning_rate": 5e-3}),
         "head": Recipe(fit_head, {"protocol": "in-sample", "epochs": 500, "patience": 20}),
+        "regressed": Recipe(fit_regressed, {"prior_scale": 0.05}),
         "vector": Recipe(fit_vector, {"penalties": VECTOR_PENALTIES}),
         "matrix": Recipe(fit_matrix),
         "dirichlet": Recipe(

@@ -125,6 +125,7 @@ _MAPS = {
     "anchors": "divided by a temperature that follows {signal}, straight between anchors",
     "spline": "divided by a temperature that follows {signal} along a smooth curve",
     "network": "divided by a temperature that a small network reads from {signal}",
+    "regressed": "divided by a temperature whose logarithm is linear in {signal}",
     "affine": "multiplied class by class, or by a matrix, before the softmax",
     "mixture": "scaled, and the result mixed with the model's own and with uniform probabilities",
     "binned": "scaled, and the top confidence replaced by the mean of its bin",
@@ -136,6 +137,7 @@ _MAPS = {
 _SIGNALS = {
     "risk": "a logistic score of its logits: the risk of being predicted wrong",
     "feature_risk": "a logistic score of its features: the risk of being predicted wrong",
+    "statistics": "statistics of the logits",
     "residual": "its expected calibration residual",
     "shuffled": "risk scores shuffled between samples: a control, not for use",
     "random": "random scores: a control, not for use",

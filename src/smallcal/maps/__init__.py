@@ -16,20 +16,29 @@ from smallcal.maps.base import (
 )
 from smallcal.maps.binning import BinnedMap
 from smallcal.maps.curves import AnchorMap, LinearMap, SplineMap
-from smallcal.maps.descent import Evaluated, Temperature, fit_temperature
+from smallcal.maps.descent import (
+    POOLED_SCALE,
+    Evaluated,
+    Prior,
+    Temperature,
+    fit_temperature,
+)
 from smallcal.maps.groups import UNIFORM, GroupMap, fit_groups
 from smallcal.maps.mixture import MixtureMap
 from smallcal.maps.network import NetworkMap
+from smallcal.maps.regressed import RegressedMap
 from smallcal.maps.scalar import ScalarMap, fit_scalar
 from smallcal.maps.semantic import SemanticMap
 
 __all__ = [
     "MAPS",
+    "POOLED_SCALE",
     "UNIFORM",
     "Evaluated",
     "FittedMap",
     "GroupMap",
     "MapFit",
+    "Prior",
     "ProbabilityMap",
     "ScalarMap",
     "Split",
@@ -53,6 +62,7 @@ MAPS: Mapping[str, type[FittedMap]] = MappingProxyType(
             AnchorMap,
             SplineMap,
             NetworkMap,
+            RegressedMap,
             AffineMap,
             MixtureMap,
             BinnedMap,

@@ -28,6 +28,18 @@ _WIDTH = 1e-10
 _SCAN_POINTS = 33
 
 
+#: Scale of the weak prior that draws the log of a pooled temperature towards 0, where a prior is
+#: asked for: no matter at a hundred samples, and an answer where there are ten, or no errors.
+POOLED_SCALE = 1.0
+
+
+class Prior(NamedTuple):
+    """A normal prior on the logarithm of a temperature."""
+
+    temperature: float
+    scale: float
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluated:
     """An objective's terms at one temperature: where a search stopped, or may begin."""
@@ -62,6 +74,7 @@ def fit_temperature(
     *,
     bounds: tuple[float, float],
     start: Evaluated | None = None,
+    prior: Prior | None = None,
 ) -> Temperature:
     """Minimise an objective in one temperature shared by all samples.
 
@@ -73,6 +86,9 @@ def fit_temperature(
         Allowed temperatures.
     start : Evaluated, optional
         This objective's terms of these samples somewhere near, if they are known already.
+    prior : Prior, optional
+        Draws the temperature towards another one, the more so the fewer the samples. With it,
+        every split identifies a temperature.
 
     Returns
     -------
@@ -82,13 +98,13 @@ def fit_temperature(
     """
     if gaps.weight is not None and not gaps.weight.all():
         gaps, start = gaps.take(np.flatnonzero(gaps.weight)), None
-    if gaps.correct.all():
+    if prior is None and gaps.correct.all():
         return plateau_temperature(gaps, bounds=bounds)
-    if not gaps.correct.any():
+    if prior is None and not gaps.correct.any():
         # The more uniform the better, for every objective: the upper bound is the minimum.
         return Temperature(bounds[1], at_bound=True, unidentified=True)
     low, high = -math.log(bounds[1]), -math.log(bounds[0])
-    search = _Search(objective, gaps)
+    search = _Search(objective, gaps, prior)
     if objective.unimodal:
         u = _descend(search, search.begin(start, low, high), low, high)
     else:
@@ -115,11 +131,16 @@ class _Point(NamedTuple):
 class _Search:
     """An objective as a function of u = log 1/T, counting its evaluations."""
 
-    def __init__(self, objective: Objective, gaps: Gaps) -> None:
+    def __init__(self, objective: Objective, gaps: Gaps, prior: Prior | None = None) -> None:
         self.objective = objective
         self.gaps = gaps
         weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
         self.weight = weight / weight.sum()
+        # The prior is one term beside the sum over samples, so it counts 1/n in the mean.
+        self.centre, self.pull = 0.0, 0.0
+        if prior is not None:
+            self.centre = -math.log(prior.temperature)
+            self.pull = 1 / (prior.scale**2 * float(weight.sum()))
         self.evaluations = 0
         self.last: Evaluated | None = None
 
@@ -141,7 +162,13 @@ class _Search:
         loss, slope, curvature = (
             float(self.weight @ part) for part in (terms.loss, terms.slope, terms.curvature)
         )
-        return _Point(u, loss, beta * slope, beta * beta * curvature + beta * slope)
+        away = u - self.centre
+        return _Point(
+            u,
+            loss + self.pull * away**2 / 2,
+            beta * slope + self.pull * away,
+            beta * beta * curvature + beta * slope + self.pull,
+        )
 
 
 def _descend(search: _Search, point: _Point, low: float, high: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from smallcal.data import FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.maps.base import MapFit, Split, TemperatureMap
-from smallcal.maps.descent import fit_temperature
+from smallcal.maps.descent import Prior, fit_temperature
 from smallcal.maps.scalar import require_temperatures, temperature_flags
 
 #: The temperature of samples that are rejected: every class looks alike. A logit that lies g
@@ -63,12 +63,19 @@ class GroupMap(TemperatureMap):
         return result
 
 
-def fit_groups(split: Split, *, n_groups: int = 3) -> MapFit:
+def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = None) -> MapFit:
     """Cut the scores at their quantiles and fit a temperature in each group.
 
     A group with fewer than ``discipline.min_group_size`` samples, or none because scores
-    coincide, takes the pooled temperature.
+    coincide, takes the pooled temperature. With ``prior_scale`` each group's log-temperature is
+    drawn towards the pooled one by a normal prior of that scale instead: a small group, or one
+    without errors, then stays near it.
     """
+    prior = None
+    if prior_scale is not None:
+        if not prior_scale > 0:
+            raise InputError(f"prior_scale must be positive or None; got {prior_scale}")
+        prior = Prior(split.pooled.value, prior_scale)
     gaps, pooled, discipline = split.gaps, split.pooled, split.discipline
     thresholds = _thresholds(split, n_groups)
     n_groups = len(thresholds) + 1
@@ -78,7 +85,8 @@ def fit_groups(split: Split, *, n_groups: int = 3) -> MapFit:
     flags: dict[str, list[int]] = {}
     for group in range(n_groups):
         rows = np.flatnonzero(member == group)
-        if len(rows) < discipline.min_group_size:
+        too_few = len(rows) < (discipline.min_group_size if prior is None else 1)
+        if too_few:
             fitted = pooled
             flags.setdefault("fallback", []).append(group)
         else:
@@ -87,6 +95,7 @@ def fit_groups(split: Split, *, n_groups: int = 3) -> MapFit:
                 gaps.take(rows),
                 bounds=discipline.bounds,
                 start=None if pooled.last is None else pooled.last.take(rows),
+                prior=prior,
             )
         temperatures.append(fitted.value)
         for name in temperature_flags(fitted):

@@ -21,6 +21,7 @@ from smallcal.signals.fitted import (
     Residual,
     Risk,
     Standardised,
+    StandardisedStatistics,
     Statistic,
 )
 from smallcal.signals.logit_statistics import (
@@ -54,6 +55,7 @@ __all__ = [
     "Rows",
     "ShuffledRisk",
     "Standardised",
+    "StandardisedStatistics",
     "Statistic",
     "block_statistics",
     "collect_statistics",
@@ -71,6 +73,7 @@ SIGNALS: Mapping[str, type[FittedSignal]] = MappingProxyType(
             NoSignal,
             Statistic,
             Standardised,
+            StandardisedStatistics,
             LogEntropy,
             ConfidenceRank,
             Risk,

@@ -20,6 +20,9 @@ from smallcal.special import sigmoid
 #: An entropy of this share of its maximum, or less, counts as this much: log 0 is no score.
 ENTROPY_FLOOR = 1e-12
 
+#: Standardised statistics beyond this are taken as this: an odd sample must not be extrapolated.
+SIGNAL_LIMIT = 4.0
+
 
 @dataclass(frozen=True)
 class NoSignal(FittedSignal):
@@ -65,6 +68,29 @@ class Standardised(FittedSignal):
         """Return (statistic - mean) / scale."""
         raw = rows.statistics[STATISTICS.index(self.statistic)]
         return np.asarray((raw - self.mean) / self.scale)
+
+
+@dataclass(frozen=True)
+class StandardisedStatistics(FittedSignal):
+    """Several statistics in units of their spread, none further than 4 of them from the mean."""
+
+    statistics: tuple[str, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    kind: ClassVar[str] = "statistics"
+
+    def __post_init__(self) -> None:
+        require_statistics(self.statistics)
+        if not len(self.statistics) == len(self.mean) == len(self.scale):
+            raise InputError("statistics, mean and scale must be equally long")
+        if min(self.scale) <= 0:
+            raise InputError(f"scale must be positive; got {min(self.scale)}")
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return (statistic - mean) / scale for each, clipped, shape (m, statistics)."""
+        used = [STATISTICS.index(name) for name in self.statistics]
+        columns = (rows.statistics[used].T - self.mean) / self.scale
+        return np.asarray(np.clip(columns, -SIGNAL_LIMIT, SIGNAL_LIMIT))
 
 
 @dataclass(frozen=True)

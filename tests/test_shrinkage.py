@@ -1,0 +1,131 @@
+"""Priors on temperatures: their limits, their optimum by other routes, and what they are for."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, minimize, minimize_scalar
+
+import smallcal as sc
+from cases import fit
+from simulated import simulate
+from smallcal.data import Predictions
+from smallcal.errors import InputError
+from smallcal.maps import Prior, fit_temperature
+from smallcal.maps.base import loss_and_slope
+from smallcal.maps.regressed import RegressedMap
+from smallcal.objectives import Gaps, objective
+from smallcal.signals import statistics
+
+BOUNDS = (0.05, 20.0)
+
+
+def gaps_of(z, y, weight=None):
+    return Gaps.of(Predictions.of(z, y, weight=weight))
+
+
+def summed(gaps, t, goal):
+    return gaps.n * loss_and_slope(objective(goal), gaps, np.full(gaps.n, t))[0]
+
+
+@pytest.mark.parametrize("goal", ["bce", "nll", "brier", "softece"])
+@pytest.mark.parametrize("scale", [0.03, 0.3, 3.0])
+def test_a_penalised_temperature_is_the_minimum_of_the_penalised_sum(goal, scale):
+    gaps = gaps_of(*simulate(80, 5, seed=2))
+    found = fit_temperature(objective(goal), gaps, bounds=BOUNDS, prior=Prior(1.1, scale)).value
+
+    def penalised(u):
+        away = (u - np.log(1.1)) / scale
+        return summed(gaps, np.exp(u), goal) + away**2 / 2
+
+    best = min(
+        minimize_scalar(penalised, bounds=(a, a + 1), method="bounded", options={"xatol": 1e-9}).fun
+        for a in np.arange(-3.0, 3.0, 0.5)
+    )
+    assert penalised(np.log(found)) <= best + 1e-5
+
+
+@pytest.mark.parametrize("kind", ["right", "wrong"])
+def test_with_a_prior_one_sided_samples_have_a_finite_answer(kind):
+    z, y = simulate(60, 5)
+    y = z.argmax(axis=1) if kind == "right" else (z.argmax(axis=1) + 1) % 5
+    found = fit_temperature(objective("bce"), gaps_of(z, y), bounds=BOUNDS, prior=Prior(1.0, 0.3))
+    assert not found.unidentified
+    assert (found.value < 1) == (kind == "right")
+    assert 0.2 < found.value < 10  # inside the bounds, by the prior
+
+
+def test_the_limits_of_the_prior_are_one_temperature_and_the_papers_method():
+    z, y = simulate(900, 8)
+    paper, tva = fit("srts-bce", z, y), fit("tva-ts", z, y)
+    loose = fit("srts-bce", z, y, prior_scale=1e4)
+    tight = fit("srts-bce", z, y, prior_scale=1e-4)
+    np.testing.assert_allclose(loose.temperatures_, paper.temperatures_, rtol=1e-4)
+    np.testing.assert_allclose(tight.temperatures_, tva.temperatures_[0], rtol=2e-3)
+    spread = [
+        np.ptp(np.log(fit("srts-bce", z, y, prior_scale=s).temperatures_)) for s in (0.03, 0.1, 1.0)
+    ]
+    assert spread == sorted(spread)
+    assert sc.SRTS().get_params()["prior_scale"] is None
+    assert paper.to_dict()["options"]["prior_scale"] is None
+
+
+def test_small_groups_are_fitted_when_a_prior_holds_them():
+    z, y = simulate(90, 5)
+    assert "fallback" in fit("srts-bce", z, y).flags_
+    shrunk = fit("srts-shrunk", z, y)
+    assert "fallback" not in shrunk.flags_
+    assert len(set(shrunk.temperatures_)) > 1
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0])
+def test_a_scale_that_is_not_positive_is_refused(scale):
+    for name in ("srts-bce", "signal-linear"):
+        with pytest.raises(InputError, match="prior_scale must be positive"):
+            fit(name, *simulate(300, 5), prior_scale=scale)
+
+
+def test_the_regression_reaches_the_optimum_of_a_plain_search():
+    z, y = simulate(300, 6)
+    fitted = fit("signal-linear", z, y, prior_scale=0.2).fitted_
+    stats = statistics(z)
+    s = np.clip((stats - stats.mean(axis=0)) / stats.std(axis=0), -4, 4)
+    design = np.column_stack([np.ones(300), s])
+    gaps = gaps_of(z, y)
+    pull = np.r_[1.0, np.full(6, 1 / 0.2**2)]
+
+    def penalised(theta):
+        t = np.exp(-design @ theta)
+        return 300 * loss_and_slope(objective("bce"), gaps, t)[0] + pull @ theta**2 / 2
+
+    theta = np.r_[fitted.map.intercept, fitted.map.coefficients]
+    assert np.abs(approx_fprime(theta, penalised, 1e-6)).max() < 1e-2
+    plain = minimize(penalised, np.zeros(7), method="BFGS")
+    assert penalised(theta) <= plain.fun + 1e-6
+    np.testing.assert_allclose(fitted.map(s), np.exp(-design @ theta), rtol=1e-12)
+
+
+def test_a_tight_prior_leaves_one_temperature():
+    z, y = simulate(500, 6)
+    tight = fit("signal-linear", z, y, prior_scale=1e-5)
+    np.testing.assert_allclose(tight.temperature(z), fit("tva-ts", z, y).temperature_, rtol=0.01)
+
+
+def test_numbers_that_cannot_be_a_regression_are_refused():
+    with pytest.raises(InputError, match="needs coefficients, and low below high"):
+        RegressedMap(0.0, (), 0.1, 2.0)
+    with pytest.raises(InputError, match="scores must have 2 columns"):
+        RegressedMap(0.0, (1.0, 2.0), 0.1, 2.0)(np.zeros((3, 5)))
+    huge = RegressedMap(0.0, (1000.0,), 0.1, 2.0)(np.array([[-1.0], [1.0], [-1e300]]))
+    np.testing.assert_array_equal(huge, [2.0, 0.1, 2.0])
+
+
+def test_on_real_logits_shrinkage_removes_the_cost_in_log_loss(real_cell):
+    rows = np.random.default_rng(0).choice(len(real_cell["val_labels"]), 250, replace=False)
+    z, y = real_cell["val_logits"][rows], real_cell["val_labels"][rows]
+    loss = {}
+    for name in ("tva-ts", "srts-bce", "srts-shrunk", "signal-linear"):
+        p = fit(name, z, y).predict_proba(real_cell["test_logits"])
+        found = sc.evaluate(real_cell["test_labels"], p, metrics=["top_label_bce"])
+        loss[name] = found["top_label_bce"]
+    for name in ("srts-shrunk", "signal-linear"):
+        assert loss[name] <= loss["srts-bce"] + 0.005  # one draw: mostly far below
+        assert loss[name] <= loss["tva-ts"] + 0.01
