@@ -95,6 +95,12 @@ NOTES = {
     "venn-abers": ("", "many samples of few classes, with validity in theory"),
     "netcal:histogram": ("", "the classic; many samples of few classes"),
 }
+NOTES |= {
+    "tva-ts+tail": ("", "log-loss of one temperature for the confidence, one for the rest"),
+    "srts-bce+tail": ("", "the tail's ablation on the paper's method"),
+    "srts-shrunk+tail": ("", "confidence by risk and the whole vector, from 150 samples on"),
+    "signal-linear+tail": ("", "the whole probability vector, from 150 samples on"),
+}
 
 
 def discipline(row: Method) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from smallcal.data import FloatArray, Predictions
+from smallcal.data import FloatArray, IntArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.maps import (
@@ -25,6 +25,7 @@ from smallcal.maps import (
     TemperatureMap,
     fit_scalar,
     fit_temperature,
+    tail_temperature,
 )
 from smallcal.objectives import Gaps, Moments, log_odds, moments, objective
 from smallcal.recipes import RECIPES
@@ -58,6 +59,8 @@ class Method:
         One line for people.
     source : str
         Where the method comes from.
+    tail : {"nll"} or None
+        Whether the classes not predicted get a temperature of their own, and by what.
     parameters : str
         Number of fitted parameters, as a formula in C (classes) and d (features).
     """
@@ -67,6 +70,7 @@ class Method:
     map: str = "scalar"
     options: Mapping[str, Any] = field(default_factory=dict)
     discipline: Discipline = field(default_factory=Discipline)
+    tail: str | None = None
     summary: str = ""
     source: str = ""
     parameters: str = ""
@@ -86,6 +90,11 @@ class Method:
                 f"a method of {self.signal} and {self.map} has no option {', '.join(unknown)}; "
                 f"it has {', '.join(known) or 'none'}"
             )
+        if self.tail not in (None, "nll") or (self.tail and not RECIPES[self.map].tailed):
+            raise InputError(
+                f"tail must be None, or 'nll' where one temperature scales a row; got "
+                f"{self.tail!r} for the map {self.map}"
+            )
         given = {name: _frozen(value) for name, value in self.options.items()}
         object.__setattr__(self, "options", MappingProxyType({**known, **given}))
         if self.options.get("n_groups", 1) < 1:
@@ -104,12 +113,16 @@ class Method:
     def known_options(self) -> dict[str, Any]:
         """Return every option :meth:`with_options` takes, with its present value."""
         care = {name: getattr(self.discipline, name) for name in _CARE}
-        return {"objective": self.objective, "signal": self.signal, **self.options, **care}
+        own = dict(self.options)
+        if RECIPES[self.map].tailed:
+            own["tail"] = self.tail
+        return {"objective": self.objective, "signal": self.signal, **own, **care}
 
     def with_options(self, options: Mapping[str, Any]) -> Method:
         """Return the same method with some options changed."""
         unknown = sorted(set(options) - set(self.known_options()))
-        axes = {name: options[name] for name in ("objective", "signal") if name in options}
+        known_axes = ("objective", "signal", "tail")
+        axes = {name: options[name] for name in known_axes if name in options}
         known = _part_options(axes.get("signal", self.signal), self.map)
         unknown = [name for name in unknown if name not in known]
         if unknown:
@@ -129,10 +142,17 @@ class Method:
         flags = {**routed.flags, **fit.flags}
         if preds.n < SAMPLES_PER_PARAMETER * (routed.signal.n_parameters + fit.map.n_parameters):
             flags["few_samples"] = []
-        return FittedCalibrator(
+        tail = None
+        if self.tail is not None and preds.n_classes > 2:
+            tail = tail_temperature(preds, pooled, bounds=self.discipline.bounds)
+        options = dict(self.options)
+        if RECIPES[self.map].tailed:
+            options["tail"] = self.tail
+        fitted = FittedCalibrator(
             method=name,
             objective=self.objective,
-            options=dict(self.options),
+            options=options,
+            tail_temperature=tail,
             signal=routed.signal,
             map=fit.map,
             pooled_temperature=pooled,
@@ -147,6 +167,13 @@ class Method:
                 **_outcome(fit.map, preds, gaps, routed.deployed),
             },
         )
+        if tail is None:
+            return fitted
+        proba = fitted.predict_proba(
+            preds.logits.astype(np.float64), features=preds.features, labels=preds.labels
+        )
+        after = _outcome_of(proba, preds, preds.predicted)
+        return replace(fitted, fit_metrics={**fitted.fit_metrics, **after})
 
     def _require_inputs(self, preds: Predictions) -> None:
         if "features" in self.needs and preds.features is None:
@@ -205,8 +232,12 @@ def _outcome(
         return {"after": _losses(gaps, beta, log_odds(gaps, beta)), "changed_predictions": 0}
     assert isinstance(fitted, ProbabilityMap)
     proba = fitted.probabilities(preds.logits.astype(np.float64), scores)
-    every = np.arange(preds.n)
     predicted = preds.predicted if fitted.preserves_argmax else proba.argmax(axis=1)
+    return _outcome_of(proba, preds, predicted)
+
+
+def _outcome_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> dict[str, Any]:
+    every = np.arange(preds.n)
     tiny = np.finfo(np.float64).tiny
     top = proba[every, predicted]
     bet = np.where(predicted == preds.labels, top, 1 - top)

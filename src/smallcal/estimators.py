@@ -59,6 +59,8 @@ class TemperatureScaling(BaseCalibrator):
     objective : str
         "nll" (classic temperature scaling), "bce" (TvA-TS), "brier", "softece" or
         "mixed(weight)".
+    tail : {"nll"}, optional
+        Gives the classes that are not predicted a temperature of their own.
     bounds : tuple of two floats
         Allowed temperatures.
     input : {"logits", "probabilities"}
@@ -79,17 +81,20 @@ class TemperatureScaling(BaseCalibrator):
         self,
         *,
         objective: str = "nll",
+        tail: str | None = None,
         bounds: tuple[float, float] = (0.05, 20.0),
         input: str = "logits",
         class_names: Sequence[str] | None = None,
     ) -> None:
         self.objective = objective
+        self.tail = tail
         self.bounds = bounds
         self.input = input
         self.class_names = class_names
 
     def _compose(self) -> Method:
-        return Method(objective=self.objective, discipline=Discipline(bounds=_pair(self.bounds)))
+        care = Discipline(bounds=_pair(self.bounds))
+        return Method(objective=self.objective, tail=self.tail, discipline=care)
 
     @property
     def temperature_(self) -> float:
@@ -126,6 +131,8 @@ class SRTS(BaseCalibrator):
     prior_scale : float, optional
         Draws each group's log-temperature towards the pooled one, by a normal prior of this
         scale. None is the paper's method.
+    tail : {"nll"}, optional
+        Gives the classes that are not predicted a temperature of their own.
     n_folds, C, min_group_size, bounds
         See :class:`smallcal.discipline.Discipline`.
     input : {"logits", "probabilities"}
@@ -163,6 +170,7 @@ class SRTS(BaseCalibrator):
         n_groups: int = 3,
         statistics: Sequence[str] = STATISTICS,
         prior_scale: float | None = None,
+        tail: str | None = None,
         n_folds: int = 5,
         C: float = 1.0,
         min_group_size: int = 50,
@@ -176,6 +184,7 @@ class SRTS(BaseCalibrator):
         self.n_groups = n_groups
         self.statistics = statistics
         self.prior_scale = prior_scale
+        self.tail = tail
         self.n_folds = n_folds
         self.C = C
         self.min_group_size = min_group_size
@@ -190,6 +199,7 @@ class SRTS(BaseCalibrator):
             signal=self.signal,
             map="groups",
             options=self._part_options(),
+            tail=self.tail,
             discipline=Discipline(
                 n_folds=self.n_folds,
                 C=self.C,
@@ -298,7 +308,7 @@ def make(name: str, **options: Any) -> BaseCalibrator:
         estimator._compose()  # so that a wrong option is told now, not at fitting
         return estimator
     estimator = SHELLS[row.map]()
-    axes = {"objective": row.objective, "signal": row.signal, **row.options}
+    axes = {"objective": row.objective, "signal": row.signal, "tail": row.tail, **row.options}
     known = estimator.get_params()
     estimator.set_params(**{key: value for key, value in axes.items() if key in known})
     unknown = sorted(set(options) - set(known))

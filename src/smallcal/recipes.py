@@ -37,10 +37,13 @@ class Recipe:
         Takes a :class:`~smallcal.maps.Split` and the options; gives a ``MapFit``.
     options : dict
         Name and default of each option.
+    tailed : bool
+        Whether the classes not predicted may be given a temperature of their own.
     """
 
     fit: Callable[..., MapFit]
     options: Mapping[str, Any] = field(default_factory=dict)
+    tailed: bool = False
 
 
 def _identity(split: Split) -> MapFit:
@@ -50,15 +53,15 @@ def _identity(split: Split) -> MapFit:
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         "identity": Recipe(_identity),
-        "scalar": Recipe(fit_scalar),
-        "groups": Recipe(fit_groups, {"n_groups": 3, "prior_scale": None}),
-        "linear": Recipe(fit_linear),
-        "positive_linear": Recipe(partial(fit_linear, link="identity")),
-        "anchors": Recipe(fit_anchors),
-        "spline": Recipe(fit_spline),
+        "scalar": Recipe(fit_scalar, tailed=True),
+        "groups": Recipe(fit_groups, {"n_groups": 3, "prior_scale": None}, tailed=True),
+        "linear": Recipe(fit_linear, tailed=True),
+        "positive_linear": Recipe(partial(fit_linear, link="identity"), tailed=True),
+        "anchors": Recipe(fit_anchors, tailed=True),
+        "spline": Recipe(fit_spline, tailed=True),
         "smart": Recipe(fit_smart, {"hidden": 16, "epochs": 2000, "learning_rate": 5e-3}),
         "head": Recipe(fit_head, {"protocol": "in-sample", "epochs": 500, "patience": 20}),
-        "regressed": Recipe(fit_regressed, {"prior_scale": 0.05}),
+        "regressed": Recipe(fit_regressed, {"prior_scale": 0.05}, tailed=True),
         "vector": Recipe(fit_vector, {"penalties": VECTOR_PENALTIES}),
         "matrix": Recipe(fit_matrix),
         "dirichlet": Recipe(

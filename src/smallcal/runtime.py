@@ -29,6 +29,7 @@ from smallcal.maps import (
     TemperatureMap,
     keep_argmax,
 )
+from smallcal.scaling import WRITABLE, scaled_softmax, tailed_softmax
 from smallcal.signals import (
     SIGNALS,
     FittedSignal,
@@ -39,11 +40,6 @@ from smallcal.signals import (
 )
 
 Part = TypeVar("Part")
-
-#: Scaled gaps below this may round to equal probabilities.
-_TIES = {
-    np.dtype(kind): 8 * float(np.finfo(kind).eps) for kind in (np.float16, np.float32, np.float64)
-}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -64,6 +60,8 @@ class FittedCalibrator:
     n_classes : int
     group_counts : tuple of int
         Calibration samples in each group.
+    tail_temperature : float or None
+        Of the classes not predicted, where they have one of their own.
     flags : dict
         What to know about the fit; see :data:`smallcal.discipline.FLAGS`.
     discipline : Discipline
@@ -83,6 +81,7 @@ class FittedCalibrator:
     n_classes: int
     group_counts: tuple[int, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
+    tail_temperature: float | None = None
     flags: Mapping[str, list[int]] = field(default_factory=dict)
     discipline: Discipline = field(default_factory=Discipline)
     input: str = "logits"
@@ -93,7 +92,8 @@ class FittedCalibrator:
     @property
     def n_parameters(self) -> int:
         """Fitted scalars: those of the map and those of the signal."""
-        return self.map.n_parameters + self.signal.n_parameters
+        tail = 0 if self.tail_temperature is None else 1
+        return self.map.n_parameters + self.signal.n_parameters + tail
 
     @property
     def preserves_argmax(self) -> bool:
@@ -157,7 +157,7 @@ class FittedCalibrator:
         array = given.logits
         native = array.dtype.newbyteorder("=")
         result = np.empty(array.shape, dtype=native) if out is None else out
-        if result.shape != array.shape or result.dtype not in _TIES:
+        if result.shape != array.shape or result.dtype not in WRITABLE:
             raise InputError(
                 f"out must have shape {array.shape} and type float16, float32 or float64 in this "
                 f"machine's byte order; got {result.shape}, {result.dtype}"
@@ -168,7 +168,11 @@ class FittedCalibrator:
             rows = block.rows
             scores = self._block_scores(given, block) if batch is None else batch[rows]
             if isinstance(self.map, TemperatureMap):
-                scaled_softmax(block, self.map(scores), out=result[rows])
+                temperature = self.map(scores)
+                if self.tail_temperature is None:
+                    scaled_softmax(block, temperature, out=result[rows])
+                else:
+                    tailed_softmax(block, temperature, self.tail_temperature, out=result[rows])
             else:
                 self._write_probabilities(block, array[rows], scores, result[rows])
         return result
@@ -192,6 +196,7 @@ class FittedCalibrator:
             "options": {name: _plain(value) for name, value in self.options.items()},
             "signal": _part_to_dict(self.signal),
             "map": _part_to_dict(self.map),
+            "tail_temperature": self.tail_temperature,
             "discipline": {key: _plain(value) for key, value in asdict(self.discipline).items()},
             "pooled_temperature": self.pooled_temperature,
             "n_parameters": self.n_parameters,
@@ -217,6 +222,7 @@ class FittedCalibrator:
                 pooled_temperature=float(document["pooled_temperature"]),
                 n_classes=document["n_classes"],
                 group_counts=tuple(document["group_counts"]),
+                tail_temperature=document["tail_temperature"],
                 flags=document["flags"],
                 discipline=Discipline(
                     **{key: _frozen(value) for key, value in document["discipline"].items()}
@@ -319,31 +325,6 @@ class _Given(NamedTuple):
     logits: FloatArray
     features: FloatArray | None
     labels: IntArray | None
-
-
-def scaled_softmax(block: RowBlock, temperature: FloatArray, *, out: FloatArray) -> None:
-    """Write softmax(z / T) of a block into ``out``, using up the block's gaps."""
-    gaps = block.gaps
-    gaps *= (1 / temperature).astype(gaps.dtype)[:, None]
-    same_type = out.dtype == gaps.dtype
-    weight = np.exp(gaps, out=out if same_type else gaps)
-    weight *= (1 / np.einsum("ij->i", weight))[:, None]
-    if not same_type:
-        out[...] = weight
-    _keep_argmax(block, temperature, out)
-
-
-def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> None:
-    """Undo ties that rounding made: logits a hair apart may get equal probabilities.
-
-    A rival in an earlier column would then win the argmax; it is moved down by one unit in the
-    last place.
-    """
-    tie = _TIES[out.dtype]
-    if -block.second_gap.max() >= tie * temperature.max():
-        return
-    near = np.flatnonzero(-block.second_gap < tie * temperature)
-    keep_argmax(out, block.top_index, rows=near)
 
 
 def load(path: str | os.PathLike[str]) -> FittedCalibrator:

@@ -186,6 +186,8 @@ def _parameters(fitted: FittedCalibrator) -> str:
         own = terminal.count(fitted.map.n_parameters, what)
         where = "" if fitted.map.steps else " in the map"
         total += f": {own}{where} and {fitted.signal.n_parameters} in the {_signal(fitted)} score"
+    if fitted.tail_temperature is not None:
+        total += f", and {fitted.tail_temperature:.4f} for the classes not predicted"
     if fitted.preserves_argmax:
         return f"{total}. The predicted class never changes."
     changed = terminal.count(fitted.fit_metrics["changed_predictions"], "prediction")

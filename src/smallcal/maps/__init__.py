@@ -29,6 +29,7 @@ from smallcal.maps.network import NetworkMap
 from smallcal.maps.regressed import RegressedMap
 from smallcal.maps.scalar import ScalarMap, fit_scalar
 from smallcal.maps.semantic import SemanticMap
+from smallcal.maps.tail import tail_temperature
 
 __all__ = [
     "MAPS",
@@ -48,6 +49,7 @@ __all__ = [
     "fit_scalar",
     "fit_temperature",
     "keep_argmax",
+    "tail_temperature",
 ]
 
 
