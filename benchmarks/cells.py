@@ -17,7 +17,14 @@ import numpy as np
 
 import smallcal as sc
 
-METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "margin-k3", "shuffled-k3")
+METHODS = (
+    "none",
+    "ts-nll",
+    "tva-ts",
+    "srts-bce",
+    "srts-shrunk+tail",
+    "signal-linear+tail",
+)
 METRICS = ("ece15", "top_label_bce", "nll", "brier")
 BASELINE = "tva-ts"
 
