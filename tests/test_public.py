@@ -35,14 +35,14 @@ def test_importing_smallcal_loads_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-@pytest.mark.parametrize("page", ["guide.md", "statistics.md"])
-def test_the_examples_in_the_docs_run(page):
+@pytest.mark.parametrize(("page", "least"), [("guide.md", 16), ("statistics.md", 15)])
+def test_the_examples_in_the_docs_run(page, least):
     results = doctest.testfile(
         str(ROOT / "docs" / page),
         module_relative=False,
         optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
     )
-    assert results.attempted > 10
+    assert results.attempted >= least
     assert results.failed == 0
 
 
