@@ -116,16 +116,8 @@ def resample(
     advance: Advance = lambda rows: None,
 ) -> Values:
     """Return every metric of every method in each resample of the samples they share."""
-    n = _shared_length(scored)
-    replicate = Replication(scored, metrics)
-    parts: dict[tuple[str, str], list[FloatArray]] = {}
-    done = 0
-    for counts in counts_of_draws(n, n_boot, np.random.default_rng(random_state)):
-        for key, values in replicate(counts, slow=max(0, SLOW_BOOT - done)).items():
-            parts.setdefault(key, []).append(values)
-        done += len(counts)
-        advance(len(counts))
-    return {key: np.concatenate(blocks) for key, blocks in parts.items()}
+    rng = np.random.default_rng(random_state)
+    return _stream(scored, metrics, n_boot, rng, advance, slow=SLOW_BOOT)
 
 
 def _shared_length(scored: Mapping[str, Scored]) -> int:
@@ -263,17 +255,22 @@ def _views(run: Run, baseline: str) -> dict[str, Scored]:
 
 
 def _stream(
-    view: Mapping[str, Scored],
+    scored: Mapping[str, Scored],
     metrics: Sequence[Metric],
     n_boot: int,
     rng: np.random.Generator,
     advance: Advance,
+    *,
+    slow: int | None = None,
 ) -> Values:
-    """Return one seed's metrics in as many resamples as it was drawn for."""
-    replicate = Replication(view, metrics)
+    """Return every metric in each of the next resamples; slow ones in the first ``slow`` only."""
+    replicate = Replication(scored, metrics)
     parts: dict[tuple[str, str], list[FloatArray]] = {}
-    for counts in counts_of_draws(_shared_length(view), n_boot, rng):
-        for key, values in replicate(counts).items():
+    done = 0
+    for counts in counts_of_draws(_shared_length(scored), n_boot, rng):
+        few = None if slow is None else max(0, slow - done)
+        for key, values in replicate(counts, slow=few).items():
             parts.setdefault(key, []).append(values)
+        done += len(counts)
         advance(len(counts))
     return {key: np.concatenate(blocks) for key, blocks in parts.items()}

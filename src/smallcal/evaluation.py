@@ -204,7 +204,7 @@ class Comparison:
         for name, row in rows.items():
             verdict = row.verdict(METRICS[name].better, margin=margins.get(name))
             # Resampled calibration errors are biased; a change must survive both intervals.
-            real = row.sure if name in FLOORED else row.excludes_zero
+            real = row.sure if METRICS[name].biased else row.excludes_zero
             changed = real and verdict != "equivalent"
             if changed:
                 said.append(_change(name, row))

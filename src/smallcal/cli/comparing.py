@@ -65,7 +65,7 @@ def compare(
     if methods == "all":
         names = _possible(names, cal, test)
     labels = inputs.predictions(test).labels
-    probas, errors = _fit_all(names, cal, test, seed)
+    probas, errors = _fit_all(names, cal, replace(test, labels=labels), seed)
     if methods == "all":
         errors = _forgive_missing(errors)
     failures = {
@@ -186,7 +186,6 @@ def _fit_all(
             f"{test.logits.shape[1]}; both must come from one model"
         )
     cal = replace(cal, labels=checked.labels)
-    test = replace(test, labels=inputs.predictions(test).labels)
     probas: dict[str, FloatArray] = {}
     failures: dict[str, Exception] = {}
     with terminal.progress("Fitting", len(names)) as advance:

@@ -56,7 +56,6 @@ def evaluate(
     fitted = None if calibrator is None else runtime.load(calibrator)
     loaded = inputs.load(data, labels=labels, input=input, names=class_names)
     codes, proba = inputs.probabilities(loaded, fitted)
-    values = measure(codes, proba, metrics=wanted)
     found: dict[str, Interval] = {}
     if n_boot:
         with terminal.progress("Resampling", n_boot) as advance:
@@ -70,6 +69,9 @@ def evaluate(
                 random_state=seed,
                 advance=advance,
             )
+        values = {name: row.point for name, row in found.items()}
+    else:
+        values = measure(codes, proba, metrics=wanted)
     debiased = debiased_ece(codes, proba) if "ece15" in found else None
     checks = [condition.check(values[condition.metric]) for condition in conditions]
     if as_json:
