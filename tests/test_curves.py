@@ -238,10 +238,18 @@ def test_numbers_that_cannot_be_a_curve_are_refused(part, message):
         part()
 
 
-def test_options_reach_the_parts_and_unknown_ones_are_named():
+def test_options_reach_the_parts_and_unknown_ones_are_named(tmp_path):
     assert sc.make("pwlinear-3", scale="logit").options == {"scale": "logit"}
     with pytest.raises(InputError, match="pwlinear-3: no option n_groups; there are"):
         sc.make("pwlinear-3", n_groups=4)
     fitted = fit("pwlinear-3", *simulate(400, 6), scale="logit", objective="nll")
     assert fitted.method_ == "custom"
+    path = tmp_path / "cal.json"
+    fitted.save(path)
+    loaded = sc.load(path)  # under no name of the table, and still the same method
+    again = loaded.__class__(**loaded.get_params()).fit(*simulate(400, 6))
+    assert again.to_dict() == fitted.to_dict()
+    mixed = fit("ets", *simulate(400, 6), objective="bce")
+    mixed.save(path)
+    assert sc.load(path).to_dict() == mixed.to_dict()
     assert fit("hts-bce", *simulate(400, 6), objective="nll").method_ == "hts-nll"

@@ -139,13 +139,11 @@ class Method:
         gaps = Gaps.of(preds)
         raw = moments(gaps, 1.0)
         routed, fit, pooled = self._fit_parts(preds, gaps, raw)
-        flags = {**routed.flags, **fit.flags}
-        if preds.n < SAMPLES_PER_PARAMETER * (routed.signal.n_parameters + fit.map.n_parameters):
-            flags["few_samples"] = []
         tail = None
         if self.tail is not None and preds.n_classes > 2:
             tail = tail_temperature(preds, pooled, bounds=self.discipline.bounds)
-        options = dict(self.options)
+        # With the axes' names beside them the options say all it takes to fit again.
+        options = {"signal": self.signal, "map": self.map, **self.options}
         if RECIPES[self.map].tailed:
             options["tail"] = self.tail
         fitted = FittedCalibrator(
@@ -158,7 +156,7 @@ class Method:
             pooled_temperature=pooled,
             n_classes=preds.n_classes,
             group_counts=fit.counts,
-            flags=flags,
+            flags={**routed.flags, **fit.flags},
             discipline=self.discipline,
             data={"n": preds.n, "sha256": preds.sha256()},
             fit_metrics={
@@ -167,6 +165,8 @@ class Method:
                 **_outcome(fit.map, preds, gaps, routed.deployed),
             },
         )
+        if preds.n < SAMPLES_PER_PARAMETER * fitted.n_parameters:
+            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         if tail is None:
             return fitted
         proba = fitted.predict_proba(

@@ -352,23 +352,22 @@ def load(path: str | os.PathLike[str]) -> BaseCalibrator:
 
 def _estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
     """Return the estimator that would fit such a calibrator again."""
-    name = fitted.method.partition("[")[0]
     care = fitted.discipline
     options: dict[str, Any] = {
         "objective": fitted.objective,
         **fitted.options,
         **{entry.name: getattr(care, entry.name) for entry in fields(care)},
     }
+    recipe = options.pop("map", fitted.map.kind)
+    name = fitted.method.partition("[")[0]
+    if name not in METHODS:  # composed by hand: any row with its map, all options changed
+        name = next((other for other, row in METHODS.items() if row.map == recipe), "")
     shell: dict[str, Any] = {
         "input": fitted.input,
         "class_names": fitted.class_names,
         "random_state": care.seed,
     }
-    if name not in METHODS:  # composed by hand: a class of its own knows how
-        options["signal"] = getattr(fitted.signal, "statistic", fitted.signal.kind)
-        estimator = SHELLS["groups" if fitted.signal.kind != "none" else fitted.map.kind]()
-    else:
-        estimator = make(name)
+    estimator = make(name)
     known = estimator.get_params()
     if "options" in known:
         row = METHODS[name].known_options()
