@@ -296,6 +296,13 @@ def _tailed(name: str) -> Method:
     )
 
 
+#: The default: log-temperature linear in the six statistics, where the split calls for it.
+_CAREFUL = replace(
+    _tailed("signal-linear"),
+    gate="evidence",
+    summary="signal-linear+tail, or the raw model where there is too little evidence against it",
+)
+
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         **_ROWS,
@@ -303,13 +310,14 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             f"{name}+tail": _tailed(name)
             for name in ("tva-ts", "srts-bce", "srts-shrunk", "signal-linear")
         },
+        "signal-linear+tail+gate": _CAREFUL,
     }
 )
 
 #: Other names for a method; artefacts record the true one.
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
-        "default": "srts-bce",
+        "default": "signal-linear+tail+gate",
         # In the paper too, this is the same network under another name.
         "lts-feature": "sats-features-nll",
     }
@@ -350,6 +358,7 @@ def name_of(wanted: Method) -> str:
                 if value != row.options[key]
             ]
             changed += [f"tail={wanted.tail}"] if wanted.tail != row.tail else []
+            changed += [f"gate={wanted.gate}"] if wanted.gate != row.gate else []
             found.append((len(changed), name, changed))
     if not found:
         return "custom"

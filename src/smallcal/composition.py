@@ -13,6 +13,7 @@ from smallcal.data import FloatArray, IntArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.maps import (
+    ANCHOR_SCALE,
     POOLED_SCALE,
     Evaluated,
     FittedMap,
@@ -23,11 +24,13 @@ from smallcal.maps import (
     Split,
     Temperature,
     TemperatureMap,
+    evidence,
+    evidence_needed,
     fit_scalar,
     fit_temperature,
     tail_temperature,
 )
-from smallcal.objectives import Gaps, Moments, log_odds, moments, objective
+from smallcal.objectives import Gaps, Moments, Objective, log_odds, moments, objective
 from smallcal.recipes import RECIPES
 from smallcal.router import SignalFit, no_signal
 from smallcal.routes import ROUTES, fit_signal, observe
@@ -61,6 +64,9 @@ class Method:
         Where the method comes from.
     tail : {"nll"} or None
         Whether the classes not predicted get a temperature of their own, and by what.
+    gate : {"evidence"} or None
+        Whether the model is left alone where the split does not say that it should not be; see
+        :mod:`smallcal.maps.evidence`.
     parameters : str
         Number of fitted parameters, as a formula in C (classes) and d (features).
     """
@@ -71,6 +77,7 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     discipline: Discipline = field(default_factory=Discipline)
     tail: str | None = None
+    gate: str | None = None
     summary: str = ""
     source: str = ""
     parameters: str = ""
@@ -90,15 +97,20 @@ class Method:
                 f"a method of {self.signal} and {self.map} has no option {', '.join(unknown)}; "
                 f"it has {', '.join(known) or 'none'}"
             )
-        if self.tail not in (None, "nll") or (self.tail and not RECIPES[self.map].tailed):
-            raise InputError(
-                f"tail must be None, or 'nll' where one temperature scales a row; got "
-                f"{self.tail!r} for the map {self.map}"
-            )
+        self._require("tail", "nll")
+        self._require("gate", "evidence")
         given = {name: _frozen(value) for name, value in self.options.items()}
         object.__setattr__(self, "options", MappingProxyType({**known, **given}))
         if self.options.get("n_groups", 1) < 1:
             raise InputError(f"n_groups must be at least 1; got {self.options['n_groups']}")
+
+    def _require(self, name: str, choice: str) -> None:
+        given = getattr(self, name)
+        if given not in (None, choice) or (given and not RECIPES[self.map].tailed):
+            raise InputError(
+                f"{name} must be None, or {choice!r} where one temperature scales a row; got "
+                f"{given!r} for the map {self.map}"
+            )
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -115,13 +127,13 @@ class Method:
         care = {name: getattr(self.discipline, name) for name in _CARE}
         own = dict(self.options)
         if RECIPES[self.map].tailed:
-            own["tail"] = self.tail
+            own |= {"tail": self.tail, "gate": self.gate}
         return {"objective": self.objective, "signal": self.signal, **own, **care}
 
     def with_options(self, options: Mapping[str, Any]) -> Method:
         """Return the same method with some options changed."""
         unknown = sorted(set(options) - set(self.known_options()))
-        known_axes = ("objective", "signal", "tail")
+        known_axes = ("objective", "signal", "tail", "gate")
         axes = {name: options[name] for name in known_axes if name in options}
         known = _part_options(axes.get("signal", self.signal), self.map)
         unknown = [name for name in unknown if name not in known]
@@ -139,18 +151,18 @@ class Method:
         gaps = Gaps.of(preds)
         raw = moments(gaps, 1.0)
         routed, fit, pooled = self._fit_parts(preds, gaps, raw)
-        tail = None
-        if self.tail is not None and preds.n_classes > 2:
-            tail = tail_temperature(preds, pooled, bounds=self.discipline.bounds)
+        if self.gate is not None and not _earned(gaps, evidence(gaps, fit.map, routed.scores)):
+            flags = {**fit.flags, "kept_raw": []}
+            fit = MapFit(ScalarMap(1.0, fitted=False), (preds.n,), flags)
+            routed, pooled = replace(no_signal(preds.n), flags=routed.flags), 1.0
         # With the axes' names beside them the options say all it takes to fit again.
         options = {"signal": self.signal, "map": self.map, **self.options}
         if RECIPES[self.map].tailed:
-            options["tail"] = self.tail
+            options |= {"tail": self.tail, "gate": self.gate}
         fitted = FittedCalibrator(
             method=name,
             objective=self.objective,
             options=options,
-            tail_temperature=tail,
             signal=routed.signal,
             map=fit.map,
             pooled_temperature=pooled,
@@ -165,15 +177,27 @@ class Method:
                 **_outcome(fit.map, preds, gaps, routed.deployed),
             },
         )
+        # A model that is left alone is left alone altogether.
+        if self.tail is not None and preds.n_classes > 2 and "kept_raw" not in fit.flags:
+            fitted = self._with_tail(fitted, preds, gaps)
         if preds.n < SAMPLES_PER_PARAMETER * fitted.n_parameters:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
-        if tail is None:
-            return fitted
-        proba = fitted.predict_proba(
-            preds.logits.astype(np.float64), features=preds.features, labels=preds.labels
-        )
+        return fitted
+
+    def _with_tail(
+        self, fitted: FittedCalibrator, preds: Predictions, gaps: Gaps
+    ) -> FittedCalibrator:
+        """Give the classes not predicted a temperature of their own, if that earns its place."""
+        pooled, bounds = fitted.pooled_temperature, self.discipline.bounds
+        tailed = replace(fitted, tail_temperature=tail_temperature(preds, pooled, bounds=bounds))
+        proba = _probabilities(tailed, preds)
+        if self.gate is not None:
+            weight = np.ones(preds.n) if gaps.weight is None else gaps.weight
+            rise = _log_of(proba, preds) - _log_of(_probabilities(fitted, preds), preds)
+            if not _earned(gaps, float(weight @ rise)):
+                return fitted
         after = _outcome_of(proba, preds, preds.predicted)
-        return replace(fitted, fit_metrics={**fitted.fit_metrics, **after})
+        return replace(tailed, fit_metrics={**fitted.fit_metrics, **after})
 
     def _require_inputs(self, preds: Predictions) -> None:
         if "features" in self.needs and preds.features is None:
@@ -186,17 +210,18 @@ class Method:
     ) -> tuple[SignalFit, MapFit, float]:
         recipe = RECIPES[self.map]
         own = {name: self.options[name] for name in recipe.options}
-        everyone = no_signal(preds.n)
+        everyone, prior = no_signal(preds.n), None
         if self.map == "identity":
             goal, pooled = objective("nll"), Temperature(1.0)
         else:
             goal = objective(self.objective)
             start = Evaluated(1.0, goal.terms(gaps, raw))
-            prior = Prior(1.0, POOLED_SCALE) if own.get("prior_scale") is not None else None
+            if own.get("prior_scale") is not None:
+                prior = self._pooled_prior(goal, gaps)
             pooled = fit_temperature(
                 goal, gaps, bounds=self.discipline.bounds, start=start, prior=prior
             )
-        split = Split(preds, gaps, goal, pooled, everyone.scores, self.discipline)
+        split = Split(preds, gaps, goal, pooled, everyone.scores, self.discipline, prior)
         # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
         if self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1):
             return everyone, fit_scalar(split), pooled.value
@@ -211,6 +236,23 @@ class Method:
         if isinstance(fit.map, ScalarMap):  # the map fell back: nothing is left to route
             routed = replace(everyone, flags=routed.flags)
         return routed, fit, pooled.value
+
+    def _pooled_prior(self, goal: Objective, gaps: Gaps) -> Prior:
+        """Return what the pooled temperature is drawn towards."""
+        if goal.name == "nll":
+            return Prior(1.0, ANCHOR_SCALE)
+        anchor = fit_temperature(
+            objective("nll"),
+            gaps,
+            bounds=self.discipline.bounds,
+            prior=Prior(1.0, ANCHOR_SCALE),
+        )
+        return Prior(anchor.value, POOLED_SCALE)
+
+
+def _earned(gaps: Gaps, gain: float) -> bool:
+    """Whether a gain in log-likelihood is worth a change."""
+    return gain > evidence_needed(gaps.n if gaps.weight is None else float(gaps.weight.sum()))
 
 
 def _part_options(signal: str, map_name: str) -> dict[str, Any]:
@@ -236,6 +278,18 @@ def _outcome(
     return _outcome_of(proba, preds, predicted)
 
 
+def _probabilities(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
+    return fitted.predict_proba(
+        preds.logits.astype(np.float64), features=preds.features, labels=preds.labels
+    )
+
+
+def _log_of(proba: FloatArray, preds: Predictions) -> FloatArray:
+    """Return the logarithm of each label's probability."""
+    tiny = np.finfo(np.float64).tiny
+    return np.asarray(np.log(np.maximum(proba[np.arange(preds.n), preds.labels], tiny)))
+
+
 def _outcome_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> dict[str, Any]:
     every = np.arange(preds.n)
     tiny = np.finfo(np.float64).tiny
@@ -243,7 +297,7 @@ def _outcome_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> d
     bet = np.where(predicted == preds.labels, top, 1 - top)
     return {
         "after": {
-            "nll": float(-np.log(np.maximum(proba[every, preds.labels], tiny)).mean()),
+            "nll": float(-_log_of(proba, preds).mean()),
             "top_label_bce": float(-np.log(np.maximum(bet, tiny)).mean()),
             "mean_confidence": float(np.clip(top, 0, 1).mean()),
         },

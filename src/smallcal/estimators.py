@@ -61,6 +61,8 @@ class TemperatureScaling(BaseCalibrator):
         "mixed(weight)".
     tail : {"nll"}, optional
         Gives the classes that are not predicted a temperature of their own.
+    gate : {"evidence"}, optional
+        Leaves the model alone where the split holds too little evidence against it.
     bounds : tuple of two floats
         Allowed temperatures.
     input : {"logits", "probabilities"}
@@ -82,19 +84,21 @@ class TemperatureScaling(BaseCalibrator):
         *,
         objective: str = "nll",
         tail: str | None = None,
+        gate: str | None = None,
         bounds: tuple[float, float] = (0.05, 20.0),
         input: str = "logits",
         class_names: Sequence[str] | None = None,
     ) -> None:
         self.objective = objective
         self.tail = tail
+        self.gate = gate
         self.bounds = bounds
         self.input = input
         self.class_names = class_names
 
     def _compose(self) -> Method:
         care = Discipline(bounds=_pair(self.bounds))
-        return Method(objective=self.objective, tail=self.tail, discipline=care)
+        return Method(objective=self.objective, tail=self.tail, gate=self.gate, discipline=care)
 
     @property
     def temperature_(self) -> float:
@@ -133,6 +137,8 @@ class SRTS(BaseCalibrator):
         scale. None is the paper's method.
     tail : {"nll"}, optional
         Gives the classes that are not predicted a temperature of their own.
+    gate : {"evidence"}, optional
+        Leaves the model alone where the split holds too little evidence against it.
     n_folds, C, min_group_size, bounds
         See :class:`smallcal.discipline.Discipline`.
     input : {"logits", "probabilities"}
@@ -171,6 +177,7 @@ class SRTS(BaseCalibrator):
         statistics: Sequence[str] = STATISTICS,
         prior_scale: float | None = None,
         tail: str | None = None,
+        gate: str | None = None,
         n_folds: int = 5,
         C: float = 1.0,
         min_group_size: int = 50,
@@ -185,6 +192,7 @@ class SRTS(BaseCalibrator):
         self.statistics = statistics
         self.prior_scale = prior_scale
         self.tail = tail
+        self.gate = gate
         self.n_folds = n_folds
         self.C = C
         self.min_group_size = min_group_size
@@ -200,6 +208,7 @@ class SRTS(BaseCalibrator):
             map="groups",
             options=self._part_options(),
             tail=self.tail,
+            gate=self.gate,
             discipline=Discipline(
                 n_folds=self.n_folds,
                 C=self.C,
@@ -308,7 +317,13 @@ def make(name: str, **options: Any) -> BaseCalibrator:
         estimator._compose()  # so that a wrong option is told now, not at fitting
         return estimator
     estimator = SHELLS[row.map]()
-    axes = {"objective": row.objective, "signal": row.signal, "tail": row.tail, **row.options}
+    axes = {
+        "objective": row.objective,
+        "signal": row.signal,
+        "tail": row.tail,
+        "gate": row.gate,
+        **row.options,
+    }
     known = estimator.get_params()
     estimator.set_params(**{key: value for key, value in axes.items() if key in known})
     unknown = sorted(set(options) - set(known))

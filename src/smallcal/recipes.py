@@ -61,7 +61,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "spline": Recipe(fit_spline, tailed=True),
         "smart": Recipe(fit_smart, {"hidden": 16, "epochs": 2000, "learning_rate": 5e-3}),
         "head": Recipe(fit_head, {"protocol": "in-sample", "epochs": 500, "patience": 20}),
-        "regressed": Recipe(fit_regressed, {"prior_scale": 0.05}, tailed=True),
+        "regressed": Recipe(fit_regressed, {"prior_scale": 0.05, "prior": "spread"}, tailed=True),
         "vector": Recipe(fit_vector, {"penalties": VECTOR_PENALTIES}),
         "matrix": Recipe(fit_matrix),
         "dirichlet": Recipe(

@@ -17,12 +17,14 @@ from smallcal.maps.base import (
 from smallcal.maps.binning import BinnedMap
 from smallcal.maps.curves import AnchorMap, LinearMap, SplineMap
 from smallcal.maps.descent import (
+    ANCHOR_SCALE,
     POOLED_SCALE,
     Evaluated,
     Prior,
     Temperature,
     fit_temperature,
 )
+from smallcal.maps.evidence import evidence, evidence_needed
 from smallcal.maps.groups import UNIFORM, GroupMap, fit_groups
 from smallcal.maps.mixture import MixtureMap
 from smallcal.maps.network import NetworkMap
@@ -32,6 +34,7 @@ from smallcal.maps.semantic import SemanticMap
 from smallcal.maps.tail import tail_temperature
 
 __all__ = [
+    "ANCHOR_SCALE",
     "MAPS",
     "POOLED_SCALE",
     "UNIFORM",
@@ -45,6 +48,8 @@ __all__ = [
     "Split",
     "Temperature",
     "TemperatureMap",
+    "evidence",
+    "evidence_needed",
     "fit_groups",
     "fit_scalar",
     "fit_temperature",

@@ -12,7 +12,7 @@ import numpy as np
 from smallcal.data import FloatArray, IntArray, Predictions
 from smallcal.discipline import Discipline
 from smallcal.errors import InputError
-from smallcal.maps.descent import Temperature
+from smallcal.maps.descent import Prior, Temperature
 from smallcal.objectives import Gaps, Objective, moments
 
 
@@ -85,6 +85,8 @@ class Split:
     scores : ndarray of shape (n,) or (n, d)
         The signal to fit on: out of fold, where it was learned.
     discipline : Discipline
+    prior : Prior or None
+        What the pooled temperature was drawn towards, if anything.
     thresholds : tuple of float, or None
         Where groups must begin, for signals that know; else quantiles of the scores.
     """
@@ -95,6 +97,7 @@ class Split:
     pooled: Temperature
     scores: FloatArray
     discipline: Discipline
+    prior: Prior | None = None
     thresholds: tuple[float, ...] | None = None
 
 

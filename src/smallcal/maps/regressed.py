@@ -1,8 +1,8 @@
 """Temperature regressed on signals: the log inverse temperature is linear in them.
 
-No router, no folds, no thresholds. A normal prior holds the coefficients near zero, where the map
-is one temperature for all, and a weak one the intercept near temperature 1: every split, however
-small or one-sided, has one best fit.
+No router, no folds, no thresholds. A normal prior holds the log-temperature's spread over samples
+near zero, where the map is one temperature for all, and another the intercept near what all logits
+together say: every split, however small or one-sided, has one best fit.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ import numpy as np
 from smallcal.data import FloatArray
 from smallcal.errors import InputError
 from smallcal.maps.base import MapFit, Split, TemperatureMap, loss_and_slope
-from smallcal.maps.descent import POOLED_SCALE
 from smallcal.maps.scalar import require_temperatures
+
+#: Beside the spread that they cause, this share of the coefficients' own squares is penalised: two
+#: statistics that nearly agree must not get large coefficients that nearly cancel.
+RIDGE = 0.01
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,15 @@ class RegressedMap(TemperatureMap):
             return np.asarray(np.clip(np.exp(-linear), self.low, self.high))
 
 
-def fit_regressed(split: Split, *, prior_scale: float = 0.05) -> MapFit:
+def fit_regressed(split: Split, *, prior_scale: float = 0.05, prior: str = "spread") -> MapFit:
     """Fit intercept and coefficients at once, from the pooled temperature.
 
-    Minimises the summed objective plus ``Σ coefficient² / (2 prior_scale²)`` plus
-    ``intercept² / 2``, divided by the number of samples.
+    Minimises the summed objective plus the priors' terms, divided by the number of samples. With
+    ``prior="spread"`` the coefficients cost ``(mean of (coefficients x scores)² + 0.01 Σ
+    coefficient²) / (2 prior_scale²)``: what counts is how far apart they put the samples'
+    log-temperatures, so that it matters little how many statistics there are and which of them
+    agree. With ``prior="independent"`` they cost ``Σ coefficient² / (2 prior_scale²)``. The
+    intercept has the prior of the pooled temperature.
     """
     from scipy.optimize import minimize
 
@@ -71,17 +78,22 @@ def fit_regressed(split: Split, *, prior_scale: float = 0.05) -> MapFit:
     gaps = split.gaps
     total = gaps.n if gaps.weight is None else float(gaps.weight.sum())
     design = np.column_stack([np.ones(gaps.n), split.scores])
-    pull = np.full(design.shape[1], 1 / (prior_scale**2 * total))
-    pull[0] = 1 / (POOLED_SCALE**2 * total)
+    start = np.zeros(design.shape[1])
+    start[0] = -np.log(split.pooled.value)
+    centre = np.zeros(design.shape[1])
+    pull = np.zeros((design.shape[1], design.shape[1]))
+    pull[1:, 1:] = _shape(split, prior) / (prior_scale**2 * total)
+    if split.prior is not None:
+        centre[0] = -np.log(split.prior.temperature)
+        pull[0, 0] = 1 / (split.prior.scale**2 * total)
 
     def loss(theta: FloatArray) -> tuple[float, FloatArray]:
         temperature = np.exp(-np.clip(design @ theta, -20, 20))
         value, slope = loss_and_slope(split.goal, gaps, temperature)
         gradient = -(slope * temperature) @ design
-        return value + float(pull @ theta**2) / 2, gradient + pull * theta
+        drawn = pull @ (theta - centre)
+        return value + float(drawn @ (theta - centre)) / 2, gradient + drawn
 
-    start = np.zeros(design.shape[1])
-    start[0] = -np.log(split.pooled.value)
     found = minimize(
         loss, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-12, "gtol": 1e-9}
     )
@@ -89,3 +101,15 @@ def fit_regressed(split: Split, *, prior_scale: float = 0.05) -> MapFit:
     low, high = split.discipline.bounds
     fitted = RegressedMap(float(theta[0]), tuple(theta[1:].tolist()), low, high)
     return MapFit(fitted, (gaps.n,))
+
+
+def _shape(split: Split, prior: str) -> FloatArray:
+    """Return the matrix whose quadratic form the prior penalises."""
+    identity = np.eye(split.scores.shape[1])
+    if prior == "independent":
+        return identity
+    if prior != "spread":
+        raise InputError(f"prior must be 'spread' or 'independent'; got {prior!r}")
+    weight = np.ones(split.gaps.n) if split.gaps.weight is None else split.gaps.weight
+    spread = np.einsum("i,ij,ik->jk", weight / weight.sum(), split.scores, split.scores)
+    return np.asarray(spread + RIDGE * identity)

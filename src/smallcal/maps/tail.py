@@ -15,7 +15,7 @@ from smallcal.maps.descent import Prior, fit_temperature
 from smallcal.objectives import OBJECTIVES, Gaps
 
 #: Scale of the prior that draws the tail's log-temperature towards the pooled one.
-TAIL_SCALE = 0.5
+TAIL_SCALE = 0.25
 
 
 def tail_temperature(preds: Predictions, pooled: float, *, bounds: tuple[float, float]) -> float:
