@@ -8,10 +8,11 @@ import smallcal as sc
 from cases import fit
 from simulated import simulate
 from smallcal.data import Predictions
+from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.maps import Prior, fit_temperature
-from smallcal.maps.base import loss_and_slope
-from smallcal.maps.regressed import RegressedMap
+from smallcal.maps.base import Split, loss_and_slope
+from smallcal.maps.regressed import RegressedMap, fit_regressed
 from smallcal.objectives import Gaps, objective
 from smallcal.signals import statistics
 
@@ -53,13 +54,36 @@ def test_with_a_prior_one_sided_samples_have_a_finite_answer(kind):
     assert 0.2 < found.value < 10  # inside the bounds, by the prior
 
 
+def anchored(gaps, goal):
+    """The pooled temperature under its priors, by plain search."""
+
+    def best(loss):
+        return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x))
+
+    by_likelihood = best(lambda u: summed(gaps, np.exp(u), "nll") + u**2 / 2)
+    if goal == "nll":
+        return by_likelihood, by_likelihood
+    towards = np.log(by_likelihood)
+    pooled = best(lambda u: summed(gaps, np.exp(u), goal) + (u - towards) ** 2 / (2 * 0.05**2))
+    return by_likelihood, pooled
+
+
+@pytest.mark.parametrize("goal", ["bce", "brier", "nll"])
+@pytest.mark.parametrize("n", [60, 900])
+def test_the_pooled_temperature_is_drawn_towards_the_likelihoods_and_that_towards_one(goal, n):
+    z, y = simulate(n, 8)
+    found = fit("srts-shrunk", z, y, objective=goal).pooled_temperature_
+    assert found == pytest.approx(anchored(gaps_of(z, y), goal)[1], rel=1e-4)
+
+
 def test_the_limits_of_the_prior_are_one_temperature_and_the_papers_method():
     z, y = simulate(900, 8)
-    paper, tva = fit("srts-bce", z, y), fit("tva-ts", z, y)
+    paper = fit("srts-bce", z, y)
     loose = fit("srts-bce", z, y, prior_scale=1e4)
     tight = fit("srts-bce", z, y, prior_scale=1e-4)
     np.testing.assert_allclose(loose.temperatures_, paper.temperatures_, rtol=1e-4)
-    np.testing.assert_allclose(tight.temperatures_, tva.temperatures_[0], rtol=2e-3)
+    pooled = anchored(gaps_of(z, y), "bce")[1]
+    np.testing.assert_allclose(tight.temperatures_, pooled, rtol=1e-3)
     spread = [
         np.ptp(np.log(fit("srts-bce", z, y, prior_scale=s).temperatures_)) for s in (0.03, 0.1, 1.0)
     ]
@@ -83,30 +107,56 @@ def test_a_scale_that_is_not_positive_is_refused(scale):
             fit(name, *simulate(300, 5), prior_scale=scale)
 
 
-def test_the_regression_reaches_the_optimum_of_a_plain_search():
+@pytest.mark.parametrize("prior", ["spread", "independent"])
+def test_the_regression_reaches_the_optimum_of_a_plain_search(prior):
     z, y = simulate(300, 6)
-    fitted = fit("signal-linear", z, y, prior_scale=0.2).fitted_
+    fitted = fit("signal-linear", z, y, prior_scale=0.2, prior=prior).fitted_
     stats = statistics(z)
     s = np.clip((stats - stats.mean(axis=0)) / stats.std(axis=0), -4, 4)
     design = np.column_stack([np.ones(300), s])
     gaps = gaps_of(z, y)
-    pull = np.r_[1.0, np.full(6, 1 / 0.2**2)]
+    centre = -np.log(anchored(gaps, "bce")[0])
 
     def penalised(theta):
         t = np.exp(-design @ theta)
-        return 300 * loss_and_slope(objective("bce"), gaps, t)[0] + pull @ theta**2 / 2
+        size = theta[1:] @ theta[1:]
+        if prior == "spread":
+            size = ((s @ theta[1:]) ** 2).mean() + 0.01 * size
+        cost = (theta[0] - centre) ** 2 / (2 * 0.05**2) + size / (2 * 0.2**2)
+        return 300 * loss_and_slope(objective("bce"), gaps, t)[0] + cost
 
     theta = np.r_[fitted.map.intercept, fitted.map.coefficients]
     assert np.abs(approx_fprime(theta, penalised, 1e-6)).max() < 1e-2
     plain = minimize(penalised, np.zeros(7), method="BFGS")
-    assert penalised(theta) <= plain.fun + 1e-6
+    assert penalised(theta) <= plain.fun + 1e-5
     np.testing.assert_allclose(fitted.map(s), np.exp(-design @ theta), rtol=1e-12)
 
 
 def test_a_tight_prior_leaves_one_temperature():
     z, y = simulate(500, 6)
     tight = fit("signal-linear", z, y, prior_scale=1e-5)
-    np.testing.assert_allclose(tight.temperature(z), fit("tva-ts", z, y).temperature_, rtol=0.01)
+    np.testing.assert_allclose(tight.temperature(z), tight.pooled_temperature_, rtol=1e-3)
+
+
+def test_repeating_a_statistic_hardly_moves_a_prior_on_the_spread():
+    # Two copies of one column must share what the one would have had.
+    z, y = simulate(400, 6)
+    preds = Predictions.of(z, y)
+    gaps = Gaps.of(preds)
+    goal, care = objective("bce"), Discipline()
+    pooled = fit_temperature(goal, gaps, bounds=BOUNDS)
+    column = statistics(z)[:, :1]
+    column = (column - column.mean()) / column.std()
+    fits = [
+        fit_regressed(Split(preds, gaps, goal, pooled, scores, care)).map(scores)
+        for scores in (column, np.hstack([column, column]))
+    ]
+    np.testing.assert_allclose(fits[0], fits[1], rtol=1e-3)
+
+
+def test_an_unknown_prior_is_refused():
+    with pytest.raises(InputError, match="prior must be 'spread' or 'independent'; got 'flat'"):
+        fit("signal-linear", *simulate(300, 5), prior="flat")
 
 
 def test_numbers_that_cannot_be_a_regression_are_refused():
