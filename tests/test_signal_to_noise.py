@@ -82,6 +82,7 @@ def test_random_groups_stand_at_the_floor():
     table = sc.signal_to_noise(z, y, signals=["confidence"], n_null=0, n_partitions=3000)
     # Means of a third of the samples, drawn without replacement: E B = (K - 1) / (n - 1) total.
     assert table.random_ratio == pytest.approx(2 / 297, rel=0.06)
+    assert table.random_times_floor == pytest.approx(1, rel=0.07)
 
 
 def two_temperatures(n, seed, *, hot=2.0, cold=1.0):
@@ -257,7 +258,7 @@ def test_one_kind_of_prediction_has_nothing_to_tell(right, word):
     for row in table.rows:
         assert (row.p_value, row.predicted_gain, row.beyond_chance) == (1.0, 0.0, False)
         assert f"every prediction is {word}" in row.text()
-    assert "one temperature for all" in table.verdict()
+    assert table.verdict().startswith(f"No signal can be judged: every prediction is {word}")
 
 
 def test_a_constant_signal_and_a_router_that_cannot_learn_say_so():
@@ -320,7 +321,7 @@ def test_the_table_is_plain_data_and_sentences():
     )
     with pytest.raises(KeyError, match="luck"):
         table["luck"]
-    found = SignalToNoise((row,), 50, 1.0, 0.01, "resample", 19, 0.95)
+    found = SignalToNoise((row,), 50, 3, 1.0, 0.01, "resample", 19, 0.95)
     assert found.verdict().startswith("No signal shows miscalibration beyond chance: on 50")
 
 

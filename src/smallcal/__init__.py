@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from smallcal.auditing import audit as audit
     from smallcal.datasets import load_demo as load_demo
     from smallcal.errors import ArtefactError as ArtefactError
     from smallcal.errors import FileError as FileError
@@ -46,6 +47,7 @@ _HOME = {
     "SRTS": "estimators",
     "SmallcalError": "errors",
     "TemperatureScaling": "estimators",
+    "audit": "auditing",
     "compare": "evaluation",
     "evaluate": "evaluation",
     "load": "estimators",

@@ -107,7 +107,7 @@ class SignalToNoise:
     Attributes
     ----------
     rows : tuple of SignalRow
-    n : int
+    n, n_groups : int
     pooled_temperature : float
         Where the slopes are taken.
     random_ratio : float
@@ -120,6 +120,7 @@ class SignalToNoise:
 
     rows: tuple[SignalRow, ...]
     n: int
+    n_groups: int
     pooled_temperature: float
     random_ratio: float
     null: str
@@ -133,9 +134,16 @@ class SignalToNoise:
                 return row
         raise KeyError(signal)
 
+    @property
+    def random_times_floor(self) -> float:
+        """The random groups' ratio in units of the floor, (n_groups - 1) / n."""
+        return self.random_ratio * self.n / (self.n_groups - 1)
+
     def verdict(self) -> str:
         """Return in a sentence whether a temperature should depend on anything."""
         found = [row for row in self.rows if row.beyond_chance and row.predicted_gain > 0]
+        if all(row.note for row in self.rows):
+            return f"No signal can be judged: {self.rows[0].note}."
         if not found:
             return (
                 f"No signal shows miscalibration beyond chance: on {self.n:,} samples one "
@@ -242,7 +250,7 @@ def signal_to_noise(
         _row(slopes, group, p_values[name], beyond_chance=name in fallen)
         for name, group in grouped.items()
     )
-    return SignalToNoise(rows, preds.n, slopes.temperature, control, null, n_null, level)
+    return SignalToNoise(rows, preds.n, n_groups, slopes.temperature, control, null, n_null, level)
 
 
 def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int) -> None:
