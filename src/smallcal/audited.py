@@ -16,7 +16,7 @@ Level = Literal["fine", "care", "bad"]
 #: Refits that must agree before an order is called one.
 _AGREEMENT = 0.9
 
-#: Quartiles further apart than this factor make a temperature volatile.
+#: Quartiles further apart than this factor, or from here, make a temperature volatile.
 _VOLATILE = 1.3
 
 #: With fewer errors than this, or fewer right predictions, the audit says so.
@@ -241,14 +241,20 @@ def _order(audit: Audit) -> Iterator[Finding]:
         yield Finding("fine" if agreed else "care", text)
 
 
+def _volatile(t: Spread) -> bool:
+    elsewhere = t.point > _VOLATILE * t.high or t.low > _VOLATILE * t.point
+    return t.high > _VOLATILE * t.low or elsewhere
+
+
 def _volatility(audit: Audit) -> Iterator[Finding]:
     """Yield which temperatures and confidences move too much to be believed."""
     name = "group" if audit.banded_by == "groups" else "third"
     moving = [
         f"{f'of {name} {i} ' if len(audit.bands) > 1 else ''}outside "
-        f"{band.temperature.low:.2f} to {band.temperature.high:.2f}"
+        f"{band.temperature.low:.2f} to {band.temperature.high:.2f} (here "
+        f"{band.temperature.point:.2f})"
         for i, band in enumerate(audit.bands)
-        if band.temperature.high > _VOLATILE * band.temperature.low
+        if _volatile(band.temperature)
     ]
     if moving:
         text = f"Volatile: half of the refits put the temperature {', '.join(moving)}."

@@ -145,7 +145,7 @@ def error_rates(band: IntArray, wrong: BoolArray, count: int, weight: FloatArray
     """Return each band's share of wrong predictions, NaN where it holds no weight."""
     total = np.bincount(band, weights=weight, minlength=count)
     errors = np.bincount(band, weights=weight * wrong, minlength=count)
-    return np.divide(errors, total, out=np.full(count, np.nan), where=total > 0)
+    return np.asarray(np.divide(errors, total, out=np.full(count, np.nan), where=total > 0))
 
 
 def ordered(values: FloatArray, direction: float, *, strict: bool = False) -> bool:
