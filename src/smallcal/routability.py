@@ -145,9 +145,11 @@ class SignalToNoise:
         if all(row.note for row in self.rows):
             return f"No signal can be judged: {self.rows[0].note}."
         if not found:
+            least = min(row.p_value for row in self.rows)
             return (
-                f"No signal shows miscalibration beyond chance: on {self.n:,} samples one "
-                "temperature for all is as good as can be told."
+                "No signal shows miscalibration beyond chance (the smallest p of "
+                f"{len(self.rows)} is {least:.3f}): nothing says that one temperature is not "
+                "enough."
             )
         best = max(found, key=lambda row: row.predicted_gain)
         names = ", ".join(row.signal.replace("_", " ") for row in found)
