@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from smallcal.auditing import audit as audit
     from smallcal.datasets import load_demo as load_demo
     from smallcal.errors import ArtefactError as ArtefactError
     from smallcal.errors import FileError as FileError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from smallcal.estimators import methods as methods
     from smallcal.evaluation import compare as compare
     from smallcal.evaluation import evaluate as evaluate
+    from smallcal.routability import signal_to_noise as signal_to_noise
 
 _HOME = {
     "ArtefactError": "errors",
@@ -45,12 +47,14 @@ _HOME = {
     "SRTS": "estimators",
     "SmallcalError": "errors",
     "TemperatureScaling": "estimators",
+    "audit": "auditing",
     "compare": "evaluation",
     "evaluate": "evaluation",
     "load": "estimators",
     "load_demo": "datasets",
     "make": "estimators",
     "methods": "estimators",
+    "signal_to_noise": "routability",
 }
 
 __all__ = [*_HOME, "__version__"]

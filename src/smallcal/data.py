@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -141,6 +141,17 @@ class Predictions:
     def correct(self) -> BoolArray:
         """Whether each prediction equals its label."""
         return np.asarray(self.predicted == self.labels)
+
+    def take(self, rows: IntArray, *, weight: FloatArray | None = None) -> Predictions:
+        """Return the record of some rows, weighted anew."""
+        return replace(
+            self,
+            logits=self.logits[rows],
+            labels=self.labels[rows],
+            squared_norms=self.squared_norms[rows],
+            weight=weight,
+            features=None if self.features is None else self.features[rows],
+        )
 
     def sha256(self) -> str:
         """Fingerprint of logits (in the type they came in), labels and features."""

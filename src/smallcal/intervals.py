@@ -174,9 +174,9 @@ def interval_of(
     )
 
 
-def require_options(n_boot: int, level: float) -> None:
+def require_options(n_boot: int, level: float, *, name: str = "n_boot") -> None:
     """Raise unless the options of a bootstrap make sense."""
     if not isinstance(n_boot, int | np.integer) or isinstance(n_boot, bool) or n_boot < 0:
-        raise InputError(f"n_boot must be a whole number, not negative; got {n_boot!r}")
+        raise InputError(f"{name} must be a whole number, not negative; got {n_boot!r}")
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1; got {level}")

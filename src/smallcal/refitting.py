@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from smallcal.bootstrap import counts_of_draws
+from smallcal.catalogue import method, name_of
+from smallcal.composition import Method
 from smallcal.data import FloatArray, IntArray, Predictions
-from smallcal.errors import FitWarning, InputError
-from smallcal.estimators import make
+from smallcal.errors import InputError
 from smallcal.intervals import Interval, interval_of, require_options
 from smallcal.metrics import Metric, Scored
 from smallcal.metrics.table import chosen_metrics
+from smallcal.runtime import FittedCalibrator
 
 
 @dataclass(frozen=True)
@@ -125,27 +127,55 @@ def refit_bootstrap(
     )
 
 
+def resample_counts(
+    n: int, n_refits: int, *, size: int | None = None, random_state: int = 0
+) -> Iterator[FloatArray]:
+    """Yield how often each of n samples is drawn, resample after resample.
+
+    n draws with replacement, or, with ``size``, that many without.
+    """
+    rng = np.random.default_rng(random_state)
+    if size is None:
+        for block in counts_of_draws(n, n_refits, rng):
+            yield from block
+        return
+    for _ in range(n_refits):
+        counts = np.zeros(n)
+        counts[rng.choice(n, size=size, replace=False)] = 1
+        yield counts
+
+
+def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCalibrator:
+    """Fit a method on one resample: each drawn row once, weighted by how often it was drawn.
+
+    A group is too small by the number of draws in it, not of rows: else a resample of 200 would
+    fall back to one temperature where the 200 themselves have three.
+    """
+    rows = np.flatnonzero(counts)
+    weight = counts[rows]
+    drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
+    drawn.require_fittable()
+    least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
+    fitted = composed.with_options({"min_group_size": least}).fit(drawn, name=name_of(composed))
+    return replace(fitted, discipline=composed.discipline)
+
+
 def _draws(
     n_cal: int, n_test: int, n_boot: int, random_state: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
     """Yield how often each calibration sample is drawn, and which test samples are."""
-    rng = np.random.default_rng(random_state)
     tests = np.random.default_rng([random_state, 1])
-    for block in counts_of_draws(n_cal, n_boot, rng):
-        for counts in block:
-            yield counts, tests.integers(n_test, size=n_test)
+    for counts in resample_counts(n_cal, n_boot, random_state=random_state):
+        yield counts, tests.integers(n_test, size=n_test)
 
 
 def _fit_all(
     methods: Sequence[str], cal: Predictions, test: Predictions, counts: FloatArray
 ) -> dict[str, Scored]:
     """Fit every method on one resample and apply it to the test samples."""
-    rows = np.flatnonzero(counts)
     views = {}
     for name in methods:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)  # hundreds of fits, the same flags
-            fitted = make(name).fit(cal.logits[rows], cal.labels[rows], sample_weight=counts[rows])
+        fitted = refit(method(name), cal, counts)
         views[name] = Scored.of(test.labels, fitted.predict_proba(test.logits))
     return views
 

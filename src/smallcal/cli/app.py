@@ -8,6 +8,7 @@ import typer
 
 from smallcal._version import __version__
 from smallcal.cli.applying import apply
+from smallcal.cli.auditing import audit
 from smallcal.cli.comparing import compare
 from smallcal.cli.demo import demo
 from smallcal.cli.evaluating import evaluate
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (demo, fit, apply, evaluate, compare, inspect, methods):
+for verb in (demo, fit, apply, evaluate, compare, audit, inspect, methods):
     app.command()(verb)
 
 

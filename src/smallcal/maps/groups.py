@@ -77,9 +77,10 @@ def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = N
             raise InputError(f"prior_scale must be positive or None; got {prior_scale}")
         prior = Prior(split.pooled.value, prior_scale)
     gaps, pooled, discipline = split.gaps, split.pooled, split.discipline
-    thresholds = _thresholds(split, n_groups)
+    fixed = split.thresholds
+    thresholds = group_thresholds(split.scores, n_groups) if fixed is None else np.array(fixed)
     n_groups = len(thresholds) + 1
-    member = np.searchsorted(thresholds, split.scores, side="right")
+    member = group_members(split.scores, thresholds)
     counts = np.bincount(member, minlength=n_groups)
     temperatures = []
     flags: dict[str, list[int]] = {}
@@ -106,13 +107,22 @@ def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = N
     return MapFit(fitted_map, tuple(counts.tolist()), flags)
 
 
-def _thresholds(split: Split, n_groups: int) -> FloatArray:
-    if split.thresholds is not None:
-        return np.array(split.thresholds)
-    scores = split.scores
+def group_thresholds(scores: FloatArray, n_groups: int) -> FloatArray:
+    """Return where scores are cut into groups of equally many samples.
+
+    Examples
+    --------
+    >>> group_thresholds(np.array([4.0, 1.0, 2.0, 3.0]), 2).tolist()
+    [2.5]
+    """
     if np.ptp(scores) <= 1e-9 * np.abs(scores).max():
         return np.full(n_groups - 1, scores.min())  # rounding noise must not make groups
     levels = np.arange(1, n_groups) / n_groups
     # np.quantile's own "linear" rule, at a fifth of its cost.
     n = len(scores)
     return np.interp(levels * (n - 1), np.arange(n), np.sort(scores))
+
+
+def group_members(scores: FloatArray, thresholds: FloatArray) -> IntArray:
+    """Return the group of each score, 0 for the lowest; a tie goes up."""
+    return np.asarray(np.searchsorted(thresholds, scores, side="right"), dtype=np.int64)
