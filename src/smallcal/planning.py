@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from smallcal.catalogue import ALIASES, METHODS
+from smallcal.catalogue import ALIASES
 from smallcal.catalogue import method as method_named
 from smallcal.data import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
@@ -90,10 +90,10 @@ def plan(
     True
     """
     name = _true_name(method)
+    targets = _checked_targets(target or {})
     preds = Predictions.of(logits, labels, input=input)
     preds.require_fittable(input=input)
     _require(preds, draws, test_size, level)
-    targets = _checked_targets(target or {})
     wanted = plan_sizes(preds.n, sizes)
     steps = ladder(preds.n, wanted)
     forecasts = {"none": Forecast([uncalibrated(preds)], test_size=test_size, seed=random_state)}
@@ -111,6 +111,15 @@ def count_steps(n: int, sizes: Iterable[int] | None, method: str) -> int:
     return len(ladder(n, plan_sizes(n, sizes))) * len({_true_name(method), _SIMPLE})
 
 
+def require_pilot(n: int) -> None:
+    """Raise when a split is too small to plan from."""
+    if n < MIN_PILOT:
+        raise InputError(
+            f"a plan needs at least {MIN_PILOT} labelled samples, a few hundred to say much; "
+            f"this split has {n}"
+        )
+
+
 def plan_sizes(n: int, sizes: Iterable[int] | None) -> list[int]:
     """Return the sizes to plan for: those asked for or round numbers, and the pilot's own.
 
@@ -119,11 +128,6 @@ def plan_sizes(n: int, sizes: Iterable[int] | None) -> list[int]:
     >>> plan_sizes(250, None)
     [50, 100, 200, 250, 500, 1000]
     """
-    if n < MIN_PILOT:
-        raise InputError(
-            f"a plan needs at least {MIN_PILOT} labelled samples, a few hundred to say much; "
-            f"this split has {n}"
-        )
     if sizes is None:
         rounds = [step * 10**power for power in range(1, 8) for step in (1, 2, 5)]
         return sorted({n, *(size for size in rounds if 50 <= size <= 4 * n)})
@@ -145,8 +149,10 @@ def _true_name(method: str) -> str:
     if row.map == "identity":
         raise InputError("none fits nothing, so more samples change nothing; plan another method")
     if row.needs:
-        known = ", ".join(key for key, entry in METHODS.items() if not entry.needs)
-        raise InputError(f"{name} needs {' and '.join(row.needs)} and cannot be planned; {known}")
+        raise InputError(
+            f"{name} needs {' and '.join(row.needs)} and cannot be planned; choose a method that "
+            "needs logits alone"
+        )
     return name
 
 
@@ -157,7 +163,7 @@ def _require(preds: Predictions, draws: int, test_size: int, level: float) -> No
     whole = isinstance(test_size, int | np.integer) and not isinstance(test_size, bool)
     if not whole or test_size < 1:
         raise InputError(f"test_size must be a whole number of rows, at least 1; got {test_size!r}")
-    plan_sizes(preds.n, None)
+    require_pilot(preds.n)
 
 
 def _checked_targets(target: Mapping[str, float]) -> dict[str, float]:

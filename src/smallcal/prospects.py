@@ -259,8 +259,8 @@ def _target(plan: Plan, target: Target) -> str:
         return f"{goal}: not expected with {plan.method}, which stays above {floor}{reach}."
     if target.size is None:
         return f"{goal}: not expected with a hundred times the pilot either."
-    low = "fewer" if target.low is None else f"{target.low:,}"
-    high = "never" if target.high is None else f"{target.high:,}"
+    low = f"{target.low or target.size:,}"
+    band = f"{low} or more" if target.high is None else f"{low} to {target.high:,}"
     smallest = min(row.size for row in plan.rows)
     about = "at most" if target.size <= smallest else "about"
-    return f"{goal}: {about} {target.size:,} samples ({low} to {high})."
+    return f"{goal}: {about} {target.size:,} samples ({band})."
