@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import quad, quad_vec
 from scipy.optimize import nnls
 from scipy.stats import norm
 
@@ -18,7 +17,7 @@ import smallcal as sc
 from cases import true_name
 from simulated import simulate
 from smallcal.data import Predictions
-from smallcal.forecast import PRIOR_SCALE, SAMPLES, Forecast, fit_curve, lasting_gaps
+from smallcal.forecast import PRIOR_SCALE, RAW_SCALE, SAMPLES, Forecast, fit_curve, lasting_gaps
 from smallcal.ladder import Rung, climb, draw_rows, ladder, uncalibrated
 from smallcal.planning import count_steps, plan_sizes
 
@@ -135,12 +134,12 @@ def test_a_rung_is_what_its_loops_say():
 # --- lasting gaps --------------------------------------------------------------------------------
 
 
-def rung_with(gap, noise, share=None):
+def rung_with(gap, noise, share=None, size=50):
     gap, noise = np.array(gap, float), np.array(noise, float)
     share = np.full(len(gap), 1 / len(gap)) if share is None else np.array(share)
     zeros = np.zeros((1, len(gap)))
     return Rung(
-        size=0,
+        size=size,
         n=100,
         loss=np.full(100, 0.5),
         wobble=0.0,
@@ -152,25 +151,24 @@ def rung_with(gap, noise, share=None):
     )
 
 
-def test_lasting_gaps_have_the_moments_that_integration_gives():
-    gap, noise = np.array([0.06, -0.01, 0.02]), np.array([0.03, 0.02, 0.05]) ** 2
-    drawn = np.concatenate(
-        [lasting_gaps(rung_with(gap, noise), np.random.default_rng(s)) for s in range(100)]
-    )
-
-    def mean(tau):
-        """The mean of each gap if tau were known, and its mean square."""
-        trust = tau**2 / (tau**2 + noise)
-        return np.array([trust * gap, (trust * gap) ** 2 + trust * noise])
-
-    def density(tau):
-        seen = norm.pdf(gap, 0, np.sqrt(tau**2 + noise)).prod()
-        return seen / (1 + (tau / PRIOR_SCALE) ** 2)
-
-    total = quad(density, 1e-4, 0.5, limit=200)[0]
-    moments, _ = quad_vec(lambda tau: mean(tau) * density(tau) / total, 1e-4, 0.5)
-    np.testing.assert_allclose(drawn.mean(axis=0), moments[0], atol=0.0008)
-    np.testing.assert_allclose((drawn**2).mean(axis=0), moments[1], rtol=0.04)
+@pytest.mark.parametrize("size", [50, 0])
+def test_lasting_gaps_have_the_moments_that_a_fine_grid_gives(size):
+    """The raw model's gaps (size 0) have a mean of their own; a fitted method's have mean 0."""
+    gap, noise = np.array([0.06, -0.01, 0.05]), np.array([0.03, 0.02, 0.05]) ** 2
+    rung = rung_with(gap, noise, size=size)
+    drawn = np.concatenate([lasting_gaps(rung, np.random.default_rng(s)) for s in range(150)])
+    tau = np.linspace(1e-4, 0.5, 2000)[:, None, None]
+    mu = np.linspace(-1, 1, 1001)[:, None] if size == 0 else np.zeros((1, 1))
+    scale = RAW_SCALE if size == 0 else PRIOR_SCALE
+    seen = norm.pdf(gap, mu, np.sqrt(tau**2 + noise)).prod(axis=2, keepdims=True)
+    chance = seen / (1 + (tau / scale) ** 2)
+    chance /= chance.sum()
+    trust = tau**2 / (tau**2 + noise)
+    mean = mu + trust * (gap - mu)
+    first = (chance * mean).sum(axis=(0, 1))
+    second = (chance * (mean**2 + trust * noise)).sum(axis=(0, 1))
+    np.testing.assert_allclose(drawn.mean(axis=0), first, atol=0.001)
+    np.testing.assert_allclose((drawn**2).mean(axis=0), second, rtol=0.04)
 
 
 def test_many_rows_leave_the_gaps_as_they_are_and_few_rows_shrink_them():
@@ -480,6 +478,21 @@ def test_a_miscalibrated_model_is_said_to_gain():
     assert "5,000 would give" in found.sentences[0]
     assert "4,600 more would lower ECE by" in found.sentences[3]
     assert "5,000 samples are more than ten times the pilot" in found.notes[0]
+
+
+def test_the_raw_ece_is_foretold_with_little_shrinkage():
+    """Small gaps that all point one way are no noise; the mean over pilots must not miss them."""
+    z, y = simulate(20_000, 8, temperature=1.8, seed=[11, 0])
+    p = quiet("none", z, y).predict_proba(z)
+    truth = sc.evaluate(y, p, metrics=["ece15"])["ece15"]
+    found = []
+    for seed in range(30):
+        rung = uncalibrated(Predictions.of(*simulate(300, 8, temperature=1.8, seed=[11, 1, seed])))
+        found.append(Forecast([rung], test_size=20_000, seed=0).of("ece15", 0))
+    # Bins of 20 rows are drawn towards their mean: 15.2 points come out as 13.7.
+    assert np.mean([entry.point for entry in found]) == pytest.approx(truth, abs=0.02)
+    bands = [np.quantile(entry.values, [0.05, 0.95]) for entry in found]
+    assert sum(low <= truth <= high for low, high in bands) >= 24
 
 
 def test_the_raw_model_has_one_rung():

@@ -5,7 +5,8 @@ that the draw of rows adds, whose variance falls as 1 / size, and the noise of t
 variance falls as 1 / test rows. The second is seen without labels, in how confidences differ
 between draws. The first must be told from the noise of the split's own labels; where those are few
 that cannot be done bin by bin, so the lasting gaps are taken as draws from N(0, tau²), and all tau
-that the gaps allow are kept, each with its probability, under a half-Cauchy prior. The top-label
+that the gaps allow are kept, each with its probability, under a half-Cauchy prior (for the raw
+model, from N(mu, tau²) with any mu). The top-label
 BCE follows a + b / size, the law of a fit with a fixed number of parameters.
 """
 
@@ -29,6 +30,9 @@ SAMPLES = 400
 
 #: Scale of the prior of tau: calibrated models leave gaps of a point or two.
 PRIOR_SCALE = 0.02
+
+#: The same for the raw model, whose gaps may be any size.
+RAW_SCALE = 0.05
 
 #: Any tau that could matter: from a hundredth of a point to half of everything.
 _TAU = np.geomspace(1e-4, 0.5, 120)
@@ -86,20 +90,30 @@ def fit_curve(
 
 
 def lasting_gaps(rung: Rung, rng: np.random.Generator) -> FloatArray:
-    """Draw lasting gaps that agree with the gaps measured, shape (SAMPLES, bins)."""
-    full = rung.share > 0
+    """Draw lasting gaps that agree with the gaps measured, shape (SAMPLES, bins).
+
+    A fitted method leaves gaps around 0: their mean is what its fit is about. The raw model may
+    be wrong in one direction, so its gaps lie around any mean, all of which are equally likely.
+    """
+    full, raw = rung.share > 0, rung.size == 0
     gap, noise = rung.gap[full], rung.noise[full]
     variance = _TAU[:, None] ** 2 + noise
-    fit = -0.5 * (np.log(variance) + gap**2 / variance).sum(axis=1)
-    belief = fit - np.log1p((_TAU / PRIOR_SCALE) ** 2) + np.log(_TAU)  # the grid is logarithmic
+    doubt = 1 / (1 / variance).sum(axis=1) if raw else np.ones_like(_TAU)
+    centre = (gap / variance).sum(axis=1) * doubt if raw else np.zeros_like(_TAU)
+    fit = -0.5 * (np.log(variance) + (gap - centre[:, None]) ** 2 / variance).sum(axis=1)
+    prior = -np.log1p((_TAU / (RAW_SCALE if raw else PRIOR_SCALE)) ** 2)
+    belief = fit + 0.5 * np.log(doubt) + prior + np.log(_TAU)  # the grid is logarithmic
     chance = np.exp(belief - belief.max()).cumsum()
     # One tau for each of so many equal shares of probability: no luck in the choice itself.
     shares = (np.arange(SAMPLES) + 0.5) / SAMPLES
-    tau = rng.permutation(_TAU[np.searchsorted(chance, shares * chance[-1])])[:, None]
+    picked = rng.permutation(np.searchsorted(chance, shares * chance[-1]))
+    tau, mean = _TAU[picked][:, None], centre[picked][:, None]
     # A bin that no row fell into is known by its prior alone.
     trust = np.where(full, tau**2 / (tau**2 + rung.noise), 0.0)
-    deviation = tau * np.sqrt(1 - trust)
-    return np.asarray(trust * rung.gap + deviation * rng.normal(size=trust.shape))
+    deviation = tau * np.sqrt(1 - trust) * rng.normal(size=trust.shape)
+    if raw:
+        mean = mean + np.sqrt(doubt[picked])[:, None] * rng.normal(size=mean.shape)
+    return np.asarray(mean + trust * (rung.gap - mean) + deviation)
 
 
 class Forecast:

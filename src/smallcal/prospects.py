@@ -216,7 +216,7 @@ def _worth_calibrating(plan: Plan) -> str:
     elif row.gains["ece15"].high < 0:
         verdict = "Calibrating lowers ECE, the proper score does not tell"
     else:
-        verdict = "Calibrating changes nothing measurable"
+        verdict = "Calibrating changes nothing measurable on these rows"
     return (
         f"{verdict}: {ece}, and top-label BCE changes by {_change(gain)} with {plan.n:,} samples."
     )
