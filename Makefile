@@ -4,11 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 CORE := .venv-core
 LOWEST := .venv-lowest
+# Real logits, one .npz per model.
+SMALLCAL_DATA ?= ../shared/data
 # Two processes at a time; each with one thread, so that they do not wait for each other.
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage study-plan data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier and show what changed"
@@ -18,6 +20,7 @@ help:
 	@echo "make bench        speed, as ratios against named references"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
+	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
 	@echo "make data         make the demo data anew (needs npm and torch)"
@@ -66,6 +69,9 @@ bench-bootstrap: $(VENV)/.dev
 
 study-coverage: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/coverage_study.py
+
+study-plan: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/plan_study.py $(SMALLCAL_DATA)
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py

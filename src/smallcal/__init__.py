@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from smallcal.estimators import methods as methods
     from smallcal.evaluation import compare as compare
     from smallcal.evaluation import evaluate as evaluate
+    from smallcal.planning import plan as plan
     from smallcal.routability import signal_to_noise as signal_to_noise
 
 _HOME = {
@@ -55,6 +56,7 @@ _HOME = {
     "make": "estimators",
     "methods": "estimators",
     "signal_to_noise": "routability",
+    "plan": "planning",
 }
 
 __all__ = [*_HOME, "__version__"]

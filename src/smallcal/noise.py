@@ -177,24 +177,39 @@ def debiased_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -
     0.0367
     """
     scored = Scored.of(y_true, y_proba)
-    index = equal_width(scored.confidence, bins)
-    count = bin_sums(index, np.ones(scored.n), bins)
-    full = count > 0
-    count, share = count[full], count[full] / scored.n
-    gap = bin_sums(index, scored.residual, bins)[full] / count
-
-    def noise_if(shift: float) -> FloatArray:
-        """Variances of the gaps if the chance of being correct is c - shift."""
-        chance = np.clip(scored.confidence - shift, 0.0, 1.0)
-        return bin_sums(index, chance * (1 - chance), bins)[full] / count**2
-
-    # Accuracies, of a bin or of all samples, would give no variance where all are correct by
-    # luck. So only the part of the mean gap that is above the noise moves the chances.
-    noise = noise_if(math.copysign(_true_gaps(gap, noise_if(0.0), share)[0], share @ gap))
+    gap, noise, share = binned_gaps(scored.confidence, scored.residual, bins=bins)
+    full = share > 0
+    gap, noise, share = gap[full], noise[full], share[full]
     centre, spread = _true_gaps(gap, noise, share)
     seen = _mean_absolute(centre, np.sqrt(spread + noise))
     true = _mean_absolute(centre, np.full_like(noise, math.sqrt(spread)))
     return max(0.0, float(share @ (np.abs(gap) - seen + true)))
+
+
+def binned_gaps(
+    confidence: FloatArray, residual: FloatArray, *, bins: int = DEFAULT_BINS
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return each bin's mean gap, the variance that noise gives it, and its share of samples.
+
+    ``residual`` is confidence minus correctness. Bins without samples have zeros in all three.
+    """
+    index = equal_width(confidence, bins)
+    count = bin_sums(index, np.ones(len(confidence)), bins)
+    full = count > 0
+    size, share = count[full], count[full] / len(confidence)
+    gap = bin_sums(index, residual, bins)[full] / size
+
+    def noise_if(shift: float) -> FloatArray:
+        """Variances of the gaps if the chance of being correct is c - shift."""
+        chance = np.clip(confidence - shift, 0.0, 1.0)
+        return np.asarray(bin_sums(index, chance * (1 - chance), bins)[full] / size**2)
+
+    # Accuracies, of a bin or of all samples, would give no variance where all are correct by
+    # luck. So only the part of the mean gap that is above the noise moves the chances.
+    noise = noise_if(math.copysign(_true_gaps(gap, noise_if(0.0), share)[0], share @ gap))
+    found = np.zeros((3, bins))
+    found[:, full] = gap, noise, share
+    return found[0], found[1], found[2]
 
 
 def spiegelhalter(y_true: object, y_proba: object) -> TestResult:

@@ -14,6 +14,7 @@ from smallcal.cli.demo import demo
 from smallcal.cli.evaluating import evaluate
 from smallcal.cli.fitting import fit
 from smallcal.cli.inspecting import inspect, methods
+from smallcal.cli.planning import plan
 
 app = typer.Typer(
     name="smallcal",
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (demo, fit, apply, evaluate, compare, audit, inspect, methods):
+for verb in (demo, fit, apply, evaluate, compare, audit, plan, inspect, methods):
     app.command()(verb)
 
 
