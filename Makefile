@@ -10,7 +10,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage study-plan data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage study-no-harm study-plan data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier and show what changed"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench        speed, as ratios against named references"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
+	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA (hours)"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
@@ -69,6 +70,9 @@ bench-bootstrap: $(VENV)/.dev
 
 study-coverage: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/coverage_study.py
+
+study-no-harm: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/no_harm.py $(SMALLCAL_DATA) --write docs/no-harm.md
 
 study-plan: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/plan_study.py $(SMALLCAL_DATA)

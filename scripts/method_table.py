@@ -48,7 +48,7 @@ NOTES = {
     "tva-ts": (RQ1, "confidence with very few samples; what routing must beat"),
     "ts-brier": ("", "one temperature when large errors matter most"),
     "ts-softece": ("", "one temperature when ECE itself is the target"),
-    "srts-bce": (MAIN, "lower ECE at some thousand samples; at 250 a tie (README)"),
+    "srts-bce": (MAIN, "lower ECE at some thousand samples; at 250 a tie (no-harm.md)"),
     "srts-nll": (RQ2, "the objective ablation of SRTS"),
     "srts-brier": ("", "the objective ablation of SRTS"),
     "srts-softece": (OBJECTIVE, "the objective ablation of SRTS"),
@@ -100,6 +100,7 @@ NOTES |= {
     "srts-bce+tail": ("", "the tail's ablation on the paper's method"),
     "srts-shrunk+tail": ("", "confidence by risk and the whole vector, from 150 samples on"),
     "signal-linear+tail": ("", "the whole probability vector, from 150 samples on"),
+    "signal-linear+tail+gate": ("", "any budget: no worse than the raw model (no-harm.md)"),
 }
 
 
@@ -114,6 +115,8 @@ def discipline(row: Method) -> str:
         found.append({"held-out": "chosen on a fifth"}.get(row.options["protocol"], "none"))
     if row.options.get("prior_scale") is not None:
         found.append("normal prior")
+    if row.gate is not None:
+        found.append("left alone without evidence")
     found += [HELD_APART[row.map]] if row.map in HELD_APART else []
     return ", ".join(found) or "–"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from smallcal.io import Loaded
 
 DEFAULT_METRICS = ("accuracy", "ece15", "adaece15", "nll", "brier", "top_label_bce")
-DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce"
+DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,default"
 
 _CAL_SPLITS = ("cal", "val", "calibration", "validation", "valid")
 #: Metrics beside one another in 80 columns: values, and differences with intervals.

@@ -1,4 +1,4 @@
-"""``smallcal demo``: real logits, four methods, one table, and how to go on."""
+"""``smallcal demo``: real logits, five methods, one table, and how to go on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from smallcal.data import IntArray
     from smallcal.datasets import DemoSplit
 
-METHODS = ("none", "ts-nll", "tva-ts", "srts-bce")
+METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "default")
 METRICS = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
 HEADERS = ("ECE15 %", "TopBCE x100", "NLL x100", "Brier x100", "accuracy %")
 BUDGETS = (250, 625, 1250)
@@ -135,7 +135,7 @@ def _shown(mean: float, std: float) -> str:
 
 
 def findings(cells: list[Cell]) -> Iterator[str]:
-    """Say for each budget which method has the lowest ECE, from the numbers alone."""
+    """Say for each budget which method is best, from the numbers alone."""
     for budget in dict.fromkeys(cell.budget for cell in cells):
         # Compared as printed: what looks like a tie in the table is called one.
         found = {cell.method: cell for cell in cells if cell.budget == budget}
@@ -153,6 +153,15 @@ def findings(cells: list[Cell]) -> Iterator[str]:
             f"{budget:,} samples: lowest ECE by {' and '.join(winners)}{tie}, {best:.2f} %, "
             f"{gain}{level}."
         )
+        yield _proper(budget, found)
+
+
+def _proper(budget: int, found: dict[str, Cell]) -> str:
+    """Say which method has the lowest top-label log-loss, beside the raw model's."""
+    loss = {name: round(100 * cell.mean("top_label_bce"), 2) for name, cell in found.items()}
+    best = min(loss.values())
+    winners = " and ".join(name for name, value in loss.items() if value == best)
+    return f"{budget:,} samples: lowest TopBCE by {winners}, {best:.2f}, raw {loss['none']:.2f}."
 
 
 def _document(cells: list[Cell], cal: DemoSplit, test: DemoSplit) -> dict[str, Any]:
@@ -213,6 +222,6 @@ Go on with the same data as files:
 or in Python:
   import smallcal as sc
   cal, test = sc.load_demo("cal"), sc.load_demo("test")
-  fitted = sc.SRTS().fit(cal.logits, cal.labels)
+  fitted = sc.Calibrator().fit(cal.logits, cal.labels)
   p = fitted.predict_proba(test.logits)
   print(sc.evaluate(test.labels, p))"""

@@ -78,6 +78,8 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
             {"from": low, "to": high, "n": n, "temperature": temperature}
             for low, high, n, temperature in _groups(fitted)
         ],
+        "effects": _effects(fitted),
+        "tail_temperature": fitted.tail_temperature,
         "flags": {
             name: {"groups": list(groups), "meaning": flag_text(fitted, name)}
             for name, groups in fitted.flags.items()
@@ -105,6 +107,13 @@ def describe(fitted: FittedCalibrator) -> None:
             text=(5,),
         )
         terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
+    if effects := _effects(fitted):
+        terminal.show_table(
+            ["statistic", "a standard deviation more multiplies the temperature by"],
+            [[name.replace("_", " "), f"{factor:.4f}"] for name, factor in effects.items()],
+            text=(0,),
+        )
+        terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
     terminal.say(_parameters(fitted))
     for line in _outcome(fitted):
         terminal.say(line)
@@ -117,6 +126,19 @@ def _groups(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, 
     return (
         list(zip(edges[:-1], edges[1:], fitted.group_counts, steps, strict=True)) if steps else []
     )
+
+
+def _effects(fitted: FittedCalibrator) -> dict[str, float]:
+    """Return the factor on the temperature for a standard deviation more of each statistic."""
+    import math
+
+    if fitted.map.kind != "regressed":
+        return {}
+    names, slopes = (
+        getattr(fitted.signal, "statistics", ()),
+        getattr(fitted.map, "coefficients", ()),
+    )
+    return {name: math.exp(-slope) for name, slope in zip(names, slopes, strict=True)}
 
 
 #: What a map does to the logits of a row, given its score.
