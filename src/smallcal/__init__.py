@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from smallcal.estimators import methods as methods
     from smallcal.evaluation import compare as compare
     from smallcal.evaluation import evaluate as evaluate
+    from smallcal.selecting import select as select
 
 _HOME = {
     "ArtefactError": "errors",
@@ -51,6 +52,7 @@ _HOME = {
     "load_demo": "datasets",
     "make": "estimators",
     "methods": "estimators",
+    "select": "selecting",
 }
 
 __all__ = [*_HOME, "__version__"]

@@ -142,6 +142,17 @@ class Predictions:
         """Whether each prediction equals its label."""
         return np.asarray(self.predicted == self.labels)
 
+    def take(self, rows: IntArray) -> Predictions:
+        """Return the record of some rows."""
+        return Predictions(
+            logits=self.logits[rows],
+            labels=self.labels[rows],
+            squared_norms=self.squared_norms[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            features=None if self.features is None else self.features[rows],
+            name=self.name,
+        )
+
     def sha256(self) -> str:
         """Fingerprint of logits (in the type they came in), labels and features."""
         digest = hashlib.sha256()

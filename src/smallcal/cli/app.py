@@ -13,6 +13,7 @@ from smallcal.cli.demo import demo
 from smallcal.cli.evaluating import evaluate
 from smallcal.cli.fitting import fit
 from smallcal.cli.inspecting import inspect, methods
+from smallcal.cli.selecting import select
 
 app = typer.Typer(
     name="smallcal",
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (demo, fit, apply, evaluate, compare, inspect, methods):
+for verb in (demo, fit, apply, evaluate, compare, select, inspect, methods):
     app.command()(verb)
 
 
