@@ -15,6 +15,7 @@ from smallcal.data import FloatArray
 from smallcal.errors import InputError
 from smallcal.heldout import HeldOut
 from smallcal.intervals import Interval, interval_of
+from smallcal.metrics import METRICS
 
 #: A gain below this is rounding, not a gain: two maps may differ in the last bit alone.
 ROUNDING = 1e-12
@@ -169,7 +170,7 @@ def walk(found: Mapping[str, HeldOut], *, loss: str, rule: str, enough: bool = T
             best = label if row.verdict != "rejected" else best
         rows.append(row)
     if not best:
-        raise InputError(f"no candidate could be fitted; {rows[0].candidate} {rows[0].note}")
+        raise InputError(f"no candidate could be judged; {rows[0].candidate}: {rows[0].note}")
     return rows
 
 
@@ -233,27 +234,32 @@ def reason_for(rows: Sequence[Row], *, loss: str, rule: str, n_wrong: int, n: in
     best = max(rivals, key=lambda row: row.gain)
     lead = f"not enough evidence: keep {keep}, for the best of the others, {best.candidate},"
     if best.gain <= ROUNDING:
-        return (
-            f"{lead} is no better on held-out samples: {loss} {best.loss:.4f} against "
-            f"{choice.loss:.4f} ({n:,} samples)."
-        )
+        worse = best.gain < -ROUNDING
+        what = f"raises it by {_shown(loss, -best.gain)}" if worse else "leaves it as it is"
+        return f"{lead} does not lower the held-out {loss} but {what} ({n:,} samples)."
     return (
-        f"{lead} lowers the held-out {loss} by {best.gain:.4f} only, where one standard error is "
-        f"{best.standard_error:.4f} ({n:,} samples)."
+        f"{lead} lowers the held-out {loss} by only {_shown(loss, best.gain)}, where one standard "
+        f"error is {_shown(loss, best.standard_error)} ({n:,} samples)."
     )
+
+
+def _shown(loss: str, value: float) -> str:
+    """Return a loss for people: in percent if that is how it is read."""
+    return f"{100 * value:.3g} %" if METRICS[loss].percent else f"{value:.3g}"
 
 
 def _accepted(choice: Row, rivals: Sequence[Row], *, loss: str, rule: str) -> str:
     against = "the raw model" if choice.against == "none" else choice.against
+    gain = _shown(loss, choice.gain)
     if rule == "holdout":
         return (
             f"{choice.candidate} has the lowest {loss} on the fifth that was held out, "
-            f"{choice.loss:.4f}, which is {choice.gain:.4f} below {against}; one split does not "
+            f"{_shown(loss, choice.loss)}, which is {gain} below {against}; one split does not "
             "tell how sure that is."
         )
     richer = rivals[rivals.index(choice) + 1 :]
     rest = ", and no richer candidate gains that much again" if richer else ""
     return (
-        f"{choice.candidate} lowers the held-out {loss} by {choice.gain:.4f} compared with "
-        f"{against}, more than one standard error ({choice.standard_error:.4f}){rest}."
+        f"{choice.candidate} lowers the held-out {loss} by {gain} compared with {against}, more "
+        f"than one standard error ({_shown(loss, choice.standard_error)}){rest}."
     )

@@ -21,7 +21,7 @@ from smallcal.estimators import make
 from smallcal.gate import MIN_EACH, RULES, Row, chosen_row, reason_for, walk, with_intervals
 from smallcal.heldout import Advance, held_out_losses, rarer, repeated_folds, single_split
 from smallcal.intervals import require_options
-from smallcal.metrics import METRICS, Metric
+from smallcal.metrics import METRICS
 from smallcal.metrics.table import chosen_metrics
 from smallcal.shell import BaseCalibrator
 
@@ -185,8 +185,8 @@ def select(
     >>> bool(cal.temperature_ < 1)
     True
     """
+    require_rule(rule, loss=loss, n_repeats=n_repeats, n_folds=n_folds, level=level)
     measured = chosen_metrics(dict.fromkeys([loss, "nll"]))
-    _require(measured[0], rule, n_repeats, n_folds, level)
     if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
         raise InputError(f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}")
     given = Predictions.of(logits, labels, input=input, features=features)
@@ -223,19 +223,20 @@ def select(
     )
 
 
-def _require(loss: Metric, rule: str, n_repeats: int, n_folds: int, level: float) -> None:
-    """Raise unless the options go together."""
+def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: float) -> None:
+    """Raise unless these options of :func:`select` go together."""
     require_options(DEFAULT_BOOT, level)
     if rule not in RULES:
         raise InputError(f"rule must be one of {', '.join(RULES)}; got {rule!r}")
-    if loss.better != "lower":
+    (metric,) = chosen_metrics([loss])
+    if metric.better != "lower":
         lower = ", ".join(name for name, row in METRICS.items() if row.better == "lower")
-        raise InputError(f"loss must be a metric that is better lower: {lower}; got {loss.name!r}")
-    if rule == "sample" and loss.values is None:
+        raise InputError(f"loss must be a metric that is better lower: {lower}; got {loss!r}")
+    if rule == "sample" and metric.values is None:
         means = [name for name, row in METRICS.items() if row.values and row.better == "lower"]
         raise InputError(
             f"rule 'sample' needs a loss that is a mean over samples ({', '.join(means)}); got "
-            f"{loss.name!r}. Say rule='repeat', 'fold' or 'holdout' to select by it"
+            f"{loss!r}. Say rule='repeat', 'fold' or 'holdout' to select by it"
         )
     for name, value, least in (("n_repeats", n_repeats, 1), ("n_folds", n_folds, 2)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -36,12 +36,15 @@ def select(
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help="Which methods, from simple to rich; options in brackets: srts-bce[n_groups=5].",
+            help="Which methods, from simple to rich, such as tva-ts,srts-bce\\[n_groups=5].",
         ),
     ] = None,
     rule: Annotated[
         str,
-        typer.Option(metavar="sample|repeat|fold|holdout", help="What the standard error is of."),
+        typer.Option(
+            metavar="RULE",
+            help="What the standard error is of: sample, repeat, fold; or holdout, one split.",
+        ),
     ] = "sample",
     loss: Annotated[
         str, typer.Option(metavar="METRIC", help="What must get lower.")
@@ -60,9 +63,10 @@ def select(
     """Choose a calibrator by cross-validation, or none where the data do not tell."""
     from smallcal import io
     from smallcal.cli import inputs, terminal
-    from smallcal.selecting import candidates_for
+    from smallcal.selecting import candidates_for, require_rule
     from smallcal.selecting import select as choose
 
+    require_rule(rule, loss=loss, n_repeats=repeats, n_folds=folds, level=level)
     wanted = None if candidates is None else parsed(candidates)
     if output is not None:
         io.require_folder(output)
@@ -137,7 +141,7 @@ def _show(found: Selection, data: str) -> None:
     size = f"{terminal.count(found.n, 'sample')}, {found.n_classes:,} classes"
     terminal.say(f"{data}: {size}, {cut}. Losses on samples held out, from simple to rich:")
     terminal.show_table(
-        ["candidate", "numbers", found.loss, "nll", "verdict"],
+        ["candidate", "parameters", found.loss, "nll", "verdict"],
         [_losses(row, found.loss) for row in found.table],
         text=(0, 4),
     )
