@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage study-gate data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier and show what changed"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench        speed, as ratios against named references"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
+	@echo "make study-gate DATA=folder  what each rule of smallcal select picks, and what that costs"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
 	@echo "make data         make the demo data anew (needs npm and torch)"
@@ -66,6 +67,9 @@ bench-bootstrap: $(VENV)/.dev
 
 study-coverage: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/coverage_study.py
+
+study-gate: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/gate_study.py $(DATA)
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py

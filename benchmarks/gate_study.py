@@ -2,8 +2,8 @@
 
 First by simulation: logits from a known generator and labels from known probabilities, so that the
 right answer and every map's true loss are known. Then, if FOLDER holds .npz files with val_logits,
-val_labels, test_logits, test_labels, on real models: each rule against never calibrating, always
-one temperature, always the default, and an oracle that saw the test labels.
+val_labels, test_logits, test_labels, on real models: each rule against always the same candidate,
+always the default, and an oracle that saw the test labels.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from smallcal.special import softmax
 LOSS = "top_label_bce"
 #: Samples at which the true loss of a fitted map is computed.
 POPULATION = 20_000
+#: The rule "sample" without the raw model among the candidates.
+FROM_ONE = "sample, from tva-ts"
+POLICIES = (*RULES, FROM_ONE)
 #: The simplest candidate that can be right, in each world.
 WORLDS = {"calibrated": "none", "one temperature": "tva-ts", "by risk": "signal-linear+tail"}
 
@@ -44,17 +47,14 @@ def picks(z, y, names, seed):
         preds, methods, repeated_folds(preds, n_repeats=5, n_folds=5, seed=seed), metrics
     )
     single = held_out_losses(preds, methods, single_split(preds, seed=seed), metrics)
-    return {
-        rule: chosen_row(
-            walk(
-                single if rule == "holdout" else crossed,
-                loss=LOSS,
-                rule=rule,
-                enough=rarer(preds) >= MIN_EACH,
-            )
-        ).candidate
-        for rule in RULES
-    }
+    enough = rarer(preds) >= MIN_EACH
+
+    def pick(found, rule):
+        return chosen_row(walk(found, loss=LOSS, rule=rule, enough=enough)).candidate
+
+    made = {rule: pick(single if rule == "holdout" else crossed, rule) for rule in RULES}
+    made[FROM_ONE] = pick({k: v for k, v in crossed.items() if k != "none"}, "sample")
+    return made
 
 
 def true_chances(z, world):
@@ -88,8 +88,8 @@ def simulated(world, n, sets, names):
     """Print how often each rule picks too much or too little, and the loss that costs."""
     big = draw_logits(POPULATION, np.random.default_rng(20260721))
     chance = true_chances(big, world)
-    made = {rule: Counter() for rule in RULES}
-    excess = {policy: [] for policy in [*RULES, *names]}
+    made = {rule: Counter() for rule in POLICIES}
+    excess = {policy: [] for policy in [*POLICIES, *names]}
     for i in range(sets):
         z, y = draw(n, world, np.random.default_rng([n, i]))
         fitted = {name: sc.make(name).fit(z, y) for name in names}
@@ -104,11 +104,11 @@ def simulated(world, n, sets, names):
     for policy, values in excess.items():
         mean, error = 100 * np.mean(values), 100 * np.std(values, ddof=1) / np.sqrt(sets)
         cells = ["", ""]
-        if policy in RULES:
+        if policy in POLICIES:
             more = sum(made[policy][name] for name in names[right + 1 :])
             less = sum(made[policy][name] for name in names[:right])
             cells = [share(more, sets), share(less, sets)]
-        label = f"rule `{policy}`" if policy in RULES else f"always `{policy}`"
+        label = f"rule `{policy}`" if policy in POLICIES else f"always `{policy}`"
         print(f"| {world} | {n} | {label} | {cells[0]} | {cells[1]} | {mean:.2f} ± {error:.2f} |")
 
 
@@ -119,10 +119,9 @@ def share(count, sets):
 
 def real(paths, budget, draws, names):
     """Print each policy's test loss above the oracle's, over models."""
-    default = ALIASES["default"]
-    fixed = list(dict.fromkeys(["none", "tva-ts", default]))
-    regret = {policy: np.zeros((len(paths), draws)) for policy in [*RULES, *fixed]}
-    made = {rule: Counter() for rule in RULES}
+    fixed = list(dict.fromkeys([*names, ALIASES["default"]]))
+    regret = {policy: np.zeros((len(paths), draws)) for policy in [*POLICIES, *fixed]}
+    made = {rule: Counter() for rule in POLICIES}
     for i, path in enumerate(paths):
         with np.load(path) as file:
             val, labels = file["val_logits"], file["val_labels"]
@@ -131,7 +130,7 @@ def real(paths, budget, draws, names):
             rows = np.random.default_rng([budget, j]).choice(len(val), budget, replace=False)
             z, y = val[rows], labels[rows]
             losses = {}
-            for name in dict.fromkeys([*names, *fixed]):
+            for name in fixed:
                 p = sc.make(name).fit(z, y).predict_proba(test)
                 losses[name] = sc.evaluate(truth, p, metrics=[LOSS])[LOSS]
             lowest = min(losses[name] for name in names)
@@ -144,15 +143,18 @@ def real(paths, budget, draws, names):
     print(file=sys.stderr)
     rng = np.random.default_rng(0)
     drawn = rng.integers(len(paths), size=(4000, len(paths)))
+    base = 100 * regret["sample"].mean(axis=1)
     for policy, table in regret.items():
         means = 100 * table.mean(axis=1)
-        low, high = np.quantile(means[drawn].mean(axis=1), [0.025, 0.975])
-        label = f"rule `{policy}`" if policy in RULES else f"always `{policy}`"
-        chosen = "; ".join(f"{name} {made[policy][name]}" for name in names if made[policy][name])
-        print(
-            f"| {budget} | {label} | {means.mean():.2f} [{low:.2f}, {high:.2f}] "
-            f"| {means.max():.2f} | {chosen if policy in RULES else ''} |"
+        low, high = np.quantile((means - base)[drawn].mean(axis=1), [0.025, 0.975])
+        against = (
+            "" if policy == "sample" else f"{(means - base).mean():+.2f} [{low:+.2f}, {high:+.2f}]"
         )
+        counts = made.get(policy, {})
+        chosen = "; ".join(f"{name} {counts[name]}" for name in names if counts.get(name))
+        label = f"rule `{policy}`" if policy in POLICIES else f"always `{policy}`"
+        cells = [f"{budget}", label, f"{means.mean():.2f}", against, f"{means.max():.2f}", chosen]
+        print(f"| {' | '.join(cells)} |")
 
 
 def main():
@@ -178,8 +180,8 @@ def main():
         print(
             f"\n{len(paths)} models, {options.draws} draws; test TopBCE above the oracle's, x100\n"
         )
-        print("| samples | policy | mean [95 % over models] | worst model | picks |")
-        print("|---|---|---|---|---|")
+        print("| samples | policy | mean | above rule `sample` [95 %, models] | worst | picks |")
+        print("|---|---|---|---|---|---|")
         for budget in options.budgets:
             real(paths, budget, options.draws, names)
     print(f"\n{time.perf_counter() - start:.0f} s")

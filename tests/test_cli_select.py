@@ -112,7 +112,7 @@ def test_options_of_a_candidate_and_the_papers_rules(cli):
         assert (code, err) == (0, "")
         document = json.loads(out)
         assert document["rule"] == rule
-        assert document["table"][1]["candidate"] == "srts-bce[n_groups=2]"
+        assert document["table"][1]["candidate"] == "srts-bce[n_groups=2,C=0.5]"
     ece = ("--rule", "holdout", "--loss", "ece15")
     code, out, _ = cli("select", "both.npz:val", *paper, *ece)
     assert code == 0

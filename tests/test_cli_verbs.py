@@ -17,7 +17,7 @@ from smallcal.io import read
 from smallcal.io import stream as stream_module
 from smallcal.metrics import METRICS
 
-VERBS = ("demo", "fit", "apply", "evaluate", "compare", "inspect", "methods")
+VERBS = ("demo", "fit", "apply", "evaluate", "compare", "select", "inspect", "methods")
 
 
 def split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

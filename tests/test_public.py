@@ -35,7 +35,9 @@ def test_importing_smallcal_loads_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-@pytest.mark.parametrize(("page", "least"), [("guide.md", 16), ("statistics.md", 15)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("guide.md", 16), ("statistics.md", 15), ("choosing.md", 10)]
+)
 def test_the_examples_in_the_docs_run(page, least):
     results = doctest.testfile(
         str(ROOT / "docs" / page),

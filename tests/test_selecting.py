@@ -340,6 +340,16 @@ def test_aliases_and_repeated_names_are_one_candidate():
     assert sc.methods()["default"] == f"the same as {true}"
 
 
+def test_candidates_that_differ_in_any_option_are_two():
+    given = ["srts-bce", ("srts-bce", {"C": 0.5}), ("srts-bce", {"C": 1.0, "n_groups": 3})]
+    given += [("srts-bce", {"bounds": [0.1, 10]}), ("smart-bce", {"epochs": 5, "random_state": 2})]
+    tried, _ = candidates_for(99, given, random_state=9)
+    labels = ["srts-bce", "srts-bce[C=0.5]", "srts-bce[bounds=0.1+10]"]
+    assert list(tried) == [*labels, "smart-bce[epochs=5,random_state=2]"]
+    assert [entry.method.discipline.seed for entry in tried.values()] == [9, 9, 9, 2]
+    assert tried["srts-bce[C=0.5]"].method.discipline.C == 0.5
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from smallcal.bootstrap import DEFAULT_BOOT
-from smallcal.catalogue import ALIASES, METHODS, name_of
+from smallcal.catalogue import ALIASES, METHODS
 from smallcal.composition import SAMPLES_PER_PARAMETER, Method
 from smallcal.data import Predictions
 from smallcal.errors import InputError
@@ -92,8 +92,8 @@ class Selection:
         """Return the chosen calibrator, unfitted: fit it on all samples."""
         own = {"input": self.input, "random_state": self.random_state}
         known = make(self.choice_method).get_params()
-        options = {**self.choice_options, **{key: own[key] for key in own if key in known}}
-        return make(self.choice_method, **options)
+        shared = {key: value for key, value in own.items() if key in known}
+        return make(self.choice_method, **{**shared, **self.choice_options})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
@@ -287,7 +287,7 @@ def _composed(
     if isinstance(given, str):
         raise InputError(f"candidates must be a list of names; got the string {given!r}")
     labelled = given.items() if isinstance(given, Mapping) else (("", entry) for entry in given)
-    found = {}
+    found: dict[str, Candidate] = {}
     for label, recipe in labelled:
         name, options = _parted(recipe)
         name = ALIASES.get(name, name)
@@ -297,8 +297,20 @@ def _composed(
         method = estimator._compose()
         if "labels" in method.needs:
             raise InputError(f"{name} reads the labels of what it predicts; it cannot be chosen")
-        found[str(label) or name_of(method)] = Candidate(name, options, method)
+        found[str(label) or _label(name, options)] = Candidate(name, options, method)
     return found
+
+
+def _label(name: str, options: Mapping[str, Any]) -> str:
+    """Return the name with whatever differs from the method of that name in brackets."""
+    known = METHODS[name].known_options()
+    changed = []
+    for key, value in options.items():
+        plain = tuple(value) if isinstance(value, list) else value
+        if key not in known or known[key] != plain:
+            shown = "+".join(map(str, plain)) if isinstance(plain, tuple) else str(plain)
+            changed.append(f"{key}={shown}")
+    return f"{name}[{','.join(changed)}]" if changed else name
 
 
 def _parted(recipe: Recipe) -> tuple[str, dict[str, Any]]:

@@ -147,9 +147,9 @@ def _show(found: Selection, data: str) -> None:
     )
     compared = [row for row in found.table if row.against]
     if compared:
-        terminal.say(f"Gains in {found.loss}, with {100 * found.level:g} % intervals, and in nll:")
+        terminal.say(f"Gains in {found.loss}, with {100 * found.level:g} % intervals:")
         terminal.show_table(
-            ["candidate", "over", "gain", "1 s.e.", "interval", "nll gain"],
+            ["candidate", "over", "gain", "1 s.e.", "interval"],
             [_gains(row, found.loss) for row in compared],
             text=(0, 1),
         )
@@ -170,14 +170,13 @@ def _losses(row: Row, loss: str) -> list[str]:
 def _gains(row: Row, loss: str) -> list[str]:
     from smallcal.cli.evaluating import shown_interval, shown_value
 
-    found, nll = row.interval, row.nll_interval
+    found = row.interval
     return [
         row.candidate,
         row.against,
         shown_value(loss, row.gain, signed=True),
         shown_value(loss, row.standard_error) if row.standard_error else "",
         "" if found is None else shown_interval(loss, found, signed=True),
-        "" if nll is None else shown_value("nll", nll.point, signed=True),
     ]
 
 
