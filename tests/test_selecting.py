@@ -489,6 +489,18 @@ def test_the_largest_seed_works():
     assert sc.select(z, y, candidates=["none", "tva-ts"], random_state=2**32 - 1).n_repeats == 5
 
 
+def test_a_choice_that_costs_likelihood_says_so():
+    z, y = by_risk(2000)
+    top = z.argmax(axis=1)
+    rng = np.random.default_rng(0)
+    # Which of the other classes is true has nothing to do with the logits: sharpening costs NLL.
+    y = np.where(y == top, y, (top + rng.integers(1, 6, size=len(y))) % 6)
+    found = sc.select(z, y, candidates=["tva-ts+tail", "signal-linear"], n_repeats=2)
+    nll = found.table[1].nll_interval
+    assert (found.choice, nll.high < 0) == ("signal-linear", True)
+    assert found.reason.endswith(f"; but it raises the held-out nll by {-nll.point:.3g}.")
+
+
 def test_reasons_in_words():
     z, y = by_risk(800)
     taken = sc.select(z, y, candidates=["none", "srts-bce", "tva-ts"], n_repeats=2).reason

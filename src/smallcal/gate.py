@@ -259,6 +259,9 @@ def _accepted(choice: Row, rivals: Sequence[Row], *, loss: str, rule: str) -> st
         )
     richer = rivals[rivals.index(choice) + 1 :]
     rest = ", and no richer candidate gains that much again" if richer else ""
+    nll = choice.nll_interval
+    if nll is not None and nll.high < 0:  # the predicted class gains, the others lose more
+        rest += f"; but it raises the held-out nll by {-nll.point:.3g}"
     return (
         f"{choice.candidate} lowers the held-out {loss} by {gain} compared with {against}, more "
         f"than one standard error ({_shown(loss, choice.standard_error)}){rest}."

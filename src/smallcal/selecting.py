@@ -201,15 +201,14 @@ def select(
     methods = {label: candidate.method for label, candidate in tried.items()}
     found = held_out_losses(preds, methods, folds, measured, advance=advance)
     rows = walk(found, loss=loss, rule=rule, enough=rarer(preds) >= MIN_EACH)
+    rows = with_intervals(rows, found, loss=loss, level=level, random_state=int(random_state))
     chosen = tried[chosen_row(rows).candidate]
     n_wrong = int((~preds.correct).sum())
-    reason = reason_for(rows, loss=loss, rule=rule, n_wrong=n_wrong, n=preds.n)
-    rows = with_intervals(rows, found, loss=loss, level=level, random_state=int(random_state))
     return Selection(
         choice=chosen_row(rows).candidate,
         choice_method=chosen.name,
         choice_options=dict(chosen.options),
-        reason=reason,
+        reason=reason_for(rows, loss=loss, rule=rule, n_wrong=n_wrong, n=preds.n),
         table=(*rows, *left_out),
         n=preds.n,
         n_classes=preds.n_classes,
