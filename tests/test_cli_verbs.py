@@ -17,7 +17,10 @@ from smallcal.io import read
 from smallcal.io import stream as stream_module
 from smallcal.metrics import METRICS
 
-VERBS = ("demo", "fit", "apply", "evaluate", "compare", "audit", "plan", "inspect", "methods")
+VERBS = (
+    *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),
+    *("inspect", "methods"),
+)
 
 
 def split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

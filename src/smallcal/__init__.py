@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from smallcal.evaluation import evaluate as evaluate
     from smallcal.planning import plan as plan
     from smallcal.routability import signal_to_noise as signal_to_noise
+    from smallcal.selecting import select as select
 
 _HOME = {
     "ArtefactError": "errors",
@@ -57,6 +58,7 @@ _HOME = {
     "methods": "estimators",
     "signal_to_noise": "routability",
     "plan": "planning",
+    "select": "selecting",
 }
 
 __all__ = [*_HOME, "__version__"]

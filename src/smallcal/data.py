@@ -143,7 +143,9 @@ class Predictions:
         return np.asarray(self.predicted == self.labels)
 
     def take(self, rows: IntArray, *, weight: FloatArray | None = None) -> Predictions:
-        """Return the record of some rows, weighted anew."""
+        """Return the record of some rows, with their weights unless others are given."""
+        if weight is None and self.weight is not None:
+            weight = self.weight[rows]
         return replace(
             self,
             logits=self.logits[rows],
