@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from simulated import simulate
+from smallcal.cli import run
 
 # The same examples in every run: a red test means a changed program, not an unlucky draw.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -37,3 +38,25 @@ def real_cell(request):
         pytest.skip("no real logits here: set SMALLCAL_DATA to their folder")
     with np.load(folder / f"{request.param}.npz") as arrays:
         return {name: arrays[name] for name in arrays.files}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Stand in an empty folder, before a terminal of 80 columns; tests may put files there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+@pytest.fixture
+def cli(here, capsys):
+    """Run a command; give its code, stdout and stderr."""
+
+    def call(*args):
+        capsys.readouterr()
+        code = run(args)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return call

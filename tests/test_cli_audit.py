@@ -7,14 +7,13 @@ import pytest
 
 import smallcal as sc
 from simulated import simulate
-from smallcal.cli import run
 
 QUICK = ("--n-refits", "4", "--n-null", "9")
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """Stand in a folder with data; run a command there."""
+def here(tmp_path, monkeypatch):
+    """Stand in a folder with data."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     (z, y), (tz, ty) = simulate(300, 5), simulate(200, 5, seed=1)
@@ -25,15 +24,6 @@ def cli(tmp_path, monkeypatch, capsys):
     np.savez("right.npz", logits=z, labels=z.argmax(axis=1))
     np.savez("flat.npz", logits=np.ones((50, 5)), labels=y[:50])
     sc.SRTS(n_groups=2).fit(z, y).save("cal.json")
-
-    def call(*args):
-        capsys.readouterr()
-        code = run(args)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return call
 
 
 def test_groups_signals_and_findings_are_printed(cli):

@@ -9,14 +9,13 @@ import pytest
 
 import smallcal as sc
 from simulated import simulate
-from smallcal.cli import run
 
 QUICK = ("--draws", "5", "--method", "tva-ts")
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """Stand in a folder with a pilot; run a command, give its code, stdout and stderr."""
+def here(tmp_path, monkeypatch):
+    """Stand in a folder with data."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     z, y = simulate(250, 6, temperature=2.5)
@@ -25,15 +24,6 @@ def cli(tmp_path, monkeypatch, capsys):
     np.savez("easy.npz", logits=z, labels=z.argmax(axis=1))
     np.save("z.npy", z)
     np.save("y.npy", y)
-
-    def call(*args: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run(args)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return call
 
 
 def test_a_plan_is_two_tables_and_sentences_in_80_columns(cli):

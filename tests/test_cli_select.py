@@ -9,7 +9,6 @@ import pytest
 
 import smallcal as sc
 from simulated import simulate
-from smallcal.cli import run
 from smallcal.cli.selecting import parsed
 
 
@@ -28,20 +27,6 @@ def here(tmp_path, monkeypatch):
     np.savez("named.npz", logits=z, labels=np.array(list("abcde"))[y])
     (tmp_path / "names.txt").write_text("a\nb\nc\nd\ne\n")
     return tmp_path
-
-
-@pytest.fixture
-def cli(here, capsys):
-    """Run a command; give its code, stdout and stderr."""
-
-    def call(*args: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run(args)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return call
 
 
 QUICK = ("--candidates", "none,tva-ts,signal-linear", "--repeats", "2")

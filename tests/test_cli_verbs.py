@@ -10,7 +10,6 @@ import pytest
 import smallcal as sc
 from cases import DEPLOYABLE, features_of, fit, missing_package
 from smallcal.catalogue import METHODS
-from smallcal.cli import run
 from smallcal.cli.demo import Cell, findings
 from smallcal.cli.evaluating import Condition
 from smallcal.io import read
@@ -44,20 +43,6 @@ def here(tmp_path, monkeypatch):
     np.save("labels.npy", ty)
     sc.SRTS().fit(z, y).save("cal.json")
     return tmp_path
-
-
-@pytest.fixture
-def cli(here, capsys):
-    """Run a command; give its code, stdout and stderr."""
-
-    def call(*args: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run(args)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return call
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -28,6 +28,7 @@ from smallcal.maps import (
     evidence_needed,
     fit_scalar,
     fit_temperature,
+    one_sided,
     tail_temperature,
 )
 from smallcal.objectives import Gaps, Moments, Objective, log_odds, moments, objective
@@ -233,6 +234,8 @@ class Method:
             return routed, fit_scalar(split), pooled.value
         split = replace(split, scores=routed.scores, thresholds=routed.thresholds)
         fit = recipe.fit(split, **own)
+        if prior is not None and one_sided(split):
+            fit = replace(fit, flags={**fit.flags, "one_sided": []})
         if isinstance(fit.map, ScalarMap):  # the map fell back: nothing is left to route
             routed = replace(everyone, flags=routed.flags)
         return routed, fit, pooled.value

@@ -23,6 +23,8 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "one temperature is used for all",
         "scalar_fallback": "this split tells too little for a map of its own (too few wrong or "
         "right predictions, or no gain over one temperature); one temperature is used for all",
+        "one_sided": "fewer than two predictions are right, or fewer than two wrong: it is the "
+        "prior that keeps the temperatures from the extreme",
         "kept_raw": "too little evidence that the model's own confidences are off; it was left as "
         "it is",
         "no_router": "too few wrong or right predictions to learn which ones are risky; "

@@ -42,7 +42,7 @@ def tailed_softmax(
     routed, own = np.exp(gaps / temperature[:, None]), np.exp(gaps / tail)
     routed_sum, own_sum = np.einsum("ij->i", routed), np.einsum("ij->i", own)
     rest = routed_sum * np.exp(block.second_gap / temperature)  # (1 - c) / c
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = (1 / rest - 1 / routed_sum) / (1 / own_sum - 1 / routed_sum)
     # Where the tail's own largest share is the smaller one, nothing can overtake.
     share = np.where(own_sum >= routed_sum, 1.0, np.clip(share, 0, 1))

@@ -29,7 +29,7 @@ from smallcal.maps.groups import UNIFORM, GroupMap, fit_groups
 from smallcal.maps.mixture import MixtureMap
 from smallcal.maps.network import NetworkMap
 from smallcal.maps.regressed import RegressedMap
-from smallcal.maps.scalar import ScalarMap, fit_scalar
+from smallcal.maps.scalar import ScalarMap, fit_scalar, one_sided
 from smallcal.maps.semantic import SemanticMap
 from smallcal.maps.tail import tail_temperature
 
@@ -54,6 +54,7 @@ __all__ = [
     "fit_scalar",
     "fit_temperature",
     "keep_argmax",
+    "one_sided",
     "tail_temperature",
 ]
 

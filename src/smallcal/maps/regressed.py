@@ -100,7 +100,8 @@ def fit_regressed(split: Split, *, prior_scale: float = 0.05, prior: str = "spre
     theta = found.x if np.isfinite(found.fun) else start
     low, high = split.discipline.bounds
     fitted = RegressedMap(float(theta[0]), tuple(theta[1:].tolist()), low, high)
-    return MapFit(fitted, (gaps.n,))
+    at_bound = np.isin(fitted(split.scores), (low, high)).any()
+    return MapFit(fitted, (gaps.n,), {"at_bound": []} if at_bound else {})
 
 
 def _shape(split: Split, prior: str) -> FloatArray:
