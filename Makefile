@@ -10,7 +10,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage study-no-harm study-gate study-plan data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage study-no-harm study-gate study-plan study-ablation data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier and show what changed"
@@ -23,6 +23,7 @@ help:
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA (hours)"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
+	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
 	@echo "make data         make the demo data anew (needs npm and torch)"
@@ -80,6 +81,9 @@ study-plan: $(VENV)/.dev
 
 study-gate: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/gate_study.py $(SMALLCAL_DATA)
+
+study-ablation: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/ablation.py $(SMALLCAL_DATA)
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py

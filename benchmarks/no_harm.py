@@ -239,11 +239,12 @@ def sample():
     return demo.logits, demo.labels
 
 
-def write(page, text):
+def write(page, text, marks=(BEGIN, END)):
     """Put the tables between the page's marks."""
+    begin, end = marks
     whole = page.read_text(encoding="utf-8")
-    before, _, rest = whole.partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    before, _, rest = whole.partition(begin)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def parse():
