@@ -100,7 +100,10 @@ NOTES |= {
     "srts-bce+tail": ("", "the tail's ablation on the paper's method"),
     "srts-shrunk+tail": ("", "confidence by risk and the whole vector, from 150 samples on"),
     "signal-linear+tail": ("", "the whole probability vector, from 150 samples on"),
-    "signal-linear+tail+gate": ("", "any budget: no worse than the raw model (no-harm.md)"),
+    "class-linear": ("", "models that are surer of some classes than they should be"),
+    "class-linear+tail": ("", "the same, and the whole probability vector"),
+    "signal-linear+tail+gate": ("", "the default's ablation without classes"),
+    "class-linear+tail+gate": ("", "any budget: no worse than the raw model (no-harm.md)"),
 }
 
 

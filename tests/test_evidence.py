@@ -15,7 +15,7 @@ from smallcal.maps.scalar import ScalarMap
 from smallcal.objectives import Gaps
 from smallcal.special import softmax
 
-GATED = "signal-linear+tail+gate"
+GATED = "class-linear+tail+gate"
 
 
 def honest(n, n_classes, *, seed, temperature=1.0):
@@ -81,11 +81,11 @@ def test_a_model_left_alone_gives_the_bits_of_the_raw_one(name, options, tmp_pat
 
 def test_a_model_that_is_not_left_alone_is_calibrated_as_without_the_gate():
     z, y = honest(2000, 10, seed=0, temperature=2.0)
-    gated, free = fit(GATED, z, y), fit("signal-linear", z, y)
+    gated, free = fit(GATED, z, y), fit("class-linear", z, y)
     np.testing.assert_array_equal(gated.temperature(z), free.temperature(z))
     # One temperature made these labels: a second one for the tail has not earned its place.
     assert gated.fitted_.tail_temperature is None
-    assert fit("signal-linear+tail", z, y).fitted_.tail_temperature is not None
+    assert fit("class-linear+tail", z, y).fitted_.tail_temperature is not None
     np.testing.assert_array_equal(gated.predict_proba(z), free.predict_proba(z))
 
 
@@ -95,7 +95,7 @@ def test_a_tail_that_is_off_gets_its_temperature():
     wrong = np.flatnonzero(z.argmax(axis=1) != y)
     others = np.argsort(z[wrong], axis=1)[:, :-1]
     y[wrong] = others[np.arange(len(wrong)), rng.integers(9, size=len(wrong))]  # any of them
-    gated, free = fit(GATED, z, y), fit("signal-linear+tail", z, y)
+    gated, free = fit(GATED, z, y), fit("class-linear+tail", z, y)
     assert gated.fitted_.tail_temperature == free.fitted_.tail_temperature > 4
     np.testing.assert_array_equal(gated.predict_proba(z), free.predict_proba(z))
 

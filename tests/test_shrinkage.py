@@ -12,7 +12,7 @@ from smallcal.discipline import Discipline
 from smallcal.errors import InputError
 from smallcal.maps import Prior, fit_temperature
 from smallcal.maps.base import Split, loss_and_slope
-from smallcal.maps.regressed import RegressedMap, fit_regressed
+from smallcal.maps.regressed import ClassRegressedMap, RegressedMap, fit_regressed
 from smallcal.objectives import Gaps, objective
 from smallcal.signals import statistics
 
@@ -179,3 +179,59 @@ def test_on_real_logits_shrinkage_removes_the_cost_in_log_loss(real_cell):
     for name in ("srts-shrunk", "signal-linear"):
         assert loss[name] <= loss["srts-bce"] + 0.005  # one draw: mostly far below
         assert loss[name] <= loss["tva-ts"] + 0.01
+
+
+def test_the_effects_of_classes_reach_the_optimum_of_a_plain_search():
+    z, y = simulate(240, 4)
+    y = np.where(z.argmax(axis=1) == 1, (y + 1) % 4, y)  # surest of class 1 where it is worst
+    fitted = fit("class-linear", z, y, class_scale=0.3).fitted_
+    stats = statistics(z)
+    s = np.clip((stats - stats.mean(axis=0)) / stats.std(axis=0), -4, 4)
+    one_hot = np.eye(4)[z.argmax(axis=1)]
+    design = np.column_stack([np.ones(240), s, one_hot])
+    gaps = gaps_of(z, y)
+    centre = -np.log(anchored(gaps, "bce")[0])
+
+    def penalised(theta):
+        t = np.exp(-design @ theta)
+        size = ((s @ theta[1:7]) ** 2).mean() + 0.01 * (theta[1:7] @ theta[1:7])
+        cost = (theta[0] - centre) ** 2 / (2 * 0.05**2) + size / (2 * 0.05**2)
+        cost += theta[7:] @ theta[7:] / (2 * 0.3**2)
+        return 240 * loss_and_slope(objective("bce"), gaps, t)[0] + cost
+
+    found = fitted.map
+    theta = np.r_[found.intercept, found.coefficients, found.effects]
+    plain = minimize(penalised, np.zeros(11), method="BFGS")
+    assert penalised(theta) <= plain.fun + 1e-4
+    assert np.argmin(found.effects) == 1  # the hottest
+    again = fit("class-linear", z, y, class_scale=0.3).temperature(z)
+    np.testing.assert_allclose(again, np.exp(-design @ theta), rtol=1e-9)
+
+
+def test_a_class_that_is_never_predicted_has_no_effect_and_columns_may_be_reordered():
+    z, y = simulate(400, 6)
+    z[:, 5] = z.min() - 1
+    fitted = fit("class-linear", z, y)
+    assert fitted.fitted_.map.effects[5] == 0
+    assert fitted.n_parameters_ == 7 + 5
+    order = np.array([3, 5, 0, 1, 4, 2])
+    again = fit("class-linear", z[:, order], np.argsort(order)[y])
+    np.testing.assert_allclose(again.temperature(z[:, order]), fitted.temperature(z), rtol=1e-5)
+
+
+def test_a_tight_prior_on_classes_leaves_the_regression():
+    z, y = simulate(500, 6)
+    tight = fit("class-linear", z, y, class_scale=1e-3)
+    np.testing.assert_allclose(
+        tight.temperature(z), fit("signal-linear", z, y).temperature(z), rtol=2e-3
+    )
+    with pytest.raises(InputError, match="class_scale must be positive; got 0"):
+        fit("class-linear", z, y, class_scale=0)
+
+
+def test_numbers_that_cannot_be_effects_are_refused():
+    mine = ClassRegressedMap(0.0, (1.0,), 0.1, 2.0, (0.0, 0.5))
+    with pytest.raises(InputError, match="scores must have 2 columns"):
+        mine(np.zeros((3, 1)))
+    with pytest.raises(InputError, match=r"the class must lie in 0 \.\. 1"):
+        mine(np.array([[0.0, 2.0]]))

@@ -132,6 +132,14 @@ _ROWS: dict[str, Method] = {
         source="this project",
         parameters="7",
     ),
+    "class-linear": Method(
+        objective="bce",
+        signal="statistics_class",
+        map="class_regressed",
+        summary="signal-linear, with an effect of the predicted class under a prior of its own",
+        source="this project",
+        parameters="C + 7",
+    ),
     # Groups by something else.
     "margin-k3": _routed("three temperatures by logit margin, no router", signal="logit_margin"),
     "confidence-k3": _routed(
@@ -292,32 +300,34 @@ def _tailed(name: str) -> Method:
         tail="nll",
         summary=f"{name}, the other classes with a temperature of their own",
         source="this project",
-        parameters=str(int(row.parameters) + 1),
+        parameters="C + 8" if row.parameters == "C + 7" else str(int(row.parameters) + 1),
     )
 
 
-#: The default: log-temperature linear in the six statistics, where the split calls for it.
-_CAREFUL = replace(
-    _tailed("signal-linear"),
-    gate="evidence",
-    summary="signal-linear+tail, or the raw model where there is too little evidence against it",
-)
+def _gated(name: str) -> Method:
+    """Return a tailed row that leaves the model alone where the split does not speak against it."""
+    return replace(
+        _tailed(name),
+        gate="evidence",
+        summary=f"{name}+tail, or the raw model where there is too little evidence against it",
+    )
+
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         **_ROWS,
         **{
             f"{name}+tail": _tailed(name)
-            for name in ("tva-ts", "srts-bce", "srts-shrunk", "signal-linear")
+            for name in ("tva-ts", "srts-bce", "srts-shrunk", "signal-linear", "class-linear")
         },
-        "signal-linear+tail+gate": _CAREFUL,
+        **{f"{name}+tail+gate": _gated(name) for name in ("signal-linear", "class-linear")},
     }
 )
 
 #: Other names for a method; artefacts record the true one.
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
-        "default": "signal-linear+tail+gate",
+        "default": "class-linear+tail+gate",
         # In the paper too, this is the same network under another name.
         "lts-feature": "sats-features-nll",
     }

@@ -152,7 +152,8 @@ class Method:
         gaps = Gaps.of(preds)
         raw = moments(gaps, 1.0)
         routed, fit, pooled = self._fit_parts(preds, gaps, raw)
-        if self.gate is not None and not _earned(gaps, evidence(gaps, fit.map, routed.scores)):
+        judged = fit.map if fit.plain is None else fit.plain
+        if self.gate is not None and not _earned(gaps, evidence(gaps, judged, routed.scores)):
             flags = {**fit.flags, "kept_raw": []}
             fit = MapFit(ScalarMap(1.0, fitted=False), (preds.n,), flags)
             routed, pooled = replace(no_signal(preds.n), flags=routed.flags), 1.0
@@ -181,7 +182,7 @@ class Method:
         # A model that is left alone is left alone altogether.
         if self.tail is not None and preds.n_classes > 2 and "kept_raw" not in fit.flags:
             fitted = self._with_tail(fitted, preds, gaps)
-        if preds.n < SAMPLES_PER_PARAMETER * fitted.n_parameters:
+        if preds.n < SAMPLES_PER_PARAMETER * (fitted.n_parameters - fitted.map.n_held):
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         return fitted
 

@@ -22,7 +22,7 @@ from smallcal.maps.curves import fit_anchors, fit_linear, fit_spline
 from smallcal.maps.mixture import fit_mixture
 from smallcal.maps.network import fit_smart
 from smallcal.maps.peers import fit_peer
-from smallcal.maps.regressed import fit_regressed
+from smallcal.maps.regressed import fit_class_regressed, fit_regressed
 from smallcal.maps.rejecting import fit_rejecting
 from smallcal.maps.semantic import fit_semantic
 
@@ -62,6 +62,11 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "smart": Recipe(fit_smart, {"hidden": 16, "epochs": 2000, "learning_rate": 5e-3}),
         "head": Recipe(fit_head, {"protocol": "in-sample", "epochs": 500, "patience": 20}),
         "regressed": Recipe(fit_regressed, {"prior_scale": 0.05, "prior": "spread"}, tailed=True),
+        "class_regressed": Recipe(
+            fit_class_regressed,
+            {"prior_scale": 0.05, "prior": "spread", "class_scale": 0.1},
+            tailed=True,
+        ),
         "vector": Recipe(fit_vector, {"penalties": VECTOR_PENALTIES}),
         "matrix": Recipe(fit_matrix),
         "dirichlet": Recipe(

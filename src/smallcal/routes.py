@@ -42,6 +42,7 @@ from smallcal.signals import (
     Standardised,
     StandardisedStatistics,
     Statistic,
+    StatisticsAndClass,
     require_statistics,
     six_statistics,
 )
@@ -100,14 +101,17 @@ def _standardised_margin(seen: Observed) -> SignalFit:
     return _as_it_is(Standardised("logit_margin", float(margin.mean()), scale), seen)
 
 
-def _statistics(seen: Observed, *, statistics: tuple[str, ...]) -> SignalFit:
+def _statistics(
+    seen: Observed,
+    *,
+    statistics: tuple[str, ...],
+    kind: type[StandardisedStatistics] = StandardisedStatistics,
+) -> SignalFit:
     require_statistics(statistics)
     columns = seen.rows.statistics[[STATISTICS.index(name) for name in statistics]]
     scale = columns.std(axis=1)
     scale[scale < 1e-12] = 1
-    signal = StandardisedStatistics(
-        statistics, tuple(columns.mean(axis=1).tolist()), tuple(scale.tolist())
-    )
+    signal = kind(statistics, tuple(columns.mean(axis=1).tolist()), tuple(scale.tolist()))
     return _as_it_is(signal, seen)
 
 
@@ -162,6 +166,7 @@ ROUTES: Mapping[str, Route] = MappingProxyType(
         "confidence_rank": Route(_confidence_rank),
         "standardised_margin": Route(_standardised_margin),
         "statistics": Route(_statistics, _RESIDUAL),
+        "statistics_class": Route(partial(_statistics, kind=StatisticsAndClass), _RESIDUAL),
         "signed_residual": Route(fit_residual, _RESIDUAL),
         "absolute_residual": Route(partial(fit_residual, absolute=True), _RESIDUAL),
         "feature_risk": Route(fit_feature_risk, _FEATURE_RISK, needs=("features",)),

@@ -245,9 +245,9 @@ def _warn(fitted: FittedCalibrator) -> None:
 def flag_text(fitted: FittedCalibrator, name: str) -> str:
     """Return what a flag means, with the numbers of this fit."""
     if name == "few_samples":
-        needed = SAMPLES_PER_PARAMETER * fitted.n_parameters
+        free = fitted.n_parameters - fitted.map.n_held
         return (
-            f"{fitted.data['n']:,} samples for {fitted.n_parameters:,} fitted parameters; ten for "
-            f"each would be {needed:,}"
+            f"{fitted.data['n']:,} samples for {free:,} fitted parameters; ten for "
+            f"each would be {SAMPLES_PER_PARAMETER * free:,}"
         )
     return FLAGS.get(name, "no description")

@@ -132,7 +132,7 @@ def _effects(fitted: FittedCalibrator) -> dict[str, float]:
     """Return the factor on the temperature for a standard deviation more of each statistic."""
     import math
 
-    if fitted.map.kind != "regressed":
+    if fitted.map.kind not in ("regressed", "class_regressed"):
         return {}
     names, slopes = (
         getattr(fitted.signal, "statistics", ()),
@@ -148,6 +148,7 @@ _MAPS = {
     "spline": "divided by a temperature that follows {signal} along a smooth curve",
     "network": "divided by a temperature that a small network reads from {signal}",
     "regressed": "divided by a temperature whose logarithm is linear in {signal}",
+    "class_regressed": "divided by a temperature whose logarithm is linear in {signal}",
     "affine": "multiplied class by class, or by a matrix, before the softmax",
     "mixture": "scaled, and the result mixed with the model's own and with uniform probabilities",
     "binned": "scaled, and the top confidence replaced by the mean of its bin",
@@ -160,6 +161,7 @@ _SIGNALS = {
     "risk": "a logistic score of its logits: the risk of being predicted wrong",
     "feature_risk": "a logistic score of its features: the risk of being predicted wrong",
     "statistics": "statistics of the logits",
+    "statistics_class": "statistics of the logits, plus an effect of the predicted class",
     "residual": "its expected calibration residual",
     "shuffled": "risk scores shuffled between samples: a control, not for use",
     "random": "random scores: a control, not for use",

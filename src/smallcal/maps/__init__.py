@@ -28,7 +28,7 @@ from smallcal.maps.evidence import evidence, evidence_needed
 from smallcal.maps.groups import UNIFORM, GroupMap, fit_groups
 from smallcal.maps.mixture import MixtureMap
 from smallcal.maps.network import NetworkMap
-from smallcal.maps.regressed import RegressedMap
+from smallcal.maps.regressed import ClassRegressedMap, RegressedMap
 from smallcal.maps.scalar import ScalarMap, fit_scalar, one_sided
 from smallcal.maps.semantic import SemanticMap
 from smallcal.maps.tail import tail_temperature
@@ -71,6 +71,7 @@ MAPS: Mapping[str, type[FittedMap]] = MappingProxyType(
             SplineMap,
             NetworkMap,
             RegressedMap,
+            ClassRegressedMap,
             AffineMap,
             MixtureMap,
             BinnedMap,

@@ -36,6 +36,11 @@ class FittedMap(ABC):
         """Number of fitted scalars."""
 
     @property
+    def n_held(self) -> int:
+        """How many of them a prior holds so firmly that they need no samples of their own."""
+        return 0
+
+    @property
     def preserves_argmax(self) -> bool:
         """Whether the predicted class can never change."""
         return True
@@ -105,12 +110,14 @@ class Split:
 class MapFit:
     """A fitted map, the calibration samples behind each temperature, and what to know of them.
 
-    Flags list the groups they concern.
+    Flags list the groups they concern. ``plain`` is the simpler map that a gate judges in its
+    place, where there is one.
     """
 
     map: FittedMap
     counts: tuple[int, ...]
     flags: Mapping[str, list[int]] = field(default_factory=dict)
+    plain: FittedMap | None = None
 
 
 def loss_and_slope(

@@ -23,6 +23,7 @@ from smallcal.signals.fitted import (
     Standardised,
     StandardisedStatistics,
     Statistic,
+    StatisticsAndClass,
 )
 from smallcal.signals.logit_statistics import (
     STATISTICS,
@@ -57,6 +58,7 @@ __all__ = [
     "Standardised",
     "StandardisedStatistics",
     "Statistic",
+    "StatisticsAndClass",
     "block_statistics",
     "collect_statistics",
     "require_statistics",
@@ -74,6 +76,7 @@ SIGNALS: Mapping[str, type[FittedSignal]] = MappingProxyType(
             Statistic,
             Standardised,
             StandardisedStatistics,
+            StatisticsAndClass,
             LogEntropy,
             ConfidenceRank,
             Risk,

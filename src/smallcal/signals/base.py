@@ -54,6 +54,13 @@ class Rows:
             return block_statistics(self._block)
         return collect_statistics(self.logits)
 
+    @cached_property
+    def predicted(self) -> IntArray:
+        """The predicted class of each row."""
+        if self._block is not None:
+            return self._block.top_index
+        return np.asarray(np.argmax(self.logits, axis=1), dtype=np.int64)
+
     @property
     def features(self) -> FloatArray:
         """The features, which must have been given."""

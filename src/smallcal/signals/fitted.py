@@ -94,6 +94,17 @@ class StandardisedStatistics(FittedSignal):
 
 
 @dataclass(frozen=True)
+class StatisticsAndClass(StandardisedStatistics):
+    """The same statistics, and the predicted class as one more column."""
+
+    kind: ClassVar[str] = "statistics_class"
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return the statistics and, last, the number of the predicted class."""
+        return np.column_stack([super().scores(rows), rows.predicted])
+
+
+@dataclass(frozen=True)
 class LogEntropy(FittedSignal):
     """Logarithm of the entropy's share of its maximum, log C."""
 
