@@ -37,7 +37,13 @@ def test_importing_smallcal_loads_nothing_heavy():
 
 @pytest.mark.parametrize(
     ("page", "least"),
-    [("guide.md", 16), ("statistics.md", 15), ("audit.md", 6), ("planning.md", 9)],
+    [
+        ("guide.md", 16),
+        ("statistics.md", 15),
+        ("audit.md", 6),
+        ("planning.md", 9),
+        ("simulate.md", 10),
+    ],
 )
 def test_the_examples_in_the_docs_run(page, least):
     results = doctest.testfile(
