@@ -112,7 +112,7 @@ def test_the_accuracy_is_the_one_asked_for(n_classes, accuracy, n):
 
 @given(
     n_classes=st.sampled_from([2, 3, 10, 100]),
-    accuracy=st.floats(0.6, 0.995),
+    accuracy=st.floats(0.6, 0.98),
     structure=st.floats(-0.5, 0.5),
     temperature=st.floats(0.3, 3),
 )
@@ -130,7 +130,7 @@ def test_temperature_follows_the_margin_and_margins_keep_their_order(
     assert np.abs(logs).max() <= abs(structure) + 1e-9
     assert logs.mean() == pytest.approx(0, abs=0.15 * abs(structure) + 1e-9)
     raw = np.sort(rows.logits.astype(np.float64), axis=1)
-    assert (np.diff((raw[:, -1] - raw[:, -2])[order]) > -1e-4).all()
+    assert (np.diff((raw[:, -1] - raw[:, -2])[order]) > -2e-5).all()  # float32
 
 
 # Draws: repeatable, nested, paired.
@@ -168,6 +168,20 @@ def test_a_shift_lowers_accuracy_and_makes_the_model_over_confident():
     assert (np.diff(right) < -0.03).all()
     assert right[-1] > 0.4
     assert (np.diff(gap) > 0.02).all()
+
+
+def test_a_model_under_shift_is_what_it_was_for_evidence_worth_less():
+    world = World(n_classes=100)
+    clean, shift = world.draw(8000), world.draw(2000, severity=5)
+
+    def margin(rows):
+        ordered = np.sort(rows.logits.astype(np.float64), axis=1)
+        return ordered[:, -1] - ordered[:, -2]
+
+    # At the same margin of its logits the true temperature is the clean one over 0.7.
+    order = np.argsort(margin(clean))
+    usual = np.interp(margin(shift), margin(clean)[order], clean.temperature[order])
+    np.testing.assert_allclose(shift.temperature * 0.7, usual, rtol=2e-3)
 
 
 # Expected metrics.
@@ -213,7 +227,7 @@ def _pair(rows):
     [
         ({"n_classes": 1}, "n_classes must be a whole number of at least 2; got 1"),
         ({"n_classes": 4.0}, "n_classes must be a whole number"),
-        ({"accuracy": 0.05, "n_classes": 10}, "accuracy must be a number from 0.1 to 0.995"),
+        ({"accuracy": 0.05, "n_classes": 10}, "accuracy must be a number from 0.1 to 0.98"),
         ({"accuracy": float("nan")}, "accuracy must be a number"),
         ({"temperature": 0}, "temperature must be a number from 0.05 to 20; got 0"),
         ({"structure": 0.6}, "structure must be a number from -0.5 to 0.5"),
