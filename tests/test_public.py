@@ -43,6 +43,7 @@ def test_importing_smallcal_loads_nothing_heavy():
         ("choosing.md", 10),
         ("audit.md", 6),
         ("planning.md", 9),
+        ("simulate.md", 10),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):
