@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from smallcal.catalogue import ALIASES, METHODS
 from smallcal.errors import InputError
-from smallcal.studies.collection import Collection
+from smallcal.studies.collection import FILE_NAME, Cell, Collection
 from smallcal.studies.units import ALL, Entry, Task
+
+#: What a study may need of a cell: how it is told, and what to write into the collection.
+NEEDS: Mapping[str, tuple[Callable[[Cell], bool], str]] = MappingProxyType(
+    {
+        "shift": (lambda cell: bool(cell.shifts), "[[cell.shift]]"),
+        "paired": (
+            lambda cell: any(shift.paired for shift in cell.shifts),
+            "[[cell.shift]] with paired = true",
+        ),
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +48,9 @@ class Study:
     n_boot : int
         Resamples behind each interval.
     settings : dict
-        What the probe needs beside.
+        What the probe and the tables need beside.
+    needs : tuple of str
+        Names in ``NEEDS``: cells without these are left out.
     """
 
     name: str
@@ -50,6 +65,7 @@ class Study:
     draws: int = 1
     n_boot: int = 20_000
     settings: dict[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
     def with_options(
         self,
@@ -83,10 +99,24 @@ class Study:
             chosen[name] = known.get(name, Entry(name))
         return tuple(chosen.values())
 
+    def suits(self, cell: Cell) -> bool:
+        """Whether a cell has what the study needs."""
+        return all(NEEDS[need][0](cell) for need in self.needs)
+
+    def require(self, collection: Collection) -> None:
+        """Raise unless at least one cell has what the study needs."""
+        for need in self.needs:
+            has, entry = NEEDS[need]
+            if not any(map(has, collection.cells)):
+                raise InputError(
+                    f"study {self.name!r} needs shifted test sets, and no cell here has any of "
+                    f"them: add {entry} to {FILE_NAME}"
+                )
+
     def tasks(self, collection: Collection) -> tuple[Task, ...]:
         """Return the tasks in order: cell by cell, so that files are read once."""
         found = []
-        for cell in collection.cells:
+        for cell in filter(self.suits, collection.cells):
             for budget in self.budgets:
                 draws = 1 if budget == ALL else self.draws
                 found += [Task(cell.name, budget, draw) for draw in range(draws)]

@@ -74,6 +74,7 @@ def run(
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}")
+    study.require(collection)
     store = Store(Path(out))
     tasks = study.tasks(collection)
     store.open(

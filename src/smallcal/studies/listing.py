@@ -8,11 +8,11 @@ from types import MappingProxyType
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.studies.description import Study
-from smallcal.studies.units import Entry
+from smallcal.studies.units import ALL, Entry
 
 _ECE = ("ece15", "adaece15", "smece")
 _PROPER = ("nll", "brier", "top_label_bce")
-_CORE = (*_ECE[:1], *_PROPER)
+_CORE = ("ece15", *_PROPER, "eaurc")
 
 
 def _entries(*names: str) -> tuple[Entry, ...]:
@@ -23,6 +23,11 @@ def _groups(*numbers: int) -> tuple[Entry, ...]:
     return tuple(Entry(f"K={k}", "srts-bce", {"n_groups": k}) for k in numbers)
 
 
+def _fitted_by(objective: str, *names: str) -> tuple[Entry, ...]:
+    return tuple(Entry(f"{name}, {objective}", name, {"objective": objective}) for name in names)
+
+
+#: Those of the paper's main table that hold few numbers, its closest peers, and our default.
 _MAIN = _entries(
     "none",
     "ts-nll",
@@ -37,12 +42,33 @@ _MAIN = _entries(
     "default",
 )
 
+#: Maps of the risk, and of other signals, with few numbers each.
+_MATCHED = _entries(
+    "tva-ts",
+    "srts-bce",
+    "margin-k3",
+    "linear-risk",
+    "pwlinear-3",
+    "spline-risk",
+    "qats-nll",
+    "qats-bce",
+    "hts-nll",
+    "hts-bce",
+    "smart-bce",
+    "signal-linear",
+)
+
+#: Compared with every other method, as the paper does.
+_OURS = {"ours": ("srts-bce", "default")}
+
+_THRESHOLDS = (0.80, 0.90, 0.95)
+
 _ROWS = (
     Study(
         name="clean",
         title="Clean calibration",
         question="How well calibrated is each method on the test split?",
-        entries=_MAIN,
+        entries=(*_MAIN, *_entries("hts-nll", "smart-softece")),
         baseline="tva-ts",
         metrics=tuple(METRICS),
         tables=("means", "differences"),
@@ -51,12 +77,16 @@ _ROWS = (
         name="budget",
         title="Calibration budgets",
         question="How does each method do with few calibration samples?",
-        entries=_entries("none", "ts-nll", "tva-ts", "srts-bce", "margin-k3", "hts-bce", "default"),
+        entries=_entries(
+            *("none", "ts-nll", "tva-ts", "srts-bce", "margin-k3", "pwlinear-3"),
+            *("hts-nll", "hts-bce", "smart-bce", "default"),
+        ),
         baseline="tva-ts",
         metrics=(*_ECE, *_PROPER),
         budgets=(250, 625, 1250, 2500),
         draws=20,
-        tables=("means", "wins", "differences"),
+        tables=("means", "wins", "differences", "seeds"),
+        settings=_OURS,
     ),
     Study(
         name="k-ablation",
@@ -76,11 +106,13 @@ _ROWS = (
             *_entries("srts-nll", "srts-bce", "srts-brier", "srts-softece"),
             *(
                 Entry(f"srts-mixed({w:g})", "srts-bce", {"objective": f"mixed({w:g})"})
-                for w in (0.1, 0.5, 1.0, 2.0, 10.0)
+                for w in (0.1, 0.3, 1.0, 3.0, 10.0)
             ),
+            *_fitted_by("nll", "confidence-k3", "random-k3", "shuffled-k3"),
+            *_fitted_by("brier", "confidence-k3", "random-k3"),
         ),
         baseline="tva-ts",
-        metrics=(*_ECE, *_PROPER),
+        metrics=(*_ECE, *_PROPER, "eaurc"),
         tables=("means", "differences"),
     ),
     Study(
@@ -99,6 +131,7 @@ _ROWS = (
             "random-k3",
             "shuffled-k3",
             "oracle-risk",
+            "oracle-correctness",
         ),
         baseline="tva-ts",
         metrics=_CORE,
@@ -109,32 +142,34 @@ _ROWS = (
         title="Routing targets",
         question="Should the router learn errors, or residuals of the confidence?",
         entries=_entries(
-            "tva-ts", "srts-bce", "signed-residual-k3", "abs-residual-k3", "oracle-correctness"
+            "tva-ts", "srts-bce", "margin-k3", "signed-residual-k3", "abs-residual-k3"
         ),
         baseline="tva-ts",
-        metrics=_CORE,
+        metrics=(*_ECE, *_PROPER, "eaurc"),
         tables=("means", "differences"),
     ),
     Study(
         name="matched-maps",
         title="Maps of equal size",
         question="Is a step better than a line, a spline or another curve with as many numbers?",
-        entries=(
-            *_entries("tva-ts", "srts-bce", "linear-risk", "pwlinear-3", "spline-risk"),
-            Entry("pwlinear-3, logit", "pwlinear-3", {"scale": "logit"}),
-            *_entries("margin-k3", "hts-bce", "qats-bce", "smart-bce", "signal-linear"),
-        ),
+        entries=(*_MATCHED, Entry("pwlinear-3, logit", "pwlinear-3", {"scale": "logit"})),
         baseline="tva-ts",
         metrics=_CORE,
-        tables=("means", "differences"),
+        budgets=(ALL, 250),
+        draws=20,
+        tables=("means", "wins", "differences", "seeds"),
+        settings=_OURS,
     ),
     Study(
         name="heads",
         title="Unrestricted heads",
         question="What do networks without restraint do with so few samples?",
         entries=_entries(
+            "ts-nll",
             "tva-ts",
+            "srts-nll",
             "srts-bce",
+            "smart-bce",
             "sats-logit-nll",
             "sats-logit-bce",
             "sats-features-nll",
@@ -151,39 +186,41 @@ _ROWS = (
         question="How many errors are made with high confidence, and how good is abstaining?",
         entries=_MAIN,
         baseline="tva-ts",
-        metrics=("hcfp90", "hcfp95", "hcfp99", "selective_risk80", "risk_at90", "aurc", "eaurc"),
-        tables=("means", "differences"),
+        metrics=(),
+        probe="deployed",
+        settings={"metrics": ("hcfp90", "hcfp95", "aurc", "eaurc"), "coverages": _THRESHOLDS},
+        tables=("means", "differences", "shift-means"),
     ),
     Study(
         name="proper-scores",
         title="Proper scores",
-        question="What does lower calibration error cost in proper scores?",
+        question="What does calibrating gain in proper scores over leaving the model alone?",
         entries=_MAIN,
-        baseline="tva-ts",
+        baseline="none",
         metrics=_PROPER,
         tables=("means", "differences"),
     ),
     Study(
         name="thresholds",
         title="Fixed thresholds",
-        question="What is kept, and how wrong is it, at fixed confidences?",
+        question="What is kept, how wrong is it, and does it know, at fixed confidences?",
         entries=_MAIN,
         baseline="tva-ts",
         metrics=(),
         probe="thresholds",
-        settings={"thresholds": (0.5, 0.7, 0.8, 0.9, 0.95)},
-        tables=("means", "differences"),
+        settings={"thresholds": _THRESHOLDS},
+        tables=("means", "shift-means"),
     ),
     Study(
         name="matched-coverage",
         title="Equal coverage",
-        question="How wrong are the most confident samples, when all methods keep equally many?",
+        question="How wrong is what is kept, when all methods keep as much as one temperature?",
         entries=_MAIN,
         baseline="tva-ts",
         metrics=(),
         probe="matched_coverage",
-        settings={"coverages": (0.5, 0.7, 0.8, 0.9, 0.95)},
-        tables=("means", "differences"),
+        settings={"thresholds": _THRESHOLDS},
+        tables=("means", "differences", "shift-means"),
     ),
     Study(
         name="top1-audit",
@@ -193,6 +230,7 @@ _ROWS = (
         baseline="none",
         metrics=(),
         probe="top1",
+        settings={"metrics": ("nll", "ece15", "eaurc")},
         tables=("means",),
     ),
     Study(
@@ -205,6 +243,114 @@ _ROWS = (
         probe="efficiency",
         settings={"repeats": 5},
         tables=("means",),
+    ),
+    Study(
+        name="shift",
+        title="Shifted samples",
+        question="How well does a calibrator that was fitted on clean samples do on shifted ones?",
+        entries=(*_entries("none", "ts-nll", "srts-nll"), *_MATCHED, *_entries("default")),
+        baseline="tva-ts",
+        metrics=("ece15", *_PROPER, "accuracy", "aurc", "eaurc"),
+        probe="shifted",
+        settings=_OURS,
+        tables=("shift-means", "severity", "tiers", "occupancy"),
+        needs=("shift",),
+    ),
+    Study(
+        name="requantize",
+        title="Thresholds cut anew",
+        question="Control: what if groups were kept equally full under shift?",
+        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        baseline="srts-bce",
+        metrics=("ece15", "top_label_bce", "eaurc"),
+        probe="requantized",
+        settings={"control": "requantized"},
+        tables=("controls",),
+        needs=("shift",),
+    ),
+    Study(
+        name="paired-clean",
+        title="Groups of the clean twins",
+        question="Control: what if each shifted sample kept the group of its clean twin?",
+        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        baseline="srts-bce",
+        metrics=("ece15", "top_label_bce", "eaurc"),
+        probe="paired_clean",
+        settings={"control": "paired_clean"},
+        tables=("controls",),
+        needs=("shift", "paired"),
+    ),
+    Study(
+        name="heterogeneity",
+        title="Where routing helps",
+        question="Under which corruptions does routing gain, and how wrong is the raw model there?",
+        entries=_entries("none", "tva-ts", "smart-bce", "srts-bce"),
+        baseline="tva-ts",
+        metrics=("ece15",),
+        probe="shifted",
+        settings={"gain_of": "srts-bce", "raw": "none", "rivals": ("tva-ts", "smart-bce")},
+        tables=("heterogeneity",),
+        needs=("shift",),
+    ),
+    Study(
+        name="selector",
+        title="Choosing one group or three",
+        question="Can the calibration split tell whether three temperatures beat one?",
+        entries=(Entry("K=1", "tva-ts"), Entry("K=3", "srts-bce")),
+        baseline="K=1",
+        metrics=("ece15", "top_label_bce"),
+        probe="gated",
+        settings={
+            "rules": ("repeat", "fold", "sample"),
+            "loss": "top_label_bce",
+            "repeats": 5,
+            "folds": 5,
+        },
+        tables=("selector",),
+    ),
+    Study(
+        name="nested-k",
+        title="Choosing the number of groups",
+        question="Does a held-out fifth find the right number of groups?",
+        entries=_groups(1, 2, 3, 5, 10),
+        baseline="K=1",
+        metrics=("ece15", "top_label_bce"),
+        probe="held_out",
+        settings={"loss": "ece15", "fixed": "K=3"},
+        tables=("nested-k",),
+    ),
+    Study(
+        name="oracle-k",
+        title="The best number of groups",
+        question="Diagnostic: how much is there to gain from the right number of groups?",
+        entries=_groups(1, 2, 3, 5, 10, 15, 20),
+        baseline="K=1",
+        metrics=_ECE,
+        settings={"fixed": "K=3"},
+        tables=("oracle-k",),
+    ),
+    Study(
+        name="audit",
+        title="What a fit holds",
+        question="Do the fitted numbers agree from seed to seed, and from draw to draw?",
+        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        baseline="srts-bce",
+        metrics=(),
+        probe="audited",
+        budgets=(ALL, 250),
+        draws=20,
+        tables=("audit", "occupancy"),
+    ),
+    Study(
+        name="signal-to-noise",
+        title="Signal and noise",
+        question="Does miscalibration depend on the signal, and does grouping by it pay?",
+        entries=_entries("tva-ts", "srts-bce", "margin-k3", "confidence-k3"),
+        baseline="tva-ts",
+        metrics=("ece15", "top_label_bce"),
+        probe="signal_to_noise",
+        settings={"n_null": 199},
+        tables=("signal-to-noise",),
     ),
 )
 

@@ -4,206 +4,134 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from smallcal.catalogue import method
-from smallcal.data import FloatArray, Predictions
-from smallcal.estimators import make
-from smallcal.evaluation import evaluate
+from smallcal.catalogue import ALIASES, method
+from smallcal.errors import SmallcalError
 from smallcal.metrics import Scored
 from smallcal.metrics.selective import selective_risk_of
-from smallcal.metrics.threshold import (
-    coverage_at_threshold_of,
-    hcfp_of,
-    risk_at_threshold_of,
-)
-from smallcal.shell import BaseCalibrator
+from smallcal.metrics.threshold import coverage_at_threshold_of, risk_at_threshold_of
 from smallcal.studies.collection import Cell
 from smallcal.studies.description import Study
+from smallcal.studies.diagnostic_probes import audited, gated, held_out, signal_and_noise
+from smallcal.studies.shift_probes import paired_clean, requantized, shifted
+from smallcal.studies.sites import Found, Probe, Site, applied, clean, scores_on, sets_of
 from smallcal.studies.units import CLEAN, FAILED, Entry, Task, draw_rows
-
-#: A number with the set it was measured on: set, severity, metric, value.
-Found = tuple[str, int, str, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Site:
-    """Where an entry is fitted and measured."""
-
-    study: Study
-    cell: Cell
-    cal: Predictions
-
-    def fit(self, entry: Entry) -> BaseCalibrator:
-        """Fit an entry on the draw; folds are seeded by the cell's seed."""
-        estimator = make(entry.name, **entry.options)
-        if "random_state" in estimator.get_params():
-            estimator.set_params(random_state=self.cell.seed)
-        return estimator.fit(self.cal.logits, self.cal.labels, features=self.cal.features)
 
 
 def measure(study: Study, cell: Cell, task: Task) -> list[dict[str, Any]]:
     """Fit and measure every entry of a study on one draw; a failure is a row that says why."""
-    split = cell.read("calibration")
-    rows = draw_rows(split.labels, task.budget, seed=cell.seed, draw=task.draw)
+    about = {
+        "cell": cell.name,
+        "dataset": cell.dataset,
+        "backbone": cell.backbone,
+        "seed": cell.seed,
+        "budget": task.budget,
+        "draw": task.draw,
+    }
+    try:
+        split = cell.read("calibration")
+        rows = draw_rows(split.labels, task.budget, seed=cell.seed, draw=task.draw)
+    except SmallcalError as error:
+        return [{**about, **_named(entry), **_failure(error)} for entry in study.entries]
+    about["budget"] = len(rows)
     site = Site(study, cell, split.take(rows))
     found: list[dict[str, Any]] = []
     for entry in study.entries:
         if "features" in method(entry.name).needs and split.features is None:
             continue  # nothing to fit it on: the tables leave it out
-        about = {
-            "cell": cell.name,
-            "dataset": cell.dataset,
-            "backbone": cell.backbone,
-            "seed": cell.seed,
-            "budget": len(rows),
-            "draw": task.draw,
-            "label": entry.label,
-            "method": entry.name,
-        }
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 numbers = list(PROBES[study.probe](site, entry))
         except Exception as error:  # noqa: BLE001 - one unit's failure must not stop the others
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            found.append({**about, "metric": FAILED, "value": float("nan"), "error": reason})
+            found.append({**about, **_named(entry), **_failure(error)})
             continue
         found += [
-            {**about, "set": name, "severity": severity, "metric": metric, "value": float(value)}
+            {
+                **about,
+                **_named(entry),
+                "set": name,
+                "severity": severity,
+                "metric": metric,
+                "value": float(value),
+            }
             for name, severity, metric, value in numbers
         ]
     return found
 
 
-def applied(fitted: BaseCalibrator, preds: Predictions) -> FloatArray:
-    """Return a calibrator's probabilities; diagnostics that read labels get them."""
-    needs = fitted.fitted_.signal.needs
-    return fitted.predict_proba(
-        preds.logits,
-        features=preds.features if "features" in needs else None,
-        y=preds.labels if "labels" in needs else None,
-    )
+def _named(entry: Entry) -> dict[str, Any]:
+    return {"label": entry.label, "method": ALIASES.get(entry.name, entry.name)}
 
 
-def _clean(site: Site, entry: Entry) -> Iterator[Found]:
-    """Metrics on the test split."""
-    test = site.cell.read("test")
-    scores = evaluate(test.labels, applied(site.fit(entry), test), metrics=site.study.metrics)
-    for name, value in scores.items():
-        yield CLEAN, 0, name, value
+def _failure(error: Exception) -> dict[str, Any]:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return {"metric": FAILED, "value": float("nan"), "error": reason}
 
 
-def _shifted(site: Site, entry: Entry) -> Iterator[Found]:
-    """Metrics and occupancy on the test split and on every shifted one, all maps frozen."""
-    fitted = site.fit(entry)
+def _deployed(site: Site, entry: Entry) -> Iterator[Found]:
+    """Metrics and the risk at given coverages, on the test split and on every shifted one."""
+    fitted, settings = site.fit(entry), site.study.settings
     for name, severity, preds in sets_of(site.cell):
         proba = applied(fitted, preds)
-        for metric, value in evaluate(preds.labels, proba, metrics=site.study.metrics).items():
-            yield name, severity, metric, value
-        yield from _occupancy(fitted, preds, name, severity)
-
-
-def sets_of(cell: Cell) -> Iterator[tuple[str, int, Predictions]]:
-    """Yield the test split and every shifted one, with its kind and severity."""
-    yield CLEAN, 0, cell.read("test")
-    for shift in cell.shifts:
-        yield shift.kind, shift.severity, cell.read(shift)
-
-
-def _occupancy(
-    fitted: BaseCalibrator, preds: Predictions, name: str, severity: int
-) -> Iterator[Found]:
-    if len(fitted.fitted_.map.steps) < 2:
-        return
-    share = np.bincount(fitted.group(preds.logits), minlength=len(fitted.temperatures_)) / preds.n
-    for group, value in enumerate(share):
-        yield name, severity, f"occupancy{group}", float(value)
-
-
-def _requantized(site: Site, entry: Entry) -> Iterator[Found]:
-    """Under shift: thresholds cut anew at the shifted samples' own quantiles, a control."""
-    fitted = site.fit(entry)
-    for name, severity, preds in sets_of(site.cell):
-        deployed = fitted.group(preds.logits) if len(fitted.fitted_.map.steps) > 1 else None
-        for suffix, groups in (("", deployed), ("_requantized", _thirds(fitted, preds))):
-            yield from _by_groups(site, fitted, preds, groups, (name, severity, suffix))
-
-
-def _paired_clean(site: Site, entry: Entry) -> Iterator[Found]:
-    """Under shift: each sample keeps the group of its clean twin, which nobody has in use."""
-    fitted = site.fit(entry)
-    routed = len(fitted.fitted_.map.steps) > 1
-    test = site.cell.read("test")
-    clean = fitted.group(test.logits) if routed else None
-    for shift in site.cell.shifts:
-        if not shift.paired:
-            continue
-        preds = site.cell.read(shift)
-        deployed = fitted.group(preds.logits) if routed else None
-        for suffix, groups in (("", deployed), ("_paired_clean", clean)):
-            yield from _by_groups(site, fitted, preds, groups, (shift.kind, shift.severity, suffix))
-
-
-def _thirds(fitted: BaseCalibrator, preds: Predictions) -> Any:
-    if len(fitted.fitted_.map.steps) < 2:
-        return None
-    scores = fitted.fitted_.scores(preds.logits)
-    levels = np.arange(1, len(fitted.temperatures_)) / len(fitted.temperatures_)
-    return np.searchsorted(np.quantile(scores, levels), scores, side="right")
-
-
-def _by_groups(
-    site: Site,
-    fitted: BaseCalibrator,
-    preds: Predictions,
-    groups: Any,
-    where: tuple[str, int, str],
-) -> Iterator[Found]:
-    """Metrics when samples are put into given groups; without groups, as fitted."""
-    from smallcal.special import softmax
-
-    name, severity, suffix = where
-    if groups is None:
-        proba = applied(fitted, preds)
-    else:
-        proba = softmax(preds.logits / fitted.temperatures_[groups][:, None])
-    for metric, value in evaluate(preds.labels, proba, metrics=site.study.metrics).items():
-        yield name, severity, metric + suffix, value
+        yield from scores_on(preds, proba, settings["metrics"], (name, severity))
+        scored = Scored.of(preds.labels, proba)
+        for coverage in settings["coverages"]:
+            risk = selective_risk_of(scored, coverage=coverage)
+            yield name, severity, f"selective_risk{_percent(coverage)}", risk
 
 
 def _thresholds(site: Site, entry: Entry) -> Iterator[Found]:
-    """Coverage, risk and confident errors at fixed confidence thresholds."""
-    test = site.cell.read("test")
-    scored = Scored.of(test.labels, applied(site.fit(entry), test))
-    for threshold in site.study.settings["thresholds"]:
-        at = f"@{threshold:g}"
-        yield CLEAN, 0, f"coverage{at}", coverage_at_threshold_of(scored, threshold=threshold)
-        yield CLEAN, 0, f"risk{at}", risk_at_threshold_of(scored, threshold=threshold)
-        yield CLEAN, 0, f"hcfp{at}", hcfp_of(scored, threshold=threshold)
+    """Coverage, risk, and confidence minus accuracy of what is kept at fixed thresholds."""
+    fitted = site.fit(entry)
+    for name, severity, preds in sets_of(site.cell):
+        scored = Scored.of(preds.labels, applied(fitted, preds))
+        for threshold in site.study.settings["thresholds"]:
+            at, kept = f"_at{_percent(threshold)}", scored.confidence >= threshold
+            coverage = coverage_at_threshold_of(scored, threshold=threshold)
+            yield name, severity, f"coverage{at}", coverage
+            if kept.any():
+                risk = risk_at_threshold_of(scored, threshold=threshold)
+                yield name, severity, f"risk{at}", risk
+                yield name, severity, f"gap{at}", float(scored.residual[kept].mean())
 
 
 def _matched_coverage(site: Site, entry: Entry) -> Iterator[Found]:
-    """Risk among the most confident samples, at coverages that are the same for all."""
-    test = site.cell.read("test")
-    scored = Scored.of(test.labels, applied(site.fit(entry), test))
-    for coverage in site.study.settings["coverages"]:
-        yield CLEAN, 0, f"risk@{coverage:g}", selective_risk_of(scored, coverage=coverage)
+    """Risk and gap when every method keeps as many as the baseline does at each threshold."""
+    fitted, reference = site.fit(entry), site.fit(site.baseline)
+    for name, severity, preds in sets_of(site.cell):
+        scored = Scored.of(preds.labels, applied(fitted, preds))
+        theirs = Scored.of(preds.labels, applied(reference, preds))
+        yield from scores_on(preds, scored.proba, ("aurc",), (name, severity))
+        for threshold in site.study.settings["thresholds"]:
+            at = f"_at_tva_coverage{_percent(threshold)}"
+            kept = int((theirs.confidence >= threshold).sum())
+            if not kept:
+                continue
+            risk = selective_risk_of(scored, coverage=kept / scored.n)
+            confidence = np.sort(scored.confidence)[-kept:].mean()
+            yield name, severity, f"risk{at}", risk
+            yield name, severity, f"gap{at}", float(confidence) - (1 - risk)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}"
 
 
 def _top1(site: Site, entry: Entry) -> Iterator[Found]:
-    """Accuracy before and after, and the predictions that changed."""
+    """Accuracy before and after, the predictions that changed, and metrics."""
     test = site.cell.read("test")
     proba = applied(site.fit(entry), test)
     changed = proba.argmax(axis=1) != test.predicted
     yield CLEAN, 0, "accuracy", float((proba.argmax(axis=1) == test.labels).mean())
     yield CLEAN, 0, "accuracy_before", float(test.correct.mean())
     yield CLEAN, 0, "changed", float(changed.mean())
+    yield from scores_on(test, proba, site.study.settings["metrics"], (CLEAN, 0))
 
 
 def _efficiency(site: Site, entry: Entry) -> Iterator[Found]:
@@ -223,17 +151,20 @@ def _efficiency(site: Site, entry: Entry) -> Iterator[Found]:
     yield CLEAN, 0, "parameters", float(fitted.n_parameters_)
 
 
-Probe = Callable[[Site, Entry], Iterator[Found]]
-
 PROBES: Mapping[str, Probe] = MappingProxyType(
     {
-        "clean": _clean,
-        "shifted": _shifted,
-        "requantized": _requantized,
-        "paired_clean": _paired_clean,
+        "clean": clean,
+        "shifted": shifted,
+        "requantized": requantized,
+        "paired_clean": paired_clean,
         "thresholds": _thresholds,
         "matched_coverage": _matched_coverage,
         "top1": _top1,
         "efficiency": _efficiency,
+        "deployed": _deployed,
+        "gated": gated,
+        "held_out": held_out,
+        "audited": audited,
+        "signal_to_noise": signal_and_noise,
     }
 )

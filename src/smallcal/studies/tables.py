@@ -29,6 +29,8 @@ class Number:
         An interval.
     best : bool
         Shown in bold: no other row of its block is better, as printed.
+    signed : bool
+        Whether a number with an interval is a difference, shown with its sign.
     """
 
     value: float
@@ -37,6 +39,7 @@ class Number:
     high: float | None = None
     digits: int = 2
     best: bool = False
+    signed: bool = True
 
     def text(self) -> str:
         """Return the number as a table shows it.
@@ -49,7 +52,7 @@ class Number:
         if math.isnan(self.value):
             return "–"
         if self.low is not None and self.high is not None:
-            size = f"+.{self.digits}f"
+            size = f"{'+' if self.signed else ''}.{self.digits}f"
             return f"{self.value:{size}} [{self.low:{size}}, {self.high:{size}}]"
         shown = f"{self.value:.{self.digits}f}"
         return shown if self.spread is None else f"{shown} ±{self.spread:.{self.digits}f}"
@@ -154,7 +157,9 @@ def tables_of(study: Study, frame: Frame) -> tuple[Table, ...]:
     """Make the tables that a study asks for."""
     from smallcal.studies.summaries import TABLES
 
-    return tuple(TABLES[name](study, frame) for name in study.tables)
+    made = [TABLES[name](study, frame) for name in study.tables]
+    # A study that does not need shifted sets has no tables of them where there are none.
+    return tuple(table for table in made if table.rows) or tuple(made[:1])
 
 
 def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
@@ -175,7 +180,7 @@ def scale_of(metric: str) -> float:
     """Return what a metric is multiplied by in tables: percent, or x100 for proper scores."""
     base = metric.partition("_requantized")[0].partition("_paired_clean")[0]
     known = METRICS.get(base)
-    hundred = ("accuracy", "occupancy", "coverage", "risk@", "hcfp@", "changed", "share")
+    hundred = ("accuracy", "coverage", "risk", "gap", "selective", "changed", "share")
     if known is not None and (known.percent or base in ("nll", "brier", "top_label_bce")):
         return 100.0
     return 100.0 if base.startswith(hundred) else 1.0
