@@ -209,7 +209,7 @@ def controls(study: Study, frame: Frame) -> Table:
                     cells += _control(study, rows, metric, metric + suffix)
                 found.append((budget, models, label, severity, *cells))
     name = study.settings["control"].replace("_", " ")
-    header = [part for m in metrics for part in (unit_of(m), f"{name}", "difference")]
+    header = [part for m in metrics for part in (unit_of(m), f"{m} {name}", f"{m} difference")]
     return Table(
         "controls",
         f"Deployed, and {name}",
