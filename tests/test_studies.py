@@ -490,5 +490,26 @@ def test_a_corruption_without_every_severity_is_left_out_by_name():
     assert every == ("fog",)
 
 
+def test_one_fit_has_no_interval_and_no_verdict(folder, tmp_path):
+    collection = load_collection(folder).only(["__s0"])
+    study = small("routing-target", methods=("srts-bce",))
+    (means, differences) = run(study, collection, tmp_path / "run").tables
+    (row,) = cells(differences, method="srts-bce")
+    assert row["verdict"].startswith("no interval: ece15")
+    assert row["ece15 %"].low is None
+    ours, theirs = (cells(means, method=m)[0]["ece15 %"].value for m in ("srts-bce", "tva-ts"))
+    assert row["ece15 %"].value == pytest.approx(ours - theirs)
+    shift = run(small("shift", methods=("srts-bce",)), collection, tmp_path / "shift")
+    assert "world plain" in table_named(shift, "tiers").sentences[0]
+
+
+def test_a_gap_is_not_better_for_being_low(outcome):
+    table = table_named(outcome("thresholds"), "means")
+    for row in cells(table):
+        assert not row["gap_at80 %"].best
+        assert not row["coverage_at80 %"].best
+    assert sum(row["risk_at80 %"].best for row in cells(table)) >= 1
+
+
 def test_numbers_without_a_value_are_dashes():
     assert Number(math.nan).text() == "–"

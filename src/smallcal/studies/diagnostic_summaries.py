@@ -19,6 +19,7 @@ from smallcal.studies.pairs import (
     metrics_in,
     models_of,
     number_of,
+    one_seed,
     paired,
     shown,
     values_of,
@@ -66,6 +67,7 @@ def seeds(study: Study, frame: Frame) -> Table:
         f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of seeds, of draws in "
         "each; in the last column of seeds alone. Lower in: seeds with a lower "
         f"{metrics[0] if metrics else 'mean'}.",
+        one_seed(rows),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from smallcal.hierarchy import nested
-from smallcal.intervals import Interval
+from smallcal.intervals import Better, Interval
 from smallcal.metrics import METRICS
 from smallcal.studies.description import Study
 from smallcal.studies.tables import Number, scale_of
@@ -85,7 +85,7 @@ def number_of(values: Values, metric: str) -> Number:
 
 def with_best(column: Sequence[Number], metric: str) -> list[Number]:
     """Mark the numbers that no other is better than, as printed."""
-    better = METRICS[metric].better if metric in METRICS else "lower"
+    better = better_of(metric)
     shown = [round(number.value, number.digits) for number in column]
     known = [value for value in shown if not math.isnan(value)]
     if not known or better == "zero" or len(known) < 2:
@@ -114,21 +114,54 @@ def metrics_in(frame: Frame, study: Study) -> list[str]:
     return known or [m for m in frame.unique("metric") if m != "error"]
 
 
+def better_of(metric: str) -> Better:
+    """Return which values of a metric are good; "zero" where neither low nor high ones are.
+
+    Examples
+    --------
+    >>> better_of("accuracy"), better_of("risk_at80"), better_of("gap_at80")
+    ('higher', 'lower', 'zero')
+    """
+    if metric in METRICS:
+        return METRICS[metric].better
+    return "zero" if metric.startswith(("gap", "coverage", "parameters", "share")) else "lower"
+
+
 def shown(found: Interval | None, metric: str) -> Number:
     """Return a difference with its interval, in the units of its metric."""
     if found is None:
         return Number(math.nan)
     scale = scale_of(metric)
     digits = 2 if scale == 100 else 4
+    if is_bare(found):
+        return Number(scale * found.point, digits=digits)
     return Number(scale * found.point, None, scale * found.low, scale * found.high, digits)
+
+
+def is_bare(found: Interval) -> bool:
+    """Whether there was but one difference, so that an interval would be a pretence."""
+    return found.low == found.high != 0
 
 
 def verdict_on(found: Mapping[str, Interval | None]) -> str:
     """Say which metrics are better, worse or tied."""
-    said: dict[str, list[str]] = {"better": [], "worse": [], "tie": []}
+    said: dict[str, list[str]] = {"better": [], "worse": [], "tie": [], "no interval": []}
     for metric, interval in found.items():
-        if interval is not None:
-            better = METRICS[metric].better if metric in METRICS else "lower"
-            said[interval.verdict(better)].append(metric)
+        better = better_of(metric)
+        if interval is not None and better != "zero":
+            word = "no interval" if is_bare(interval) else interval.verdict(better)
+            said[word].append(metric)
     parts = [f"{word}: {', '.join(names)}" for word, names in said.items() if names]
     return "; ".join(parts) or "nothing to compare"
+
+
+def one_seed(frame: Frame) -> tuple[str, ...]:
+    """Say which models have one seed only: intervals see nothing of training them anew."""
+    alone = [
+        f"{dataset} {backbone}"
+        for (dataset, backbone), part in frame.groups("dataset", "backbone")
+        if len(part.unique("cell")) == 1
+    ]
+    if not alone:
+        return ()
+    return (f"One seed, so that intervals do not see what another would give: {', '.join(alone)}.",)

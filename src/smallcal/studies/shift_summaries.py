@@ -20,6 +20,7 @@ from smallcal.studies.pairs import (
     blocks,
     metrics_in,
     number_of,
+    one_seed,
     paired,
     shown,
     values_of,
@@ -159,6 +160,7 @@ def three_tiers(study: Study, frame: Frame) -> Table:
         (*header, "seed x corruption x severity"),
         tuple(found),
         note,
+        one_seed(shifted_rows(frame)),
     )
 
 
@@ -218,6 +220,7 @@ def controls(study: Study, frame: Frame) -> Table:
         "Mean over sets, then mean ± standard deviation (ddof = 0) over seeds, or models and "
         f"seeds; control minus deployed, with 95 % intervals from {study.n_boot:,} resamples of "
         "seeds, corruptions and severities. The control cannot be deployed.",
+        one_seed(shifted_rows(frame)),
     )
 
 
