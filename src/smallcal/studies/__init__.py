@@ -1,0 +1,22 @@
+"""Studies: the paper's experiments on one's own logits, as one command each.
+
+A :class:`~smallcal.studies.collection.Collection` is a folder of logits; a
+:class:`~smallcal.studies.description.Study` says what is fitted and measured; the engine runs it,
+resumes it, and makes its tables.
+"""
+
+from smallcal.studies.collection import Cell, Collection, load_collection
+from smallcal.studies.description import Study
+from smallcal.studies.engine import Outcome, run
+from smallcal.studies.listing import STUDIES, study_named
+
+__all__ = [
+    "STUDIES",
+    "Cell",
+    "Collection",
+    "Outcome",
+    "Study",
+    "load_collection",
+    "run",
+    "study_named",
+]

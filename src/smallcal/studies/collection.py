@@ -1,0 +1,211 @@
+"""A folder of logits: cells, each with a calibration split, a test split and perhaps shifted ones.
+
+``collection.toml`` says what is there::
+
+    name = "my models"
+
+    [[cell]]
+    dataset = "cifar100"
+    backbone = "vit-b16"
+    seed = 0
+    calibration = "vit-seed0.npz:val"
+    test = "vit-seed0.npz:test"
+
+    [[cell.shift]]
+    kind = "gaussian_noise"
+    severity = 3
+    file = "vit-seed0-noise3.npz"
+    paired = true        # its rows are the test rows, in the same order
+
+Files are read when they are needed and not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from smallcal import io
+from smallcal.data import Predictions
+from smallcal.errors import FileError, InputError
+from smallcal.io.read import split_path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE_NAME = "collection.toml"
+
+
+@dataclass(frozen=True)
+class ShiftSet:
+    """Test samples from elsewhere."""
+
+    kind: str
+    severity: int
+    file: str
+    paired: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trained model: a data set, a backbone, a seed.
+
+    Attributes
+    ----------
+    dataset, backbone : str
+    seed : int
+    calibration, test : str
+        Files, relative to the folder; ``file.npz:val`` names a split.
+    shifts : tuple of ShiftSet
+    folder : Path
+    """
+
+    dataset: str
+    backbone: str
+    seed: int
+    calibration: str
+    test: str
+    shifts: tuple[ShiftSet, ...] = ()
+    folder: Path = Path()
+
+    @property
+    def name(self) -> str:
+        """A name that no other cell has."""
+        return f"{self.dataset}__{self.backbone}__s{self.seed}"
+
+    def read(self, which: str | ShiftSet) -> Predictions:
+        """Return a split: "calibration", "test" or one of the shifts."""
+        file = which.file if isinstance(which, ShiftSet) else getattr(self, which)
+        return read_split(str(self.folder / file))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file it needs, without the names of splits."""
+        named = [self.calibration, self.test, *(shift.file for shift in self.shifts)]
+        return tuple(dict.fromkeys(str(split_path(self.folder / one)[0]) for one in named))
+
+
+@lru_cache(maxsize=8)
+def read_split(path: str) -> Predictions:
+    """Read and check one file; the last few are kept, because tasks of a cell follow each other."""
+    loaded = io.read(path)
+    if loaded.labels is None:
+        raise FileError(f"{path} has no labels")
+    try:
+        return Predictions.of(
+            loaded.logits, loaded.labels, input=loaded.input, features=loaded.features
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The cells of one folder."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    folder: Path
+
+    def cell(self, name: str) -> Cell:
+        """Return a cell by name."""
+        for cell in self.cells:
+            if cell.name == name:
+                return cell
+        raise InputError(f"{self.folder} has no cell {name!r}")
+
+    def only(self, wanted: Sequence[str]) -> Collection:
+        """Return the cells whose names hold one of these texts; all for none."""
+        if not wanted:
+            return self
+        kept = tuple(c for c in self.cells if any(text in c.name for text in wanted))
+        if not kept:
+            names = ", ".join(cell.name for cell in self.cells[:5])
+            raise InputError(f"no cell is called like {', '.join(wanted)}; there are {names} ...")
+        return replace(self, cells=kept)
+
+    def sha256(self) -> dict[str, str]:
+        """Return a fingerprint of every file, by its path relative to the folder."""
+        files = dict.fromkeys(file for cell in self.cells for file in cell.files)
+        return {os.path.relpath(file, self.folder): file_sha256(file) for file in files}
+
+
+def load_collection(folder: str | os.PathLike[str]) -> Collection:
+    """Read what a folder's ``collection.toml`` says.
+
+    Raises
+    ------
+    FileError
+        If the folder or its description is missing or is not one.
+    """
+    root = Path(folder)
+    file = root / FILE_NAME if root.is_dir() else root
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileError(
+            f"{file} is missing; `smallcal study import` writes one for a folder of logits"
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileError(f"{file} cannot be read as a collection: {error}") from None
+    return collection_of(document, file.parent, source=str(file))
+
+
+def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Collection:
+    """Turn a parsed description into cells, saying which of its entries is wrong."""
+    _require_keys(document, {"cell": list}, {"name": str}, where=source)
+    cells = []
+    for number, entry in enumerate(document["cell"], 1):
+        where = f"{source}, cell {number}"
+        _require_keys(entry, _CELL, {"seed": int, "shift": list}, where=where)
+        shifts = []
+        for place, shift in enumerate(entry.get("shift", []), 1):
+            _require_keys(shift, _SHIFT, {"paired": bool}, where=f"{where}, shift {place}")
+            shifts.append(ShiftSet(**shift))
+        plain = {key: value for key, value in entry.items() if key != "shift"}
+        cells.append(Cell(**{"seed": 0, **plain}, shifts=tuple(shifts), folder=folder))
+    names = [cell.name for cell in cells]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise FileError(f"{source}: {', '.join(twice)} is there more than once")
+    if not cells:
+        raise FileError(f"{source} names no cell")
+    return Collection(document.get("name", folder.name), tuple(cells), folder)
+
+
+_CELL = {"dataset": str, "backbone": str, "calibration": str, "test": str}
+_SHIFT = {"kind": str, "severity": int, "file": str}
+
+
+def _require_keys(
+    entry: Any, needed: Mapping[str, type], allowed: Mapping[str, type], *, where: str
+) -> None:
+    if not isinstance(entry, dict):
+        raise FileError(f"{where}: expected a table of keys")
+    known = {**needed, **allowed}
+    missing, unknown = sorted(set(needed) - set(entry)), sorted(set(entry) - set(known))
+    if missing or unknown:
+        what = f"lacks {', '.join(missing)}" if missing else f"does not know {', '.join(unknown)}"
+        raise FileError(f"{where}: {what}; keys are {', '.join(known)}")
+    for key, value in entry.items():
+        if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
+            raise FileError(f"{where}: {key} must be of type {known[key].__name__}; got {value!r}")
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """Return the fingerprint of a file's bytes."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    return digest.hexdigest()
