@@ -406,7 +406,12 @@ def test_what_a_set_consists_of(paper, frozen, dataset, name, count):
         ({"values": [{"table": "t"}]}, "value 1: lacks dataset"),
         ({"tolerances": {}}, "tolerances must say deterministic"),
         ({"tolerances": {"deterministic": -1}}, "tolerances must say deterministic"),
+        ({"tolerances": 3}, "tolerances must be an object"),
+        ({"defaults": []}, "defaults must be an object"),
         ({"shifts": {"a": {}}}, "kinds and severities"),
+        ({"shifts": {"a": {"kinds": 3, "severities": [1]}}}, "kinds and severities"),
+        ({"method": []}, "method cannot be"),
+        ({"metric": {}}, "metric cannot be"),
         ({"seeds": "two"}, "seeds cannot be 'two'"),
         ({"budget": True}, "budget cannot be True"),
         ({"value": float("nan")}, "value cannot be nan"),
@@ -418,7 +423,7 @@ def test_what_a_set_consists_of(paper, frozen, dataset, name, count):
 def test_a_bad_file_of_values_is_told(change, message):
     good = document()
     (name,) = change
-    if name in ("version", "values", "tolerances", "shifts"):
+    if name in ("version", "values", "tolerances", "shifts", "defaults"):
         good |= change
     else:
         good["values"][0] |= change

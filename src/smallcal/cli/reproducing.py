@@ -13,7 +13,8 @@ from smallcal.errors import InputError
 if TYPE_CHECKING:
     from smallcal.studies.collection import Collection
     from smallcal.studies.reference import Reference, Value
-    from smallcal.studies.reproducing import Agenda, Reproduction, Row
+    from smallcal.studies.reproduced import Reproduction, Row
+    from smallcal.studies.reproducing import Agenda
 
 #: Tables that are named where values of many could not be checked.
 _SHOWN = 2

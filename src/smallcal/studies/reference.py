@@ -220,21 +220,24 @@ def reference_of(document: Any, *, source: str) -> Reference:
     """Turn a parsed file into values, saying which of its entries is wrong."""
     if not isinstance(document, dict) or document.get("version") != 1:
         raise FileError(f"{source} does not hold reference values of version 1")
-    tolerances = {name: document.get("tolerances", {}).get(name) for name in _TOLERANCES}
+    for name in ("defaults", "tolerances", "shifts"):
+        if not isinstance(document.setdefault(name, {}), dict):
+            raise FileError(f"{source}: {name} must be an object")
+    tolerances = {name: document["tolerances"].get(name) for name in _TOLERANCES}
     for name, points in tolerances.items():
         if not _is_number(points) or points < 0:
             raise FileError(f"{source}: tolerances must say {name}, in points; got {points!r}")
     entries = document.get("values")
     if not isinstance(entries, list) or not entries:
         raise FileError(f"{source}: values must be a list of entries")
-    defaults = document.get("defaults", {})
+    defaults = document["defaults"]
     return Reference(
         values=tuple(
             _value({**defaults, **entry} if isinstance(entry, dict) else entry, source, number)
             for number, entry in enumerate(entries, 1)
         ),
         tolerances=tolerances,
-        shifts=_shifts(document.get("shifts", {}), source),
+        shifts=_shifts(document["shifts"], source),
         source=source,
     )
 
@@ -243,6 +246,10 @@ _TOLERANCES = ("deterministic", "smart-bce", "cifar100c")
 _FIELDS = {one.name: one for one in fields(Value)}
 _NEEDED = tuple(fields(Value)[i].name for i in range(10))
 _WORDS = ("table", "dataset", "backbone", "set", "unit")
+_MAYBE_WORDS = (
+    *("method", "metric", "kind", "against", "doubt", "note"),
+    *("paper_method", "paper_metric"),
+)
 _COUNTS = ("seeds", "budget", "draws", "decimals")
 _NUMBERS = ("value", "spread")
 
@@ -267,6 +274,8 @@ def _fits(name: str, given: Any) -> bool:
         least = 0 if name == "decimals" else 1
         whole = isinstance(given, int) and not isinstance(given, bool) and given >= least
         return whole or (given is None and name != "decimals")
+    if name in _MAYBE_WORDS:
+        return given is None or isinstance(given, str)
     if name in _NUMBERS:
         return given is None or _is_number(given)
     return name != "options" or isinstance(given, dict)
@@ -276,9 +285,11 @@ def _is_number(given: Any) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool) and given - given == 0
 
 
-def _shifts(given: Any, source: str) -> Mapping[str, Mapping[str, Any]]:
-    if not isinstance(given, dict) or not all(
-        isinstance(grid, dict) and {"kinds", "severities"} <= set(grid) for grid in given.values()
-    ):
-        raise FileError(f"{source}: shifts must say kinds and severities for each data set")
+def _shifts(given: Mapping[str, Any], source: str) -> Mapping[str, Mapping[str, Any]]:
+    for grid in given.values():
+        lists = (
+            [grid.get(name) for name in ("kinds", "severities")] if isinstance(grid, dict) else []
+        )
+        if not lists or not all(isinstance(one, list) and one for one in lists):
+            raise FileError(f"{source}: shifts must list kinds and severities for each data set")
     return given
