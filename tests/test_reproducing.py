@@ -411,6 +411,8 @@ def test_what_a_set_consists_of(paper, frozen, dataset, name, count):
         ({"shifts": {"a": {}}}, "kinds and severities"),
         ({"shifts": {"a": {"kinds": 3, "severities": [1]}}}, "kinds and severities"),
         ({"method": []}, "method cannot be"),
+        ({"kind": "difference"}, "a difference is against a method"),
+        ({"against": "ts-nll"}, "a value against none"),
         ({"metric": {}}, "metric cannot be"),
         ({"seeds": "two"}, "seeds cannot be 'two'"),
         ({"budget": True}, "budget cannot be True"),

@@ -244,7 +244,7 @@ def reference_of(document: Any, *, source: str) -> Reference:
 
 _TOLERANCES = ("deterministic", "smart-bce", "cifar100c")
 _FIELDS = {one.name: one for one in fields(Value)}
-_NEEDED = tuple(fields(Value)[i].name for i in range(10))
+_NEEDED = tuple(name for name, one in _FIELDS.items() if one.default is one.default_factory)
 _WORDS = ("table", "dataset", "backbone", "set", "unit")
 _MAYBE_WORDS = (
     *("method", "metric", "kind", "against", "doubt", "note"),
@@ -264,6 +264,9 @@ def _value(entry: Any, source: str, number: int) -> Value:
     for name, given in entry.items():
         if not _fits(name, given):
             raise FileError(f"{where}: {name} cannot be {given!r}")
+    kind, against = entry.get("kind", "value"), bool(entry.get("against"))
+    if (kind, against) in (("difference", False), ("value", True)):
+        raise FileError(f"{where}: a difference is against a method, and a value against none")
     return Value(**{name: entry[name] for name in _FIELDS if name in entry})
 
 
