@@ -37,6 +37,8 @@ AHEAD = 2
 #: How often a cluster tries a task again whose worker could not do it, such as one without the
 #: collection's folder. What a lost worker had begun does not count.
 RETRIES = 2
+#: How long a scheduler may take to answer.
+PATIENCE = "20s"
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,6 @@ def _pooled(order: Order, queue: deque[tuple[Cell, Task]], jobs: int) -> Finishe
     leash, grip = context.Pipe(duplex=False)
     running: dict[Future[Rows], tuple[Cell, Task]] = {}
     with (
-        _told_one_thread(),
         leash,
         grip,
         ProcessPoolExecutor(
@@ -162,7 +163,8 @@ def _pooled(order: Order, queue: deque[tuple[Cell, Task]], jobs: int) -> Finishe
         try:
             while queue or running:
                 while queue and len(running) < AHEAD * jobs:
-                    running[pool.submit(work, order, *queue[0])] = queue[0]
+                    with _birth():
+                        running[pool.submit(work, order, *queue[0])] = queue[0]
                     queue.popleft()
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
                     rows = done.result()
@@ -187,11 +189,15 @@ def _leave_when_cut(leash: Connection) -> None:
 
 
 @contextmanager
-def _told_one_thread() -> Iterator[None]:
-    """Let processes that are started now have pools of one thread from the beginning."""
+def _birth() -> Iterator[None]:
+    """Start processes that have pools of one thread, and that Ctrl-C does not reach as they load.
+
+    What is not ignored yet is blocked: processes inherit that, and it holds from their first step.
+    """
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
+    blocked = _block_interrupts()
     try:
         yield
     finally:
@@ -200,6 +206,15 @@ def _told_one_thread() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+        if blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _block_interrupts() -> Any:
+    """Put Ctrl-C off, and return what was put off before; None where signals cannot be."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return None
+    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def on_dask(order: Order, todo: Todo, address: str) -> Finished:
@@ -209,7 +224,7 @@ def on_dask(order: Order, todo: Todo, address: str) -> Finished:
     except ImportError:
         raise missing_extra("distributed", "dask", "running on a Dask cluster") from None
     try:
-        client = distributed.Client(address, timeout="20s", set_as_default=False)
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, distributed.TimeoutError) as error:
         raise InputError(f"no Dask scheduler answers at {address} ({_said(error)})") from None
     with client:
@@ -218,7 +233,7 @@ def on_dask(order: Order, todo: Todo, address: str) -> Finished:
             client.submit(work, order, cell, task, retries=RETRIES, pure=False): task
             for cell, task in todo
         }
-        for future in distributed.as_completed(list(futures)):
+        for future in distributed.as_completed(list(futures), loop=client.loop):
             task = futures.pop(future)
             yield task, _result(distributed, future, task)
 
