@@ -22,7 +22,7 @@ import smallcal as sc
 from small_study import N_TASKS, STUDY, leftovers, parts, results, write_collection
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.studies import load_collection, run, workers
-from smallcal.studies.units import Entry, draw_rows
+from smallcal.studies.units import Entry, Task, draw_rows
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
 
@@ -433,6 +433,31 @@ def test_no_scheduler_is_one_line(shared, tmp_path, monkeypatch):
         with pytest.raises(InputError, match="no Dask scheduler answers at") as caught:
             run(STUDY, shared[0], tmp_path / "run", dask=address)
         assert len(str(caught.value).splitlines()) == 1
+
+
+@needs_dask
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("CancelledError", "the Dask scheduler went away"),
+        ("KilledWorker", "could not do toy__n100__d0 (KilledWorker: "),
+    ],
+)
+def test_a_cluster_that_gives_up_is_one_line(error, said):
+    import distributed
+
+    class Lost:
+        def result(self):
+            raise getattr(distributed, error)("work-1", FakeWorker, 3)
+
+    class FakeWorker:
+        address = "tcp://x"
+
+    with pytest.raises(SmallcalError) as caught:
+        workers._result(distributed, Lost(), Task("toy", 100, 0))
+    assert said in str(caught.value)
+    assert "the same command goes on from there" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_without_dask_the_extra_is_named(shared, tmp_path, monkeypatch):

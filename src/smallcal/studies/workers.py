@@ -6,6 +6,7 @@ process computes with one thread, because sums split over threads round differen
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -223,11 +224,7 @@ def on_dask(order: Order, todo: Todo, address: str) -> Finished:
         distributed: Any = import_module("distributed")
     except ImportError:
         raise missing_extra("distributed", "dask", "running on a Dask cluster") from None
-    try:
-        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, distributed.TimeoutError) as error:
-        raise InputError(f"no Dask scheduler answers at {address} ({_said(error)})") from None
-    with client:
+    with _without_chatter(), _client(distributed, address) as client:
         # Not pure: the cluster must not give the rows of an earlier run, of other files.
         futures = {
             client.submit(work, order, cell, task, retries=RETRIES, pure=False): task
@@ -236,6 +233,25 @@ def on_dask(order: Order, todo: Todo, address: str) -> Finished:
         for future in distributed.as_completed(list(futures), loop=client.loop):
             task = futures.pop(future)
             yield task, _result(distributed, future, task)
+
+
+def _client(distributed: Any, address: str) -> Any:
+    try:
+        return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, distributed.TimeoutError) as error:
+        raise InputError(f"no Dask scheduler answers at {address} ({_said(error)})") from None
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Keep Dask from logging tracebacks of what is handled here and said in one line."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _result(distributed: Any, future: Any, task: Task) -> Rows:
