@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,9 +64,19 @@ def program(*arguments):
 
 def answer(*arguments, timeout=60):
     process = program(*arguments)
-    out, err = process.communicate(timeout=timeout)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    finally:
+        end_group(process)
     assert process.returncode == 0, err
     return json.loads(out)
+
+
+def end_group(process):
+    """Leave nothing behind, also when a test fails."""
+    with suppress(ProcessLookupError, AttributeError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def wait_until(holds, seconds=30):
@@ -322,17 +333,20 @@ def test_killed_and_interrupted_at_any_moment(shared, tmp_path):
     there = 0
     for blow in (signal.SIGINT, signal.SIGKILL):
         process = program("plain", collection.folder, out, MANY, 2)
-        goal = there + rng.randint(2, 6)
-        wait_until(lambda goal=goal: len(parts(out)) >= goal)
-        time.sleep(0.02 * rng.random())
-        # Ctrl-C reaches a whole group of processes; a kill only one.
-        (os.killpg if blow == signal.SIGINT else os.kill)(process.pid, blow)
-        _, err = process.communicate(timeout=20)
+        try:
+            goal = there + rng.randint(2, 6)
+            wait_until(lambda goal=goal: len(parts(out)) >= goal)
+            time.sleep(0.02 * rng.random())
+            # Ctrl-C reaches a whole group of processes; a kill only one.
+            (os.killpg if blow == signal.SIGINT else os.kill)(process.pid, blow)
+            _, err = process.communicate(timeout=20)
+            wait_until(lambda group=process.pid: is_gone(group, os.killpg), 10)
+        finally:
+            end_group(process)
         if blow == signal.SIGINT:
             assert (process.returncode, err) == (130, "")
         else:
             assert process.returncode == -signal.SIGKILL
-        wait_until(lambda group=process.pid: is_gone(group, os.killpg), 10)
         there = len(parts(out))
         assert there < 3 * (MANY + 1)
         assert not (out / "tables.md").exists()
