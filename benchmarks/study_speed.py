@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from smallcal.errors import SmallcalError
@@ -76,8 +77,7 @@ def main():
         collection = cells_of(options.folder)
         if options.cells:
             step = max(1, len(collection.cells) // options.cells)
-            names = [cell.name for cell in collection.cells[::step][: options.cells]]
-            collection = collection.only(names)
+            collection = replace(collection, cells=collection.cells[::step][: options.cells])
         with tempfile.TemporaryDirectory() as name:
             alone = timed(study, collection, Path(name) / "alone", 1)
             several = timed(study, collection, Path(name) / "several", options.jobs)
