@@ -82,7 +82,8 @@ def main():
             alone = timed(study, collection, Path(name) / "alone", 1)
             several = timed(study, collection, Path(name) / "several", options.jobs)
     except SmallcalError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     return show(study, collection, options.jobs, alone, several)
 
 
