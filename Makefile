@@ -10,7 +10,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap study-coverage study-no-harm study-gate study-plan study-ablation data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-studies study-coverage study-no-harm study-gate study-plan study-ablation data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier and show what changed"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
+	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA (hours)"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
@@ -69,6 +70,9 @@ bench: $(VENV)/.dev
 
 bench-bootstrap: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/resampling.py
+
+bench-studies: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)
 
 study-coverage: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/coverage_study.py

@@ -7,26 +7,23 @@ same to the byte as those of a run that was not.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
-from importlib import import_module
-from multiprocessing import get_context
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import InputError, MissingExtraError
-from smallcal.studies.collection import Collection, load_collection
+from smallcal.catalogue import ALIASES
+from smallcal.errors import FileError, InputError
+from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.description import Study
-from smallcal.studies.probes import measure
 from smallcal.studies.store import Store
 from smallcal.studies.tables import Table, tables_of, write_tables
 from smallcal.studies.units import FAILED, Frame, Task
-
-Rows = list[dict[str, Any]]
+from smallcal.studies.workers import Order, Rows, Todo, in_processes, in_turn, on_dask
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +37,14 @@ class Outcome:
     tables : tuple of Table
     failures : tuple of str
         One line for each unit that failed.
+    notes : tuple of str
+        What the reader should know of how it was made, such as parts that had to be done again.
     """
 
     frame: Frame
     tables: tuple[Table, ...]
     failures: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def run(
@@ -65,33 +65,61 @@ def run(
     out : path
         The run's folder; one that holds part of the same run is completed.
     jobs : int
-        Processes.
+        Processes. They are spawned, so a script that asks for more than one needs Python's usual
+        ``if __name__ == "__main__":``.
     dask : str, optional
         Address of a Dask scheduler to run on instead; its workers must see the collection's
         folder.
     advance : callable, optional
         Told as tasks are finished; first how many were there already.
+
+    Raises
+    ------
+    InputError
+        If the folder holds another run, or another process is at work on it.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}")
     study.require(collection)
     store = Store(Path(out))
     tasks = study.tasks(collection)
-    store.open(
-        {
-            "study": study.document(),
-            "collection": collection.name,
-            "cells": [cell.name for cell in collection.cells],
-            "inputs": collection.sha256(),
-        }
-    )
-    missing = [task for task in tasks if not store.is_done(task)]
-    advance(len(tasks) - len(missing))
-    source = str(collection.folder)
-    for task, rows in _finished(study, source, missing, jobs=jobs, dask=dask):
-        store.put(task, rows)
-        advance(1)
-    return conclude(study, store, tasks)
+    asked = configuration(study, collection)
+    with store.claimed():
+        store.open(asked)
+        missing = store.missing(tasks)
+        advance(len(tasks) - len(missing))
+        with closing(_finished(study, collection, asked, missing, jobs=jobs, dask=dask)) as found:
+            for task, rows in found:
+                store.put(task, rows)
+                advance(1)
+        if missing and collection.sha256() != asked["inputs"]:
+            raise FileError(
+                f"files of {collection.folder} were changed while the study ran; "
+                f"delete {store.folder} and run it again"
+            )
+        return conclude(study, store, tasks)
+
+
+def configuration(study: Study, collection: Collection) -> dict[str, Any]:
+    """Return everything that a run's rows depend on, for its manifest."""
+    return {
+        "study": study.document(),
+        # Names such as `default` may mean another method one day.
+        "methods": {entry.label: ALIASES.get(entry.name, entry.name) for entry in study.entries},
+        "collection": collection.name,
+        "cells": [cell.name for cell in collection.cells],
+        "splits": {cell.name: _splits(cell) for cell in collection.cells},
+        "inputs": collection.sha256(),
+    }
+
+
+def _splits(cell: Cell) -> dict[str, Any]:
+    """Return which part of which file is what; fingerprints of files do not tell."""
+    return {
+        "calibration": cell.calibration,
+        "test": cell.test,
+        "shifts": [asdict(shift) for shift in cell.shifts],
+    }
 
 
 def conclude(study: Study, store: Store, tasks: Sequence[Task]) -> Outcome:
@@ -104,88 +132,33 @@ def conclude(study: Study, store: Store, tasks: Sequence[Task]) -> Outcome:
         f"{row['cell']}, {row['label']}, budget {row['budget']}, draw {row['draw']}: {row['error']}"
         for row in failed.rows()
     )
-    return Outcome(frame, tables, failures)
-
-
-def work(study: Study, source: str, task: Task) -> Rows:
-    """Do one task; what a worker, wherever it is, is told to do."""
-    return measure(study, _collection(source).cell(task.cell), task)
-
-
-@lru_cache(maxsize=4)
-def _collection(source: str) -> Collection:
-    return load_collection(source)
+    return Outcome(frame, tables, failures, tuple(store.notes))
 
 
 def _finished(
-    study: Study, source: str, tasks: Sequence[Task], *, jobs: int, dask: str | None
-) -> Iterator[tuple[Task, Rows]]:
+    study: Study,
+    collection: Collection,
+    asked: dict[str, Any],
+    tasks: Sequence[Task],
+    *,
+    jobs: int,
+    dask: str | None,
+) -> Generator[tuple[Task, Rows], None, None]:
     """Yield tasks with their rows as they finish."""
+    # Cells are sent as they are, with a path that holds everywhere: a process that read the
+    # collection's description anew could find another.
+    cells = {
+        cell.name: replace(cell, folder=Path(os.path.abspath(cell.folder)))
+        for cell in collection.cells
+    }
+    todo: Todo = [(cells[task.cell], task) for task in tasks]
+    inputs = json.dumps([asked["inputs"], str(collection.folder)])
+    order = Order(study, hashlib.sha256(inputs.encode()).hexdigest())
+    if not todo:
+        return
     if dask is not None:
-        yield from _on_dask(study, source, tasks, dask)
-    elif jobs == 1 or len(tasks) < 2:
-        for task in tasks:
-            yield task, work(study, source, task)
+        yield from on_dask(order, todo, dask)
+    elif jobs == 1 or len(todo) == 1:
+        yield from in_turn(order, todo)
     else:
-        yield from _in_processes(study, source, tasks, jobs)
-
-
-def _in_processes(
-    study: Study, source: str, tasks: Sequence[Task], jobs: int
-) -> Iterator[tuple[Task, Rows]]:
-    queue = list(reversed(tasks))
-    running: dict[Future[Rows], Task] = {}
-    # Spawned, not forked: a forked child of a process with threads may hang.
-    with (
-        _one_thread_each(),
-        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
-    ):
-        try:
-            while queue or running:
-                while queue and len(running) < 2 * jobs:
-                    task = queue.pop()
-                    running[pool.submit(work, study, source, task)] = task
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(done), done.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let each process that is started use one thread, so that they do not wait for each other."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _on_dask(
-    study: Study, source: str, tasks: Sequence[Task], address: str
-) -> Iterator[tuple[Task, Rows]]:
-    """Run on a cluster; what a lost worker had begun is begun again on another."""
-    try:
-        distributed: Any = import_module("dask.distributed")
-    except ImportError:
-        raise MissingExtraError(
-            "running on a Dask cluster needs dask: pip install 'smallcal[dask]'"
-        ) from None
-    try:
-        client = distributed.Client(address, timeout="20s")
-    except (OSError, ValueError) as error:
-        raise InputError(f"no Dask scheduler answers at {address}: {error}") from None
-    with client:
-        futures = {
-            client.submit(work, study, os.path.abspath(source), task, retries=5, pure=False): task
-            for task in tasks
-        }
-        for future in distributed.as_completed(list(futures)):
-            yield futures[future], future.result()
-            future.release()
+        yield from in_processes(order, todo, jobs)

@@ -1,0 +1,80 @@
+"""One process at a time in a run's folder.
+
+The operating system holds the lock and lets go of it when the process ends, however it ends. So no
+lock outlives its process, and none is taken for a live one because its number was given anew.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from smallcal.errors import FileError, InputError
+
+FILE_NAME = ".lock"
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _claim(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _claim(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[bool]:
+    """Hold a folder's lock; give whether that is certain: some file systems have no locks.
+
+    Raises
+    ------
+    InputError
+        If another process holds it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with alone_in(Path(tempfile.mkdtemp())) as certain:
+    ...     certain
+    True
+    """
+    file = folder / FILE_NAME
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise FileError(f"cannot write to {folder}: {error.strerror or error}") from None
+    try:
+        yield _claimed(handle, folder)
+    finally:
+        # The file stays: were it removed, a third process could lock a file that has no name.
+        os.close(handle)
+
+
+def _claimed(handle: int, folder: Path) -> bool:
+    try:
+        _claim(handle)
+    except (BlockingIOError, PermissionError):
+        raise InputError(
+            f"another process is at work on this run ({_holder(folder)}); wait for it, or name "
+            f"another folder than {folder} with --out"
+        ) from None
+    except OSError:
+        return False  # no locks here: work may be done twice, but each part is written whole
+    os.ftruncate(handle, 0)
+    os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+    return True
+
+
+def _holder(folder: Path) -> str:
+    """Return who holds the lock, as far as can be read."""
+    try:
+        return (folder / FILE_NAME).read_text(encoding="utf-8") or "it has just begun"
+    except (OSError, UnicodeDecodeError):
+        return "which cannot be read"

@@ -1,0 +1,267 @@
+"""Where the tasks of a study run: here, in processes, or on a Dask cluster.
+
+A task gives the same bits in all three: it depends on its own fields and its cell's files, and each
+process computes with one thread, because sums split over threads round differently.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from smallcal._version import __version__
+from smallcal.errors import FileError, InputError, SmallcalError, missing_extra
+from smallcal.studies.collection import Cell, read_split
+from smallcal.studies.description import Study
+from smallcal.studies.probes import measure
+from smallcal.studies.units import FAILED, Task
+
+Rows = list[dict[str, Any]]
+Todo = Sequence[tuple[Cell, Task]]
+Finished = Iterator[tuple[Task, Rows]]
+
+#: Processes are given this many tasks each, so that none waits for the next.
+AHEAD = 2
+#: How often a cluster tries a task again whose worker could not do it, such as one without the
+#: collection's folder. What a lost worker had begun does not count.
+RETRIES = 2
+#: How long a scheduler may take to answer.
+PATIENCE = "20s"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is the same for all tasks of a run.
+
+    Attributes
+    ----------
+    study : Study
+    inputs : str
+        Stands for the bytes of all files: another text, other bytes.
+    version : str
+        The smallcal that the rows must come from.
+    """
+
+    study: Study
+    inputs: str
+    version: str = __version__
+
+
+def work(order: Order, cell: Cell, task: Task) -> Rows:
+    """Do one task; what a process, wherever it is, is told to do.
+
+    What fails because of the data fails again tomorrow, so it becomes rows that say why. What fails
+    because of the machine (memory, a disk, a folder that is not there) is raised: it must not be
+    taken for a result.
+    """
+    if order.version != __version__:
+        raise InputError(
+            f"the run is of smallcal {order.version}, and a worker has {__version__}; "
+            "install the same everywhere"
+        )
+    for file in cell.files:
+        if not os.path.exists(file):
+            raise FileError(f"a worker cannot see {file}; its folder must be there for all")
+    _forget_others(order.inputs)
+    with _one_thread():
+        try:
+            return measure(order.study, cell, task)
+        except (OSError, MemoryError) as error:
+            raise stopped(f"{task.key} cannot be done on this machine ({_said(error)})") from error
+        except Exception as error:  # noqa: BLE001 - one task's failure must not stop the others
+            return _failed(order.study, cell, task, _said(error))
+
+
+def stopped(reason: str) -> SmallcalError:
+    """Build the one-line error of a run that could not be completed now."""
+    return SmallcalError(f"{reason}; what is finished is kept, the same command goes on from there")
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _failed(study: Study, cell: Cell, task: Task, reason: str) -> Rows:
+    about = {
+        "cell": cell.name,
+        "dataset": cell.dataset,
+        "backbone": cell.backbone,
+        "seed": cell.seed,
+        "budget": task.budget,
+        "draw": task.draw,
+        "metric": FAILED,
+        "value": float("nan"),
+        "error": reason,
+    }
+    return [{**about, "label": entry.label, "method": entry.name} for entry in study.entries]
+
+
+@lru_cache(maxsize=1)
+def _forget_others(inputs: str) -> None:
+    """Let go of files that were read for other inputs: a cluster's worker outlives many runs."""
+    read_split.cache_clear()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    import sklearn.linear_model  # noqa: F401 - only libraries that are loaded can be limited
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        yield
+
+
+def in_turn(order: Order, todo: Todo) -> Finished:
+    """Do tasks one after the other in this process."""
+    for cell, task in todo:
+        yield task, work(order, cell, task)
+
+
+def in_processes(order: Order, todo: Todo, jobs: int) -> Finished:
+    """Do tasks in processes of their own.
+
+    If the system kills one, all are started again, as long as that finishes any task.
+    """
+    queue = deque(todo)
+    while queue:
+        before = len(queue)
+        try:
+            yield from _pooled(order, queue, jobs)
+        except BrokenProcessPool:
+            if len(queue) == before:
+                raise stopped(
+                    "a process ended before it had finished a task (killed, perhaps for want of "
+                    "memory: try fewer jobs)"
+                ) from None
+
+
+def _pooled(order: Order, queue: deque[tuple[Cell, Task]], jobs: int) -> Finished:
+    """Work on a queue with one pool; what was not finished is in the queue again at the end."""
+    # Spawned, not forked: a forked child of a process with threads may hang.
+    context = get_context("spawn")
+    leash, grip = context.Pipe(duplex=False)
+    running: dict[Future[Rows], tuple[Cell, Task]] = {}
+    with (
+        leash,
+        grip,
+        ProcessPoolExecutor(
+            min(jobs, len(queue)), mp_context=context, initializer=_begin, initargs=(leash,)
+        ) as pool,
+    ):
+        try:
+            while queue or running:
+                while queue and len(running) < AHEAD * jobs:
+                    with _birth():
+                        running[pool.submit(work, order, *queue[0])] = queue[0]
+                    queue.popleft()
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    rows = done.result()
+                    yield running.pop(done)[1], rows
+        except BaseException:
+            queue.extend(running.values())
+            grip.close()
+            raise
+
+
+def _begin(leash: Connection) -> None:
+    """Prepare a process: Ctrl-C is its parent's business, and it ends when its parent does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_when_cut, args=(leash,), daemon=True).start()
+
+
+def _leave_when_cut(leash: Connection) -> None:
+    # Nothing is ever sent: the read ends when the parent closes its end, or is killed.
+    with suppress(EOFError, OSError):
+        leash.recv_bytes()
+    os._exit(1)
+
+
+@contextmanager
+def _birth() -> Iterator[None]:
+    """Start processes that have pools of one thread, and that Ctrl-C does not reach as they load.
+
+    What is not ignored yet is blocked: processes inherit that, and it holds from their first step.
+    """
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    blocked = _block_interrupts()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        if blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _block_interrupts() -> Any:
+    """Put Ctrl-C off, and return what was put off before; None where signals cannot be."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return None
+    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def on_dask(order: Order, todo: Todo, address: str) -> Finished:
+    """Do tasks on a cluster; what a lost worker had begun is begun again on another."""
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise missing_extra("distributed", "dask", "running on a Dask cluster") from None
+    with _without_chatter(), _client(distributed, address) as client:
+        # Not pure: the cluster must not give the rows of an earlier run, of other files.
+        futures = {
+            client.submit(work, order, cell, task, retries=RETRIES, pure=False): task
+            for cell, task in todo
+        }
+        for future in distributed.as_completed(list(futures), loop=client.loop):
+            task = futures.pop(future)
+            yield task, _result(distributed, future, task)
+
+
+def _client(distributed: Any, address: str) -> Any:
+    try:
+        return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, distributed.TimeoutError) as error:
+        raise InputError(f"no Dask scheduler answers at {address} ({_said(error)})") from None
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Keep Dask from logging tracebacks of what is handled here and said in one line."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _result(distributed: Any, future: Any, task: Task) -> Rows:
+    """Return what a cluster found, or say in one line why it did not."""
+    try:
+        rows: Rows = future.result()
+    except SmallcalError:
+        raise
+    except distributed.CancelledError:
+        raise stopped("the Dask scheduler went away") from None
+    except Exception as error:
+        raise stopped(f"the Dask cluster could not do {task.key} ({_said(error)})") from error
+    return rows
