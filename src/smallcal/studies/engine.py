@@ -18,11 +18,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import InputError, MissingExtraError
+from smallcal.errors import FileError, InputError, MissingExtraError
 from smallcal.studies.collection import Collection, load_collection
 from smallcal.studies.description import Study
+from smallcal.studies.listing import study_named
 from smallcal.studies.probes import measure
-from smallcal.studies.store import Store
+from smallcal.studies.store import Store, require_pyarrow
 from smallcal.studies.tables import Table, tables_of, write_tables
 from smallcal.studies.units import FAILED, Frame, Task
 
@@ -95,15 +96,45 @@ def run(
 
 def conclude(study: Study, store: Store, tasks: Sequence[Task]) -> Outcome:
     """Make the tables of a run whose tasks are all done."""
-    frame = store.finish(tasks)
-    tables = tables_of(study, frame)
-    write_tables(store.folder, study, tables)
+    outcome = outcome_of(study, store.finish(tasks))
+    write_tables(store.folder, study, outcome.tables)
+    return outcome
+
+
+def outcome_of(study: Study, frame: Frame) -> Outcome:
+    """Make the tables of all rows of a run, and list what failed."""
     failed = frame.where(metric=FAILED)
     failures = tuple(
         f"{row['cell']}, {row['label']}, budget {row['budget']}, draw {row['draw']}: {row['error']}"
         for row in failed.rows()
     )
-    return Outcome(frame, tables, failures)
+    return Outcome(frame, tables_of(study, frame), failures)
+
+
+def finished(folder: Path) -> tuple[Study, Outcome]:
+    """Return the study and the tables of a run that is complete; its inputs are not needed.
+
+    Raises
+    ------
+    FileError
+        If the folder holds no run, or one that is not complete.
+    """
+    require_pyarrow()
+    store = Store(folder)
+    manifest = store.manifest()
+    described, cells = manifest.get("study"), manifest.get("cells")
+    if not isinstance(described, dict) or not isinstance(cells, list):
+        raise FileError(f"{folder}/manifest.json does not describe a study")
+    known = study_named(str(described.get("name")))
+    study = Study.from_document(described, known=known)
+    tasks = study.tasks_of(cells)
+    missing = sum(not store.is_done(task) for task in tasks)
+    if missing:
+        raise FileError(
+            f"{folder} is not complete: {missing:,} of {len(tasks):,} tasks are missing; run the "
+            "command that began it again"
+        )
+    return study, outcome_of(study, store.rows(tasks))
 
 
 def work(study: Study, source: str, task: Task) -> Rows:

@@ -8,8 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallcal import io
 from smallcal.data import FloatArray
@@ -175,10 +177,12 @@ def import_calarena(
         _make_folder(target)
         for cell, layout in groups:
             try:
-                _copy(arrays, layout, _file_of(cell, target))
-                cells.append(cell)
+                content = _content(arrays, layout)
             except SmallcalError as error:
                 left_out.append(str(error))
+            else:
+                io.write_arrays(_file_of(cell, target), content)
+                cells.append(cell)
             advance(1)
     if flat is not None:
         path = _relative(source, target)
@@ -225,11 +229,11 @@ def _file_of(cell: Cell, out: Path) -> Path:
     return out / cell.test.rpartition(":")[0]
 
 
-def _copy(arrays: Arrays, layout: Layout, file: Path) -> None:
-    """Write one group's two splits."""
+def _content(arrays: Arrays, layout: Layout) -> dict[str, NDArray[Any]]:
+    """Return one group's two splits."""
     first = _calibration_split(layout.scored, layout.source)
     group = layout.source.partition(", group ")[2]
-    content = {}
+    content: dict[str, NDArray[Any]] = {}
     for ours, theirs in (("cal", first), ("test", "test")):
         roles = layout.splits[theirs]
         if "labels" not in roles:
@@ -238,7 +242,7 @@ def _copy(arrays: Arrays, layout: Layout, file: Path) -> None:
         scores = np.asarray(arrays.get(f"{group}/{roles[kind]}"))
         content[f"{ours}_{kind}"] = _two_columns(scores) if kind == "probabilities" else scores
         content[f"{ours}_labels"] = np.asarray(arrays.get(f"{group}/{roles['labels']}"))
-    io.write_arrays(file, content)
+    return content
 
 
 def _two_columns(probabilities: FloatArray) -> FloatArray:
