@@ -268,7 +268,7 @@ def any_study(
     try:
         with terminal.progress(about.title, total) as advance:
             outcome = run(about, collection, out, jobs=jobs, dask=dask, advance=done.then(advance))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         terminal.note(f"{done}; the same command goes on from there: {_typed(context)}")
         raise
     if as_json:

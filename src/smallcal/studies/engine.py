@@ -8,14 +8,16 @@ same to the byte as those of a run that was not.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
 from smallcal.errors import FileError, InputError, MissingExtraError
@@ -165,20 +167,53 @@ def _in_processes(
 ) -> Iterator[tuple[Task, Rows]]:
     queue = list(reversed(tasks))
     running: dict[Future[Rows], Task] = {}
+    others = set(active_children())
     # Spawned, not forked: a forked child of a process with threads may hang.
     with (
         _one_thread_each(),
-        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
+        ProcessPoolExecutor(
+            jobs, mp_context=get_context("spawn"), initializer=_end_with_parent
+        ) as pool,
     ):
         try:
             while queue or running:
                 while queue and len(running) < 2 * jobs:
                     task = queue.pop()
-                    running[pool.submit(work, study, source, task)] = task
+                    with _deaf_to_interrupts():
+                        running[pool.submit(work, study, source, task)] = task
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
                     yield running.pop(done), done.result()
+        except BaseException:
+            for process in set(active_children()) - others:
+                process.terminate()  # what it is at will be done again
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it is killed, instead of waiting for ever."""
+    parent = parent_process()
+    if parent is not None:
+
+        def watch() -> None:
+            parent.join()
+            os._exit(1)
+
+        Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let a process that is started not hear Ctrl-C: this one hears it, and stops the others."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
