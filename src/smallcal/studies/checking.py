@@ -120,17 +120,19 @@ def _roles(cell: Cell) -> Iterator[tuple[str, str]]:
 
 def _check_content(cell: Cell) -> Iterator[Problem]:
     """Read a cell's files, no more than three at a time, and compare them."""
+    columns: dict[str, int] = {}
     calibration = yield from _read(cell, "calibration")
     if calibration is not None:
+        columns["calibration"] = calibration.n_classes
         yield from _check_calibration(cell, calibration)
     test = yield from _read(cell, "test")
     if test is not None:
-        yield from _check_logits(cell, cell.test, test)
+        yield from _check_logits(cell, cell.test, test, columns)
+        columns["test"] = test.n_classes
     if calibration is not None and test is not None:
-        yield from _check_classes(cell, cell.test, test, calibration.n_classes)
         yield from _check_leak(cell, calibration, test)
     for shift in cell.shifts:
-        yield from _check_shift(cell, shift, calibration or test, test)
+        yield from _check_shift(cell, shift, test, columns)
 
 
 def _read(cell: Cell, which: str | ShiftSet) -> Generator[Problem, None, Predictions | None]:
@@ -156,17 +158,17 @@ def _check_calibration(cell: Cell, calibration: Predictions) -> Iterator[Problem
         yield Problem(cell.name, cell.calibration, what, NOTE)
 
 
-def _check_logits(cell: Cell, file: str, preds: Predictions) -> Iterator[Problem]:
-    """Probabilities under the name of logits."""
+def _check_logits(
+    cell: Cell, file: str, preds: Predictions, columns: dict[str, int]
+) -> Iterator[Problem]:
+    """Probabilities under the name of logits, and another number of classes than before."""
     if on_simplex(preds.logits):
         what = "logits look like probabilities; call the array probabilities"
         yield Problem(cell.name, file, what)
-
-
-def _check_classes(cell: Cell, file: str, preds: Predictions, n_classes: int) -> Iterator[Problem]:
-    if preds.n_classes != n_classes:
-        what = f"has {preds.n_classes} columns; the calibration split has {n_classes}"
-        yield Problem(cell.name, file, what)
+    for split, n_classes in list(columns.items())[:1]:
+        if preds.n_classes != n_classes:
+            what = f"has {preds.n_classes} columns; the {split} split has {n_classes}"
+            yield Problem(cell.name, file, what)
 
 
 def _check_leak(cell: Cell, calibration: Predictions, test: Predictions) -> Iterator[Problem]:
@@ -203,14 +205,12 @@ def _digest(row: FloatArray) -> bytes:
 
 
 def _check_shift(
-    cell: Cell, shift: ShiftSet, clean: Predictions | None, test: Predictions | None
+    cell: Cell, shift: ShiftSet, test: Predictions | None, columns: dict[str, int]
 ) -> Iterator[Problem]:
     preds = yield from _read(cell, shift)
     if preds is None:
         return
-    yield from _check_logits(cell, shift.file, preds)
-    if clean is not None:
-        yield from _check_classes(cell, shift.file, preds, clean.n_classes)
+    yield from _check_logits(cell, shift.file, preds, columns)
     if test is None:
         return
     if shift.paired:
