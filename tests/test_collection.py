@@ -17,7 +17,7 @@ from simulated import simulate
 from smallcal import FileError, InputError
 from smallcal.studies import STUDIES, Study, load_collection
 from smallcal.studies.checking import LEAK_SHARE, check_collection, shared_rows
-from smallcal.studies.collection import read_split
+from smallcal.studies.collection import kept_split
 from smallcal.studies.importing import import_calarena, import_folder
 
 CLASSES = 5
@@ -115,15 +115,23 @@ def test_cells_are_chosen_by_parts_of_their_names(collection):
         collection.only(["luck"])
 
 
+def test_a_file_that_is_written_again_is_read_again(collection, folder):
+    cell = collection.cells[1]
+    first = cell.read("test")
+    assert cell.read("test") is first
+    _one_shared_row(folder)
+    assert not np.array_equal(cell.read("test").logits, first.logits)
+
+
 # Checking.
 
 
 def test_a_good_collection_has_no_problems_and_nothing_is_kept_in_memory(collection):
-    read_split.cache_clear()
+    kept_split.cache_clear()
     steps = []
     assert check_collection(collection, advance=steps.append) == []
     assert steps == [1, 1]
-    assert read_split.cache_info().currsize == 0
+    assert kept_split.cache_info().currsize == 0
 
 
 def changed(folder, file, **arrays):

@@ -140,7 +140,7 @@ def _read(cell: Cell, which: str | ShiftSet) -> Generator[Problem, None, Predict
     file = which.file if isinstance(which, ShiftSet) else getattr(cell, which)
     path = str(cell.folder / file)
     try:
-        return read_split.__wrapped__(path)
+        return read_split(path)
     except (SmallcalError, OSError, ValueError, MemoryError) as error:
         what = " ".join(str(error).split()).removeprefix(f"{path}: ")
         yield Problem(cell.name, file, what)

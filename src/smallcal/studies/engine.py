@@ -21,7 +21,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any
 
 from smallcal.errors import FileError, InputError, MissingExtraError
-from smallcal.studies.collection import Collection, load_collection
+from smallcal.studies.collection import FILE_NAME, Collection, load_collection, stamp_of
 from smallcal.studies.description import Study
 from smallcal.studies.listing import study_named
 from smallcal.studies.probes import measure
@@ -141,11 +141,13 @@ def finished(folder: Path) -> tuple[Study, Outcome]:
 
 def work(study: Study, source: str, task: Task) -> Rows:
     """Do one task; what a worker, wherever it is, is told to do."""
-    return measure(study, _collection(source).cell(task.cell), task)
+    source = os.path.abspath(source)
+    collection = _collection(source, stamp_of(os.path.join(source, FILE_NAME)))
+    return measure(study, collection.cell(task.cell), task)
 
 
 @lru_cache(maxsize=4)
-def _collection(source: str) -> Collection:
+def _collection(source: str, stamp: object) -> Collection:
     return load_collection(source)
 
 
