@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import shlex
@@ -90,6 +91,16 @@ def test_list_says_what_each_study_asks(cli):
 def test_the_list_in_the_docs_is_up_to_date():
     page = study_table.PAGE.read_text(encoding="utf-8")
     assert study_table.updated(page) == page, "run python scripts/study_table.py"
+
+
+def test_the_examples_in_the_docs_run():
+    results = doctest.testfile(
+        str(study_table.PAGE),
+        module_relative=False,
+        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
+    )
+    assert results.attempted >= 12
+    assert results.failed == 0
 
 
 # Import and check.
@@ -281,7 +292,7 @@ def test_failures_are_listed_and_the_code_says_so(cli):
     assert code == 1
     assert len(json.loads(out)["failures"]) == 21
     assert err.count("smallcal: failed: ") == 10
-    assert err.endswith("smallcal: 11 more failures; the reasons are in new/rows.parquet\n")
+    assert err.endswith("smallcal: 11 more failures: see the errors in new/rows.parquet\n")
 
 
 def test_another_study_in_the_same_folder_is_refused(cli):
@@ -347,9 +358,9 @@ def test_no_process_is_left_and_none_but_the_first_speaks(number, here):
         else:
             os.kill(process.pid, number)
         _, err = process.communicate(timeout=30)
-        assert "Traceback" not in err
         if number == signal.SIGINT:
             assert process.returncode == 130
+            assert "Traceback" not in err
             assert "tasks are done and kept" in err
         end = time.monotonic() + 10
         while any(Path(f"/proc/{child}/cwd").exists() for child in children):

@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib import import_module
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
-from threading import Thread, current_thread, main_thread
+from threading import Thread
 from typing import Any
 
 from smallcal.errors import FileError, InputError, MissingExtraError
@@ -207,15 +207,18 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Let a process that is started not hear Ctrl-C: this one hears it, and stops the others."""
-    if current_thread() is not main_thread():
+    """Let a process that is started not hear Ctrl-C: this one hears it, and stops the others.
+
+    A process inherits which signals are blocked. What comes meanwhile is not lost but waits.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows has none
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
