@@ -330,7 +330,7 @@ def _budgets(text: str) -> tuple[int, ...]:
         if word != "all" and not (word.isdecimal() and int(word)):
             raise InputError(f"--budgets must be numbers of samples, or all; got {word!r}")
         found.append(ALL if word == "all" else int(word))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def _document(about: Study, out: str, outcome: Outcome) -> dict[str, Any]:
