@@ -18,7 +18,7 @@ from smallcal.metrics import METRICS
 
 VERBS = (
     *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),
-    *("inspect", "methods"),
+    *("inspect", "methods", "study"),
 )
 
 

@@ -16,6 +16,7 @@ from smallcal.cli.fitting import fit
 from smallcal.cli.inspecting import inspect, methods
 from smallcal.cli.planning import plan
 from smallcal.cli.selecting import select
+from smallcal.cli.studying import study
 
 app = typer.Typer(
     name="smallcal",
@@ -28,6 +29,7 @@ app = typer.Typer(
 
 for verb in (demo, fit, apply, evaluate, compare, select, audit, plan, inspect, methods):
     app.command()(verb)
+app.add_typer(study, name="study")
 
 
 def _version(wanted: bool) -> None:

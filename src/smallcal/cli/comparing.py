@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 DEFAULT_METRICS = ("accuracy", "ece15", "adaece15", "nll", "brier", "top_label_bce")
 DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,default"
 
-_CAL_SPLITS = ("cal", "val", "calibration", "validation", "valid")
 #: Metrics beside one another in 80 columns: values, and differences with intervals.
 _ABREAST = 6
 _DIFFERENCES_ABREAST = 2
@@ -128,7 +127,7 @@ def _load(cal_data: str, test_data: str | None, input: str | None) -> tuple[Load
 
     if test_data is None:
         found = io.splits(cal_data)
-        first = next((name for name in _CAL_SPLITS if name in found), None)
+        first = next((name for name in io.CALIBRATION_SPLITS if name in found), None)
         if first is None or "test" not in found:
             raise InputError(
                 f"{cal_data} does not hold two splits (val or cal, and test); name the file to "

@@ -23,9 +23,16 @@ def say(text: str = "") -> None:
 
 
 def show_table(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], *, text: Collection[int] = (0,)
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    text: Collection[int] = (0,),
+    bold: Collection[tuple[int, int]] = (),
 ) -> None:
-    """Print a table; ``text`` says which columns are words, the others are numbers."""
+    """Print a table; ``text`` says which columns are words, the others are numbers.
+
+    ``bold`` names cells by row and column.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -34,8 +41,9 @@ def show_table(
     for number, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if number in text else "right"
         table.add_column(Text(header), justify=side, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+    for i, row in enumerate(rows):
+        styles = ("bold" if (i, j) in bold else "" for j in range(len(row)))
+        table.add_row(*(Text(cell, style) for cell, style in zip(row, styles, strict=True)))
     _console().print(table, "", sep="\n")
 
 

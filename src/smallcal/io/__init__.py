@@ -11,13 +11,14 @@ pickle, whatever the file says.
 ((3, 3), [0, 1, 2], 'logits')
 """
 
-from smallcal.io.layout import Loaded
+from smallcal.io.layout import CALIBRATION_SPLITS, Loaded
 from smallcal.io.read import read, read_names, splits
 from smallcal.io.readers import READERS
 from smallcal.io.stream import map_rows, row_count, streamable
 from smallcal.io.write import WRITERS, require_folder, require_writable, write_arrays
 
 __all__ = [
+    "CALIBRATION_SPLITS",
     "READERS",
     "WRITERS",
     "Loaded",

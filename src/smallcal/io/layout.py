@@ -30,6 +30,8 @@ ROLES: Mapping[str, str] = MappingProxyType(
 
 LABEL_NAMES = tuple(name for name, role in ROLES.items() if role == "labels")
 SCORE_KINDS = ("logits", "probabilities")
+#: What the split to calibrate on is called, beside one called test.
+CALIBRATION_SPLITS = ("cal", "val", "calibration", "validation", "valid")
 
 _SHOWN_NAMES = 8
 

@@ -211,16 +211,25 @@ def _torch(file: Path) -> Iterator[Arrays]:
 
 @contextmanager
 def _h5(file: Path) -> Iterator[Arrays]:
+    with nested_h5(file, depth=0) as arrays:
+        yield arrays
+
+
+@contextmanager
+def nested_h5(file: Path, *, depth: int = 3) -> Iterator[Arrays]:
+    """Open an HDF5 file; datasets in groups, down to a depth, are called like ``a/b/labels``."""
     try:
         import h5py
     except ImportError:
         raise missing_extra("h5py", "h5", "reading .h5 files") from None
     with h5py.File(file, "r") as content:
-        own = [key for key in content if isinstance(content.get(key, getlink=True), h5py.HardLink)]
-        names = [key for key in own if isinstance(content[key], h5py.Dataset)]
         # Text of variable length lies in a heap in which HDF5 can walk for ever when the file is
         # damaged, and then not even Ctrl-C helps. Names are optional: such ones are left out.
-        names = [key for key in names if "class_names" not in key or content[key].dtype != object]
+        names = [
+            key
+            for key in _h5_names(content, depth)
+            if "class_names" not in key or content[key].dtype != object
+        ]
 
         def get(name: str) -> Any:
             dataset = content[name]
@@ -236,6 +245,19 @@ def _h5(file: Path) -> Iterator[Arrays]:
             return dataset[()]
 
         yield Arrays(tuple(names), get)
+
+
+def _h5_names(group: Any, depth: int) -> Iterator[str]:
+    """Yield the datasets in a group; links to other places are not followed."""
+    import h5py
+
+    for key in group:
+        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+            continue
+        if isinstance(group[key], h5py.Dataset):
+            yield key
+        elif depth and isinstance(group[key], h5py.Group):
+            yield from (f"{key}/{name}" for name in _h5_names(group[key], depth - 1))
 
 
 #: Every file type that can hold logits.

@@ -5,9 +5,11 @@ A :class:`~smallcal.studies.collection.Collection` is a folder of logits; a
 resumes it, and makes its tables.
 """
 
+from smallcal.studies.checking import Problem, check_collection
 from smallcal.studies.collection import Cell, Collection, load_collection
 from smallcal.studies.description import Study
 from smallcal.studies.engine import Outcome, run
+from smallcal.studies.importing import import_calarena, import_folder
 from smallcal.studies.listing import STUDIES, study_named
 
 __all__ = [
@@ -15,7 +17,11 @@ __all__ = [
     "Cell",
     "Collection",
     "Outcome",
+    "Problem",
     "Study",
+    "check_collection",
+    "import_calarena",
+    "import_folder",
     "load_collection",
     "run",
     "study_named",

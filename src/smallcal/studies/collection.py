@@ -86,7 +86,8 @@ class Cell:
     def read(self, which: str | ShiftSet) -> Predictions:
         """Return a split: "calibration", "test" or one of the shifts."""
         file = which.file if isinstance(which, ShiftSet) else getattr(self, which)
-        return read_split(str(self.folder / file))
+        path = os.path.abspath(self.folder / file)
+        return kept_split(path, stamp_of(split_path(path)[0]))
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -96,8 +97,22 @@ class Cell:
 
 
 @lru_cache(maxsize=8)
+def kept_split(path: str, stamp: object) -> Predictions:
+    """Return a split; the last few are kept, because tasks of a cell follow each other."""
+    return read_split(path)
+
+
+def stamp_of(file: str | os.PathLike[str]) -> object:
+    """Return what changes when a file is written again, so that nothing old is taken for it."""
+    try:
+        about = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return about.st_mtime_ns, about.st_size, about.st_ino
+
+
 def read_split(path: str) -> Predictions:
-    """Read and check one file; the last few are kept, because tasks of a cell follow each other."""
+    """Read and check one file."""
     loaded = io.read(path)
     if loaded.labels is None:
         raise FileError(f"{path} has no labels")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from smallcal.catalogue import ALIASES, METHODS
-from smallcal.errors import InputError
+from smallcal.errors import FileError, InputError
 from smallcal.studies.collection import FILE_NAME, Cell, Collection
 from smallcal.studies.units import ALL, Entry, Task
 
@@ -115,11 +115,15 @@ class Study:
 
     def tasks(self, collection: Collection) -> tuple[Task, ...]:
         """Return the tasks in order: cell by cell, so that files are read once."""
+        return self.tasks_of([cell.name for cell in collection.cells if self.suits(cell)])
+
+    def tasks_of(self, cells: Sequence[str]) -> tuple[Task, ...]:
+        """Return the tasks of cells by name, which is all that a finished run keeps of them."""
         found = []
-        for cell in filter(self.suits, collection.cells):
+        for cell in cells:
             for budget in self.budgets:
                 draws = 1 if budget == ALL else self.draws
-                found += [Task(cell.name, budget, draw) for draw in range(draws)]
+                found += [Task(cell, budget, draw) for draw in range(draws)]
         return tuple(found)
 
     def document(self) -> dict[str, Any]:
@@ -140,3 +144,32 @@ class Study:
                 key: list(v) if isinstance(v, tuple) else v for key, v in self.settings.items()
             },
         }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], *, known: Study) -> Study:
+        """Return the study that a manifest describes; its titles and tables are ``known``'s.
+
+        Raises
+        ------
+        FileError
+            If the document lacks what a study needs.
+        """
+        try:
+            return replace(
+                known,
+                entries=tuple(Entry(**entry) for entry in document["entries"]),
+                baseline=document["baseline"],
+                metrics=tuple(document["metrics"]),
+                probe=document["probe"],
+                budgets=tuple(document["budgets"]),
+                draws=document["draws"],
+                n_boot=document["n_boot"],
+                settings={
+                    key: tuple(v) if isinstance(v, list) else v
+                    for key, v in document["settings"].items()
+                },
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise FileError(
+                f"the manifest does not describe a study: {type(error).__name__}: {error}"
+            ) from None

@@ -20,7 +20,8 @@ from smallcal.catalogue import ALIASES
 from smallcal.errors import FileError, InputError
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.description import Study
-from smallcal.studies.store import Store
+from smallcal.studies.listing import study_named
+from smallcal.studies.store import Store, require_pyarrow
 from smallcal.studies.tables import Table, tables_of, write_tables
 from smallcal.studies.units import FAILED, Frame, Task
 from smallcal.studies.workers import Order, Rows, Todo, in_processes, in_turn, on_dask
@@ -107,7 +108,7 @@ def configuration(study: Study, collection: Collection) -> dict[str, Any]:
         # Names such as `default` may mean another method one day.
         "methods": {entry.label: ALIASES.get(entry.name, entry.name) for entry in study.entries},
         "collection": collection.name,
-        "cells": [cell.name for cell in collection.cells],
+        "cells": [cell.name for cell in collection.cells if study.suits(cell)],
         "splits": {cell.name: _splits(cell) for cell in collection.cells},
         "inputs": collection.sha256(),
     }
@@ -124,15 +125,44 @@ def _splits(cell: Cell) -> dict[str, Any]:
 
 def conclude(study: Study, store: Store, tasks: Sequence[Task]) -> Outcome:
     """Make the tables of a run whose tasks are all done."""
-    frame = store.finish(tasks)
-    tables = tables_of(study, frame)
-    write_tables(store.folder, study, tables)
+    outcome = outcome_of(study, store.finish(tasks), notes=tuple(store.notes))
+    write_tables(store.folder, study, outcome.tables)
+    return outcome
+
+
+def outcome_of(study: Study, frame: Frame, *, notes: tuple[str, ...] = ()) -> Outcome:
+    """Make the tables of all rows of a run, and list what failed."""
     failed = frame.where(metric=FAILED)
     failures = tuple(
         f"{row['cell']}, {row['label']}, budget {row['budget']}, draw {row['draw']}: {row['error']}"
         for row in failed.rows()
     )
-    return Outcome(frame, tables, failures, tuple(store.notes))
+    return Outcome(frame, tables_of(study, frame), failures, notes)
+
+
+def finished(folder: Path) -> tuple[Study, Outcome]:
+    """Return the study and the tables of a run that is complete; its inputs are not needed.
+
+    Raises
+    ------
+    FileError
+        If the folder holds no run, or one that is not complete.
+    """
+    require_pyarrow()
+    store = Store(folder)
+    manifest = store.manifest()
+    described, cells = manifest.get("study"), manifest.get("cells")
+    if not isinstance(described, dict) or not isinstance(cells, list):
+        raise FileError(f"{folder}/manifest.json does not describe a study")
+    study = Study.from_document(described, known=study_named(str(described.get("name"))))
+    tasks = study.tasks_of(cells)
+    missing = len(store.missing(tasks))
+    if missing:
+        raise FileError(
+            f"{folder} is not complete: {missing:,} of {len(tasks):,} tasks are missing; run the "
+            "command that began it again"
+        )
+    return study, outcome_of(study, store.rows(tasks))
 
 
 def _finished(

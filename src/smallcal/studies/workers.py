@@ -24,7 +24,7 @@ from typing import Any
 
 from smallcal._version import __version__
 from smallcal.errors import FileError, InputError, SmallcalError, missing_extra
-from smallcal.studies.collection import Cell, read_split
+from smallcal.studies.collection import Cell, kept_split
 from smallcal.studies.description import Study
 from smallcal.studies.probes import measure
 from smallcal.studies.units import FAILED, Task
@@ -112,7 +112,7 @@ def _failed(study: Study, cell: Cell, task: Task, reason: str) -> Rows:
 @lru_cache(maxsize=1)
 def _forget_others(inputs: str) -> None:
     """Let go of files that were read for other inputs: a cluster's worker outlives many runs."""
-    read_split.cache_clear()
+    kept_split.cache_clear()
 
 
 @contextmanager
