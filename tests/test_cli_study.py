@@ -18,13 +18,13 @@ import pytest
 import study_table
 from simulated import simulate
 from smallcal.cli.studytables import MOST_ROWS, chosen_rows, parts
-from smallcal.studies import STUDIES, engine, import_folder, load_collection, run
+from smallcal.studies import STUDIES, import_folder, load_collection, run, workers
 from smallcal.studies.tables import Number, Table
 
 pytest.importorskip("pyarrow", reason="studies keep their rows as Parquet, which needs pyarrow")
 
 ROOT = Path(__file__).parents[1]
-QUICK = ("--methods", "none,ts-nll", "--n-boot", "60")
+QUICK = ("--methods", "tva-ts,ts-nll", "--n-boot", "60")
 FULL = ("study", "proper-scores", "--data", "data", "--out", "run", *QUICK)
 BUDGET = (*FULL, "--budgets", "60,all", "--draws", "3")
 
@@ -177,11 +177,11 @@ def test_a_study_prints_its_tables_and_keeps_them(cli):
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     text = " ".join(out.split())
-    assert text.startswith("Proper scores. What does lower calibration error cost")
-    assert "Differences from tva-ts:" in text
+    assert text.startswith("Proper scores. What does calibrating gain in proper scores")
+    assert "Differences from none:" in text
     assert "Tables: run/tables.md, tables.tex, tables.json" in text
     assert sorted(os.listdir("run")) == [
-        *("manifest.json", "parts", "rows.parquet"),
+        *(".lock", "manifest.json", "parts", "rows.parquet"),
         *("tables.json", "tables.md", "tables.tex"),
     ]
     document = json.loads(Path("run/tables.json").read_text())
@@ -194,7 +194,7 @@ def test_json_and_files_are_what_the_library_gives(cli):
     assert (code, err) == (0, "")
     document = json.loads(out)
     study = STUDIES["proper-scores"].with_options(
-        budgets=(60, 0), draws=3, methods=("none", "ts-nll"), n_boot=60
+        budgets=(60, 0), draws=3, methods=("tva-ts", "ts-nll"), n_boot=60
     )
     outcome = run(study, load_collection("data"), "other")
     assert document["tables"] == json.loads(json.dumps([t.document() for t in outcome.tables]))
@@ -215,7 +215,7 @@ def test_cells_can_be_chosen(cli):
 
 def stop_after(monkeypatch, tasks, error=KeyboardInterrupt):
     """Let the work be interrupted after some tasks."""
-    real, calls = engine.work, []
+    real, calls = workers.work, []
 
     def work(*args):
         calls.append(args)
@@ -223,7 +223,7 @@ def stop_after(monkeypatch, tasks, error=KeyboardInterrupt):
             raise error
         return real(*args)
 
-    monkeypatch.setattr(engine, "work", work)
+    monkeypatch.setattr(workers, "work", work)
     return calls
 
 
@@ -246,7 +246,7 @@ def test_an_interrupted_study_says_how_to_go_on_and_does(cli, monkeypatch):
     code, out, err = cli(*command[1:])
     assert (code, err) == (0, "smallcal: note: 5 of 8 tasks were done before\n")
     assert len(calls) == 3
-    assert "Differences from tva-ts" in out
+    assert "Differences from none" in out
     for name, content in whole.items():
         assert Path("half way", name).read_bytes() == content
 
@@ -284,10 +284,10 @@ def test_failures_are_listed_and_the_code_says_so(cli):
     spoil()
     code, out, err = cli(*FULL)
     assert code == 1
-    assert "Differences from tva-ts" in out
+    assert "Differences from none" in out
     lines = err.splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith("smallcal: failed: a__mlp__s1, tva-ts, budget 150, draw 0: Input")
+    assert lines[0].startswith("smallcal: failed: a__mlp__s1, none, budget 150, draw 0: Input")
     code, out, err = cli(*FULL[:5], "new", *QUICK, "--budgets", "60", "--draws", "7", "--json")
     assert code == 1
     assert len(json.loads(out)["failures"]) == 21
@@ -299,11 +299,11 @@ def test_another_study_in_the_same_folder_is_refused(cli):
     assert cli(*FULL)[0] == 0
     code, out, err = cli(*FULL, "--draws", "2")
     assert (code, out) == (2, "")
-    assert "run holds another run (study differ)" in err
+    assert "run holds another run (study draws: 1, now 2)" in err
 
 
 BAD = [
-    (["luck"], "unknown study 'luck'; choose from import, check, show, list, clean"),
+    (["luck"], "unknown study 'luck'; choose from import, check, show, list, reproduce, clean"),
     (["NAME"], "unknown study 'NAME'"),
     (["clean", "--out", "run"], "--data"),
     (["clean", "--data", "data"], "--out"),

@@ -377,9 +377,11 @@ def _show(about: Study, outcome: Outcome, out: str) -> None:
 
 
 def _complain(outcome: Outcome, out: str) -> None:
-    """List the fits that failed, the first of them, and leave with a code that says so."""
+    """Print notes, and the first of the fits that failed; leave with a code that says so."""
     from smallcal.cli import terminal
 
+    for line in outcome.notes:
+        terminal.note(line)
     for line in outcome.failures[:_SHOWN_FAILURES]:
         terminal.complain(f"failed: {line}")
     more = len(outcome.failures) - _SHOWN_FAILURES
