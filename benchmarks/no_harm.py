@@ -41,6 +41,9 @@ RELATIVES = (
     "srts-shrunk+tail",
     "signal-linear",
     "signal-linear+tail",
+    "signal-linear+tail+gate",
+    "class-linear",
+    "class-linear+tail",
 )
 BUDGETS = (100, 150, 250, 625, 1250, 2500)
 METRICS = ("ece15", "adaece15", "smece", "top_label_bce", "nll", "brier")
