@@ -79,7 +79,10 @@ def test_the_number_of_parameters_is_the_one_in_the_table(name, split):
     require_package(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sc.FitWarning)
-        assert refit(sc.make(name), *split).n_parameters_ == stated
+        fitted = refit(sc.make(name), *split)
+    # A gate may find that the tail has not earned its temperature; everything else stands.
+    dropped = METHODS[name].gate is not None and fitted.fitted_.tail_temperature is None
+    assert fitted.n_parameters_ == stated - dropped
 
 
 def test_probabilities_are_the_softmax_at_the_stated_temperature(fitted):
@@ -316,9 +319,10 @@ def test_few_samples_for_many_parameters_are_told_with_the_number_needed(name):
         warnings.simplefilter("always")
         fitted = refit(make(name), z, y)
     told = [str(w.message) for w in caught if str(w.message).startswith("few_samples")]
-    assert bool(told) == (fitted.n_parameters_ > 6)
+    free = fitted.n_parameters_ - fitted.fitted_.map.n_held  # a prior holds the others
+    assert bool(told) == (free > 6)
     for message in told:
-        assert f"ten for each would be {10 * fitted.n_parameters_:,}" in message
+        assert f"ten for each would be {10 * free:,}" in message
 
 
 @pytest.mark.parametrize("name", sorted(FITTED_OBJECTIVES))
