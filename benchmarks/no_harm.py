@@ -63,7 +63,7 @@ def measure(path, budget, draws, names, out):
     """Fit and measure the methods that a part does not have yet; return how many there were."""
     store = out / f"{path.stem}__{budget}.json"
     done = json.loads(store.read_text()) if store.exists() else {}
-    missing = [name for name in names if len(done.get(name, ())) < draws]
+    missing = [name for name in names if len(done.get(name, ())) < len(draws)]
     if not missing:
         return 0
     warnings.simplefilter("ignore")
@@ -72,7 +72,7 @@ def measure(path, budget, draws, names, out):
         test, truth = file["test_logits"], file["test_labels"]
     for name in missing:
         rows = []
-        for draw in range(draws):
+        for draw in draws:
             take = draw_rows(len(val), budget, draw)
             cal = sc.make(name).fit(val[take], labels[take])
             scores = sc.evaluate(truth, cal.predict_proba(test), metrics=METRICS)
@@ -88,10 +88,10 @@ def collect(paths, options, names):
     """Run what is missing, then return the results as (budget, method, model, draw, metric)."""
     options.out.mkdir(parents=True, exist_ok=True)
     parts = [(path, budget) for budget in options.budgets for path in paths]
+    drawn = range(options.first_draw, options.first_draw + options.draws)
     with ProcessPoolExecutor(options.jobs) as pool:
         jobs = [
-            pool.submit(measure, path, budget, options.draws, names, options.out)
-            for path, budget in parts
+            pool.submit(measure, path, budget, drawn, names, options.out) for path, budget in parts
         ]
         for finished, job in enumerate(as_completed(jobs), 1):
             job.result()
@@ -163,17 +163,18 @@ def tables(results):
 def bars(results):
     """Yield each promise with what was measured: (promise, measured, kept)."""
     budgets = [budget for budget in results.budgets if budget >= 150]
+    rivals = [name for name in RIVALS if name in results.names]
     mean = {
         (budget, name): results.of(budget, name).mean(axis=(0, 1))
         for budget in results.budgets
-        for name in (OURS, *RIVALS)
+        for name in (OURS, *rivals)
     }
     for metric in ("ece15", "top_label_bce", "nll"):
         m = METRICS.index(metric)
         gaps = {
             (budget, name): mean[budget, name][m] - mean[budget, OURS][m]
             for budget in budgets
-            for name in RIVALS
+            for name in rivals
         }
         (budget, name), gap = min(gaps.items(), key=lambda entry: entry[1])
         yield (
@@ -183,7 +184,7 @@ def bars(results):
         )
     m = METRICS.index("brier")
     behind = max(
-        mean[budget, OURS][m] - min(mean[budget, name][m] for name in RIVALS) for budget in budgets
+        mean[budget, OURS][m] - min(mean[budget, name][m] for name in rivals) for budget in budgets
     )
     yield "Brier at most 0.1 behind the best rival's", f"at most {behind:+.3f}", behind <= 0.1
     for budget, bar in ((250, 60), (2500, 80)):
@@ -254,6 +255,10 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument(
+        "--first-draw", type=int, default=0, help="give other draws their own --out"
+    )
+    parser.add_argument("--only", nargs="+", default=[], help="these rivals alone")
     parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/no-harm"))
@@ -267,7 +272,7 @@ def main():
     if not paths:
         print(f"no .npz files in {options.folder}", file=sys.stderr)
         return 2
-    names = [OURS, *RIVALS, *RELATIVES]
+    names = [OURS, *(RIVALS + RELATIVES if not options.only else options.only)]
     values = collect(paths, options, names)
     results = Results(values, options, names, [path.stem for path in paths])
     text = report(results)

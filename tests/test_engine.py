@@ -23,6 +23,7 @@ import smallcal as sc
 from small_study import N_TASKS, STUDY, leftovers, parts, results, write_collection
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.studies import load_collection, run, workers
+from smallcal.studies.sites import Site
 from smallcal.studies.units import Entry, Task, draw_rows
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
@@ -220,6 +221,17 @@ def test_what_the_machine_cannot_do_is_not_taken_for_a_result(shared, tmp_path, 
     run(STUDY, collection, tmp_path / "run", advance=seen.append)
     assert seen[0] == 3
     assert results(tmp_path / "run") == wanted[2]
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError("no memory")])
+def test_nor_when_it_gives_out_in_the_middle_of_a_fit(shared, tmp_path, monkeypatch, error):
+    def tired(site, entry):
+        raise error
+
+    monkeypatch.setattr(Site, "fit", tired)
+    with pytest.raises(SmallcalError, match="the same command goes on from there"):
+        run(STUDY, shared[0], tmp_path / "run")
+    assert parts(tmp_path / "run") == []
 
 
 # What changes.

@@ -107,6 +107,20 @@ def blocks(frame: Frame) -> Iterator[tuple[str, str, Frame]]:
             yield f"{budget:,}", "all", rows
 
 
+def metric_rows(frame: Frame, metrics: Sequence[str]) -> tuple[tuple[str | Number, ...], ...]:
+    """Return table rows: every metric of every entry, block by block, the best marked."""
+    rows: list[tuple[str | Number, ...]] = []
+    for budget, models, part in blocks(frame):
+        labels = part.unique("label")
+        columns = [
+            with_best([number_of(values_of(part, m, label), m) for label in labels], m)
+            for m in metrics
+        ]
+        for i, label in enumerate(labels):
+            rows.append((budget, models, label, *(column[i] for column in columns)))
+    return tuple(rows)
+
+
 def metrics_in(frame: Frame, study: Study) -> list[str]:
     """Return the metrics that were measured: the study's own first."""
     there = set(frame.unique("metric"))

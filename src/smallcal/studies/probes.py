@@ -24,20 +24,16 @@ from smallcal.studies.units import CLEAN, FAILED, Entry, Task, draw_rows
 
 
 def measure(study: Study, cell: Cell, task: Task) -> list[dict[str, Any]]:
-    """Fit and measure every entry of a study on one draw; a failure is a row that says why."""
-    about = {
-        "cell": cell.name,
-        "dataset": cell.dataset,
-        "backbone": cell.backbone,
-        "seed": cell.seed,
-        "budget": task.budget,
-        "draw": task.draw,
-    }
+    """Fit and measure every entry of a study on one draw; a failure is a row that says why.
+
+    Faults of the machine (memory, a disk) are raised: they must not be taken for results.
+    """
+    about = _about(cell, task)
     try:
         split = cell.read("calibration")
         rows = draw_rows(split.labels, task.budget, seed=cell.seed, draw=task.draw)
     except SmallcalError as error:
-        return [{**about, **_named(entry), **_failure(error)} for entry in study.entries]
+        return failed_rows(study, cell, task, error)
     about["budget"] = len(rows)
     site = Site(study, cell, split.take(rows))
     found: list[dict[str, Any]] = []
@@ -48,6 +44,8 @@ def measure(study: Study, cell: Cell, task: Task) -> list[dict[str, Any]]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 numbers = list(PROBES[study.probe](site, entry))
+        except (OSError, MemoryError):
+            raise
         except Exception as error:  # noqa: BLE001 - one unit's failure must not stop the others
             found.append({**about, **_named(entry), **_failure(error)})
             continue
@@ -65,13 +63,34 @@ def measure(study: Study, cell: Cell, task: Task) -> list[dict[str, Any]]:
     return found
 
 
+def failed_rows(study: Study, cell: Cell, task: Task, error: Exception) -> list[dict[str, Any]]:
+    """Return a row for each entry that says why none of them could be measured."""
+    about = _about(cell, task)
+    return [{**about, **_named(entry), **_failure(error)} for entry in study.entries]
+
+
+def _about(cell: Cell, task: Task) -> dict[str, Any]:
+    return {
+        "cell": cell.name,
+        "dataset": cell.dataset,
+        "backbone": cell.backbone,
+        "seed": cell.seed,
+        "budget": task.budget,
+        "draw": task.draw,
+    }
+
+
+def said(error: BaseException) -> str:
+    """Return an error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def _named(entry: Entry) -> dict[str, Any]:
     return {"label": entry.label, "method": ALIASES.get(entry.name, entry.name)}
 
 
 def _failure(error: Exception) -> dict[str, Any]:
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return {"metric": FAILED, "value": float("nan"), "error": reason}
+    return {"metric": FAILED, "value": float("nan"), "error": said(error)}
 
 
 def _deployed(site: Site, entry: Entry) -> Iterator[Found]:

@@ -18,6 +18,7 @@ from smallcal.intervals import Interval
 from smallcal.studies.description import Study
 from smallcal.studies.pairs import (
     blocks,
+    metric_rows,
     metrics_in,
     number_of,
     one_seed,
@@ -44,20 +45,11 @@ def shift_means(study: Study, frame: Frame) -> Table:
     """Show every metric under shift: mean over sets, then mean and spread over seeds."""
     rows = shifted_rows(frame)
     metrics = [m for m in metrics_in(rows, study) if not m.startswith(_SHARE)]
-    found: list[Row] = []
-    for budget, models, part in blocks(rows):
-        labels = part.unique("label")
-        columns = [
-            with_best([number_of(values_of(part, m, label), m) for label in labels], m)
-            for m in metrics
-        ]
-        for i, label in enumerate(labels):
-            found.append((budget, models, label, *(column[i] for column in columns)))
     return Table(
         "shift-means",
         "Under shift",
         ("samples", "models", "method", *map(unit_of, metrics)),
-        tuple(found),
+        metric_rows(rows, metrics),
         "Fitted on clean samples; each shifted sample goes where its own logits put it. Mean over "
         "shifted sets, then mean ± standard deviation (ddof = 0) over seeds, or models and seeds.",
     )

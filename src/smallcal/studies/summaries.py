@@ -19,15 +19,12 @@ from smallcal.studies.diagnostic_summaries import (
     signal_to_noise,
 )
 from smallcal.studies.pairs import (
-    blocks,
     difference,
+    metric_rows,
     metrics_in,
-    number_of,
     paired,
     shown,
-    values_of,
     verdict_on,
-    with_best,
 )
 from smallcal.studies.shift_summaries import (
     by_severity,
@@ -45,20 +42,11 @@ def means(study: Study, frame: Frame) -> Table:
     """Show every metric of every entry: mean and standard deviation over seeds, or models."""
     clean = frame.where(set=CLEAN)
     metrics = metrics_in(clean, study)
-    rows: list[tuple[str | Number, ...]] = []
-    for budget, models, part in blocks(clean):
-        labels = part.unique("label")
-        columns = [
-            with_best([number_of(values_of(part, m, label), m) for label in labels], m)
-            for m in metrics
-        ]
-        for i, label in enumerate(labels):
-            rows.append((budget, models, label, *(column[i] for column in columns)))
     return Table(
         "means",
         "Means",
         ("samples", "models", "method", *map(unit_of, metrics)),
-        tuple(rows),
+        metric_rows(clean, metrics),
         "Mean ± standard deviation (ddof = 0) over seeds; in rows of all models, over models and "
         "seeds. Draws are averaged first. Bold: best of its block, as printed.",
     )

@@ -26,8 +26,8 @@ from smallcal._version import __version__
 from smallcal.errors import FileError, InputError, SmallcalError, missing_extra
 from smallcal.studies.collection import Cell, kept_split
 from smallcal.studies.description import Study
-from smallcal.studies.probes import measure
-from smallcal.studies.units import FAILED, Task
+from smallcal.studies.probes import failed_rows, measure, said
+from smallcal.studies.units import Task
 
 Rows = list[dict[str, Any]]
 Todo = Sequence[tuple[Cell, Task]]
@@ -80,33 +80,14 @@ def work(order: Order, cell: Cell, task: Task) -> Rows:
         try:
             return measure(order.study, cell, task)
         except (OSError, MemoryError) as error:
-            raise stopped(f"{task.key} cannot be done on this machine ({_said(error)})") from error
+            raise stopped(f"{task.key} cannot be done on this machine ({said(error)})") from error
         except Exception as error:  # noqa: BLE001 - one task's failure must not stop the others
-            return _failed(order.study, cell, task, _said(error))
+            return failed_rows(order.study, cell, task, error)
 
 
 def stopped(reason: str) -> SmallcalError:
     """Build the one-line error of a run that could not be completed now."""
     return SmallcalError(f"{reason}; what is finished is kept, the same command goes on from there")
-
-
-def _said(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def _failed(study: Study, cell: Cell, task: Task, reason: str) -> Rows:
-    about = {
-        "cell": cell.name,
-        "dataset": cell.dataset,
-        "backbone": cell.backbone,
-        "seed": cell.seed,
-        "budget": task.budget,
-        "draw": task.draw,
-        "metric": FAILED,
-        "value": float("nan"),
-        "error": reason,
-    }
-    return [{**about, "label": entry.label, "method": entry.name} for entry in study.entries]
 
 
 @lru_cache(maxsize=1)
@@ -239,7 +220,7 @@ def _client(distributed: Any, address: str) -> Any:
     try:
         return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, distributed.TimeoutError) as error:
-        raise InputError(f"no Dask scheduler answers at {address} ({_said(error)})") from None
+        raise InputError(f"no Dask scheduler answers at {address} ({said(error)})") from None
 
 
 @contextmanager
@@ -263,5 +244,5 @@ def _result(distributed: Any, future: Any, task: Task) -> Rows:
     except distributed.CancelledError:
         raise stopped("the Dask scheduler went away") from None
     except Exception as error:
-        raise stopped(f"the Dask cluster could not do {task.key} ({_said(error)})") from error
+        raise stopped(f"the Dask cluster could not do {task.key} ({said(error)})") from error
     return rows
