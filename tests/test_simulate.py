@@ -1,7 +1,5 @@
 """A world with known truth: is the truth true, and does it show what the paper predicts?"""
 
-from functools import cache
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,15 +7,21 @@ from hypothesis import strategies as st
 
 import smallcal as sc
 from cases import fit
+from predictions import (
+    MILD,
+    NOISY,
+    PLAIN,
+    STRUCTURED,
+    difference,
+    high_risk_share,
+    losses,
+    requantised,
+)
 from smallcal.errors import InputError
 from smallcal.metrics import proper
 from smallcal.metrics.scored import Scored
 from smallcal.simulate import World
 from smallcal.special import softmax
-
-#: Where the paper's effects are large: errors in every group, temperatures 0.9 to 2.5.
-STRUCTURED = World(n_classes=20, accuracy=0.6, structure=0.5)
-PLAIN = World(n_classes=20, accuracy=0.6, structure=0.0)
 
 
 def top(rows):
@@ -289,28 +293,6 @@ def test_the_signal_to_noise_ratio_is_at_its_floor_without_structure_and_far_abo
     assert (ratios(STRUCTURED).mean(axis=0)[:3] > 8).all()
 
 
-@cache
-def losses(world, n, name, *, draws, n_groups=None):
-    """Expected top-label BCE in points after each of several calibration draws."""
-    test = world.draw(5000, split="test")
-    options = {} if n_groups is None else {"n_groups": n_groups, "min_group_size": 5}
-    if name.startswith("smart"):
-        options["epochs"] = 2000
-    fitted = (
-        fit(name, *_pair(world.draw(n, draw=draw)), **options) for draw in range(1, draws + 1)
-    )
-    return np.array(
-        [100 * test.expected(f.predict_proba(test.logits))["top_label_bce"] for f in fitted]
-    )
-
-
-def difference(world, n, name, against="tva-ts", *, draws, n_groups=None):
-    """Mean and standard error, over draws, of what a method adds to another's loss."""
-    gap = losses(world, n, name, draws=draws, n_groups=n_groups)
-    gap = gap - losses(world, n, against, draws=draws)
-    return gap.mean(), gap.std(ddof=1) / np.sqrt(draws)
-
-
 @pytest.mark.parametrize("control", ["random-k3", "shuffled-k3"])
 def test_random_and_shuffled_routing_are_inert(control):
     gain, error = difference(STRUCTURED, 2000, "srts-bce", draws=10)
@@ -328,16 +310,14 @@ def test_random_groups_cost_what_their_parameters_cost():
 
 
 def test_the_gain_vanishes_where_miscalibration_does_not_depend_on_risk():
-    mild = World(n_classes=20, accuracy=0.6, structure=0.25)
-    gains = [difference(world, 2000, "srts-bce", draws=10) for world in (PLAIN, mild, STRUCTURED)]
+    gains = [difference(world, 2000, "srts-bce", draws=10) for world in (PLAIN, MILD, STRUCTURED)]
     (none, error), (some, _), (much, _) = gains
     assert -2 * error < none < 0.2  # two parameters too many: a small loss
     assert much < some - 0.8 < none - 1
 
 
 def test_unstructured_miscalibration_gives_routing_nothing():
-    noisy = World(n_classes=20, accuracy=0.6, structure=0.0, noise=0.5)
-    cost, error = difference(noisy, 2000, "srts-bce", draws=10)
+    cost, error = difference(NOISY, 2000, "srts-bce", draws=10)
     assert -2 * error < cost < 0.2
 
 
@@ -361,42 +341,24 @@ def test_the_larger_map_is_ahead_with_many_samples_and_behind_with_few():
     assert many + error < -0.2
 
 
-@cache
-def deployed(structure=0.3):
-    world = World(structure=structure)
-    return world, fit("srts-bce", *_pair(world.draw(5000)))
-
-
 def test_the_high_risk_share_grows_with_severity():
-    world, fitted = deployed()
-    shares = []
-    for severity in range(6):
-        rows = world.draw(5000, split="test", severity=severity)
-        shares.append((fitted.group(rows.logits) == 2).mean())
+    shares = [high_risk_share(severity) for severity in range(6)]
     assert shares[0] == pytest.approx(1 / 3, abs=0.03)
     assert (np.diff(shares) > 0.03).all()
     assert shares[-1] == pytest.approx(0.65, abs=0.04)
 
 
-def requantised(structure, severity):
+def added(structure, severity):
     """What cutting shifted samples into thirds anew adds to top-label BCE and to ECE."""
-    world, fitted = deployed(structure)
-    rows = world.draw(5000, split="test", severity=severity)
-    risk = fitted.risk(rows.logits)
-    thirds = np.searchsorted(np.quantile(risk, [1 / 3, 2 / 3]), risk, side="right")
-    assert np.bincount(thirds) == pytest.approx(rows.n / 3, abs=1)
-    kept = fitted.predict_proba(rows.logits)
-    recut = softmax(rows.logits / fitted.temperatures_[thirds][:, None])
-    loss = [rows.expected(proba)["top_label_bce"] for proba in (kept, recut)]
-    ece = [sc.evaluate(rows.labels, proba, metrics=["ece15"])["ece15"] for proba in (kept, recut)]
-    return loss[1] - loss[0], ece[1] - ece[0]
+    kept, recut = requantised(structure, severity)
+    return recut - kept
 
 
 def test_requantising_hurts_under_shift_and_more_so_the_further_it_goes():
-    clean, mild, severe = np.array([requantised(0.3, severity) for severity in (0, 2, 5)])
+    clean, mild, severe = np.array([added(0.3, severity) for severity in (0, 2, 5)])
     assert np.abs(clean).max() < 0.005
     assert (mild > 0.005).all()
     assert (severe > mild + 0.01).all()
     # It is the hotter temperatures of risky samples that hold against the shift. Where they are
     # the colder ones, to send more samples there is wrong, and thirds are the lesser evil.
-    assert (np.array(requantised(-0.3, 5)) < 0).all()
+    assert (np.array(added(-0.3, 5)) < 0).all()
