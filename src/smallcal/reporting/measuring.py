@@ -30,7 +30,6 @@ SHOWN = (
     "confidence_gap",
     "ece15",
     "adaece15",
-    "cwece15",
     "top_label_bce",
     "nll",
     "brier",
