@@ -126,7 +126,8 @@ def _of_confidence(
         spread,
         "How confidences are spread",
         "Dashed lines are mean confidences; the solid line is the accuracy they should meet.",
-        f"Histogram of confidences. Mean confidence: {said}; accuracy of the raw model: {accuracy}.",
+        f"Histogram of confidences. Mean confidence: {said}. Accuracy of the raw model: "
+        f"{accuracy}.",
     )
     yield _spec(
         "risk-coverage",
