@@ -1,0 +1,43 @@
+"""Plots: each is a function that draws, and a twin ``..._data`` that returns what it draws.
+
+>>> import smallcal as sc
+>>> from smallcal import plots
+>>> test = sc.load_demo("test")
+>>> raw = sc.Identity().fit(test.logits, test.labels).predict_proba(test.logits)
+>>> plots.reliability_data(test.labels, raw)["probs"].count.sum().item()
+3000
+
+The twins need no matplotlib. Names are loaded when first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from smallcal.plots.binned import reliability as reliability
+    from smallcal.plots.binned import reliability_data as reliability_data
+    from smallcal.plots.style import tips_of as tips_of
+    from smallcal.plots.style import to_svg as to_svg
+    from smallcal.plots.style import with_tips as with_tips
+
+_HOME = {
+    "reliability": "binned",
+    "reliability_data": "binned",
+    "tips_of": "style",
+    "to_svg": "style",
+    "with_tips": "style",
+}
+
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'smallcal.plots' has no attribute {name!r}")
+    value = getattr(import_module(f"smallcal.plots.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

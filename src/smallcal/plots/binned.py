@@ -1,0 +1,175 @@
+"""Reliability diagrams: accuracy against confidence in bins, and how confidences are spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from smallcal.data import FloatArray, IntArray
+from smallcal.errors import InputError
+from smallcal.intervals import binomial_interval, require_options
+from smallcal.metrics import Scored
+from smallcal.metrics.binned import DEFAULT_BINS, bin_table, equal_mass, equal_width
+from smallcal.plots import style
+from smallcal.plots.series import UNNAMED, views_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Strategy = Literal["width", "mass"]
+
+_CUTS = {"width": equal_width, "mass": equal_mass}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReliabilityBins:
+    """What a reliability diagram shows of one set of probabilities; empty bins are left out.
+
+    Attributes
+    ----------
+    count : ndarray of shape (k,), int64
+    confidence, accuracy : ndarray of shape (k,)
+        Means in each bin.
+    low, high : ndarray of shape (k,)
+        Clopper and Pearson's interval of the accuracy.
+    ece : float
+        Calibration error in these bins.
+    level : float
+    spread : ndarray of shape (bins,), int64
+        Samples by confidence in bins of equal width, whatever the strategy.
+    """
+
+    count: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    low: FloatArray
+    high: FloatArray
+    ece: float
+    level: float
+    spread: IntArray
+
+
+def reliability_data(
+    y_true: object,
+    probs: object,
+    *,
+    bins: int = DEFAULT_BINS,
+    strategy: Strategy = "width",
+    level: float = 0.95,
+) -> dict[str, ReliabilityBins]:
+    """Return what :func:`reliability` draws, by name of the probabilities.
+
+    Examples
+    --------
+    >>> row = reliability_data([0, 1], [[0.9, 0.1], [0.7, 0.3]], bins=2)["probs"]
+    >>> row.count.tolist(), row.confidence.tolist(), row.accuracy.tolist()
+    ([2], [0.8], [0.5])
+    """
+    require_options(1, level)
+    if strategy not in _CUTS:
+        raise InputError(f"strategy must be 'width' or 'mass'; got {strategy!r}")
+    views = views_of(y_true, probs)
+    return {name: _bins_of(view, bins, strategy, level) for name, view in views.items()}
+
+
+def _bins_of(view: Scored, bins: int, strategy: Strategy, level: float) -> ReliabilityBins:
+    table = bin_table(view, _CUTS[strategy](view.confidence, bins), bins=bins)
+    full = table.count > 0
+    count, confidence, accuracy = table.count[full], table.confidence[full], table.accuracy[full]
+    low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+    spread = np.bincount(equal_width(view.confidence, bins), minlength=bins)
+    return ReliabilityBins(
+        count=count,
+        confidence=confidence,
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        ece=float(count @ np.abs(confidence - accuracy) / view.n),
+        level=level,
+        spread=spread,
+    )
+
+
+def reliability(
+    y_true: object,
+    probs: object,
+    *,
+    bins: int = DEFAULT_BINS,
+    strategy: Strategy = "width",
+    level: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw accuracy against mean confidence, bin by bin, with intervals and counts.
+
+    Bands are Clopper and Pearson's interval of each bin's accuracy, which holds the truth at
+    least as often as it says; marks grow with the samples in the bin; the strip on top shows how
+    many samples have which confidence. Points below the diagonal are over-confident.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    probs : array-like of shape (n, C), or mapping of name to such
+        Class probabilities.
+    bins : int
+    strategy : {"width", "mass"}
+        Bins of equal width, or of equally many samples.
+    level : float
+    ax : Axes, optional
+        Where to draw; a new figure of its own otherwise, saved by ``ax.figure.savefig``.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> axes = reliability([0, 1], [[0.9, 0.1], [0.7, 0.3]], bins=2)
+    >>> axes.get_xlabel()
+    'confidence (%)'
+    """
+    found = reliability_data(y_true, probs, bins=bins, strategy=strategy, level=level)
+    ax = style.axes_or_new(ax, size=(5.2, 5.0))
+    style.diagonal(ax, 0, 1)
+    for index, (name, row) in enumerate(found.items()):
+        _draw_bins(ax, name, row, style.look(index))
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    style.percent(ax)
+    style.dress(ax, xlabel="confidence (%)", ylabel="accuracy (%)")
+    style.legend(ax, loc="upper left")
+    _draw_spread(ax, found)
+    return ax
+
+
+def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
+    x, y = row.confidence, row.accuracy
+    ax.fill_between(
+        x, row.low, row.high, color=look.color, alpha=style.BAND_ALPHA, linewidth=0, zorder=2
+    )
+    ax.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.4, zorder=3)
+    sizes = 14 + 70 * row.count / row.count.max()
+    marks = ax.scatter(x, y, s=sizes, marker=look.marker, color=look.color, linewidths=0, zorder=4)
+    named = "" if name == UNNAMED else f"{name}, "
+    style.name_series(ax, f"{named}ECE {100 * row.ece:.2f} %", look)
+    texts = [
+        f"{named}{count:,} samples: confidence {100 * c:.1f} %, accuracy {100 * a:.1f} % "
+        f"({100 * row.level:g} % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
+    ]
+    style.with_tips(marks, texts, name=f"reliability-{name}")
+
+
+def _draw_spread(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
+    """Draw counts by confidence in a strip over the axes."""
+    strip = ax.inset_axes((0, 1.03, 1, 0.14), sharex=ax)
+    for index, row in enumerate(found.values()):
+        look = style.look(index)
+        edges = np.linspace(0, 1, len(row.spread) + 1)
+        if len(found) == 1:
+            strip.stairs(row.spread, edges, fill=True, color=look.color, alpha=0.5)
+        strip.stairs(row.spread, edges, color=look.color, linestyle=look.linestyle, linewidth=1.2)
+    style.dress(strip, xlabel="", ylabel="samples")
+    strip.tick_params(labelbottom=False)
+    strip.set_ylim(bottom=0)
