@@ -13,11 +13,12 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its head, whether it holds numbers, and what the head means."""
+    """A column of a table: its head, whether it holds numbers, what the head means, and its metric."""
 
     label: str
     number: bool = True
     help: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Cell:
     number: bool = False
     tone: str = ""
     best: bool = False
+    verdict: str = ""
 
     @property
     def sort(self) -> str:
