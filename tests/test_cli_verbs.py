@@ -11,10 +11,10 @@ import smallcal as sc
 from cases import DEPLOYABLE, features_of, fit, missing_package
 from smallcal.catalogue import METHODS
 from smallcal.cli.demo import Cell, findings
-from smallcal.cli.evaluating import Condition
 from smallcal.io import read
 from smallcal.io import stream as stream_module
 from smallcal.metrics import METRICS
+from smallcal.reporting.checks import Condition
 
 VERBS = (
     *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),

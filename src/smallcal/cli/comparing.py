@@ -223,7 +223,7 @@ def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> No
 def _show_differences(result: Comparison, wanted: list[str]) -> None:
     """Print differences with their intervals, and what they amount to in words."""
     from smallcal.cli import terminal
-    from smallcal.cli.evaluating import shown_interval, shown_value
+    from smallcal.reporting.wording import shown_interval, shown_value
 
     if not result.intervals:
         terminal.say(f"Difference to {result.baseline}:")
@@ -248,7 +248,7 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
 def _rows(
     table: dict[str, dict[str, float]], metrics: list[str], *, signed: bool = False
 ) -> list[list[Any]]:
-    from smallcal.cli.evaluating import shown_value
+    from smallcal.reporting.wording import shown_value
 
     return [
         [name, *(shown_value(metric, row[metric], signed=signed) for metric in metrics)]
