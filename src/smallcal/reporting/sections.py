@@ -36,6 +36,9 @@ MOST_BYTES = 1_200_000
 #: What the cards at the top show.
 _CARDS = ("ece15", "top_label_bce", "accuracy")
 
+#: What a finding begins with: a colour alone would not tell everybody.
+_WORDS = {"care": "take care", "bad": "harm"}
+
 #: How the metrics are put beside one another: five columns fit a page, and a sheet of paper.
 _ABREAST = 5
 
@@ -54,8 +57,9 @@ def view_of(content: Content) -> dict[str, Any]:
         "version": version,
         "verdict": {
             "headline": judged["headline"],
-            "points": [entry["text"] for entry in judged["findings"]],
-            "levels": [entry["level"] for entry in judged["findings"]],
+            "findings": [
+                {**entry, "word": _WORDS.get(entry["level"], "")} for entry in judged["findings"]
+            ],
             "numbers": _cards(content),
         },
         "sections": list(_sections(content)),
@@ -110,14 +114,14 @@ def _cards(content: Content) -> list[dict[str, str]]:
             note = _change(content, chosen, name)
         if before.text == after.text:
             value = after.text + unit
-        cards.append({"label": METRICS[name].summary, "value": value, "note": note, "key": name})
+        cards.append({"label": METRICS[name].summary, "value": value, "note": note, "name": name})
     return cards
 
 
 def _change(content: Content, chosen: str, name: str) -> str:
     table = next(table for table in content["differences"] if table["baseline"] == RAW)
     row = next(row for row in table["rows"] if row["method"] == chosen)["metrics"][name]
-    scale, digits = (100, 2) if METRICS[name].percent else (1, 4)
+    scale, digits = tabled.scale_of(name)
     interval = tabled.between(row["low"], row["high"], digits, scale=scale)
     if row["value"] == row["low"] == row["high"] == 0:
         return "the same predictions"

@@ -65,10 +65,23 @@ def between(low: float | None, high: float | None, digits: int = 2, *, scale: fl
     return f"{written(scale * low, digits)} to {written(scale * high, digits)}"
 
 
+def scale_of(name: str) -> tuple[float, int]:
+    """Return what a metric is multiplied by, and the digits after its point.
+
+    Examples
+    --------
+    >>> scale_of("ece15"), scale_of("nll")
+    ((100.0, 2), (1.0, 4))
+    """
+    # Averaged over classes that most samples are not of, it is tiny.
+    if name.startswith("cwece"):
+        return 100.0, 4
+    return (100.0, 2) if METRICS[name].percent else (1.0, 4)
+
+
 def metric_cell(name: str, row: Content, *, signed: bool = False, best: bool = False) -> Cell:
     """Return a metric with its interval, and the noise floor where there is one."""
-    share = METRICS[name].percent
-    scale, digits = (100.0, 2) if share else (1.0, 4)
+    scale, digits = scale_of(name)
     note = between(row.get("low"), row.get("high"), digits, scale=scale)
     if row.get("floor") is not None:
         note += f"\nfloor {written(scale * row['floor'], digits)}"
@@ -311,14 +324,14 @@ def shift_table(rows: Sequence[Content], chosen: str) -> Table:
         Column("n"),
         Column("Accuracy (%)"),
         Column("Raw ece15 (%)"),
-        Column(f"{chosen} ece15 (%)"),
+        Column("After ece15 (%)"),
         Column("Difference (points)", help="paired by sample"),
         Column("Verdict", number=False),
         Column("Moved (%)", help="samples that fall into other groups than in calibration"),
     ]
     return Table(
         "shift",
-        "Under shift: the raw model and the recommended method on the same samples.",
+        f"Under shift: the raw model, and after {chosen}, on the same samples.",
         columns,
         [Row(_shift_cells(row, chosen)) for row in rows],
     )
