@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from smallcal.maps import evidence_needed
+from smallcal.catalogue import method
 from smallcal.reporting.measuring import Fit
 from smallcal.reporting.samples import Samples
 from smallcal.runtime import FittedCalibrator
@@ -37,9 +37,9 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
         "pooled_temperature": fitted.pooled_temperature,
         "groups": [
             {"from": low, "to": high, "n": n, "temperature": temperature}
-            for low, high, n, temperature in groups(fitted)
+            for low, high, n, temperature in groups_of(fitted)
         ],
-        "effects": effects(fitted),
+        "effects": effects_of(fitted),
         "tail_temperature": fitted.tail_temperature,
         "flags": {
             name: {"groups": list(where), "meaning": flag_text(fitted, name)}
@@ -49,7 +49,7 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
     }
 
 
-def groups(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:
+def groups_of(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:
     """Return, for each group: the scores it runs from and to, its samples, its temperature."""
     steps = fitted.map.steps
     edges = [None, *getattr(fitted.map, "thresholds", ()), None]
@@ -58,7 +58,7 @@ def groups(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, i
     )
 
 
-def effects(fitted: FittedCalibrator) -> dict[str, float]:
+def effects_of(fitted: FittedCalibrator) -> dict[str, float]:
     """Return the factor on the temperature for a standard deviation more of each statistic."""
     if fitted.map.kind not in _REGRESSED:
         return {}
@@ -169,12 +169,12 @@ def gate(fit: Fit, calibration: Samples) -> dict[str, Any] | None:
     fitted = fit.fitted
     if not fitted.options.get("gate"):
         return None
-    n = calibration.preds.n
-    before, after = (fitted.fit_metrics[key]["top_label_bce"] for key in ("before", "after"))
+    care = {"seed": fitted.discipline.seed}
+    gained, needed = method(fit.name).with_options(care).weigh(calibration.preds)
     return {
         "method": fit.name,
         "kept_raw": "kept_raw" in fitted.flags,
-        "n": n,
-        "needed": evidence_needed(n),
-        "gained": n * (before - after),
+        "n": calibration.preds.n,
+        "gained": gained,
+        "needed": needed,
     }

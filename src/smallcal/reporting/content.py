@@ -169,9 +169,9 @@ def gather(
     return found
 
 
-def steps(n_methods: int, n_shifted: int, settings: Settings) -> int:
-    """Return how often ``advance`` is told of a step, for a bar."""
-    return n_methods + settings.n_boot + n_shifted * settings.many[0]
+def steps(settings: Settings, n_shifted: int) -> int:
+    """Return how many steps ``advance`` is told of, for a bar."""
+    return len(true_names(settings.methods)) + settings.n_boot + n_shifted * settings.many[0]
 
 
 def versions() -> dict[str, str]:

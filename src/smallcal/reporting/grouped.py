@@ -14,10 +14,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta, binom
+from scipy.stats import binom
 
 from smallcal.data import FloatArray, IntArray
 from smallcal.groupwise import by_group, holm
+from smallcal.intervals import binomial_interval
 from smallcal.metrics import Scored
 from smallcal.metrics.binned import bin_table
 from smallcal.reporting.measuring import RAW, Measured
@@ -72,41 +73,31 @@ def gaps_of(
     table = bin_table(scored, codes, bins=len(names))
     before = bin_table(raw, codes, bins=len(names))
     full = np.flatnonzero(table.count)
-    n, confidence, accuracy = (
-        values[full] for values in (table.count, table.confidence, table.accuracy)
-    )
-    right = np.rint(n * accuracy).astype(np.int64)
-    low, high = exact_interval(right, n, level=level)
+    n, confidence, accuracy = table.count[full], table.confidence[full], table.accuracy[full]
+    right = np.rint(n * accuracy)
+    low, high = binomial_interval(right, n.astype(float), level=level)
     p_values = exact_p_values(right, n, confidence)
-    raw_gap = (before.confidence - before.accuracy)[full]
-    columns = (n, right, accuracy, confidence, confidence - accuracy)
-    columns += (confidence - high, confidence - low, p_values, raw_gap)
     return [
-        Gap(names[code], *row)
-        for code, row in zip(full, zip(*(c.tolist() for c in columns), strict=True), strict=True)
+        Gap(
+            group=names[code],
+            n=int(n[i]),
+            n_correct=int(right[i]),
+            accuracy=float(accuracy[i]),
+            confidence=float(confidence[i]),
+            gap=float(confidence[i] - accuracy[i]),
+            low=float(confidence[i] - high[i]),
+            high=float(confidence[i] - low[i]),
+            p_value=float(p_values[i]),
+            raw_gap=float(before.confidence[code] - before.accuracy[code]),
+        )
+        for i, code in enumerate(full.tolist())
     ]
 
 
-def exact_interval(right: IntArray, n: IntArray, *, level: float) -> tuple[FloatArray, FloatArray]:
-    """Return the Clopper-Pearson interval of each share ``right / n``.
-
-    Examples
-    --------
-    >>> low, high = exact_interval(np.array([0]), np.array([10]), level=0.95)
-    >>> float(low[0]), round(float(high[0]), 4)
-    (0.0, 0.3085)
-    """
-    tail = (1 - level) / 2
-    # At the ends the beta law has no such shape; there the limit is the end itself.
-    low = np.where(right > 0, beta.ppf(tail, np.maximum(right, 1), n - right + 1), 0.0)
-    high = np.where(right < n, beta.ppf(1 - tail, right + 1, np.maximum(n - right, 1)), 1.0)
-    return low, high
-
-
-def exact_p_values(right: IntArray, n: IntArray, chance: FloatArray) -> FloatArray:
+def exact_p_values(right: FloatArray, n: IntArray, chance: FloatArray) -> FloatArray:
     """Return twice the smaller tail of the binomial law, the test that the interval inverts."""
     below, above = binom.cdf(right, n, chance), binom.sf(right - 1, n, chance)
-    return np.minimum(1.0, 2 * np.minimum(below, above))
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
 
 
 def class_rows(measured: Measured, method: str, test: Samples) -> list[dict[str, Any]]:
@@ -138,7 +129,7 @@ def group_tables(
 
     Holm's correction is for all groups of all tables together.
     """
-    tables = []
+    tables: list[dict[str, Any]] = []
     for by, codes, names in _groupings(measured, method, test):
         rows = gaps_of(
             measured.scored[method],

@@ -88,7 +88,7 @@ def samples_of(
         )
     if labels is None:
         raise InputError(f"{source} has no labels; a report needs the true class of each sample")
-    kind = input or getattr(given, "input", "logits")
+    kind: str = input or getattr(given, "input", None) or "logits"
     try:
         preds = Predictions.of(
             logits,
