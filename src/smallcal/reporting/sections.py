@@ -23,7 +23,7 @@ from smallcal.reporting.blocks import (
     Table,
     Text,
 )
-from smallcal.reporting.figures import figures_of
+from smallcal.reporting.drawn import figures_of
 from smallcal.reporting.tabled import written
 
 Content = Mapping[str, Any]
