@@ -13,9 +13,10 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its head, whether it holds numbers, what the head means, and its metric."""
+    """A column of a table: its head, unit, whether it holds numbers, its meaning, its metric."""
 
     label: str
+    unit: str = ""
     number: bool = True
     help: str = ""
     key: str = ""

@@ -15,6 +15,7 @@ from smallcal.reporting.blocks import (
     Download,
     Downloads,
     Facts,
+    Figure,
     Figures,
     Fold,
     Heading,
@@ -80,7 +81,7 @@ def _sections(content: Content) -> Iterator[Section]:
     forest = [figure for figure in figures if figure.id.startswith("forest")]
     others = [figure for figure in figures if figure not in forest]
     yield Section("metrics", "Metrics", list(_metrics(content)))
-    yield Section("differences", "Differences", [*_shown(forest), *_differences(content)])
+    yield Section("differences", "Differences", list(_differences(content, forest)))
     if others:
         yield Section("figures", "Figures", _shown(others))
     if content["routing"]:
@@ -95,7 +96,7 @@ def _sections(content: Content) -> Iterator[Section]:
     yield Section("reproduce", "Make it again", list(_reproduce(content)))
 
 
-def _shown(figures: Sequence[Any]) -> list[Block]:
+def _shown(figures: Sequence[Figure]) -> list[Block]:
     return [Figures(figures)] if figures else []
 
 
@@ -154,7 +155,7 @@ def _metrics(content: Content) -> Iterator[Block]:
     )
 
 
-def _differences(content: Content) -> Iterator[Block]:
+def _differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
     yield Text(
         [
             "Each method minus the one it is compared with, on the same samples. A difference is "
@@ -162,6 +163,7 @@ def _differences(content: Content) -> Iterator[Block]:
             "it is a tie."
         ]
     )
+    yield from _shown(forest)
     names = [column["name"] for column in content["metrics"]["columns"]]
     for number, table in enumerate(content["differences"]):
         base = "the raw model" if table["baseline"] == RAW else table["baseline"]

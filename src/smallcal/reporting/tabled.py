@@ -92,8 +92,7 @@ def metric_cell(name: str, row: Content, *, signed: bool = False, best: bool = F
 
 def metric_column(name: str) -> Column:
     """Return the head of a metric's column."""
-    unit = " (%)" if METRICS[name].percent else ""
-    return Column(f"{name}{unit}", help=METRICS[name].summary, key=name)
+    return Column(name, "%" if METRICS[name].percent else "", help=METRICS[name].summary, key=name)
 
 
 def metric_table(metrics: Content, names: Sequence[str], chosen: str, *, number_of: int) -> Table:
@@ -138,8 +137,7 @@ def difference_table(
 
 
 def _change_column(name: str) -> Column:
-    unit = " (points)" if METRICS[name].percent else ""
-    return Column(f"{name}{unit}", help=METRICS[name].summary, key=name)
+    return Column(name, "points" if METRICS[name].percent else "", help=METRICS[name].summary, key=name)
 
 
 def difference_cell(name: str, row: Content) -> Cell:
@@ -193,10 +191,10 @@ def class_table(rows: Sequence[Content], *, level: float) -> Table:
 
 
 _GAP_COLUMNS = (
-    Column("Accuracy (%)"),
-    Column("Confidence (%)"),
-    Column("Gap (points)", help=_HELP_GAP),
-    Column("Raw gap", help="the same of the raw model"),
+    Column("Accuracy", "%"),
+    Column("Confidence", "%"),
+    Column("Gap", "points", help=_HELP_GAP),
+    Column("Raw gap", "points", help="the same of the raw model"),
     Column("Beyond chance", number=False, help="after Holm's correction for all rows"),
 )
 
@@ -259,8 +257,8 @@ def band_table(routing: Content, number_of: int) -> Table:
         Column(f"From {by}"),
         Column(f"To {by}"),
         Column("Temperature", help="median over the calibration samples of the group"),
-        Column("Calibration (%)", help="share of the calibration samples"),
-        Column("Test (%)", help="share of the test samples"),
+        Column("Calibration", "%", help="share of the calibration samples"),
+        Column("Test", "%", help="share of the test samples"),
     ]
     rows = [
         Row(
@@ -286,7 +284,7 @@ def weight_table(routing: Content, number_of: int) -> Table:
     columns = [
         Column("Statistic", number=False),
         Column("Weight", help=f"added to the {what} for one standard deviation more"),
-        Column("Share (%)", help="size of the weight among them all"),
+        Column("Share", "%", help="size of the weight among them all"),
     ]
     rows = [
         Row(
@@ -322,12 +320,12 @@ def shift_table(rows: Sequence[Content], chosen: str) -> Table:
         Column("Shift", number=False),
         Column("Severity", number=False),
         Column("n"),
-        Column("Accuracy (%)"),
-        Column("Raw ece15 (%)"),
-        Column("After ece15 (%)"),
-        Column("Difference (points)", help="paired by sample"),
+        Column("Accuracy", "%"),
+        Column("Raw ece15", "%"),
+        Column("After ece15", "%"),
+        Column("Difference", "points", help="paired by sample"),
         Column("Verdict", number=False),
-        Column("Moved (%)", help="samples that fall into other groups than in calibration"),
+        Column("Moved", "%", help="samples that fall into other groups than in calibration"),
     ]
     return Table(
         "shift",
