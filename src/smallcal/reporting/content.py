@@ -22,13 +22,14 @@ the time or the machine but the versions. The keys, in order:
 ``metrics`` : ``columns`` (a list of ``name``, ``summary``, ``better`` "lower", "higher" or "zero",
     ``percent``, ``floored``), and ``rows``: a list of ``method``, ``debiased_ece15``, ``points``
     (every metric there is, by name) and ``cells``: column name to ``value``, ``low``, ``high``,
-    ``text``, ``interval_text``, and where it is floored ``floor`` and ``floor_high``, else None.
+    ``text``, ``interval_text``, and where it is floored ``floor`` and ``floor_high``, else None;
+    ``note``: how to read the table.
 ``differences`` : list of tables, from the raw model and from ts-nll where it was fitted; each with
     ``baseline``, ``metrics`` (names) and ``rows``: a list of ``method`` and ``metrics``: name to
     ``value``, ``low``, ``high``, ``basic`` (the basic interval), ``win_rate`` and ``verdict``
     ("better", "worse" or "tie").
 ``figures`` : list of ``id``, ``title``, ``caption``, ``alt``, ``plot`` (a name in
-    ``smallcal.plots``), ``options`` and ``data`` (what its ``_data`` twin gave, as lists).
+    ``smallcal.plots``) and ``data`` (what its ``_data`` twin gave, as mappings and lists).
 ``routing`` : list, for methods with more than one temperature: ``method``, ``signal``, ``map``,
     ``banded_by`` ("score", or "temperature" for thirds), ``bands`` (a list of ``group``, ``from``,
     ``to``, ``temperature``, ``calibration_share``, ``test_share``), ``pooled_temperature``,
@@ -83,6 +84,7 @@ from smallcal.reporting.measuring import (
 )
 from smallcal.reporting.samples import Samples, require_pair
 from smallcal.reporting.shifted import shift_rows
+from smallcal.reporting.specs import figure_specs
 from smallcal.reporting.verdict import differences, verdict
 from smallcal.reporting.wording import plain, shown_interval, shown_value
 from smallcal.shell import flag_text
@@ -93,6 +95,11 @@ VERSION = 1
 #: The raw model, two classics, the paper's method, ours without the effects of classes, ours.
 DEFAULT_METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "signal-linear+tail", "default")
 DEFAULT_BOOT = 1_000
+_NOTE = (
+    "Floor: what a perfectly calibrated model with these confidences would show on average; an "
+    "error near its floor is noise. Resampling adds noise, and noise adds to calibration errors, so "
+    "their intervals lie high and may even leave out a small value."
+)
 #: Resamples for groups and shifted sets, of which there are many.
 _MANY = 500
 
@@ -156,7 +163,7 @@ def gather(
         "differences": [
             differences(measured, name) for name in (RAW, CLASSIC) if name in measured.fits
         ],
-        "figures": [],
+        "figures": figure_specs(measured, chosen, test, bootstrap=settings.many),
         "routing": [entry for entry in anatomy if entry is not None],
         "classes": {"method": chosen, "rows": classes},
         "groups": {"method": chosen, "tables": tables, "worst": worst(tables, classes)},
@@ -233,7 +240,7 @@ def _metrics(measured: Measured) -> dict[str, Any]:
         }
         for name in measured.fits
     ]
-    return {"columns": columns, "rows": rows}
+    return {"columns": columns, "rows": rows, "note": _NOTE}
 
 
 def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:

@@ -129,10 +129,7 @@ def _metrics(content: Content) -> Iterator[str]:
             for row in rows
         ]
         yield table(["method", *(escaped(column["name"]) for column in part)], shown)
-    yield (
-        "Floor: what a perfectly calibrated model with these confidences would show on average; "
-        "an error near its floor is noise."
-    )
+    yield escaped(content["metrics"]["note"])
     yield "\n".join(f"- {escaped(c['name'])}: {escaped(c['summary'])}" for c in columns)
 
 

@@ -12,6 +12,7 @@ from smallcal.errors import FitWarning, InputError, MissingExtraError
 from smallcal.estimators import Calibrator
 from smallcal.evaluation import Comparison, compare
 from smallcal.intervals import Interval, interval_of, require_options
+from smallcal.maps import TemperatureMap
 from smallcal.metrics import METRICS, Scored
 from smallcal.noise import FLOORED, Floor, debiased_ece, noise_floor
 from smallcal.reporting.samples import Samples
@@ -30,7 +31,6 @@ SHOWN = (
     "confidence_gap",
     "ece15",
     "adaece15",
-    "cwece15",
     "top_label_bce",
     "nll",
     "brier",
@@ -65,6 +65,12 @@ class Fit:
     def deployable(self) -> bool:
         """Whether it may be recommended."""
         return self.fitted.deployable and self.fitted.signal.rowwise
+
+    @property
+    def routed(self) -> bool:
+        """Whether samples may get different temperatures."""
+        fitted = self.fitted
+        return isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1
 
 
 @dataclass(frozen=True, eq=False)
