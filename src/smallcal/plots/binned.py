@@ -131,6 +131,11 @@ def reliability(
     'confidence (%)'
     """
     found = reliability_data(y_true, probs, bins=bins, strategy=strategy, level=level)
+    return draw_reliability(found, ax=ax)
+
+
+def draw_reliability(found: dict[str, ReliabilityBins], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`reliability_data` gave."""
     ax = style.axes_or_new(ax, size=(5.2, 5.0))
     style.diagonal(ax, 0, 1)
     for index, (name, row) in enumerate(found.items()):
@@ -243,6 +248,11 @@ def confidence_histogram(
     'share of samples (%)'
     """
     found = confidence_histogram_data(y_true, probs, bins=bins)
+    return draw_confidence_histogram(found, ax=ax)
+
+
+def draw_confidence_histogram(found: dict[str, Spread], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`confidence_histogram_data` gave."""
     ax = style.axes_or_new(ax)
     for index, (name, row) in enumerate(found.items()):
         _draw_histogram(ax, name, row, style.look(index), filled=len(found) == 1)

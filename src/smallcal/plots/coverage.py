@@ -148,6 +148,11 @@ def risk_coverage(
     'coverage: most confident samples kept (%)'
     """
     found = risk_coverage_data(y_true, probs, level=level, n_boot=n_boot, random_state=random_state)
+    return draw_risk_coverage(found, ax=ax)
+
+
+def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`risk_coverage_data` gave."""
     ax = style.axes_or_new(ax)
     for index, (name, row) in enumerate(found.items()):
         _draw_curve(ax, name, row, style.look(index))

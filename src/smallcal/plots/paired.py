@@ -169,6 +169,11 @@ def forest(
     'difference'
     """
     found = forest_data(differences, metric=metric, better=better)
+    return draw_forest(found, ax=ax)
+
+
+def draw_forest(found: Forest, *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`forest_data` gave."""
     n = len(found.rows)
     ax = style.axes_or_new(ax, size=(6.2, 1.3 + 0.36 * n))
     ax.axvline(0, color=style.GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)

@@ -214,6 +214,11 @@ def matched_confidence(
         level=level,
         features=features,
     )
+    return draw_matched_confidence(found, ax=ax)
+
+
+def draw_matched_confidence(found: dict[str, GroupBins], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`matched_confidence_data` gave."""
     ax = style.axes_or_new(ax, size=(5.2, 4.6))
     style.diagonal(ax, 0, 1)
     largest = max(int(row.count.max()) for row in found.values())
@@ -348,6 +353,11 @@ def group_residuals(
     found = group_residuals_data(
         y_true, logits, calibrator=calibrator, level=level, features=features
     )
+    return draw_group_residuals(found, ax=ax)
+
+
+def draw_group_residuals(found: dict[str, GroupResiduals], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`group_residuals_data` gave."""
     ax = style.axes_or_new(ax, size=(5.2, 4.2))
     ax.axhline(0, color=style.GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     for index, (stage, row) in enumerate(found.items()):
@@ -356,7 +366,8 @@ def group_residuals(
     ax.set_xticks(np.arange(len(first.group)), [name.replace(", ", "\n") for name in first.labels])
     ax.set_xlim(-0.5, len(first.group) - 0.5)
     style.percent(ax, "y")
-    signal = "risk" if is_risk(fitted_of(calibrator)) else "routing score"
+    # The labels say "lowest risk" where it is one.
+    signal = "risk" if any("risk" in label for label in first.labels) else "routing score"
     style.dress(ax, xlabel=f"groups by {signal}", ylabel="accuracy - confidence (points)")
     style.legend(ax)
     return ax

@@ -172,6 +172,11 @@ def smooth_reliability(
     found = smooth_reliability_data(
         y_true, probs, level=level, n_boot=n_boot, random_state=random_state
     )
+    return draw_smooth_reliability(found, ax=ax)
+
+
+def draw_smooth_reliability(found: dict[str, SmoothCurve], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`smooth_reliability_data` gave."""
     ax = style.axes_or_new(ax, size=(5.2, 5.0))
     style.diagonal(ax, 0, 1)
     for index, (name, row) in enumerate(found.items()):

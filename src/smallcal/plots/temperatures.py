@@ -159,6 +159,11 @@ def temperature_signal(
     'temperature T (logits are divided by it)'
     """
     found = temperature_signal_data(calibrator, logits, features=features, y=y)
+    return draw_temperature_signal(found, ax=ax)
+
+
+def draw_temperature_signal(found: TemperatureSignal, *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`temperature_signal_data` gave."""
     ax = style.axes_or_new(ax, size=(5.4, 4.4))
     look = style.look(0)
     ax.axhline(1.0, color=style.FAINT, linewidth=1.2, zorder=0)
