@@ -21,7 +21,6 @@ from smallcal.reporting.blocks import (
     Heading,
     Points,
     Section,
-    Table,
     Text,
 )
 from smallcal.reporting.drawn import figures_of
@@ -138,11 +137,7 @@ def _choice(content: Content) -> Text:
 
 def _metrics(content: Content) -> Iterator[Block]:
     yield Text(
-        [
-            f"Each value has its {_level(content)} interval below it. The floor of a calibration "
-            "error is what a perfectly calibrated model would show on as many samples, on average: "
-            "an error near its floor cannot be told from none."
-        ]
+        [f"Each value has its {_level(content)} interval below it. {content['metrics']['note']}"]
     )
     names = [column["name"] for column in content["metrics"]["columns"]]
     chosen = content["verdict"]["recommended"]
@@ -271,7 +266,10 @@ def _facts(content: Content) -> Block:
         split = content["data"][role]
         name = role.capitalize()
         pairs += [
-            (f"{name} samples", f"{split['n']:,} ({split['n_errors']:,} wrong) of {split['source']}"),
+            (
+                f"{name} samples",
+                f"{split['n']:,} ({split['n_errors']:,} wrong) of {split['source']}",
+            ),
             (f"{name} arrays, SHA-256", split["sha256"]),
         ]
         if split["file_sha256"]:

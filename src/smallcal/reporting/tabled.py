@@ -137,7 +137,9 @@ def difference_table(
 
 
 def _change_column(name: str) -> Column:
-    return Column(name, "points" if METRICS[name].percent else "", help=METRICS[name].summary, key=name)
+    return Column(
+        name, "points" if METRICS[name].percent else "", help=METRICS[name].summary, key=name
+    )
 
 
 def difference_cell(name: str, row: Content) -> Cell:

@@ -128,12 +128,14 @@
       else if (shown) hideSoon();
     });
     svg.addEventListener("pointerleave", hideSoon);
-    svg.addEventListener("focusin", (event) => {
+    /* Not on the SVG itself, which would make it one more stop for the Tab key. */
+    const figure = svg.closest("figure");
+    figure.addEventListener("focusin", (event) => {
       if (marks.includes(event.target)) show(event.target);
     });
-    svg.addEventListener("focusout", hide);
+    figure.addEventListener("focusout", hide);
     /* One stop for the Tab key in each figure; the arrow keys go from mark to mark. */
-    svg.addEventListener("keydown", (event) => {
+    figure.addEventListener("keydown", (event) => {
       const mark = marks.includes(event.target) && destination(series, event.target, event.key);
       if (!mark) return;
       event.preventDefault();
