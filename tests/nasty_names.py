@@ -1,4 +1,4 @@
-"""Names that would do harm in a page that does not escape them, and a report that holds them all."""
+"""Names that would do harm in a page that does not escape them, and a report full of them."""
 
 from __future__ import annotations
 

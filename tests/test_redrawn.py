@@ -65,5 +65,5 @@ def test_a_plot_survives_json(plot, arguments):
 
 
 def test_an_unknown_plot_is_named():
-    with pytest.raises(sc.InputError, match="plot must be one of reliability, .*; got 'pie'"):
+    with pytest.raises(sc.InputError, match=r"plot must be one of reliability, .*; got 'pie'"):
         redraw("pie", {})

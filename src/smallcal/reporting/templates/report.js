@@ -85,7 +85,12 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hide();
   });
-  window.addEventListener("scroll", hide, { passive: true, capture: true });
+  /* A mark that gets the focus is scrolled into view: its tooltip goes with it. */
+  const follow = () => {
+    if (shown && shown === document.activeElement) place(shown);
+    else hide();
+  };
+  window.addEventListener("scroll", follow, { passive: true, capture: true });
 
   const REACH = 18;
   const nearest = (marks, x, y) => {
