@@ -79,15 +79,18 @@ def report(
     from smallcal.cli.comparing import load_pair
     from smallcal.io.read import split_path
     from smallcal.reporting import report as make
-    from smallcal.reporting.checks import parse
+    from smallcal.reporting.checks import require_known
     from smallcal.reporting.content import DEFAULT_METHODS, Settings, steps
-    from smallcal.reporting.measuring import require_boot
+    from smallcal.reporting.measuring import require_boot, true_names
+    from smallcal.reporting.record import require_page
 
     require_boot(n_boot, level)
     chosen = tuple(inputs.method_names(methods)) if methods else DEFAULT_METHODS
     for text in fail_if or []:
-        parse(text)
+        require_known(text, true_names(chosen))
     kind = _kind(output, format)
+    if kind == "html":
+        require_page()
     if output is not None:
         io.require_folder(output)
     command = _command(

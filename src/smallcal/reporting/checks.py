@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,14 +93,24 @@ def parse(text: str) -> tuple[str | None, Condition]:
     return ALIASES.get(name, name), Condition.parse(rest)
 
 
+def require_known(text: str, methods: Iterable[str]) -> None:
+    """Raise unless a condition can be read and its method, if it names one, is among these."""
+    method, _ = parse(text)
+    known = list(methods)
+    if method is not None and method not in known:
+        named = ", ".join(known)
+        raise InputError(f"--fail-if {text}: no method {method!r} here; there are {named}")
+
+
 def check(text: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether a condition holds in a report, and why; one that cannot be met fails."""
+    """Return whether a condition holds in a report, and why; one that cannot be judged fails."""
+    rows = {row["method"]: row["points"] for row in content["metrics"]["rows"]}
+    require_known(text, [*rows, *content["failures"]])
     method, condition = parse(text)
     name = content["verdict"]["recommended"] if method is None else method
-    rows = {row["method"]: row["points"] for row in content["metrics"]["rows"]}
-    if name not in rows:
-        raise InputError(f"--fail-if {text}: no method {name!r} here; there are {', '.join(rows)}")
-    value = rows[name][condition.metric]
+    value = rows[name][condition.metric] if name in rows else None
     found = condition.check(math.nan if value is None else value)
     reason = f"{name}: {found['reason']}" if found["reason"] else ""
+    if name not in rows:
+        reason = f"{name}: {condition.text} cannot be checked, as it could not be fitted"
     return {**found, "condition": text.strip(), "method": name, "reason": reason}

@@ -97,7 +97,7 @@ DEFAULT_METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "signal-linear+tail",
 DEFAULT_BOOT = 1_000
 _NOTE = (
     "Floor: what a perfectly calibrated model with these confidences would show on average; an "
-    "error near its floor is noise. Resampling adds noise, and noise adds to calibration errors, so "
+    "error near its floor is noise. Resampling adds noise, and noise adds to calibration errors: "
     "their intervals lie high and may even leave out a small value."
 )
 #: Resamples for groups and shifted sets, of which there are many.

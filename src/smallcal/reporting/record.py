@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import InputError
+from smallcal.errors import InputError, missing_extra
 from smallcal.files import atomic_path
 from smallcal.reporting import checks
 from smallcal.reporting.content import DEFAULT_BOOT, DEFAULT_METHODS, Settings, gather
@@ -53,6 +54,7 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as one page that needs nothing else; asks for the extra ``report``."""
+        require_page()
         from smallcal.reporting.page import render
 
         return render(self.content)
@@ -84,6 +86,15 @@ class Report:
             ``condition``, ``method``, ``metric``, ``value``, ``failed`` and ``reason``.
         """
         return checks.check(condition, self.content)
+
+
+def require_page() -> None:
+    """Raise where a page cannot be drawn: better before everything is measured than after."""
+    for package in ("jinja2", "matplotlib"):
+        try:
+            import_module(package)
+        except ImportError:
+            raise missing_extra(package, "report", "writing an HTML report") from None
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

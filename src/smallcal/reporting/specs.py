@@ -18,6 +18,9 @@ from smallcal.reporting.wording import listed, shown_value, with_interval
 #: Samples shown where each is a mark of its own, spread evenly over the test samples.
 _MARKS = 1_000
 
+#: Resamples behind a band, which is drawn a millimetre wide.
+_BAND_BOOT = 200
+
 #: Differences that get a forest plot.
 _FOREST = ("ece15", "top_label_bce")
 
@@ -86,7 +89,7 @@ def _shown(measured: Measured, chosen: str) -> dict[str, FloatArray]:
 def _of_confidence(
     measured: Measured, chosen: str, test: Samples, bootstrap: tuple[int, float, int]
 ) -> Iterator[Spec]:
-    n_boot, level, seed = bootstrap
+    n_boot, level, seed = min(bootstrap[0], _BAND_BOOT), *bootstrap[1:]
     labels, probas = test.preds.labels, _shown(measured, chosen)
 
     def each(metric: str) -> str:
@@ -126,7 +129,8 @@ def _of_confidence(
         spread,
         "How confidences are spread",
         "Dashed lines are mean confidences; the solid line is the accuracy they should meet.",
-        f"Histogram of confidences. Mean confidence: {said}; accuracy of the raw model: {accuracy}.",
+        f"Histogram of confidences. Mean confidence: {said}. Accuracy of the raw model: "
+        f"{accuracy}.",
     )
     yield _spec(
         "risk-coverage",
