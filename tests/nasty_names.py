@@ -1,4 +1,4 @@
-"""Names that would do harm in a page that does not escape them, and a report that holds them all."""
+"""Names that would do harm in a page that does not escape them, and a report full of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulated import simulate
 #: Each would set ``window.harmed`` or close what it stands in, in one kind of place.
 NASTY = (
     "<script>window.harmed = 1</script>",
-    "\"onmouseover=\"window.harmed = 1\" x=\"",
+    '"onmouseover="window.harmed = 1" x="',
     "' onfocus='window.harmed = 1' autofocus='",
     "</title><script>window.harmed = 1</script>",
     "</script><script>window.harmed = 1</script>",

@@ -12,10 +12,10 @@ from simulated import simulate
 
 pytest.importorskip("matplotlib")
 
-from smallcal import plots  # noqa: E402
-from smallcal.plots.redrawn import redraw  # noqa: E402
-from smallcal.plots.style import figure_of, tips_of, to_svg  # noqa: E402
-from smallcal.reporting.wording import plain  # noqa: E402
+from smallcal import plots
+from smallcal.plots.redrawn import redraw
+from smallcal.plots.style import figure_of, tips_of, to_svg
+from smallcal.reporting.wording import plain
 
 
 @pytest.fixture(scope="module")
@@ -65,5 +65,5 @@ def test_a_plot_survives_json(plot, arguments):
 
 
 def test_an_unknown_plot_is_named():
-    with pytest.raises(sc.InputError, match="plot must be one of reliability, .*; got 'pie'"):
+    with pytest.raises(sc.InputError, match=r"plot must be one of reliability, .*; got 'pie'"):
         redraw("pie", {})

@@ -21,7 +21,6 @@ from smallcal.reporting.blocks import (
     Heading,
     Points,
     Section,
-    Table,
     Text,
 )
 from smallcal.reporting.drawn import figures_of
@@ -138,11 +137,7 @@ def _choice(content: Content) -> Text:
 
 def _metrics(content: Content) -> Iterator[Block]:
     yield Text(
-        [
-            f"Each value has its {_level(content)} interval below it. The floor of a calibration "
-            "error is what a perfectly calibrated model would show on as many samples, on average: "
-            "an error near its floor cannot be told from none."
-        ]
+        [f"Each value has its {_level(content)} interval below it. {content['metrics']['note']}"]
     )
     names = [column["name"] for column in content["metrics"]["columns"]]
     chosen = content["verdict"]["recommended"]
@@ -216,8 +211,8 @@ def _gates(content: Content) -> Iterator[Block]:
         side = "less than" if kept else "at least"
         yield Text(
             [
-                f"The gate of {gate['method']} {what}: on the {gate['n']:,} calibration samples the "
-                f"fit gained {written(gate['gained'])} in log-likelihood, {side} the "
+                f"The gate of {gate['method']} {what}: on the {gate['n']:,} calibration samples "
+                f"the fit gained {written(gate['gained'])} in log-likelihood, {side} the "
                 f"{written(gate['needed'])} that it must gain to count as evidence."
             ]
         )
@@ -227,9 +222,9 @@ def _groups(content: Content) -> Iterator[Block]:
     level, groups = content["settings"]["level"], content["groups"]
     yield Text(
         [
-            f"Where the confidence of {groups['method']} and its accuracy part. A positive gap means "
-            "that it is too sure. Intervals here are exact for each group; Beyond chance holds "
-            "after Holm's correction for looking at many."
+            f"Where the confidence of {groups['method']} and its accuracy part. A positive gap "
+            "means that it is too sure. Intervals here are exact for each group; what is beyond "
+            "chance is so after Holm's correction for looking at many."
         ]
     )
     if groups["worst"]:
@@ -245,8 +240,8 @@ def _groups(content: Content) -> Iterator[Block]:
 def _shift(content: Content) -> Iterator[Block]:
     yield Text(
         [
-            "The same fits on samples from other conditions. Nothing was fitted again. Where many "
-            "samples fall into other groups than in calibration, the fit rests on few of its samples."
+            "The same fits on samples from other conditions; nothing was fitted again. Where many "
+            "samples moved to groups that were small in calibration, the fit rests on few."
         ]
     )
     yield tabled.shift_table(content["shift"], content["verdict"]["recommended"])
@@ -271,7 +266,10 @@ def _facts(content: Content) -> Block:
         split = content["data"][role]
         name = role.capitalize()
         pairs += [
-            (f"{name} samples", f"{split['n']:,} ({split['n_errors']:,} wrong) of {split['source']}"),
+            (
+                f"{name} samples",
+                f"{split['n']:,} ({split['n_errors']:,} wrong) of {split['source']}",
+            ),
             (f"{name} arrays, SHA-256", split["sha256"]),
         ]
         if split["file_sha256"]:

@@ -112,7 +112,7 @@ def metric_table(metrics: Content, names: Sequence[str], chosen: str, *, number_
 
 def _best(metrics: Content, name: str) -> float | None:
     values = [row["cells"][name]["value"] for row in metrics["rows"]]
-    known = [value for value in values if value is not None]
+    known = [float(value) for value in values if value is not None]
     # Where all are the same, none stands out.
     if len(set(known)) < 2:
         return None
@@ -137,7 +137,9 @@ def difference_table(
 
 
 def _change_column(name: str) -> Column:
-    return Column(name, "points" if METRICS[name].percent else "", help=METRICS[name].summary, key=name)
+    return Column(
+        name, "points" if METRICS[name].percent else "", help=METRICS[name].summary, key=name
+    )
 
 
 def difference_cell(name: str, row: Content) -> Cell:

@@ -85,7 +85,12 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hide();
   });
-  window.addEventListener("scroll", hide, { passive: true, capture: true });
+  /* A mark that gets the focus is scrolled into view: its tooltip goes with it. */
+  const follow = () => {
+    if (shown && shown === document.activeElement) place(shown);
+    else hide();
+  };
+  window.addEventListener("scroll", follow, { passive: true, capture: true });
 
   const REACH = 18;
   const nearest = (marks, x, y) => {
@@ -128,12 +133,14 @@
       else if (shown) hideSoon();
     });
     svg.addEventListener("pointerleave", hideSoon);
-    svg.addEventListener("focusin", (event) => {
+    /* Not on the SVG itself, which would make it one more stop for the Tab key. */
+    const figure = svg.closest("figure");
+    figure.addEventListener("focusin", (event) => {
       if (marks.includes(event.target)) show(event.target);
     });
-    svg.addEventListener("focusout", hide);
+    figure.addEventListener("focusout", hide);
     /* One stop for the Tab key in each figure; the arrow keys go from mark to mark. */
-    svg.addEventListener("keydown", (event) => {
+    figure.addEventListener("keydown", (event) => {
       const mark = marks.includes(event.target) && destination(series, event.target, event.key);
       if (!mark) return;
       event.preventDefault();
