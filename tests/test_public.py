@@ -45,6 +45,7 @@ def test_importing_smallcal_loads_nothing_heavy():
         ("planning.md", 9),
         ("plots.md", 20),
         ("simulate.md", 10),
+        ("report.md", 9),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):

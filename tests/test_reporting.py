@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -251,6 +252,11 @@ def test_groups_are_those_of_the_calibrator():
             sc.evaluate(ty[member], proba[member], metrics=["ece15"])["ece15"]
         )
         assert row["ece15_low"] <= row["ece15_high"]
+    own = next(e for e in made().content["routing"] if e["method"] == DEFAULT)
+    thirds = tables[f"thirds by temperature of {DEFAULT}"]
+    assert [row["n"] / len(ty) for row in thirds] == pytest.approx(
+        [band["test_share"] for band in own["bands"]]
+    )
     bands = tables[f"confidence of {DEFAULT}"]
     low = proba.max(axis=1) < 0.5
     assert [row["n"] for row in bands if row["group"] == "0 to 50 %"] == [low.sum()]
@@ -429,8 +435,7 @@ def test_samples_may_be_pairs_records_or_files(tmp_path):
     assert len({entry.preds.sha256() for entry in found}) == 1
     assert [entry.source for entry in found[:2]] == ["calibration", "calibration"]
     assert found[0].file_sha256 is None
-    done = subprocess.run(["sha256sum", tmp_path / "both.npz"], capture_output=True, text=True)
-    assert found[2].file_sha256 == done.stdout.split()[0]
+    assert found[2].file_sha256 == hashlib.sha256((tmp_path / "both.npz").read_bytes()).hexdigest()
     demo = samples_of(sc.load_demo("test"), role="test")
     assert demo.class_names == sc.load_demo("test").class_names
 

@@ -141,7 +141,7 @@ def gather(
     judged = verdict(measured, calibration, test)
     chosen = judged["recommended"]
     classes = class_rows(measured, chosen, test)
-    tables = group_tables(measured, chosen, test, bootstrap=settings.many)
+    tables = group_tables(measured, chosen, calibration, test, bootstrap=settings.many)
     anatomy = [routing(fit, calibration, test) for fit in measured.fits.values()]
     gates = [gate(fit, calibration) for fit in measured.fits.values()]
     document = {

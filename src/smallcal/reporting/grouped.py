@@ -19,6 +19,7 @@ from scipy.stats import binom
 from smallcal.data import FloatArray, IntArray
 from smallcal.groupwise import by_group, holm
 from smallcal.intervals import binomial_interval
+from smallcal.maps.groups import group_members
 from smallcal.metrics import Scored
 from smallcal.metrics.binned import bin_table
 from smallcal.reporting.measuring import RAW, Measured
@@ -123,14 +124,19 @@ def class_rows(measured: Measured, method: str, test: Samples) -> list[dict[str,
 
 
 def group_tables(
-    measured: Measured, method: str, test: Samples, *, bootstrap: tuple[int, float, int]
+    measured: Measured,
+    method: str,
+    calibration: Samples,
+    test: Samples,
+    *,
+    bootstrap: tuple[int, float, int],
 ) -> list[dict[str, Any]]:
     """Return gaps and errors by risk group and by band of confidence.
 
     Holm's correction is for all groups of all tables together.
     """
     tables: list[dict[str, Any]] = []
-    for by, codes, names in _groupings(measured, method, test):
+    for by, codes, names in _groupings(measured, method, calibration, test):
         rows = gaps_of(
             measured.scored[method],
             measured.scored[RAW],
@@ -193,7 +199,7 @@ def _errors(
 
 
 def _groupings(
-    measured: Measured, method: str, test: Samples
+    measured: Measured, method: str, calibration: Samples, test: Samples
 ) -> list[tuple[str, IntArray, list[str]]]:
     """Return ways to cut the test samples: their name, each sample's group, the groups' names."""
     confidence = measured.scored[method].confidence
@@ -202,12 +208,21 @@ def _groupings(
     codes = np.digitize(confidence, BANDS).astype(np.int64)
     found = [(f"confidence of {method}", codes, bands)]
     for name, fit in measured.fits.items():
-        shown = Shown.of(fit.fitted, test.preds) if fit.deployable else None
-        if shown is None or shown.band is None or shown.n_bands < 2:
+        if not fit.deployable or not fit.routed or (name != method and not fit.fitted.map.steps):
             continue
-        if name != method and shown.regressed:
-            continue
-        what = "third by temperature" if shown.regressed else "group"
-        names = [f"{what} {i}" for i in range(shown.n_bands)]
-        found.append((f"{what}s of {name}", shown.band, names))
+        shown = Shown.of(fit.fitted, calibration.preds)
+        if shown.n_bands > 1:
+            what = "third" if shown.regressed else "group"
+            by = f"thirds by temperature of {name}" if shown.regressed else f"groups of {name}"
+            names = [f"{what} {i}" for i in range(shown.n_bands)]
+            found.append((by, _bands(shown, test), names))
     return found
+
+
+def _bands(shown: Shown, test: Samples) -> IntArray:
+    """Return the group of each test sample, or its third as the calibration samples cut them."""
+    preds, fitted = test.preds, shown.fitted
+    if not shown.regressed:
+        return fitted.group(preds.logits, features=preds.features)
+    temperature = fitted.temperature(preds.logits, features=preds.features)
+    return group_members(temperature, np.array(shown.edges))

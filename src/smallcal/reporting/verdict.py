@@ -95,19 +95,17 @@ def _headline(measured: Measured, chosen: str) -> str:
     result = outcome(measured, chosen)
     raw = with_interval("ece15", before)
     if result == "raw":
-        if chosen == RAW:
-            return f"Keep the raw model (ECE {raw}): nothing here beats it beyond chance."
-        return (
-            f"Keep the raw model (ECE {raw}): {chosen} found too little evidence against its "
-            "confidences and leaves them as they are."
-        )
-    size = f"ECE {with_interval('ece15', after)} after, {raw} before"
-    if result == "better":
-        return f"Use {chosen}: it is better than the raw model beyond chance ({size})."
-    if result == "tie":
-        return f"{chosen} and the raw model are level within chance ({size}); either will do."
-    kind = "better in part and worse in part" if result == "mixed" else "worse"
-    return f"{chosen} is {kind} than the raw model beyond chance ({size}); read the findings."
+        why = "Nothing here beats it beyond chance"
+        if chosen != RAW:
+            why = f"{chosen} found too little evidence against its confidences and left them alone"
+        return f"Keep the raw model. {why}. ECE {raw}."
+    said = {
+        "better": f"Use {chosen}. It is better than the raw model beyond chance",
+        "tie": f"Use {chosen} or the raw model. They are level within chance",
+        "mixed": f"{chosen} is better than the raw model in part and worse in part, beyond chance",
+        "worse": f"{chosen} is worse than the raw model beyond chance",
+    }
+    return f"{said[result]}. ECE {with_interval('ece15', after)} after, {raw} before."
 
 
 def _finding(level: str, text: str) -> Finding:
