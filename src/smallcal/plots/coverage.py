@@ -166,7 +166,7 @@ def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -
         xlabel="coverage: most confident samples kept (%)",
         ylabel="error rate of those kept (%)",
     )
-    style.legend(ax, loc="upper left")
+    style.legend(ax)
     return ax
 
 

@@ -227,7 +227,7 @@ def draw_matched_confidence(found: dict[str, GroupBins], *, ax: Axes | None = No
     ax.set(xlim=(0, 1), ylim=(0, 1))
     style.percent(ax)
     style.dress(ax, xlabel="confidence at one temperature (%)", ylabel="accuracy (%)")
-    style.legend(ax, loc="upper left")
+    style.legend(ax)
     return ax
 
 
