@@ -345,6 +345,11 @@ def test_paper_is_white_and_open_and_has_no_buttons(page):
     assert not page.find_element(By.TAG_NAME, "nav").is_displayed()
     for part in page.find_elements(By.CSS_SELECTOR, "details > :not(summary)"):
         assert part.size["height"] > 0
+    # A sheet of A4 within its margins: what sticks out there is cut off.
+    size = {"width": 688, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    for table in page.find_elements(By.TAG_NAME, "table"):
+        assert table.rect["x"] + table.rect["width"] <= 688
 
 
 def test_the_page_prints(page):

@@ -183,6 +183,8 @@ def draw_forest(found: Forest, *, ax: Axes | None = None) -> Axes:
             _draw_rows(ax, rows, (verdict, color, marker, face))
     ax.set_yticks(np.arange(n)[::-1], [row.label for row in found.rows])
     ax.set_ylim(-0.6, n - 0.4)
+    # Beside long labels there is little room for numbers.
+    ax.locator_params(axis="x", nbins=6)
     style.dress(ax, xlabel=found.xlabel, ylabel="")
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)

@@ -186,8 +186,8 @@ def class_table(rows: Sequence[Content], *, level: float) -> Table:
     more = len(rows) - len(shown)
     note = f"{more:,} more classes are in the report's JSON." if more > 0 else ""
     caption = (
-        f"Gap between confidence and accuracy by predicted class, largest first, with exact "
-        f"{100 * level:g} % intervals."
+        f"Gap between confidence and accuracy by predicted class, the least likely by chance "
+        f"first, with exact {100 * level:g} % intervals."
     )
     return Table("classes", caption, columns, shown, note)
 
