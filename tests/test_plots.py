@@ -188,14 +188,21 @@ def test_the_smooth_band_is_the_wider_of_gathered_resamples_and_exact_intervals(
         assert b == pytest.approx(np.clip(max(to_draws, centre + exact[1]), 0, 1), abs=3e-4)
 
 
-def test_smooth_bands_hold_the_truth():
+@pytest.mark.parametrize(("level", "least", "most"), [(0.95, 0.9, 1.0), (0.5, 0.46, 0.76)])
+def test_smooth_bands_hold_the_truth(level, least, most):
+    """Places of one draw hang together, so that few draws say little: bounds are three errors wide.
+
+    100 other draws gave 0.965 (standard deviation 0.076 from draw to draw) and 0.61 (0.16). The
+    lower level is there to fail where bands are too wide.
+    """
     rng = np.random.default_rng(2)
     held = []
-    for seed in range(20):
+    for seed in range(13):
         y, p = calibrated(400, rng)
-        row = plots.smooth_reliability_data(y, p, n_boot=40, random_state=seed)["probs"]
-        held += ((row.low <= row.confidence) & (row.confidence <= row.high)).tolist()
-    assert 0.93 <= np.mean(held) <= 0.99
+        found = plots.smooth_reliability_data(y, p, level=level, n_boot=40, random_state=seed)
+        row = found["probs"]
+        held.append(((row.low <= row.confidence) & (row.confidence <= row.high)).mean())
+    assert least <= np.mean(held) <= most
 
 
 def test_the_smooth_curve_has_no_line_where_there_are_no_samples():
