@@ -16,11 +16,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from smallcal.plots.binned import reliability as reliability
     from smallcal.plots.binned import reliability_data as reliability_data
+    from smallcal.plots.budgets import budget_curve as budget_curve
+    from smallcal.plots.budgets import budget_curve_data as budget_curve_data
+    from smallcal.plots.capacity import k_ablation as k_ablation
+    from smallcal.plots.capacity import k_ablation_data as k_ablation_data
+    from smallcal.plots.corruptions import corruption_gain as corruption_gain
+    from smallcal.plots.corruptions import corruption_gain_data as corruption_gain_data
+    from smallcal.plots.severity import severity_curve as severity_curve
+    from smallcal.plots.severity import severity_curve_data as severity_curve_data
     from smallcal.plots.style import tips_of as tips_of
     from smallcal.plots.style import to_svg as to_svg
     from smallcal.plots.style import with_tips as with_tips
+    from smallcal.plots.verdicts import difference_rows as difference_rows
 
 _HOME = {
+    "budget_curve": "budgets",
+    "budget_curve_data": "budgets",
+    "corruption_gain": "corruptions",
+    "corruption_gain_data": "corruptions",
+    "difference_rows": "verdicts",
+    "k_ablation": "capacity",
+    "k_ablation_data": "capacity",
+    "severity_curve": "severity",
+    "severity_curve_data": "severity",
     "reliability": "binned",
     "reliability_data": "binned",
     "tips_of": "style",

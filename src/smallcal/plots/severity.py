@@ -1,0 +1,197 @@
+"""A metric against the severity of a shift, and where the samples of each severity go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smallcal.data import FloatArray
+from smallcal.errors import InputError
+from smallcal.plots.curves import (
+    Curves,
+    Line,
+    curves_of,
+    draw_lines,
+    gap_of,
+    line_of,
+    name_lines,
+    pooled,
+    strip_under,
+    who,
+)
+from smallcal.plots.runs import Run, RunLike, measured_at_all, one_budget, open_run
+from smallcal.plots.style import INK, PALETTE, axes_or_new, dress, with_tips
+from smallcal.studies.pairs import difference
+from smallcal.studies.shift_summaries import at_severity, by_severity, occupancy, shifted_rows
+from smallcal.studies.tables import Number
+from smallcal.studies.units import CLEAN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Half of the width of a bar, in severities.
+_HALF = 0.28
+
+
+@dataclass(frozen=True, eq=False)
+class Occupancy:
+    """Percent of the samples in each group, by severity.
+
+    Attributes
+    ----------
+    label : str
+        The method whose groups these are.
+    shares : ndarray of shape (severities, groups)
+        Clean samples first; groups from the lowest scores to the highest.
+    """
+
+    label: str
+    shares: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class SeverityCurves:
+    """A metric by severity, and the groups of a grouped method if there is one."""
+
+    curves: Curves
+    occupancy: Occupancy | None
+
+
+def severity_curve_data(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> SeverityCurves:
+    """Return a metric on clean samples and at each severity, and the occupancy of groups.
+
+    Means are those of the table ``severity``, shares those of the table ``occupancy``, of all
+    models together; differences are paired by set, with models, seeds in each and sets in each
+    resampled. Only corruptions that a cell has at every severity count.
+
+    Parameters
+    ----------
+    run, baseline, where
+        As for :func:`~smallcal.plots.budget_curve_data`; rows alone are taken to be of the study
+        ``shift``.
+    metric : str, optional
+        The study's first unless it is given.
+
+    Raises
+    ------
+    InputError
+        If nothing is shifted, or there are several budgets.
+    """
+    opened = one_budget(open_run(run, "shift", metric=metric, baseline=baseline, where=where))
+    rows = shifted_rows(opened.frame.where(metric=opened.metric))
+    if not len(rows):
+        raise InputError("run has no shifted sets; the study shift measures them")
+    opened, left_out = measured_at_all(opened, "severity")
+    severities = sorted(rows.unique("severity"))
+    curves = curves_of(
+        opened,
+        np.array([0, *severities], dtype=float),
+        (CLEAN, *map(str, severities)),
+        _lines(opened, severities),
+        left_out,
+    )
+    return SeverityCurves(curves, _occupancy(opened, severities))
+
+
+def _lines(run: Run, severities: list[int]) -> tuple[Line, ...]:
+    frame = run.frame.where(metric=run.metric)
+    sets = [frame.where(set=CLEAN), *(at_severity(frame, s) for s in severities)]
+    table = pooled(run, by_severity(run.study, frame))
+    first = table.header.index(CLEAN)
+    found = []
+    for row in table.rows:
+        label = str(row[table.header.index("method")])
+        means = [cell for cell in row[first:] if isinstance(cell, Number)]
+        gaps = [gap_of(difference(rows, run.study, run.metric, label), run.metric) for rows in sets]
+        found.append(line_of(label, means, () if label == run.study.baseline else gaps))
+    return tuple(found)
+
+
+def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
+    """Return the groups of the study's own method, or of the first that has groups."""
+    table = pooled(run, occupancy(run.study, run.frame))
+    place, first = table.header.index("method"), table.header.index("set") + 1
+    grouped = list(dict.fromkeys(str(row[place]) for row in table.rows))
+    if not grouped:
+        return None
+    label = next((name for name in run.study.settings.get("ours", ()) if name in grouped), None)
+    label = label or grouped[0]
+    by_set = {str(row[first - 1]): row[first:] for row in table.rows if row[place] == label}
+    rows = [by_set.get(name) for name in (CLEAN, *(f"severity {s}" for s in severities))]
+    shares = [[n.value for n in row if isinstance(n, Number)] for row in rows if row is not None]
+    if len(shares) != len(rows):
+        return None
+    found = np.array(shares)
+    return Occupancy(label, found[:, np.isfinite(found).all(axis=0)])
+
+
+def severity_curve(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a metric against severity, and below it which groups the samples fall into.
+
+    Lines, bands and hollow marks are those of :func:`~smallcal.plots.budget_curve`. The strip
+    shows the groups of one method, the lightest with the lowest scores.
+
+    Parameters are those of :func:`severity_curve_data`, and ``ax``.
+    """
+    found = severity_curve_data(run, metric=metric, baseline=baseline, where=where)
+    curves = found.curves
+    axes = axes_or_new(ax, size=(6.6, 5.0))
+    looks = draw_lines(axes, curves, curves.x, "severity-curve")
+    dress(axes, xlabel="severity", ylabel=curves.unit, title=who(curves))
+    name_lines(axes, curves, looks)
+    axes.set_xticks(curves.x, curves.names)
+    if found.occupancy is not None:
+        axes.set_xlabel("")
+        strip = strip_under(axes)
+        _draw_groups(strip, curves, found.occupancy)
+        dress(strip, xlabel="severity", ylabel="samples %")
+        strip.set_xticks(curves.x, curves.names)
+        axes.tick_params(labelbottom=False)
+    return axes
+
+
+def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
+    """Draw a bar for each severity, cut into groups; written in it where there is room."""
+    n_groups = groups.shares.shape[1]
+    bottom = np.zeros(len(curves.x))
+    for group in range(n_groups):
+        share = groups.shares[:, group]
+        bars = strip.bar(
+            curves.x,
+            share,
+            2 * _HALF,
+            bottom,
+            color=PALETTE[0],
+            alpha=0.15 + 0.75 * group / max(n_groups - 1, 1),
+            linewidth=0,
+        )
+        texts = [
+            f"{groups.label}, {name}: {value:.1f} % in group {group + 1} of {n_groups}"
+            for name, value in zip(curves.names, share, strict=True)
+        ]
+        with_tips(list(bars), texts, name=f"occupancy group {group + 1}")
+        bottom = bottom + share
+    strip.set_ylim(0, 100)
+    strip.set_title(
+        f"groups of {groups.label}: dark is high risk",
+        color=INK,
+        fontsize="small",
+        loc="left",
+        pad=2,
+    )
