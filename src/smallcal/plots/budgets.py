@@ -13,16 +13,18 @@ from smallcal.plots.curves import (
     Curves,
     Line,
     curves_of,
+    draw_gaps,
     draw_lines,
     line_of,
+    looks_of,
     name_lines,
     numbers_by,
     pooled,
-    strip_under,
+    strips_under,
     who,
 )
 from smallcal.plots.runs import Run, RunLike, measured_at_all, open_run
-from smallcal.plots.style import GREY, Look, axes_or_new, dress, with_tips
+from smallcal.plots.style import GREY, axes_or_new, dress, with_tips
 from smallcal.studies.summaries import differences, means, wins
 from smallcal.studies.units import ALL
 
@@ -113,25 +115,27 @@ def budget_curve(
 ) -> Axes:
     """Draw a metric against the number of calibration samples, and how often each method wins.
 
-    Lines are means over cells. A band is the 95 % interval of the paired difference from the
-    baseline, put around the method's line, so it says nothing of how much models differ. Marks
-    are hollow where that interval holds zero, or there is none. The strip below shows the share
-    of cells and draws in which a method is strictly better than the baseline.
+    Above: means over cells. In the middle: paired differences from the baseline with their 95 %
+    intervals, so that how much models differ does not matter. Marks are hollow where the
+    interval holds zero, or there is none. Below: the share of cells and draws in which a method
+    is strictly better than the baseline.
 
     Parameters are those of :func:`budget_curve_data`, and ``ax``.
     """
     found = budget_curve_data(run, metric=metric, baseline=baseline, where=where)
-    axes = axes_or_new(ax, size=(6.6, 5.0))
+    axes = axes_or_new(ax, size=(6.8, 6.4))
     places = _places(found.x)
-    looks = draw_lines(axes, found, places, "budget-curve")
+    gaps, strip = strips_under(axes, 0.75, 0.4)
+    draw_lines(axes, found, places, "budget-curve")
     dress(axes, xlabel="", ylabel=found.unit, title=who(found))
-    strip = strip_under(axes)
-    _draw_wins(strip, found, places, looks)
+    draw_gaps(gaps, found, places, "budget-curve")
+    dress(gaps, xlabel="", ylabel=f"minus {found.baseline}")
+    _draw_wins(strip, found, places)
     dress(strip, xlabel="calibration samples", ylabel="wins %")
     axes.set_xscale("log")
     strip.set_xticks(places, found.names)
     strip.minorticks_off()
-    name_lines(axes, found, looks)
+    name_lines(axes, found)
     return axes
 
 
@@ -142,12 +146,12 @@ def _places(budgets: FloatArray) -> FloatArray:
     return np.where(budgets == ALL, last, budgets)
 
 
-def _draw_wins(strip: Axes, found: Curves, places: FloatArray, looks: Mapping[str, Look]) -> None:
+def _draw_wins(strip: Axes, found: Curves, places: FloatArray) -> None:
     strip.axhline(50, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     for line in found.lines:
         if BASELINE in line.verdict:
             continue
-        style = looks[line.label]
+        style = looks_of(found)[line.label]
         strip.plot(places, line.wins, color=style.color, linestyle=style.linestyle, linewidth=1)
         (marks,) = strip.plot(
             places,

@@ -17,6 +17,7 @@ from smallcal.plots.curves import (
     Curves,
     Line,
     curves_of,
+    draw_band,
     draw_lines,
     line_of,
     models_in,
@@ -24,7 +25,7 @@ from smallcal.plots.curves import (
     who,
 )
 from smallcal.plots.runs import Run, RunLike, measured_at_all, one_budget, open_run
-from smallcal.plots.style import FAINT, GREY, SMALL, axes_or_new, dress
+from smallcal.plots.style import FAINT, GREY, SMALL, axes_or_new, dress, look
 from smallcal.studies.summaries import differences, means
 from smallcal.studies.tables import Number
 
@@ -137,6 +138,7 @@ def k_ablation(
         linestyle=(0, (4, 3)),
         zorder=1,
     )
+    draw_band(axes, curves.x, *curves.lines[0].band, look(0))
     draw_lines(axes, curves, curves.x, "k-ablation")
     dress(axes, xlabel="groups", ylabel=curves.unit, title=who(curves))
     axes.set_xscale("log")

@@ -203,7 +203,14 @@ def corruption_gain(
         ylabel=f"gain of {found.method} over {found.baseline}",
         title="" if few else _together(found),
     )
-    legend(axes, loc="upper left", bbox_to_anchor=(0, -0.14), borderaxespad=0.0)
+    legend(
+        axes,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.01),
+        borderaxespad=0.0,
+        title="rank correlation of gain and error",
+        alignment="left",
+    )
     return axes
 
 
@@ -252,9 +259,9 @@ def rank_text(model: ModelGain) -> str:
     """Return a model's rank correlation in words."""
     rho, low, high = model.rank
     if math.isnan(rho):
-        return "too few corruptions for a rank correlation"
+        return "too few corruptions"
     sides = "" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
-    return f"rank correlation {rho:+.2f}{sides}"
+    return f"{rho:+.2f}{sides}"
 
 
 def _together(found: CorruptionGains) -> str:

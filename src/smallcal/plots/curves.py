@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smallcal.catalogue import ALIASES
 from smallcal.data import FloatArray
 from smallcal.intervals import Interval
 from smallcal.plots.runs import Run
@@ -24,6 +25,9 @@ BASELINE = "baseline"
 
 #: Verdicts under which a mark is drawn hollow.
 _OPEN = ("tie", "no interval")
+
+#: A difference so many times as large as the median method's leaves the scale.
+_FAR = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +59,20 @@ class Line:
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
-        """The interval of the difference, put around the line.
+        """The interval of the difference, put around the line; no width where it is the baseline.
 
-        Where every model has as many seeds, it holds the baseline's line exactly in a tie.
+        Where every model has as many seeds, it holds the baseline's value exactly in a tie.
         """
-        return self.value + (self.low - self.difference), self.value + (self.high - self.difference)
+        own = np.array([verdict == BASELINE for verdict in self.verdict])
+        below = np.where(own, 0.0, self.low - self.difference)
+        above = np.where(own, 0.0, self.high - self.difference)
+        return self.value + below, self.value + above
+
+    @property
+    def reach(self) -> float:
+        """How far from zero the differences and their intervals lie at most."""
+        ends = np.abs([self.difference, self.low, self.high])
+        return float(np.nanmax(ends, initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +93,8 @@ class Curves:
         How many these are with their seeds.
     left_out : tuple of str
         What was not measured everywhere, so that it is in no number here.
+    methods : mapping of str to str
+        What labels such as ``default`` stood for when they were fitted.
     """
 
     metric: str
@@ -91,6 +106,7 @@ class Curves:
     models: tuple[str, ...]
     n_cells: int
     left_out: tuple[str, ...] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
 
     def line(self, label: str) -> Line:
         """Return a method's line."""
@@ -115,6 +131,11 @@ def curves_of(
         models_in(run),
         len(run.frame.unique("cell")),
         left_out,
+        {
+            label: method
+            for label, method in zip(run.frame["label"], run.frame["method"], strict=True)
+            if label in ALIASES and method not in ("", label)
+        },
     )
 
 
@@ -189,34 +210,69 @@ def first_word(verdict: str) -> str:
     return verdict.partition(":")[0]
 
 
-def draw_lines(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> dict[str, Look]:
-    """Draw every method: a band, a line, and marks that are hollow where there is a tie."""
+def looks_of(curves: Curves) -> dict[str, Look]:
+    """Return how each method is drawn: the baseline in the colour of the text."""
     others = [line.label for line in curves.lines if line.label != curves.baseline]
     looks = {curves.baseline: look(0)._replace(color=INK, linestyle="-", marker="o")}
-    looks |= {label: look(i) for i, label in enumerate(others)}
+    return looks | {label: look(i) for i, label in enumerate(others)}
+
+
+def draw_lines(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
+    """Draw the means of every method; marks are hollow where there is a tie."""
     for line in curves.lines:
-        style = looks[line.label]
-        low, high = line.band
-        if np.isfinite(low).any():
-            ax.fill_between(
-                places, low, high, color=style.color, alpha=BAND_ALPHA, linewidth=0, zorder=2
-            )
-        wide = 2.2 if line.label == curves.baseline else 1.4
+        style = looks_of(curves)[line.label]
         ax.plot(
             places,
             line.value,
             color=style.color,
             linestyle=style.linestyle,
-            linewidth=wide,
+            linewidth=2.2 if line.label == curves.baseline else 1.4,
             zorder=3,
         )
         texts = [tip(curves, line, i) for i in range(len(places))]
-        draw_marks(ax, line, places, style, texts=texts, name=plot)
-    return looks
+        draw_marks(ax, line, (places, line.value), style, texts=texts, name=plot)
+
+
+def draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
+    """Draw the differences from the baseline with their intervals.
+
+    A method much further away than the others, as the raw model often is, leaves the scale, which
+    is said: it would press all others together.
+    """
+    rivals = [line for line in curves.lines if line.label != curves.baseline]
+    ax.axhline(0, color=INK, linewidth=1.2, zorder=1)
+    for line in rivals:
+        style = looks_of(curves)[line.label]
+        draw_band(ax, places, line.low, line.high, style)
+        ax.plot(
+            places, line.difference, color=style.color, linestyle=style.linestyle, linewidth=1.2
+        )
+        texts = [tip(curves, line, i) for i in range(len(places))]
+        draw_marks(ax, line, (places, line.difference), style, texts=texts, name=f"{plot} gap")
+    limit = _FAR * float(np.median([line.reach for line in rivals])) if rivals else 0.0
+    far = [line.label for line in rivals if line.reach > limit]
+    if far:
+        near = 1.1 * max(line.reach for line in rivals if line.label not in far)
+        ax.set_ylim(-near, near)
+        ax.set_title(f"off this scale: {', '.join(far)}", color=GREY, fontsize=SMALL, pad=2)
+
+
+def draw_band(ax: Axes, places: FloatArray, low: FloatArray, high: FloatArray, style: Look) -> None:
+    """Draw an interval along a line, where there is one."""
+    if np.isfinite(low).any():
+        ax.fill_between(
+            places, low, high, color=style.color, alpha=BAND_ALPHA, linewidth=0, zorder=2
+        )
 
 
 def draw_marks(
-    ax: Axes, line: Line, places: FloatArray, style: Look, *, texts: Sequence[str], name: str
+    ax: Axes,
+    line: Line,
+    points: tuple[FloatArray, FloatArray],
+    style: Look,
+    *,
+    texts: Sequence[str],
+    name: str,
 ) -> None:
     """Draw the marks of a line, hollow where there is a tie."""
     for hollow in (False, True):
@@ -224,11 +280,11 @@ def draw_marks(
         if not chosen.any():
             continue
         (marks,) = ax.plot(
-            places[chosen],
-            line.value[chosen],
+            points[0][chosen],
+            points[1][chosen],
             linestyle="none",
             marker=style.marker,
-            markersize=6,
+            markersize=5.5,
             color=style.color,
             markerfacecolor="none" if hollow else style.color,
             zorder=4,
@@ -237,34 +293,44 @@ def draw_marks(
         with_tips(marks, kept, name=f"{name} {line.label} {'open' if hollow else ''}")
 
 
-def name_lines(ax: Axes, curves: Curves, looks: Mapping[str, Look]) -> None:
+def name_lines(ax: Axes, curves: Curves) -> None:
     """Draw the legend beside the axes: each method, and what a hollow mark means."""
     from matplotlib.lines import Line2D
 
-    def shown(label: str) -> Line2D:
-        style = looks[label]
-        return Line2D([], [], color=style.color, marker=style.marker, linestyle=style.linestyle)
-
-    handles = {line.label: shown(line.label) for line in curves.lines}
-    handles[curves.baseline].set_linewidth(2.2)
-    names = [f"{name} (baseline)" if name == curves.baseline else name for name in handles]
+    handles, names = [], []
+    for label, style in looks_of(curves).items():
+        handles.append(
+            Line2D([], [], color=style.color, marker=style.marker, linestyle=style.linestyle)
+        )
+        name = f"{label}:\n{curves.methods[label]}" if label in curves.methods else label
+        names.append(f"{name} (baseline)" if label == curves.baseline else name)
     hollow = Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none")
     ax.legend(
-        [*handles.values(), hollow],
+        [*handles, hollow],
         [*names, f"tie with {curves.baseline}"],
         frameon=False,
         fontsize=SMALL,
         labelcolor=INK,
         loc="upper left",
         bbox_to_anchor=(1.01, 1.0),
+        borderaxespad=0.0,
     )
 
 
-def strip_under(ax: Axes, *, share: float = 0.3) -> Axes:
-    """Return axes below others, with the same horizontal axis."""
-    strip = ax.inset_axes((0, -share - 0.06, 1, share), sharex=ax)
-    ax.tick_params(labelbottom=False)
-    return strip
+def strips_under(ax: Axes, *shares: float) -> list[Axes]:
+    """Return axes below others with the same horizontal axis; shares are of their height."""
+    spec = ax.get_subplotspec()
+    if spec is None:  # axes that were put somewhere by hand keep their place
+        tops = -np.cumsum([share + 0.12 for share in shares])
+        places = zip(tops, shares, strict=True)
+        strips = [ax.inset_axes((0, float(low), 1, share), sharex=ax) for low, share in places]
+    else:
+        grid = spec.subgridspec(1 + len(shares), 1, height_ratios=(1, *shares))
+        ax.set_subplotspec(grid[0])
+        strips = [ax.figure.add_subplot(grid[i], sharex=ax) for i in range(1, 1 + len(shares))]
+    for upper in (ax, *strips[:-1]):
+        upper.tick_params(labelbottom=False)
+    return strips
 
 
 def tip(curves: Curves, line: Line, i: int) -> str:

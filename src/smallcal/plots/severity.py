@@ -14,16 +14,17 @@ from smallcal.plots.curves import (
     Curves,
     Line,
     curves_of,
+    draw_gaps,
     draw_lines,
     gap_of,
     line_of,
     name_lines,
     pooled,
-    strip_under,
+    strips_under,
     who,
 )
 from smallcal.plots.runs import Run, RunLike, measured_at_all, one_budget, open_run
-from smallcal.plots.style import INK, PALETTE, axes_or_new, dress, with_tips
+from smallcal.plots.style import GREY, INK, PALETTE, SMALL, axes_or_new, dress, with_tips
 from smallcal.studies.pairs import difference
 from smallcal.studies.shift_summaries import at_severity, by_severity, occupancy, shifted_rows
 from smallcal.studies.tables import Number
@@ -144,30 +145,30 @@ def severity_curve(
 ) -> Axes:
     """Draw a metric against severity, and below it which groups the samples fall into.
 
-    Lines, bands and hollow marks are those of :func:`~smallcal.plots.budget_curve`. The strip
-    shows the groups of one method, the lightest with the lowest scores.
+    Means, differences and hollow marks are as in :func:`~smallcal.plots.budget_curve`. The bars
+    below show the groups of one method, the lightest with the lowest scores.
 
     Parameters are those of :func:`severity_curve_data`, and ``ax``.
     """
     found = severity_curve_data(run, metric=metric, baseline=baseline, where=where)
     curves = found.curves
-    axes = axes_or_new(ax, size=(6.6, 5.0))
-    looks = draw_lines(axes, curves, curves.x, "severity-curve")
-    dress(axes, xlabel="severity", ylabel=curves.unit, title=who(curves))
-    name_lines(axes, curves, looks)
-    axes.set_xticks(curves.x, curves.names)
+    axes = axes_or_new(ax, size=(6.8, 6.4))
+    gaps, *strips = strips_under(axes, *((0.75,) if found.occupancy is None else (0.75, 0.4)))
+    draw_lines(axes, curves, curves.x, "severity-curve")
+    dress(axes, xlabel="", ylabel=curves.unit, title=who(curves))
+    name_lines(axes, curves)
+    draw_gaps(gaps, curves, curves.x, "severity-curve")
+    dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
     if found.occupancy is not None:
-        axes.set_xlabel("")
-        strip = strip_under(axes)
-        _draw_groups(strip, curves, found.occupancy)
-        dress(strip, xlabel="severity", ylabel="samples %")
-        strip.set_xticks(curves.x, curves.names)
-        axes.tick_params(labelbottom=False)
+        _draw_groups(strips[0], curves, found.occupancy)
+    last = [gaps, *strips][-1]
+    last.set_xticks(curves.x, curves.names)
+    last.set_xlabel("severity", color=INK)
     return axes
 
 
 def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
-    """Draw a bar for each severity, cut into groups; written in it where there is room."""
+    """Draw a bar for each severity, cut into groups."""
     n_groups = groups.shares.shape[1]
     bottom = np.zeros(len(curves.x))
     for group in range(n_groups):
@@ -188,10 +189,6 @@ def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
         with_tips(list(bars), texts, name=f"occupancy group {group + 1}")
         bottom = bottom + share
     strip.set_ylim(0, 100)
-    strip.set_title(
-        f"groups of {groups.label}: dark is high risk",
-        color=INK,
-        fontsize="small",
-        loc="left",
-        pad=2,
-    )
+    dress(strip, xlabel="", ylabel="samples %")
+    title = f"groups of {groups.label}: dark is high risk"
+    strip.set_title(title, color=GREY, fontsize=SMALL, pad=2)

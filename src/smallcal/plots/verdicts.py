@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,8 +36,9 @@ def difference_rows(
     Returns
     -------
     list of dict
-        With ``label``, ``value``, and, where they exist, ``low``, ``high``, ``wide_low`` and
-        ``wide_high``, in the units of the tables; labels name the budget where there are several.
+        With ``label``, ``value``, ``low``, ``high`` and, where there is more than one unit,
+        ``wide_low`` and ``wide_high``, in the units of the tables; labels name the budget where
+        there are several. A difference of a single fit has no interval and is left out.
 
     Examples
     --------
@@ -65,17 +65,15 @@ def difference_rows(
 
 
 def _numbers(run: Run, part: Frame, label: str) -> dict[str, float]:
-    """Return a difference and its intervals, as far as they exist."""
+    """Return a difference and its intervals; nothing where there is no interval."""
     found = difference(part, run.study, run.metric, label)
-    if found is None or math.isnan(found.point):
+    if found is None or is_bare(found):
         return {}
-    scale = scale_of(run.metric)
-    numbers = {"value": found.point}
-    if not is_bare(found):
-        numbers |= {"low": found.low, "high": found.high}
+    numbers = {"value": found.point, "low": found.low, "high": found.high}
     models = models_of(part, paired(part, run.metric, label, run.study.baseline))
     units: list[Any] = models if len(models) > 1 else models[0]
     if len(units) > 1:
         wide = student(units)
         numbers |= {"wide_low": wide.low, "wide_high": wide.high}
+    scale = scale_of(run.metric)
     return {name: scale * value for name, value in numbers.items()}
