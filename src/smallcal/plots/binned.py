@@ -13,7 +13,7 @@ from smallcal.intervals import binomial_interval, require_options
 from smallcal.metrics import Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_table, equal_mass, equal_width
 from smallcal.plots import style
-from smallcal.plots.series import UNNAMED, views_of
+from smallcal.plots.series import prefix_of, views_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,7 +151,7 @@ def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> N
     ax.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.4, zorder=3)
     sizes = 14 + 70 * row.count / row.count.max()
     marks = ax.scatter(x, y, s=sizes, marker=look.marker, color=look.color, linewidths=0, zorder=4)
-    named = "" if name == UNNAMED else f"{name}, "
+    named = prefix_of(name)
     style.name_series(ax, f"{named}ECE {100 * row.ece:.2f} %", look)
     texts = [
         f"{named}{count:,} samples: confidence {100 * c:.1f} %, accuracy {100 * a:.1f} % "
@@ -163,13 +163,118 @@ def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> N
 
 def _draw_spread(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
     """Draw counts by confidence in a strip over the axes."""
-    strip = ax.inset_axes((0, 1.03, 1, 0.14), sharex=ax)
+    strip = style.strip_over(ax, ylabel="samples")
     for index, row in enumerate(found.values()):
         look = style.look(index)
         edges = np.linspace(0, 1, len(row.spread) + 1)
         if len(found) == 1:
             strip.stairs(row.spread, edges, fill=True, color=look.color, alpha=0.5)
         strip.stairs(row.spread, edges, color=look.color, linestyle=look.linestyle, linewidth=1.2)
-    style.dress(strip, xlabel="", ylabel="samples")
-    strip.tick_params(labelbottom=False)
     strip.set_ylim(bottom=0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spread:
+    """How the confidences of one set of probabilities are spread.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (bins + 1,)
+    count : ndarray of shape (bins,), int64
+    share : ndarray of shape (bins,)
+        Counts as a share of all samples.
+    confidence, accuracy : float
+        Means over all samples.
+    """
+
+    edges: FloatArray
+    count: IntArray
+    share: FloatArray
+    confidence: float
+    accuracy: float
+
+
+def confidence_histogram_data(
+    y_true: object, probs: object, *, bins: int = 20
+) -> dict[str, Spread]:
+    """Return what :func:`confidence_histogram` draws, by name of the probabilities.
+
+    Examples
+    --------
+    >>> row = confidence_histogram_data([0, 1], [[0.9, 0.1], [0.7, 0.3]], bins=2)["probs"]
+    >>> row.count.tolist(), round(row.confidence, 3), row.accuracy
+    ([0, 2], 0.8, 0.5)
+    """
+    found = {}
+    for name, view in views_of(y_true, probs).items():
+        count = np.bincount(equal_width(view.confidence, bins), minlength=bins)
+        found[name] = Spread(
+            edges=np.linspace(0, 1, bins + 1),
+            count=count,
+            share=count / view.n,
+            confidence=float(view.confidence.mean()),
+            accuracy=float(view.correct.mean()),
+        )
+    return found
+
+
+def confidence_histogram(
+    y_true: object, probs: object, *, bins: int = 20, ax: Axes | None = None
+) -> Axes:
+    """Draw how many samples have which confidence, with mean confidence and accuracy marked.
+
+    The gap between the two lines is what a model claims too much, or too little, on average.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    probs : array-like of shape (n, C), or mapping of name to such
+    bins : int
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> axes = confidence_histogram([0, 1], [[0.9, 0.1], [0.7, 0.3]])
+    >>> axes.get_ylabel()
+    'share of samples (%)'
+    """
+    found = confidence_histogram_data(y_true, probs, bins=bins)
+    ax = style.axes_or_new(ax)
+    for index, (name, row) in enumerate(found.items()):
+        _draw_histogram(ax, name, row, style.look(index), filled=len(found) == 1)
+    for number, value in enumerate(sorted({row.accuracy for row in found.values()})):
+        label = f"accuracy {100 * value:.1f} %" if number == 0 else None
+        ax.axvline(value, color=style.INK, linewidth=1.6, label=label, zorder=3)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1.12 * max(float(row.share.max()) for row in found.values()))
+    style.percent(ax)
+    style.dress(ax, xlabel="confidence (%)", ylabel="share of samples (%)")
+    # Three lines cross the axes from top to bottom: no place in them is free.
+    style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
+    return ax
+
+
+def _draw_histogram(ax: Axes, name: str, row: Spread, look: style.Look, *, filled: bool) -> None:
+    dashes = look.linestyle
+    if filled:
+        ax.stairs(row.share, row.edges, fill=True, color=look.color, alpha=0.3)
+    ax.stairs(row.share, row.edges, color=look.color, linestyle=dashes, linewidth=1.4)
+    ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
+    middle = (row.edges[:-1] + row.edges[1:]) / 2
+    marks = ax.scatter(
+        middle, row.share, s=18, marker=look.marker, color=look.color, linewidths=0, zorder=4
+    )
+    label = f"{prefix_of(name)}mean confidence {100 * row.confidence:.1f} %"
+    style.name_series(ax, label, look)
+    texts = [
+        f"{prefix_of(name)}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
+        f"({100 * share:.1f} %)"
+        for a, b, count, share in zip(
+            row.edges[:-1], row.edges[1:], row.count, row.share, strict=True
+        )
+    ]
+    style.with_tips(marks, texts, name=f"confidence-histogram-{name}")

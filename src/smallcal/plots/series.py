@@ -31,3 +31,8 @@ def views_of(y_true: object, probs: object) -> dict[str, Scored]:
                 raise
             raise InputError(f"probs[{name!r}]: {error}") from None
     return views
+
+
+def prefix_of(name: str) -> str:
+    """Return how a text about a series begins: with its name, if it was given one."""
+    return "" if name == UNNAMED else f"{name}, "

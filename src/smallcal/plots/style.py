@@ -122,16 +122,30 @@ def legend(ax: Axes, **options: Any) -> None:
 
 def percent(ax: Axes, which: str = "xy") -> None:
     """Show fractions as percent on these axes; the label should say so."""
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import FuncFormatter
 
     for name in which:
         axis = ax.xaxis if name == "x" else ax.yaxis
-        axis.set_major_formatter(PercentFormatter(1.0, symbol=""))
+        axis.set_major_formatter(FuncFormatter(_hundredfold))
+
+
+def _hundredfold(value: float, position: int | None = None) -> str:
+    """Return 100 times the value; 0.07 is 7, not 7.000000000000001."""
+    del position
+    return f"{round(100 * value, 9):g}".replace("-", "\N{MINUS SIGN}")
 
 
 def name_series(ax: Axes, name: str, style: Look) -> None:
     """Put a series into the legend with both its mark and its line."""
     ax.plot([], [], label=name, **style._asdict(), markersize=5)
+
+
+def strip_over(ax: Axes, *, ylabel: str) -> Axes:
+    """Return a low strip over the axes that shares their x axis."""
+    strip = ax.inset_axes((0, 1.03, 1, 0.14), sharex=ax)
+    dress(strip, xlabel="", ylabel=ylabel)
+    strip.tick_params(labelbottom=False)
+    return strip
 
 
 def diagonal(ax: Axes, low: float, high: float) -> None:
