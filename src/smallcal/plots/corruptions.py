@@ -157,7 +157,7 @@ def rank_interval(
     if found is None:
         return math.nan, math.nan, math.nan
     rho = found[0]
-    if len(a) < 4 or abs(rho) >= 1:
+    if len(a) < 4 or abs(rho) > 1 - 1e-9:
         return rho, math.nan, math.nan
     reach = float(ndtri((1 + level) / 2)) * math.sqrt((1 + rho**2 / 2) / (len(a) - 3))
     return rho, math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach)

@@ -252,8 +252,11 @@ def draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
     limit = _FAR * float(np.median([line.reach for line in rivals])) if rivals else 0.0
     far = [line.label for line in rivals if line.reach > limit]
     if far:
-        near = 1.1 * max(line.reach for line in rivals if line.label not in far)
-        ax.set_ylim(-near, near)
+        near = [line for line in rivals if line.label not in far]
+        ends = [end for line in near for end in (line.difference, line.low, line.high)]
+        low, high = min(0.0, float(np.nanmin(ends))), max(0.0, float(np.nanmax(ends)))
+        room = 0.08 * (high - low)
+        ax.set_ylim(low - room, high + room)
         ax.set_title(f"off this scale: {', '.join(far)}", color=GREY, fontsize=SMALL, pad=2)
 
 

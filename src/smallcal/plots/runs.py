@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -135,12 +135,21 @@ def _frame(columns: Mapping[str, Any]) -> Frame:
 def _as_asked(study: Study, frame: Frame) -> Frame:
     """Return the rows of what did not fail; the whole split is one budget, whatever its size."""
     frame = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
-    budgets, cells = frame["budget"], frame.unique("cell")
-    whole = ~np.isin(budgets, study.budgets) & (ALL in study.budgets)
+    budgets = frame["budget"]
     pairs = set(zip(frame["cell"].tolist(), budgets.tolist(), strict=True))
-    if len(pairs) == len(cells) and len(set(budgets.tolist())) > 1:
-        whole[:] = True  # one budget for each cell, and not the same: their whole splits
+    sizes = {(cell, n) for cell, n in pairs if n not in study.budgets}
+    if ALL not in study.budgets or _twice(sizes):
+        sizes = set()
+    if len({n for _, n in pairs}) > 1 and not _twice(pairs):
+        sizes = pairs  # one budget for each cell, and not the same: their whole splits
+    keys = zip(frame["cell"].tolist(), budgets.tolist(), strict=True)
+    whole = np.array([key in sizes for key in keys], dtype=bool)
     return Frame({**frame.columns, "budget": np.where(whole, ALL, budgets)})
+
+
+def _twice(pairs: Collection[tuple[str, int]]) -> bool:
+    """Whether a cell is there with two budgets."""
+    return len({cell for cell, _ in pairs}) < len(pairs)
 
 
 def _only(frame: Frame, where: Mapping[str, Any]) -> Frame:
@@ -177,10 +186,12 @@ def measured_at_all(run: Run, along: str) -> tuple[Run, tuple[str, ...]]:
     if along == "severity":
         rows, unit = shifted_rows(rows), ("cell", "set")
     seen: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
-    points: set[tuple[Any, ...]] = set()
+    labels = rows.unique("label")
+    points = {(place, label) for place in rows.unique(along) for label in labels}
+    if along == "label":
+        points = {(label, label) for label in labels}
     columns = (*unit, along, "label", "value")
     for *key, place, label, value in zip(*(rows[c].tolist() for c in columns), strict=True):
-        points.add((place, label))
         there = seen.setdefault(tuple(key), set())
         if np.isfinite(value):
             there.add((place, label))

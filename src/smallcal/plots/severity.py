@@ -46,7 +46,7 @@ class Occupancy:
     label : str
         The method whose groups these are.
     shares : ndarray of shape (severities, groups)
-        Clean samples first; groups from the lowest scores to the highest.
+        Clean samples first, if there are any; groups from the lowest scores to the highest.
     """
 
     label: str
@@ -92,26 +92,43 @@ def severity_curve_data(
     if not len(rows):
         raise InputError("run has no shifted sets; the study shift measures them")
     opened, left_out = measured_at_all(opened, "severity")
-    severities = sorted(rows.unique("severity"))
+    places = [*[0] * _has_clean(opened), *sorted(rows.unique("severity"))]
     curves = curves_of(
         opened,
-        np.array([0, *severities], dtype=float),
-        (CLEAN, *map(str, severities)),
-        _lines(opened, severities),
+        np.array(places, dtype=float),
+        tuple(map(_name, places)),
+        _lines(opened, places),
         left_out,
     )
-    return SeverityCurves(curves, _occupancy(opened, severities))
+    return SeverityCurves(curves, _occupancy(opened, places))
+
+
+def _has_clean(run: Run) -> bool:
+    """Whether every method was measured on the clean samples of every cell."""
+    rows = run.frame.where(metric=run.metric)
+    clean = rows.where(set=CLEAN)
+    there = {
+        (cell, label)
+        for cell, label, value in zip(clean["cell"], clean["label"], clean["value"], strict=True)
+        if np.isfinite(value)
+    }
+    return len(there) == len(rows.unique("cell")) * len(rows.unique("label"))
+
+
+def _name(severity: int) -> str:
+    return str(severity) if severity else CLEAN
 
 
 def _lines(run: Run, severities: list[int]) -> tuple[Line, ...]:
+    """Read the means from the table, and take differences in the same rows."""
     frame = run.frame.where(metric=run.metric)
-    sets = [frame.where(set=CLEAN), *(at_severity(frame, s) for s in severities)]
+    sets = [at_severity(frame, s) if s else frame.where(set=CLEAN) for s in severities]
     table = pooled(run, by_severity(run.study, frame))
     first = table.header.index(CLEAN)
     found = []
     for row in table.rows:
         label = str(row[table.header.index("method")])
-        means = [cell for cell in row[first:] if isinstance(cell, Number)]
+        means = [cell for cell in row[first:] if isinstance(cell, Number)][-len(severities) :]
         gaps = [gap_of(difference(rows, run.study, run.metric, label), run.metric) for rows in sets]
         found.append(line_of(label, means, () if label == run.study.baseline else gaps))
     return tuple(found)
@@ -127,7 +144,7 @@ def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
     label = next((name for name in run.study.settings.get("ours", ()) if name in grouped), None)
     label = label or grouped[0]
     by_set = {str(row[first - 1]): row[first:] for row in table.rows if row[place] == label}
-    rows = [by_set.get(name) for name in (CLEAN, *(f"severity {s}" for s in severities))]
+    rows = [by_set.get(f"severity {s}" if s else CLEAN) for s in severities]
     shares = [[n.value for n in row if isinstance(n, Number)] for row in rows if row is not None]
     if len(shares) != len(rows):
         return None
