@@ -76,7 +76,7 @@ def smooth_reliability_data(
     Examples
     --------
     >>> row = smooth_reliability_data([0, 1] * 50, [[0.9, 0.1], [0.7, 0.3]] * 50)["probs"]
-    >>> round(row.smece, 3), row.low.max() <= row.high.max()
+    >>> round(row.smece, 3), bool((row.low <= row.high).all())
     (0.3, True)
     """
     require_options(n_boot, level)

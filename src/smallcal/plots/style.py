@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 #: Okabe and Ito's colours, which people who see few colours can tell apart; yellow is left out,
 #: since it vanishes on white.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d")
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 #: Text and axes; lines that refer to something; lines and bars that stay behind.
 INK, GREY, FAINT = "#222222", "#767676", "#d9d9d9"
 #: Every colour that a figure may hold, so that a page can replace each.
 COLOURS = (*PALETTE, INK, GREY, FAINT)
 
-#: One more mark than colours, so that the pairs do not repeat before the 56th series.
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+#: One more mark than colours, so that the pairs do not repeat among 42 series.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)), (0, (9, 2)))
 
 BAND_ALPHA = 0.18
@@ -250,9 +250,9 @@ def to_svg(figure: Figure, *, prefix: str = "") -> str:
 
 def _settle(figure: Figure) -> None:
     """Lay the figure out until nothing moves: a layout starts from where the last one ended."""
-    before = None
-    for _ in range(_LAYOUTS):
-        figure.draw_without_rendering()
+    engine, before = figure.get_layout_engine(), None
+    for _ in range(_LAYOUTS if engine is not None else 0):
+        engine.execute(figure)
         now = [ax.get_position().bounds for ax in figure.axes]
         if now == before:
             return
