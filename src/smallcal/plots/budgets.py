@@ -20,11 +20,12 @@ from smallcal.plots.curves import (
     name_lines,
     numbers_by,
     pooled,
+    settle,
     strips_under,
     who,
 )
 from smallcal.plots.runs import Run, RunLike, measured_at_all, open_run
-from smallcal.plots.style import GREY, axes_or_new, dress, with_tips
+from smallcal.plots.style import GREY, axes_or_new, dress, figure_of, with_tips
 from smallcal.studies.summaries import differences, means, wins
 from smallcal.studies.units import ALL
 
@@ -136,6 +137,8 @@ def budget_curve(
     strip.set_xticks(places, found.names)
     strip.minorticks_off()
     name_lines(axes, found)
+    if ax is None:
+        settle(figure_of(axes))
     return axes
 
 

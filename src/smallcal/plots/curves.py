@@ -19,6 +19,7 @@ from smallcal.studies.tables import Number, Table, scale_of, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: What is said of the method that the others are compared with.
 BASELINE = "baseline"
@@ -334,6 +335,19 @@ def strips_under(ax: Axes, *shares: float) -> list[Axes]:
     for upper in (ax, *strips[:-1]):
         upper.tick_params(labelbottom=False)
     return strips
+
+
+def settle(figure: Figure) -> None:
+    """Lay a figure out once and for all, at places that do not differ from run to run.
+
+    The solver of the layout goes through its unknowns in no fixed order, so that its answers differ
+    in the last digits, and with them the names of parts in the SVG.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, low, width, height = (round(float(side), 4) for side in axes.get_position().bounds)
+        axes.set_position((left, low, width, height))
 
 
 def tip(curves: Curves, line: Line, i: int) -> str:

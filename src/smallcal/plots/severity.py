@@ -20,11 +20,12 @@ from smallcal.plots.curves import (
     line_of,
     name_lines,
     pooled,
+    settle,
     strips_under,
     who,
 )
 from smallcal.plots.runs import Run, RunLike, measured_at_all, one_budget, open_run
-from smallcal.plots.style import GREY, INK, PALETTE, SMALL, axes_or_new, dress, with_tips
+from smallcal.plots.style import GREY, INK, PALETTE, SMALL, axes_or_new, dress, figure_of, with_tips
 from smallcal.studies.pairs import difference
 from smallcal.studies.shift_summaries import at_severity, by_severity, occupancy, shifted_rows
 from smallcal.studies.tables import Number
@@ -181,6 +182,8 @@ def severity_curve(
     last = [gaps, *strips][-1]
     last.set_xticks(curves.x, curves.names)
     last.set_xlabel("severity", color=INK)
+    if ax is None:
+        settle(figure_of(axes))
     return axes
 
 
