@@ -10,7 +10,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-studies study-coverage study-no-harm study-gate study-plan study-ablation data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-studies study-coverage study-no-harm study-gate study-plan study-ablation figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier and show what changed"
@@ -27,6 +27,7 @@ help:
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
+	@echo "make figures      draw the pictures of the docs anew"
 	@echo "make data         make the demo data anew (needs npm and torch)"
 
 $(VENV)/bin/python:
@@ -91,6 +92,9 @@ study-ablation: $(VENV)/.dev
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py
+
+figures: $(VENV)/.dev
+	$(VENV)/bin/python scripts/make_figures.py
 
 data: $(VENV)/.dev
 	$(VENV)/bin/python scripts/make_demo_data.py

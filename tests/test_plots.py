@@ -710,3 +710,28 @@ def test_tips_must_match_their_marks():
         "tip-bars-1": ["first"],
         "tip-bars-2": ["second"],
     }
+
+
+# --- the pictures of the docs --------------------------------------------------------------
+
+
+def test_the_docs_show_every_picture_that_the_script_draws():
+    from pathlib import Path
+
+    import make_figures
+
+    root = Path(__file__).parents[1]
+    files = sorted((root / "docs" / "figures").glob("*"))
+    assert [file.name for file in files] == sorted(f"{name}.svg" for name in make_figures.FIGURES)
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    for file in files:
+        assert f"figures/{file.name}" in text
+        assert file.stat().st_size < 200_000
+
+
+def test_a_picture_of_the_docs_is_drawn_on_white():
+    import make_figures
+
+    text = make_figures.svg_of("reliability")
+    assert ET.fromstring(text)[0].get("fill") == "#ffffff"

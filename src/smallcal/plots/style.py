@@ -142,8 +142,9 @@ def name_series(ax: Axes, name: str, style: Look) -> None:
 
 def strip_over(ax: Axes, *, ylabel: str) -> Axes:
     """Return a low strip over the axes that shares their x axis."""
-    strip = ax.inset_axes((0, 1.03, 1, 0.14), sharex=ax)
+    strip = ax.inset_axes((0, 1.03, 1, 0.16), sharex=ax)
     dress(strip, xlabel="", ylabel=ylabel)
+    strip.yaxis.label.set_fontsize(SMALL)
     strip.tick_params(labelbottom=False)
     return strip
 

@@ -172,10 +172,13 @@ def temperature_signal(
     everything = np.concatenate([found.temperature, [found.pooled, 1.0]])
     if everything.max() > 8 * everything.min():
         ax.set_yscale("log")
+    else:  # room for the legend
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, high + 0.2 * (high - low))
     if found.label.endswith("(%)"):
         style.percent(ax, "x")
     style.dress(ax, xlabel=found.label, ylabel="temperature T (logits are divided by it)")
-    style.legend(ax)
+    style.legend(ax, loc="upper right")
     strip = style.strip_over(ax, ylabel="samples")
     strip.hist(found.score, bins=40, color=look.color, alpha=0.5)
     return ax
