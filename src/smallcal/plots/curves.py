@@ -309,9 +309,10 @@ def name_lines(ax: Axes, curves: Curves) -> None:
         name = f"{label}:\n{curves.methods[label]}" if label in curves.methods else label
         names.append(f"{name} (baseline)" if label == curves.baseline else name)
     hollow = Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none")
+    bare = any("no interval" in line.verdict for line in curves.lines)
     ax.legend(
         [*handles, hollow],
-        [*names, f"tie with {curves.baseline}"],
+        [*names, f"tie with {curves.baseline}" + (",\nor no interval" if bare else "")],
         frameon=False,
         fontsize=SMALL,
         labelcolor=INK,
