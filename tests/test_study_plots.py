@@ -551,6 +551,31 @@ def test_the_legend_says_what_the_default_stood_for():
     legend = plots.budget_curve(budget_run(rows)).get_legend()
     texts = [text.get_text() for text in legend.get_texts()]
     assert texts == ["tva-ts (baseline)", "default:\nsome-method", "srts-bce", "tie with tva-ts"]
+    labels = [row["label"] for row in plots.difference_rows(budget_run(rows))]
+    assert labels[0] == "default: some-method, 100 samples"
+
+
+def test_intervals_of_many_methods_are_bars_side_by_side():
+    pytest.importorskip("matplotlib")
+    rows = [
+        {**row, "label": f"{row['label']}{copy or ''}", "value": row["value"] + 0.001 * copy}
+        for copy in range(3)
+        for row in budget_rows()
+    ]
+    few, many = (plots.budget_curve(budget_run(some)).figure for some in (budget_rows(), rows))
+    found = plots.budget_curve_data(budget_run(rows))
+    bars = [c for c in many.axes[1].collections if hasattr(c, "get_segments")]
+    drawn = [segment[:, 1].tolist() for bar in bars for segment in bar.get_segments()]
+    expected = [
+        [low, high]
+        for line in found.lines[1:]
+        for low, high in zip(line.low, line.high, strict=True)
+    ]
+    assert np.array(drawn) == pytest.approx(np.array(expected))
+    assert not any(hasattr(c, "get_segments") for c in few.axes[1].collections)
+    places = [bar.get_transform().transform((100.0, 0.0))[0] for bar in bars]
+    assert np.diff(places) == pytest.approx(np.full(len(bars) - 1, np.diff(places)[0]))
+    assert places[1] > places[0]
 
 
 def test_many_models_share_one_look():

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smallcal.catalogue import ALIASES
 from smallcal.data import FloatArray
 from smallcal.intervals import Interval
-from smallcal.plots.runs import Run
-from smallcal.plots.style import BAND_ALPHA, GREY, INK, SMALL, Look, look, with_tips
+from smallcal.plots.runs import Run, true_names
+from smallcal.plots.style import BAND_ALPHA, GREY, INK, SMALL, Look, figure_of, look, with_tips
 from smallcal.studies.pairs import shown, verdict_on
 from smallcal.studies.tables import Number, Table, scale_of, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.transforms import Transform
 
 #: What is said of the method that the others are compared with.
 BASELINE = "baseline"
@@ -29,6 +30,10 @@ _OPEN = ("tie", "no interval")
 
 #: A difference so many times as large as the median method's leaves the scale.
 _FAR = 4.0
+
+#: Intervals of more methods than these are bars side by side, so many inches apart.
+_MOST_BANDS = 4
+_APART = 0.065
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +137,7 @@ def curves_of(
         models_in(run),
         len(run.frame.unique("cell")),
         left_out,
-        {
-            label: method
-            for label, method in zip(run.frame["label"], run.frame["method"], strict=True)
-            if label in ALIASES and method not in ("", label)
-        },
+        true_names(run.frame),
     )
 
 
@@ -235,30 +236,53 @@ def draw_lines(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
 
 
 def draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
-    """Draw the differences from the baseline with their intervals.
+    """Draw the differences from the baseline with their intervals, as bands or, of many, as bars.
 
     A method much further away than the others, as the raw model often is, leaves the scale, which
     is said: it would press all others together.
     """
     rivals = [line for line in curves.lines if line.label != curves.baseline]
     ax.axhline(0, color=INK, linewidth=1.2, zorder=1)
-    for line in rivals:
+    for i, line in enumerate(rivals):
         style = looks_of(curves)[line.label]
-        draw_band(ax, places, line.low, line.high, style)
+        at = _beside(ax, i - (len(rivals) - 1) / 2 if len(rivals) > _MOST_BANDS else 0.0)
+        if len(rivals) > _MOST_BANDS:
+            ax.vlines(places, line.low, line.high, color=style.color, linewidth=1.2, transform=at)
+        else:
+            draw_band(ax, places, line.low, line.high, style)
         ax.plot(
-            places, line.difference, color=style.color, linestyle=style.linestyle, linewidth=1.2
+            *(places, line.difference),
+            color=style.color,
+            linestyle=style.linestyle,
+            linewidth=0.8,
+            transform=at,
         )
-        texts = [tip(curves, line, i) for i in range(len(places))]
-        draw_marks(ax, line, (places, line.difference), style, texts=texts, name=f"{plot} gap")
+        texts = [tip(curves, line, k) for k in range(len(places))]
+        marks = draw_marks(ax, line, (places, line.difference), style, texts=texts, name=plot)
+        for mark in marks:
+            mark.set_transform(at)
+    _scale(ax, rivals)
+
+
+def _beside(ax: Axes, steps: float) -> Transform:
+    """Return where things are drawn so that those of one place do not cover each other."""
+    from matplotlib.transforms import ScaledTranslation
+
+    return ax.transData + ScaledTranslation(_APART * steps, 0, figure_of(ax).dpi_scale_trans)
+
+
+def _scale(ax: Axes, rivals: Sequence[Line]) -> None:
+    """Choose a scale for all differences but those that are far from the others."""
     limit = _FAR * float(np.median([line.reach for line in rivals])) if rivals else 0.0
     far = [line.label for line in rivals if line.reach > limit]
+    near = [line for line in rivals if line.reach <= limit]
     if far:
-        near = [line for line in rivals if line.label not in far]
-        ends = [end for line in near for end in (line.difference, line.low, line.high)]
-        low, high = min(0.0, float(np.nanmin(ends))), max(0.0, float(np.nanmax(ends)))
+        ax.set_title(f"off this scale: {', '.join(far)}", color=GREY, fontsize=SMALL, pad=2)
+    ends = [end for line in near for end in (line.difference, line.low, line.high)]
+    low, high = min(0.0, np.nanmin(ends, initial=0.0)), max(0.0, np.nanmax(ends, initial=0.0))
+    if high > low:
         room = 0.08 * (high - low)
         ax.set_ylim(low - room, high + room)
-        ax.set_title(f"off this scale: {', '.join(far)}", color=GREY, fontsize=SMALL, pad=2)
 
 
 def draw_band(ax: Axes, places: FloatArray, low: FloatArray, high: FloatArray, style: Look) -> None:
@@ -277,8 +301,9 @@ def draw_marks(
     *,
     texts: Sequence[str],
     name: str,
-) -> None:
-    """Draw the marks of a line, hollow where there is a tie."""
+) -> list[Line2D]:
+    """Draw the marks of a line, hollow where there is a tie, and return them."""
+    drawn = []
     for hollow in (False, True):
         chosen = np.array([(verdict in _OPEN) == hollow for verdict in line.verdict])
         if not chosen.any():
@@ -295,6 +320,8 @@ def draw_marks(
         )
         kept = [text for text, keep in zip(texts, chosen, strict=True) if keep]
         with_tips(marks, kept, name=f"{name} {line.label} {'open' if hollow else ''}")
+        drawn.append(marks)
+    return drawn
 
 
 def name_lines(ax: Axes, curves: Curves) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from smallcal.catalogue import ALIASES
 from smallcal.errors import InputError
 from smallcal.studies.description import Study
 from smallcal.studies.engine import Outcome, recorded
@@ -160,6 +161,15 @@ def _only(frame: Frame, where: Mapping[str, Any]) -> Frame:
     if not len(kept):
         raise InputError(f"run has no rows where {dict(where)}" if where else "run has no rows")
     return kept
+
+
+def true_names(frame: Frame) -> dict[str, str]:
+    """Return what labels such as ``default`` stood for when they were fitted."""
+    return {
+        label: method
+        for label, method in zip(frame["label"].tolist(), frame["method"].tolist(), strict=True)
+        if label in ALIASES and method not in ("", label)
+    }
 
 
 def one_budget(run: Run) -> Run:

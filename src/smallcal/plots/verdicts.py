@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from smallcal.hierarchy import student
-from smallcal.plots.runs import Run, RunLike, open_run
+from smallcal.plots.runs import Run, RunLike, open_run, true_names
 from smallcal.studies.pairs import difference, is_bare, models_of, paired
 from smallcal.studies.tables import scale_of
 from smallcal.studies.units import ALL, CLEAN, Frame
@@ -50,7 +50,7 @@ def difference_rows(
     """
     opened = open_run(run, "clean", metric=metric, baseline=baseline, where=where)
     clean = opened.frame.where(set=CLEAN, metric=opened.metric)
-    budgets = clean.unique("budget")
+    budgets, true = clean.unique("budget"), true_names(clean)
     found = []
     for (budget,), part in clean.groups("budget"):
         samples = "all" if budget == ALL else f"{budget:,}"
@@ -59,7 +59,8 @@ def difference_rows(
                 continue
             numbers = _numbers(opened, part, label)
             if numbers:
-                name = f"{label}, {samples} samples" if len(budgets) > 1 else label
+                name = f"{label}: {true[label]}" if label in true else label
+                name += f", {samples} samples" if len(budgets) > 1 else ""
                 found.append({"label": name, **numbers})
     return found
 
