@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import beta, binomtest
 
 import smallcal as sc
 from cases import fit
@@ -162,8 +162,9 @@ def test_the_smooth_curve_is_that_of_relplot():
     assert row.accuracy == pytest.approx(t + residual, abs=2e-4)
 
 
-def test_the_smooth_band_is_a_loop_over_gathered_resamples():
-    y, p, _ = sample(200)
+def test_the_smooth_band_is_the_wider_of_gathered_resamples_and_exact_intervals():
+    z, y = simulate(200, 6, temperature=1.0)
+    p = softmax(z)
     row = plots.smooth_reliability_data(y, p, n_boot=30, random_state=3)["probs"]
     rng, view = np.random.default_rng(3), Scored.of(y, p)
     nodes = np.rint(row.confidence * 8192).astype(int)
@@ -174,8 +175,17 @@ def test_the_smooth_band_is_a_loop_over_gathered_resamples():
         density = reflected_smooth(part.confidence, np.ones(200), row.width, nodes=8193)
         drawn.append(row.confidence + residual[nodes] / density[nodes])
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-    assert row.low == pytest.approx(np.clip(low, 0, 1), abs=1e-9)
-    assert row.high == pytest.approx(np.clip(high, 0, 1), abs=1e-9)
+    for place, a, b, from_draws, to_draws in zip(
+        row.confidence, row.low, row.high, low, high, strict=True
+    ):
+        images = [view.confidence, -view.confidence, 2 - view.confidence]
+        weight = sum(np.exp(-(((place - x) / row.width) ** 2) / 2) for x in images)
+        count = weight.sum() ** 2 / (weight**2).sum()
+        hits = count * (weight @ view.correct) / weight.sum()
+        centre = place - (weight @ view.confidence) / weight.sum()
+        exact = beta.ppf([0.025, 0.975], [hits, hits + 1], [count - hits + 1, count - hits])
+        assert a == pytest.approx(np.clip(min(from_draws, centre + exact[0]), 0, 1), abs=3e-4)
+        assert b == pytest.approx(np.clip(max(to_draws, centre + exact[1]), 0, 1), abs=3e-4)
 
 
 def test_smooth_bands_hold_the_truth():
@@ -184,10 +194,8 @@ def test_smooth_bands_hold_the_truth():
     for seed in range(25):
         y, p = calibrated(400, rng)
         row = plots.smooth_reliability_data(y, p, n_boot=60, random_state=seed)["probs"]
-        inside = (row.confidence > 0.55) & (row.confidence < 0.92)
-        truth = row.confidence[inside]
-        held += ((row.low[inside] <= truth) & (truth <= row.high[inside])).tolist()
-    assert 0.88 <= np.mean(held) <= 0.99
+        held += ((row.low <= row.confidence) & (row.confidence <= row.high)).tolist()
+    assert 0.93 <= np.mean(held) <= 0.99
 
 
 def test_the_smooth_curve_has_no_line_where_there_are_no_samples():

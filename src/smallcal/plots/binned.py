@@ -138,7 +138,7 @@ def reliability(
     ax.set(xlim=(0, 1), ylim=(0, 1))
     style.percent(ax)
     style.dress(ax, xlabel="confidence (%)", ylabel="accuracy (%)")
-    style.legend(ax, loc="upper left")
+    style.legend(ax)
     _draw_spread(ax, found)
     return ax
 

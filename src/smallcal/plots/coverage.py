@@ -161,7 +161,7 @@ def risk_coverage(
         xlabel="coverage: most confident samples kept (%)",
         ylabel="error rate of those kept (%)",
     )
-    style.legend(ax, loc="upper left")
+    style.legend(ax)
     return ax
 
 

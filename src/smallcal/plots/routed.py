@@ -222,7 +222,7 @@ def matched_confidence(
     ax.set(xlim=(0, 1), ylim=(0, 1))
     style.percent(ax)
     style.dress(ax, xlabel="confidence at one temperature (%)", ylabel="accuracy (%)")
-    style.legend(ax, loc="upper left")
+    style.legend(ax)
     return ax
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from smallcal.bootstrap import counts_of_draws
 from smallcal.data import BoolArray, FloatArray
 from smallcal.errors import InputError
-from smallcal.intervals import require_options
+from smallcal.intervals import binomial_interval, require_options
 from smallcal.metrics import Scored
 from smallcal.metrics.smooth import reflected_smooth, smece_exact_of
 from smallcal.plots import style
@@ -42,7 +42,7 @@ class SmoothCurve:
     accuracy : ndarray of shape (m,)
         Confidence plus the smoothed residual (right or not, minus confidence).
     low, high : ndarray of shape (m,)
-        Percentile band over resamples of the samples, the width kept.
+        Pointwise band, the wider of resamples of the samples and exact intervals.
     density : ndarray of shape (m,)
         Of the confidences.
     width, smece : float
@@ -98,12 +98,14 @@ def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> SmoothCurve
     step = place[1]
     shown &= (place > view.confidence.min() - step) & (place < view.confidence.max() + step)
     place = place[shown]
+    gap = residual[shown] / density[shown]
     low, high = _band(view, width, shown, (level, n_boot, seed))
+    exact_low, exact_high = _exact_band(view, width, level)
     return SmoothCurve(
         confidence=place,
-        accuracy=np.clip(place + residual[shown] / density[shown], 0, 1),
-        low=np.clip(place + low, 0, 1),
-        high=np.clip(place + high, 0, 1),
+        accuracy=np.clip(place + gap, 0, 1),
+        low=np.clip(place + np.minimum(low, gap + exact_low[shown]), 0, 1),
+        high=np.clip(place + np.maximum(high, gap + exact_high[shown]), 0, 1),
         density=density[shown] / view.n,
         width=width,
         smece=error,
@@ -133,6 +135,38 @@ def _band(
     return low, high
 
 
+def _exact_band(view: Scored, width: float, level: float) -> tuple[FloatArray, FloatArray]:
+    """Return how far the exact interval of the accuracy under the kernel reaches either way.
+
+    As many samples count as equal ones would make the weighted mean as noisy (Kish): the sum of
+    weights, squared, over the sum of squared weights.
+    """
+    kernel, right = np.ones(view.n), view.correct.astype(np.float64)
+    weight, hits = (
+        reflected_smooth(view.confidence, mass, width, nodes=_NODES)[::_STRIDE]
+        for mass in (kernel, right)
+    )
+    count = weight**2 / np.maximum(_squared_weights(view, width), 1e-300)
+    share = np.clip(hits / np.maximum(weight, 1e-300), 0, 1)
+    # The transform leaves 1 - 1e-16 where all are right.
+    share[share > 1 - 1e-9], share[share < 1e-9] = 1, 0
+    low, high = binomial_interval(share * count, count, level=level)
+    return low - share, high - share
+
+
+def _squared_weights(view: Scored, width: float) -> FloatArray:
+    """Return the sum of squared kernels: narrower kernels, and products with the mirror images."""
+    narrow = reflected_smooth(view.confidence, np.ones(view.n), width / np.sqrt(2), nodes=_NODES)[
+        ::_STRIDE
+    ]
+    place = np.linspace(0, 1, len(narrow))
+    squares = np.maximum(narrow, 0) / (2 * width * np.sqrt(np.pi))
+    for end in (0.0, 1.0):
+        near = np.exp(-(((view.confidence - end) / width) ** 2)).sum()
+        squares += np.exp(-(((place - end) / width) ** 2)) * near / (np.pi * width**2)
+    return np.asarray(squares)
+
+
 def smooth_reliability(
     y_true: object,
     probs: object,
@@ -146,8 +180,10 @@ def smooth_reliability(
 
     Residuals are smoothed with the reflected Gaussian of smECE, at the width that smECE finds (no
     narrower than 0.005), and added to the confidence: a calibrated model follows the diagonal.
-    The curve is left out where fewer than ten samples lie under the kernel. The band resamples the
-    samples with the width kept; where every sample is right, it is narrower than it should be.
+    The curve is left out where fewer than ten samples lie under the kernel. The band is pointwise
+    and the wider of two: resamples of the samples with the width kept, and Clopper and Pearson's
+    interval of the accuracy for as many samples as the kernel's weights amount to, which is there
+    too where every sample is right.
 
     Parameters
     ----------
@@ -179,7 +215,7 @@ def smooth_reliability(
     ax.set(xlim=(0, 1), ylim=(0, 1))
     style.percent(ax)
     style.dress(ax, xlabel="confidence (%)", ylabel="accuracy, smoothed (%)")
-    style.legend(ax, loc="upper left")
+    style.legend(ax)
     _draw_density(ax, found)
     return ax
 

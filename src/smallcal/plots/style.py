@@ -252,7 +252,9 @@ def to_svg(figure: Figure, *, prefix: str = "") -> str:
 def _settle(figure: Figure) -> None:
     """Lay the figure out until nothing moves: a layout starts from where the last one ended."""
     engine, before = figure.get_layout_engine(), None
-    for _ in range(_LAYOUTS if engine is not None else 0):
+    if engine is None:
+        return
+    for _ in range(_LAYOUTS):
         engine.execute(figure)
         now = [ax.get_position().bounds for ax in figure.axes]
         if now == before:
