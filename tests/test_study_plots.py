@@ -558,9 +558,9 @@ def test_the_legend_says_what_the_default_stood_for():
 def test_intervals_of_many_methods_are_bars_side_by_side():
     pytest.importorskip("matplotlib")
     rows = [
-        {**row, "label": f"{row['label']}{copy or ''}", "value": row["value"] + 0.001 * copy}
+        {**row, "label": f"{row['label']}{copy or ''}"}
         for copy in range(3)
-        for row in budget_rows()
+        for row in budget_rows(copy)
     ]
     few, many = (plots.budget_curve(budget_run(some)).figure for some in (budget_rows(), rows))
     found = plots.budget_curve_data(budget_run(rows))

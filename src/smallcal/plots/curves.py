@@ -33,7 +33,9 @@ _FAR = 4.0
 
 #: Intervals of more methods than these are bars side by side, so many inches apart.
 _MOST_BANDS = 4
-_APART = 0.065
+_APART = 0.06
+#: Room at the sides for the outermost of them, as a share of the width.
+_ROOM = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +281,7 @@ def _scale(ax: Axes, rivals: Sequence[Line]) -> None:
     if far:
         ax.set_title(f"off this scale: {', '.join(far)}", color=GREY, fontsize=SMALL, pad=2)
     ends = [end for line in near for end in (line.difference, line.low, line.high)]
-    low, high = min(0.0, np.nanmin(ends, initial=0.0)), max(0.0, np.nanmax(ends, initial=0.0))
+    low, high = float(np.nanmin(ends, initial=0.0)), float(np.nanmax(ends, initial=0.0))
     if high > low:
         room = 0.08 * (high - low)
         ax.set_ylim(low - room, high + room)
@@ -360,6 +362,8 @@ def strips_under(ax: Axes, *shares: float) -> list[Axes]:
         grid = spec.subgridspec(1 + len(shares), 1, height_ratios=(1, *shares))
         ax.set_subplotspec(grid[0])
         strips = [ax.figure.add_subplot(grid[i], sharex=ax) for i in range(1, 1 + len(shares))]
+    for panel in (ax, *strips):
+        panel.margins(x=_ROOM)
     for upper in (ax, *strips[:-1]):
         upper.tick_params(labelbottom=False)
     return strips
