@@ -514,6 +514,12 @@ def drawn(routed):
     return draw_all(routed)
 
 
+@pytest.fixture(scope="module")
+def svgs(drawn):
+    """Every plot as SVG, its ids prefixed with its name."""
+    return {name: plots.to_svg(ax.figure, prefix=f"{name}-") for name, ax in drawn.items()}
+
+
 def marks_in(group):
     """The marks of a group of the SVG: what is drawn outside of definitions."""
     count = 0
@@ -525,10 +531,9 @@ def marks_in(group):
     return count
 
 
-def test_every_mark_has_its_text_in_the_svg(drawn):
+def test_every_mark_has_its_text_in_the_svg(drawn, svgs):
     for name, ax in drawn.items():
-        text = plots.to_svg(ax.figure, prefix=f"{name}-")
-        tree = ET.fromstring(text)
+        tree = ET.fromstring(svgs[name])
         groups = {node.get("id"): node for node in tree.iter(SVG + "g") if node.get("id")}
         tips = plots.tips_of(ax.figure, prefix=f"{name}-")
         assert tips, name
@@ -538,11 +543,10 @@ def test_every_mark_has_its_text_in_the_svg(drawn):
             assert all(texts)
 
 
-def test_svg_is_ready_for_a_page(drawn):
+def test_svg_is_ready_for_a_page(drawn, svgs):
     everything = []
-    for number, ax in enumerate(drawn.values()):
-        text = plots.to_svg(ax.figure, prefix=f"f{number}-")
-        assert text == plots.to_svg(ax.figure, prefix=f"f{number}-")
+    for name, text in svgs.items():
+        assert text == plots.to_svg(drawn[name].figure, prefix=f"{name}-")
         assert text.startswith("<svg")
         assert "<?xml" not in text
         assert "<!DOCTYPE" not in text
