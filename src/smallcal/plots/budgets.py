@@ -13,17 +13,12 @@ from smallcal.plots.curves import (
     Curves,
     Line,
     curves_of,
-    draw_gaps,
-    draw_lines,
     line_of,
-    looks_of,
-    name_lines,
     numbers_by,
     pooled,
-    settle,
-    strips_under,
     who,
 )
+from smallcal.plots.panels import draw_gaps, draw_lines, looks_of, name_lines, settle, strips_under
 from smallcal.plots.runs import Run, RunLike, measured_at_all, open_run
 from smallcal.plots.style import GREY, axes_or_new, dress, figure_of, with_tips
 from smallcal.studies.summaries import differences, means, wins

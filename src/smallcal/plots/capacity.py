@@ -17,13 +17,12 @@ from smallcal.plots.curves import (
     Curves,
     Line,
     curves_of,
-    draw_band,
-    draw_lines,
     line_of,
     models_in,
     numbers_by,
     who,
 )
+from smallcal.plots.panels import draw_band, draw_lines
 from smallcal.plots.runs import Run, RunLike, measured_at_all, one_budget, open_run
 from smallcal.plots.style import FAINT, GREY, SMALL, axes_or_new, dress, look
 from smallcal.studies.summaries import differences, means

@@ -10,20 +10,8 @@ import numpy as np
 
 from smallcal.data import FloatArray
 from smallcal.errors import InputError
-from smallcal.plots.curves import (
-    Curves,
-    Line,
-    curves_of,
-    draw_gaps,
-    draw_lines,
-    gap_of,
-    line_of,
-    name_lines,
-    pooled,
-    settle,
-    strips_under,
-    who,
-)
+from smallcal.plots.curves import Curves, Line, curves_of, gap_of, line_of, pooled, who
+from smallcal.plots.panels import draw_gaps, draw_lines, name_lines, settle, strips_under
 from smallcal.plots.runs import Run, RunLike, measured_at_all, one_budget, open_run
 from smallcal.plots.style import GREY, INK, PALETTE, SMALL, axes_or_new, dress, figure_of, with_tips
 from smallcal.studies.pairs import difference
