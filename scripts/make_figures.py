@@ -1,7 +1,8 @@
 """Draw the pictures of the docs into docs/figures: `make figures`.
 
 One row of ``FIGURES`` per picture: its name, and a function that returns its figure. All of them
-come from what ships with the package: the demo data, and a world with known truth.
+come from what ships with the package: the demo data, a world with known truth, and for studies a
+collection of simulated models.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import smallcal as sc
+from simulated_collection import write_collection
 from smallcal import plots
 from smallcal.plots.style import figure_of
 from smallcal.simulate import Simulated, World
+from smallcal.studies import STUDIES, Study, run
+from smallcal.studies.units import Frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,6 +106,48 @@ def forest() -> Figure:
     return figure_of(plots.forest(found))
 
 
+@cache
+def study_run(name: str) -> tuple[Study, Frame]:
+    """Run a study on simulated models, and return it with its rows."""
+    studied = STUDIES[name].with_options(n_boot=2_000, **ASKED[name])
+    with TemporaryDirectory() as folder:
+        collection = write_collection(Path(folder) / "data")
+        return studied, run(studied, collection, Path(folder) / "run").frame
+
+
+#: What is asked of each study instead of its own: pictures take seconds, not hours.
+ASKED: dict[str, dict[str, Any]] = {
+    "budget": {
+        "methods": ("none", "srts-bce", "hts-bce", "default"),
+        "budgets": (100, 250, 600, 0),
+        "draws": 6,
+    },
+    "shift": {"methods": ("none", "srts-bce", "linear-risk", "default")},
+    "heterogeneity": {"methods": ("none", "srts-bce")},
+    "k-ablation": {},
+}
+
+
+def budget_curve() -> Figure:
+    """How methods do with few samples."""
+    return figure_of(plots.budget_curve(study_run("budget")))
+
+
+def severity_curve() -> Figure:
+    """How methods do under shift, and where shifted samples go."""
+    return figure_of(plots.severity_curve(study_run("shift")))
+
+
+def corruption_gain() -> Figure:
+    """Under which corruptions routing gains."""
+    return figure_of(plots.corruption_gain(study_run("heterogeneity")))
+
+
+def k_ablation() -> Figure:
+    """How many groups are worth having."""
+    return figure_of(plots.k_ablation(study_run("k-ablation")))
+
+
 #: Name of each picture in docs/figures, and what draws it.
 FIGURES: dict[str, Callable[[], Figure]] = {
     "reliability": reliability,
@@ -110,6 +157,10 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "temperature-signal": temperature_signal,
     "risk-coverage": risk_coverage,
     "forest": forest,
+    "budget-curve": budget_curve,
+    "severity-curve": severity_curve,
+    "corruption-gain": corruption_gain,
+    "k-ablation": k_ablation,
 }
 
 

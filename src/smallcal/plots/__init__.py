@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from smallcal.plots.binned import confidence_histogram_data as confidence_histogram_data
     from smallcal.plots.binned import reliability as reliability
     from smallcal.plots.binned import reliability_data as reliability_data
+    from smallcal.plots.budgets import budget_curve as budget_curve
+    from smallcal.plots.budgets import budget_curve_data as budget_curve_data
+    from smallcal.plots.capacity import k_ablation as k_ablation
+    from smallcal.plots.capacity import k_ablation_data as k_ablation_data
+    from smallcal.plots.corruptions import corruption_gain as corruption_gain
+    from smallcal.plots.corruptions import corruption_gain_data as corruption_gain_data
     from smallcal.plots.coverage import risk_coverage as risk_coverage
     from smallcal.plots.coverage import risk_coverage_data as risk_coverage_data
     from smallcal.plots.paired import forest as forest
@@ -26,6 +32,8 @@ if TYPE_CHECKING:
     from smallcal.plots.routed import group_residuals_data as group_residuals_data
     from smallcal.plots.routed import matched_confidence as matched_confidence
     from smallcal.plots.routed import matched_confidence_data as matched_confidence_data
+    from smallcal.plots.severity import severity_curve as severity_curve
+    from smallcal.plots.severity import severity_curve_data as severity_curve_data
     from smallcal.plots.smoothed import smooth_reliability as smooth_reliability
     from smallcal.plots.smoothed import smooth_reliability_data as smooth_reliability_data
     from smallcal.plots.style import tips_of as tips_of
@@ -33,8 +41,18 @@ if TYPE_CHECKING:
     from smallcal.plots.style import with_tips as with_tips
     from smallcal.plots.temperatures import temperature_signal as temperature_signal
     from smallcal.plots.temperatures import temperature_signal_data as temperature_signal_data
+    from smallcal.plots.verdicts import difference_rows as difference_rows
 
 _HOME = {
+    "budget_curve": "budgets",
+    "budget_curve_data": "budgets",
+    "corruption_gain": "corruptions",
+    "corruption_gain_data": "corruptions",
+    "difference_rows": "verdicts",
+    "k_ablation": "capacity",
+    "k_ablation_data": "capacity",
+    "severity_curve": "severity",
+    "severity_curve_data": "severity",
     "confidence_histogram": "binned",
     "confidence_histogram_data": "binned",
     "forest": "paired",
