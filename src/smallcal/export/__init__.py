@@ -1,0 +1,1 @@
+"""A fitted calibrator where smallcal is not: torch, ONNX, plain Python, SQL."""
