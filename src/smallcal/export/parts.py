@@ -154,7 +154,7 @@ def _softmax(gaps: Value) -> Value:
 
 def _linear(row: _Row, signal: Any) -> Value:
     slope = np.divide(signal.coef, signal.scale)
-    return row.used(signal.statistics).dot(slope) + (signal.intercept - float(slope @ signal.mean))
+    return row.used(signal.statistics).dot(slope) + float(signal.intercept - slope @ signal.mean)
 
 
 def _risk(row: _Row, signal: Any) -> Value:
@@ -163,7 +163,7 @@ def _risk(row: _Row, signal: Any) -> Value:
 
 
 def _standardised(row: _Row, signal: Any) -> Value:
-    return (row.statistic(signal.statistic) - signal.mean) / signal.scale
+    return (row.statistic(signal.statistic) - float(signal.mean)) / float(signal.scale)
 
 
 def _clipped_statistics(row: _Row, signal: Any) -> Value:
@@ -184,7 +184,7 @@ def _confidence_rank(row: _Row, signal: Any) -> Value:
 def _feature_risk(row: _Row, signal: Any) -> Value:
     columns = row.features.join(row.logits) if signal.n_logits else row.features
     slope = signal.coef / signal.scale
-    linear = columns.dot(slope) + (signal.intercept - float(slope @ signal.mean))
+    linear = columns.dot(slope) + float(signal.intercept - slope @ signal.mean)
     return linear if signal.logit else _sigmoid(linear)
 
 
@@ -259,7 +259,7 @@ def _network(scores: Value, fitted: Any) -> Value:
         if layer:
             scores = _activated(scores, fitted.activation)
         scores = scores.dot(weight) + constant(bias)
-    return (fitted.offset + _softplus(scores)).at_least(fitted.floor)
+    return (_softplus(scores) + float(fitted.offset)).at_least(fitted.floor)
 
 
 def _activated(x: Value, activation: str) -> Value:
@@ -319,7 +319,7 @@ def _affine(row: _Row, scores: Value, fitted: Any) -> Value:
 
 
 def _mixture(row: _Row, scores: Value, fitted: Any) -> Value:
-    scaled, raw, uniform = fitted.weights
+    scaled, raw, uniform = (float(weight) for weight in fitted.weights)
     blend = scaled * _softmax(row.gaps / fitted.temperature) + raw * _softmax(row.gaps)
     return blend + uniform / row.gaps.width
 
