@@ -10,15 +10,16 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-studies study-coverage study-no-harm study-gate study-plan study-ablation data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-studies study-coverage study-no-harm study-gate study-plan study-ablation figures data lint format clean
 
 help:
-	@echo "make demo         calibrate a real classifier and show what changed"
+	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
 	@echo "make test         every test, with all extras, peers, style and types"
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
+	@echo "make bench-report  seconds of a report, part by part"
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA (hours)"
@@ -27,6 +28,7 @@ help:
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
+	@echo "make figures      draw the pictures of the docs anew"
 	@echo "make data         make the demo data anew (needs npm and torch)"
 
 $(VENV)/bin/python:
@@ -35,7 +37,7 @@ $(VENV)/bin/python:
 # A stamp per set of packages, made again when pyproject.toml or the constraints change.
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 	@echo "installing smallcal into $(VENV) ..."
-	@$(VENV)/bin/python $(PIP) -e .
+	@$(VENV)/bin/python $(PIP) -e '.[report]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
@@ -71,6 +73,9 @@ bench: $(VENV)/.dev
 bench-bootstrap: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/resampling.py
 
+bench-report: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/report_speed.py
+
 bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)
 
@@ -91,6 +96,9 @@ study-ablation: $(VENV)/.dev
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py
+
+figures: $(VENV)/.dev
+	$(VENV)/bin/python scripts/make_figures.py
 
 data: $(VENV)/.dev
 	$(VENV)/bin/python scripts/make_demo_data.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -15,6 +16,20 @@ from smallcal.cli import run
 # The same examples in every run: a red test means a changed program, not an unlucky draw.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+#: Folders whose examples need a package that the light run has not.
+EXAMPLES_NEED = {"plots": "matplotlib"}
+
+
+def pytest_collection_modifyitems(items):
+    """Skip examples in docstrings that need an extra which is not installed."""
+    for item in items:
+        needed = EXAMPLES_NEED.get(item.path.parent.name)
+        if item.path.name.startswith("test_") or needed is None:
+            continue
+        if importlib.util.find_spec(needed) is None:
+            item.add_marker(pytest.mark.skip(reason=f"its examples need {needed}"))
 
 
 @pytest.fixture

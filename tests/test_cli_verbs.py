@@ -11,14 +11,14 @@ import smallcal as sc
 from cases import DEPLOYABLE, features_of, fit, missing_package
 from smallcal.catalogue import METHODS
 from smallcal.cli.demo import Cell, findings
-from smallcal.cli.evaluating import Condition
 from smallcal.io import read
 from smallcal.io import stream as stream_module
 from smallcal.metrics import METRICS
+from smallcal.reporting.checks import Condition
 
 VERBS = (
     *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),
-    *("inspect", "methods", "study"),
+    *("report", "inspect", "methods", "study"),
 )
 
 
@@ -444,7 +444,7 @@ def test_methods_lists_the_table(cli):
 
 
 def test_demo_prints_a_table_and_what_is_seen(cli):
-    code, out, err = cli("demo", "--draws", "2", "--budget", "250")
+    code, out, err = cli("demo", "--draws", "2", "--budget", "250", "--report", "none")
     assert (code, err) == (0, "")
     assert "250 samples: lowest ECE by " in out
     assert "Quick, Draw! by Google, CC BY 4.0" in out

@@ -1,6 +1,7 @@
 """Intervals for tables with levels: plain loops, known truth, and what is refused."""
 
 import json
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -59,12 +60,12 @@ def plain(values, n_boot, seed=SEED):
 
     def mean_of(unit, position):
         if np.isscalar(unit):
-            return float(unit)
+            return Fraction(float(unit))  # so that what cancels is 0 and has no sign
         picks = uniform[len(position) - 1][position][: len(unit)]
         drawn = [unit[int(np.floor(u * len(unit)))] for u in picks]
         return sum(mean_of(child, (*position, i)) for i, child in enumerate(drawn)) / len(unit)
 
-    return np.array([mean_of(values, (b,)) for b in range(n_boot)])
+    return np.array([float(mean_of(values, (b,))) for b in range(n_boot)])
 
 
 def equal_weight_mean(values):

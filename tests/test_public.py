@@ -43,10 +43,14 @@ def test_importing_smallcal_loads_nothing_heavy():
         ("choosing.md", 10),
         ("audit.md", 6),
         ("planning.md", 9),
+        ("plots.md", 20),
         ("simulate.md", 10),
+        ("report.md", 9),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):
+    if page == "plots.md":
+        pytest.importorskip("matplotlib", reason="the page draws")
     results = doctest.testfile(
         str(ROOT / "docs" / page),
         module_relative=False,

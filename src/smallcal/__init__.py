@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from smallcal.evaluation import compare as compare
     from smallcal.evaluation import evaluate as evaluate
     from smallcal.planning import plan as plan
+    from smallcal.reporting import report as report
     from smallcal.routability import signal_to_noise as signal_to_noise
     from smallcal.selecting import select as select
 
@@ -58,6 +59,7 @@ _HOME = {
     "methods": "estimators",
     "signal_to_noise": "routability",
     "plan": "planning",
+    "report": "reporting",
     "select": "selecting",
 }
 

@@ -152,8 +152,7 @@ class Method:
         gaps = Gaps.of(preds)
         raw = moments(gaps, 1.0)
         routed, fit, pooled = self._fit_parts(preds, gaps, raw)
-        judged = fit.map if fit.plain is None else fit.plain
-        if self.gate is not None and not _earned(gaps, evidence(gaps, judged, routed.scores)):
+        if self.gate is not None and not _earned(gaps, _evidence(gaps, routed, fit)):
             flags = {**fit.flags, "kept_raw": []}
             fit = MapFit(ScalarMap(1.0, fitted=False), (preds.n,), flags)
             routed, pooled = replace(no_signal(preds.n), flags=routed.flags), 1.0
@@ -185,6 +184,13 @@ class Method:
         if preds.n < SAMPLES_PER_PARAMETER * (fitted.n_parameters - fitted.map.n_held):
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         return fitted
+
+    def weigh(self, preds: Predictions, /) -> tuple[float, float]:
+        """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
+        self._require_inputs(preds)
+        gaps = Gaps.of(preds)
+        routed, fit, _ = self._fit_parts(preds, gaps, moments(gaps, 1.0))
+        return _evidence(gaps, routed, fit), evidence_needed(_total(gaps))
 
     def _with_tail(
         self, fitted: FittedCalibrator, preds: Predictions, gaps: Gaps
@@ -256,7 +262,17 @@ class Method:
 
 def _earned(gaps: Gaps, gain: float) -> bool:
     """Whether a gain in log-likelihood is worth a change."""
-    return gain > evidence_needed(gaps.n if gaps.weight is None else float(gaps.weight.sum()))
+    return gain > evidence_needed(_total(gaps))
+
+
+def _total(gaps: Gaps) -> float:
+    return gaps.n if gaps.weight is None else float(gaps.weight.sum())
+
+
+def _evidence(gaps: Gaps, routed: SignalFit, fit: MapFit) -> float:
+    """Return what a gate judges: by how much the fit, or its plain form, explains the split."""
+    judged = fit.map if fit.plain is None else fit.plain
+    return evidence(gaps, judged, routed.scores)
 
 
 def _part_options(signal: str, map_name: str) -> dict[str, Any]:

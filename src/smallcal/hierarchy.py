@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -32,6 +33,12 @@ SEED = 20260721
 
 #: Entries drawn at a time: a block that stays in the cache is faster than a large one.
 _BLOCK = 1 << 17
+
+#: Weights that are kept for the next table of the same form: 128 MB.
+_KEPT = 1 << 24
+
+#: Units of each parent, level by level.
+Form = tuple[tuple[int, ...], ...]
 
 #: Most entries in one resample, padding of ragged lists included; bounds the memory.
 _MAX_ENTRIES = 2_000_000
@@ -304,39 +311,65 @@ def _whole(value: object, name: str, *, least: int) -> int:
 
 
 def _resample(tree: Tree, n_boot: int, seed: int) -> FloatArray:
-    """Return the estimate of each resample, block by block."""
+    """Return the estimate of each resample: what its draws weigh each entry with, summed."""
     entries = math.prod(tree.widths)
     if entries > _MAX_ENTRIES:
         raise InputError(f"a resample has {entries} entries, over {_MAX_ENTRIES}; average first")
-    streams = np.random.default_rng(seed).spawn(tree.depth)
-    size = max(1, _BLOCK // entries)
-    starts = range(0, n_boot, size)
-    return np.concatenate([_block(tree, streams, min(size, n_boot - start)) for start in starts])
+    form = tuple(tuple(counts.tolist()) for counts in tree.counts)
+    keep = n_boot * len(tree.leaves) <= _KEPT
+    blocks = _kept_weights(form, n_boot, seed) if keep else _weights(form, n_boot, seed)
+    # einsum, not a matrix product: bits must not depend on the number of threads.
+    drawn = np.concatenate([np.einsum("ij,j->i", block, tree.leaves) for block in blocks])
+    return np.asarray(drawn / _whole_weight(form))
 
 
-def _block(tree: Tree, streams: Sequence[np.random.Generator], size: int) -> FloatArray:
-    """Draw ``size`` resamples downwards, then average them upwards."""
+def _whole_weight(form: Form) -> float:
+    """Return what all weights of a resample add up to, such that each is a whole number.
+
+    Differences that cancel then add up to 0, not to a rounding error of either sign. Where the
+    numbers would be too large for that, it is 1.
+    """
+    total = math.prod(math.lcm(*level) for level in form)
+    return float(total) if total < 2**40 else 1.0
+
+
+@lru_cache(maxsize=2)
+def _kept_weights(form: Form, n_boot: int, seed: int) -> tuple[FloatArray, ...]:
+    """Return all weights; a study asks hundreds of times for tables of one form."""
+    return tuple(_weights(form, n_boot, seed))
+
+
+def _weights(form: Form, n_boot: int, seed: int) -> Iterator[FloatArray]:
+    """Yield the weight of each entry in each resample, shape (resamples, entries), in blocks."""
+    counts = [np.array(level) for level in form]
+    widths = [int(level.max()) for level in counts]
+    streams = np.random.default_rng(seed).spawn(len(counts))
+    size = max(1, _BLOCK // math.prod(widths))
+    for start in range(0, n_boot, size):
+        weight = np.full(min(size, n_boot - start), _whole_weight(form))
+        yield _block(counts, widths, streams, weight)
+
+
+def _block(
+    counts: Sequence[IntArray],
+    widths: Sequence[int],
+    streams: Sequence[np.random.Generator],
+    weight: FloatArray,
+) -> FloatArray:
+    """Draw resamples downwards: the weight of each is shared, equally by what a parent draws."""
+    size = len(weight)
     units = np.zeros(size, dtype=np.int64)
-    drawn = []
-    for counts, starts, width, stream in zip(
-        tree.counts, tree.starts, tree.widths, streams, strict=True
-    ):
-        children, first = counts[units], starts[units]
+    for level, width, stream in zip(counts, widths, streams, strict=True):
+        children = level[units]
         picks = stream.random((*units.shape, width))
         picks *= children[..., None]
-        units = picks.astype(np.int64)
-        units += first[..., None]
-        drawn.append(children)
-    values = tree.leaves[units]
-    for children in reversed(drawn):
-        values = _means(values, children)
-    return values
-
-
-def _means(values: FloatArray, children: IntArray) -> FloatArray:
-    """Average the first ``children`` numbers of each row; the rest is padding."""
-    width = values.shape[-1]
-    if (children != width).any():
-        values = np.where(np.arange(width) < children[..., None], values, 0.0)
-    means: FloatArray = values.sum(axis=-1) / children
-    return means
+        drawn = picks.astype(np.int64)
+        drawn += (np.cumsum(level) - level)[units][..., None]
+        # A parent with fewer children than the largest uses the first numbers of its row.
+        used = np.arange(width) < children[..., None]
+        weight = np.where(used, (weight / children)[..., None], 0.0)
+        units = np.where(used, drawn, 0)
+    entries = int(counts[-1].sum())
+    where = units.reshape(size, -1) + entries * np.arange(size)[:, None]
+    sums = np.bincount(where.ravel(), weight.ravel(), minlength=size * entries)
+    return np.asarray(sums.reshape(size, entries), dtype=np.float64)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import betaincinv
 
 from smallcal.data import FloatArray
 from smallcal.errors import InputError
@@ -172,6 +173,30 @@ def interval_of(
         note=note,
         values=values,
     )
+
+
+def binomial_interval(
+    successes: FloatArray, n: FloatArray, *, level: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Return Clopper and Pearson's interval of a chance: it holds the truth at least so often.
+
+    Parameters
+    ----------
+    successes, n : ndarray of shape (k,)
+        Successes among n trials; 0 and n give an end at exactly 0 and 1.
+    level : float
+
+    Examples
+    --------
+    >>> low, high = binomial_interval(np.array([0.0, 9.0]), np.array([10.0, 10.0]))
+    >>> low.round(4).tolist(), high.round(4).tolist()
+    ([0.0, 0.555], [0.3085, 0.9975])
+    """
+    tail = (1 - level) / 2
+    # An argument of 0 is not allowed; the end it belongs to is known.
+    low = betaincinv(np.maximum(successes, 1e-9), n - successes + 1, tail)
+    high = betaincinv(successes + 1, np.maximum(n - successes, 1e-9), 1 - tail)
+    return np.where(successes > 0, low, 0.0), np.where(successes < n, high, 1.0)
 
 
 def require_options(n_boot: int, level: float, *, name: str = "n_boot") -> None:

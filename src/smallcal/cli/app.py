@@ -15,6 +15,7 @@ from smallcal.cli.evaluating import evaluate
 from smallcal.cli.fitting import fit
 from smallcal.cli.inspecting import inspect, methods
 from smallcal.cli.planning import plan
+from smallcal.cli.reporting import report
 from smallcal.cli.selecting import select
 from smallcal.cli.studying import study
 
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (demo, fit, apply, evaluate, compare, select, audit, plan, inspect, methods):
+for verb in (demo, fit, apply, evaluate, compare, select, audit, plan, report, inspect, methods):
     app.command()(verb)
 app.add_typer(study, name="study")
 

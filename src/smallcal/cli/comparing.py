@@ -60,7 +60,7 @@ def compare(
     names = inputs.method_names(methods)
     baseline = _baseline(baseline, names)
     wanted = inputs.metric_names(metrics, DEFAULT_METRICS)
-    cal, test = _load(cal_data, test_data, input)
+    cal, test = load_pair(cal_data, test_data, input)
     if methods == "all":
         names = _possible(names, cal, test)
     labels = inputs.predictions(test).labels
@@ -121,7 +121,10 @@ def _baseline(name: str | None, names: list[str]) -> str:
     return name
 
 
-def _load(cal_data: str, test_data: str | None, input: str | None) -> tuple[Loaded, Loaded]:
+def load_pair(
+    cal_data: str, test_data: str | None, input: str | None, *, verb: str = "compare"
+) -> tuple[Loaded, Loaded]:
+    """Read the samples to fit on and those to measure on, which may share a file."""
     from smallcal import io
     from smallcal.cli import terminal
 
@@ -131,7 +134,7 @@ def _load(cal_data: str, test_data: str | None, input: str | None) -> tuple[Load
         if first is None or "test" not in found:
             raise InputError(
                 f"{cal_data} does not hold two splits (val or cal, and test); name the file to "
-                "test on: smallcal compare CAL_DATA TEST_DATA"
+                f"test on: smallcal {verb} CAL_DATA TEST_DATA"
             )
         cal_data, test_data = f"{cal_data}:{first}", f"{cal_data}:test"
     elif test_data == cal_data:
@@ -223,7 +226,7 @@ def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> No
 def _show_differences(result: Comparison, wanted: list[str]) -> None:
     """Print differences with their intervals, and what they amount to in words."""
     from smallcal.cli import terminal
-    from smallcal.cli.evaluating import shown_interval, shown_value
+    from smallcal.reporting.wording import shown_interval, shown_value
 
     if not result.intervals:
         terminal.say(f"Difference to {result.baseline}:")
@@ -248,7 +251,7 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
 def _rows(
     table: dict[str, dict[str, float]], metrics: list[str], *, signed: bool = False
 ) -> list[list[Any]]:
-    from smallcal.cli.evaluating import shown_value
+    from smallcal.reporting.wording import shown_value
 
     return [
         [name, *(shown_value(metric, row[metric], signed=signed) for metric in metrics)]

@@ -22,6 +22,7 @@ METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "default")
 METRICS = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
 HEADERS = ("ECE15 %", "TopBCE x100", "NLL x100", "Brier x100", "accuracy %")
 BUDGETS = (250, 625, 1250)
+NO_REPORT = "none"
 CREDIT = "Data: drawings from Quick, Draw! by Google, CC BY 4.0; the model and its logits are ours."
 
 
@@ -53,6 +54,12 @@ def demo(
         str | None,
         typer.Option(metavar="FOLDER", help="Only write the data there, as cal.npz and test.npz."),
     ] = None,
+    report: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="Where to write the report on this data; none to leave it out."
+        ),
+    ] = "smallcal-report.html",
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -64,6 +71,8 @@ def demo(
     if export is not None:
         _export(Path(export), {"cal": cal, "test": test}, as_json=as_json)
         return
+    if report != NO_REPORT and not as_json:
+        _require_report(report)
     budgets = sorted(set(budget or [min(n, len(cal.labels)) for n in BUDGETS]))
     cells = _measure(cal, test, budgets, draws, seed)
     if as_json:
@@ -76,7 +85,38 @@ def demo(
     terminal.show_table(["N", "method", *HEADERS], list(_rows(cells)), text=(0, 1))
     for sentence in findings(cells):
         terminal.say(sentence)
+    if report != NO_REPORT:
+        _report(report, cal, test, seed)
     terminal.say(f"\n{CREDIT}\n\n{_GO_ON}")
+
+
+def _require_report(file: str) -> None:
+    """Raise now for a file that could not be written after all the work."""
+    from smallcal import io
+    from smallcal.reporting.record import format_of
+
+    format_of(file)
+    io.require_folder(file)
+
+
+def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
+    """Write the report on the whole calibration split, or say what it takes to have one."""
+    from smallcal.cli import terminal
+    from smallcal.errors import MissingExtraError
+    from smallcal.reporting import report
+    from smallcal.reporting.content import Settings, steps
+    from smallcal.reporting.record import format_of, require_page
+
+    try:
+        if format_of(file) == "html":
+            require_page()
+    except MissingExtraError as error:
+        terminal.say(f"No report was written: {error}")
+        return
+    title = "Calibration of the demo's drawing classifier"
+    with terminal.progress("Reporting", steps(Settings(), 0)) as advance:
+        report(cal, test, title=title, random_state=seed, advance=advance).save(file)
+    terminal.say(f"Wrote {file}: the whole story, with all {len(cal.labels):,} samples.")
 
 
 def _measure(

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import operator
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from smallcal.cli import options
-from smallcal.errors import InputError
 
 if TYPE_CHECKING:
     from smallcal.intervals import Interval
-
-_CONDITION = re.compile(r"\s*(\w+)\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*(%?)\s*")
-_OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def evaluate(
@@ -48,6 +40,7 @@ def evaluate(
     from smallcal.intervals import require_options
     from smallcal.metrics import METRICS
     from smallcal.noise import debiased_ece
+    from smallcal.reporting.checks import Condition
 
     require_options(n_boot, level)
     conditions = [Condition.parse(text) for text in fail_if or []]
@@ -100,6 +93,7 @@ def _show(
 ) -> None:
     from smallcal.cli import terminal
     from smallcal.metrics import METRICS
+    from smallcal.reporting.wording import shown_floor, shown_interval, shown_value
 
     headers = ["metric", "value", "what it measures"]
     rows = [
@@ -119,19 +113,6 @@ def _show(
         terminal.say(f"ece15 with the expected noise taken off: {shown_value('ece15', debiased)}.")
 
 
-def shown_interval(name: str, row: Interval, *, signed: bool = False) -> str:
-    """Return an interval for people."""
-    if math.isnan(row.low):
-        return "undefined"
-    low, high = (shown_value(name, v, signed=signed).removesuffix(" %") for v in row)
-    return f"{low} to {high}" + (f" ({row.n_undefined} undefined)" if row.n_undefined else "")
-
-
-def shown_floor(name: str, row: Interval) -> str:
-    """Return the noise floor for people, where the metric has one."""
-    return "" if row.floor is None else shown_value(name, row.floor)
-
-
 def _leave(checks: list[dict[str, Any]]) -> None:
     from smallcal.cli import terminal
 
@@ -140,83 +121,3 @@ def _leave(checks: list[dict[str, Any]]) -> None:
         terminal.complain(f"check failed: {check['reason']}")
     if failed:
         raise typer.Exit(1)
-
-
-def shown_value(name: str, value: float, *, signed: bool = False) -> str:
-    """Return a metric for people: in percent if that is how it is read.
-
-    Examples
-    --------
-    >>> shown_value("ece15", 0.0312), shown_value("nll", 0.5), shown_value("auroc", float("nan"))
-    ('3.12 %', '0.5000', 'undefined')
-    """
-    from smallcal.metrics import METRICS
-
-    if math.isnan(value):
-        return "undefined"
-    sign = "+" if signed else ""
-    return f"{100 * value:{sign}.2f} %" if METRICS[name].percent else f"{value:{sign}.4f}"
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A condition on a metric that must not hold.
-
-    Examples
-    --------
-    >>> Condition.parse("ece15 > 3%").check(0.05)["failed"]
-    True
-    """
-
-    text: str
-    metric: str
-    sign: str
-    bound: float
-
-    @classmethod
-    def parse(cls, text: str) -> Condition:
-        """Read a condition, refusing one that could never mean what it says."""
-        from smallcal.metrics import METRICS
-
-        match = _CONDITION.fullmatch(text)
-        try:
-            bound = float(match[3]) if match else math.nan
-        except ValueError:
-            bound = math.nan
-        if match is None or not math.isfinite(bound):
-            raise InputError(
-                f"--fail-if must look like ece15>0.03 (a metric, one of < <= > >=, a number); "
-                f"got {text!r}"
-            )
-        name = match[1]
-        if name not in METRICS:
-            raise InputError(
-                f"--fail-if: unknown metric {name!r}; choose from {', '.join(METRICS)}"
-            )
-        if match[4]:
-            bound /= 100
-        elif METRICS[name].percent and abs(bound) > 1:
-            raise InputError(
-                f"--fail-if {text}: {name} is a fraction of 1, so {bound:g} is out of reach; "
-                f"write {name}{match[2]}{bound:g}% or {name}{match[2]}{bound / 100:g}"
-            )
-        return cls(text.strip(), name, match[2], bound)
-
-    def check(self, value: float) -> dict[str, Any]:
-        """Return whether the check failed, and why; a value that is undefined fails."""
-        from smallcal.metrics import METRICS
-
-        if math.isnan(value):
-            why = METRICS[self.metric].undefined or "the data leave it undefined"
-            reason = f"{self.text}: {self.metric} is undefined ({why})"
-            failed = True
-        else:
-            failed = bool(_OPERATORS[self.sign](value, self.bound))
-            reason = f"{self.metric} is {value:.6g}, {self.text} holds" if failed else ""
-        return {
-            "condition": self.text,
-            "metric": self.metric,
-            "value": value,
-            "failed": failed,
-            "reason": reason,
-        }

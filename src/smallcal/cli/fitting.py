@@ -35,8 +35,9 @@ def fit(
     """Fit a calibrator on held-out logits and labels."""
     from smallcal import io
     from smallcal.cli import inputs, terminal
-    from smallcal.cli.inspecting import describe, summary
+    from smallcal.cli.inspecting import describe
     from smallcal.estimators import Calibrator
+    from smallcal.reporting.anatomy import summary
 
     chosen = inputs.method_options(method, setting or [])
     if output is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from smallcal.cli import options
 
@@ -23,6 +23,7 @@ def inspect(calibrator: options.Calibrator, as_json: options.Json = False) -> No
     """Say what a saved calibrator does, in words."""
     from smallcal import runtime
     from smallcal.cli import terminal
+    from smallcal.reporting.anatomy import summary
 
     fitted = runtime.load(calibrator)
     if as_json:
@@ -58,45 +59,16 @@ def methods(as_json: options.Json = False) -> None:
     terminal.show_table(["method", "what it does"], listed, text=(0, 1))
 
 
-def summary(fitted: FittedCalibrator) -> dict[str, Any]:
-    """Return what there is to say about a calibrator, as plain data."""
-    from smallcal.shell import flag_text
-
-    return {
-        "method": fitted.method,
-        "objective": fitted.objective,
-        "signal": fitted.signal.kind,
-        "map": fitted.map.kind,
-        "options": dict(fitted.options),
-        "input": fitted.input,
-        "n": fitted.data.get("n"),
-        "n_classes": fitted.n_classes,
-        "n_parameters": fitted.n_parameters,
-        "preserves_argmax": fitted.preserves_argmax,
-        "pooled_temperature": fitted.pooled_temperature,
-        "groups": [
-            {"from": low, "to": high, "n": n, "temperature": temperature}
-            for low, high, n, temperature in _groups(fitted)
-        ],
-        "effects": _effects(fitted),
-        "tail_temperature": fitted.tail_temperature,
-        "flags": {
-            name: {"groups": list(groups), "meaning": flag_text(fitted, name)}
-            for name, groups in fitted.flags.items()
-        },
-        "fit_metrics": dict(fitted.fit_metrics),
-    }
-
-
 def describe(fitted: FittedCalibrator) -> None:
     """Print a calibrator in words."""
     from smallcal.cli import terminal
+    from smallcal.reporting.anatomy import effects_of, groups_of
 
     n = fitted.data.get("n")
     on = "" if n is None else f"fitted on {terminal.count(n, 'sample')} of "
     terminal.say(f"{fitted.method}: {on}{fitted.n_classes:,} classes ({fitted.input}).")
     terminal.say(_what_it_does(fitted))
-    groups = _groups(fitted)
+    groups = groups_of(fitted)
     if len(groups) > 1:
         terminal.show_table(
             ["group", f"{_signal(fitted)} from", "to", "samples", "temperature", "confidence"],
@@ -107,7 +79,7 @@ def describe(fitted: FittedCalibrator) -> None:
             text=(5,),
         )
         terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
-    if effects := _effects(fitted):
+    if effects := effects_of(fitted):
         terminal.show_table(
             ["statistic", "a standard deviation more multiplies the temperature by"],
             [[name.replace("_", " "), f"{factor:.4f}"] for name, factor in effects.items()],
@@ -117,28 +89,6 @@ def describe(fitted: FittedCalibrator) -> None:
     terminal.say(_parameters(fitted))
     for line in _outcome(fitted):
         terminal.say(line)
-
-
-def _groups(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:
-    """Return, for each group: the scores it runs from and to, its samples, its temperature."""
-    steps = fitted.map.steps
-    edges = [None, *getattr(fitted.map, "thresholds", ()), None]
-    return (
-        list(zip(edges[:-1], edges[1:], fitted.group_counts, steps, strict=True)) if steps else []
-    )
-
-
-def _effects(fitted: FittedCalibrator) -> dict[str, float]:
-    """Return the factor on the temperature for a standard deviation more of each statistic."""
-    import math
-
-    if fitted.map.kind not in ("regressed", "class_regressed"):
-        return {}
-    names, slopes = (
-        getattr(fitted.signal, "statistics", ()),
-        getattr(fitted.map, "coefficients", ()),
-    )
-    return {name: math.exp(-slope) for name, slope in zip(names, slopes, strict=True)}
 
 
 #: What a map does to the logits of a row, given its score.

@@ -160,7 +160,7 @@ def _show(found: Selection, data: str) -> None:
 
 
 def _losses(row: Row, loss: str) -> list[str]:
-    from smallcal.cli.evaluating import shown_value
+    from smallcal.reporting.wording import shown_value
 
     measured = row.verdict not in ("failed", "not tried")
     values = [shown_value(loss, row.loss), shown_value("nll", row.nll)] if measured else ["", ""]
@@ -168,7 +168,7 @@ def _losses(row: Row, loss: str) -> list[str]:
 
 
 def _gains(row: Row, loss: str) -> list[str]:
-    from smallcal.cli.evaluating import shown_interval, shown_value
+    from smallcal.reporting.wording import shown_interval, shown_value
 
     found = row.interval
     return [

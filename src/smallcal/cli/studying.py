@@ -185,19 +185,36 @@ def show(
     run: Annotated[
         str, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)
     ],
+    figures: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Also write the study's figures there.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What figures show; else the first metric.")
+    ] = None,
+    kind: Annotated[str, typer.Option("--format", help="Of figures: svg or png.")] = "svg",
     as_json: options.Json = False,
 ) -> None:
     """Print the tables of a finished run; the logits need not be there."""
     from pathlib import Path
 
     from smallcal.cli import terminal
+    from smallcal.cli.studyfigures import require_figures, write_figures
     from smallcal.studies.engine import finished
 
+    if figures is not None:
+        require_figures(kind)
+    elif metric is not None:
+        raise InputError("--metric is of figures; name a folder for them with --figures")
     about, outcome = finished(Path(run))
+    drawn: dict[str, list[str]] = {}
+    if figures is not None:
+        drawn["figures"] = write_figures(about, outcome, figures, metric=metric, kind=kind)
     if as_json:
-        terminal.show_json(_document(about, run, outcome))
+        terminal.show_json({**_document(about, run, outcome), **drawn})
         return
     _show(about, outcome, run)
+    for file in drawn.get("figures", ()):
+        terminal.say(f"Figure: {file}")
 
 
 @study.command("list", rich_help_panel=_AROUND)

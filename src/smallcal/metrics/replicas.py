@@ -233,7 +233,8 @@ def _eaurc(harmonic: FloatArray, blocks: Falling) -> FloatArray:
     return np.asarray(np.maximum(_aurc(harmonic, blocks) - best, 0))
 
 
-def _selective_risk(kept: int, blocks: Falling) -> FloatArray:
+def resampled_risk(kept: int, blocks: Falling) -> FloatArray:
+    """Return the error rate among the ``kept`` most confident samples of each resample."""
     if not kept:
         return np.full(len(blocks.size), np.nan)
     every = np.arange(len(blocks.size))
@@ -249,7 +250,7 @@ def _ordered(name: str, scored: Scored, order: Order) -> Ordered:
         "auroc": lambda: _auroc,
         "aurc": lambda: partial(_aurc, harmonic()),
         "eaurc": lambda: partial(_eaurc, harmonic()),
-        "selective_risk80": lambda: partial(_selective_risk, round(DEFAULT_COVERAGE * scored.n)),
+        "selective_risk80": lambda: partial(resampled_risk, round(DEFAULT_COVERAGE * scored.n)),
     }
     return Ordered(order, finish[name]())
 

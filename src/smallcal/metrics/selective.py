@@ -60,8 +60,7 @@ def auroc_of_correctness(y_true: object, y_proba: object) -> float:
 
 def aurc_of(scored: Scored) -> float:
     """Return :func:`aurc` of checked predictions."""
-    errors = _expected_errors(scored)
-    return float((errors / np.arange(1, scored.n + 1)).mean())
+    return float(selective_risks_of(scored).mean())
 
 
 def aurc(y_true: object, y_proba: object) -> float:
@@ -158,6 +157,18 @@ def selective_risk(y_true: object, y_proba: object, *, coverage: float = DEFAULT
     0.5
     """
     return selective_risk_of(Scored.of(y_true, y_proba), coverage=coverage)
+
+
+def selective_risks_of(scored: Scored) -> FloatArray:
+    """Return the error rate among the k most confident samples, for k = 1 .. n.
+
+    Examples
+    --------
+    >>> scored = Scored.of([0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]])
+    >>> selective_risks_of(scored).round(3).tolist()
+    [0.0, 0.5, 0.333]
+    """
+    return _expected_errors(scored) / np.arange(1, scored.n + 1)
 
 
 def falling_blocks(scored: Scored) -> IntArray:

@@ -148,6 +148,18 @@ def finished(folder: Path) -> tuple[Study, Outcome]:
     FileError
         If the folder holds no run, or one that is not complete.
     """
+    study, frame = recorded(folder)
+    return study, outcome_of(study, frame)
+
+
+def recorded(folder: Path) -> tuple[Study, Frame]:
+    """Return the study and the rows of a run that is complete; tables take longer to make.
+
+    Raises
+    ------
+    FileError
+        If the folder holds no run, or one that is not complete.
+    """
     require_pyarrow()
     store = Store(folder)
     manifest = store.manifest()
@@ -162,7 +174,7 @@ def finished(folder: Path) -> tuple[Study, Outcome]:
             f"{folder} is not complete: {missing:,} of {len(tasks):,} tasks are missing; run the "
             "command that began it again"
         )
-    return study, outcome_of(study, store.rows(tasks))
+    return study, store.rows(tasks)
 
 
 def _finished(

@@ -317,7 +317,15 @@ def rank_text(a: FloatArray, b: FloatArray) -> str:
     >>> rank_text(np.array([3.0, 2.0, 1.0, 0.5]), np.array([1.0, 2.0, 3.0, 2.5]))
     '-0.80 (p = 0.200)'
     """
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+    found = rank_correlation(a, b)
+    if found is None:
         return "not defined with so few corruptions"
+    return f"{found[0]:+.2f} (p = {found[1]:.3f})"
+
+
+def rank_correlation(a: FloatArray, b: FloatArray) -> tuple[float, float] | None:
+    """Return Spearman's rank correlation and its p-value, where it exists."""
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return None
     found = spearmanr(a, b)
-    return f"{float(found.statistic):+.2f} (p = {float(found.pvalue):.3f})"
+    return float(found.statistic), float(found.pvalue)

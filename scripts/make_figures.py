@@ -1,0 +1,184 @@
+"""Draw the pictures of the docs into docs/figures: `make figures`.
+
+One row of ``FIGURES`` per picture: its name, and a function that returns its figure. All of them
+come from what ships with the package: the demo data, a world with known truth, and for studies a
+collection of simulated models.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import smallcal as sc
+from simulated_collection import write_collection
+from smallcal import plots
+from smallcal.plots.style import figure_of
+from smallcal.simulate import Simulated, World
+from smallcal.studies import STUDIES, Study, run
+from smallcal.studies.units import Frame
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = Path(__file__).parents[1] / "docs" / "figures"
+
+#: Pages may be dark, the ink is not.
+_PAPER = '<rect width="100%" height="100%" fill="#ffffff"/>'
+
+
+@cache
+def demo(*methods: str) -> dict[str, object]:
+    """Return the demo's test probabilities by the true names of methods."""
+    val, test = sc.load_demo("cal"), sc.load_demo("test")
+    fitted = [_fit(name, val.logits, val.labels) for name in methods]
+    return {cal.method_: cal.predict_proba(test.logits) for cal in fitted}
+
+
+def _fit(name: str, logits: object, labels: object) -> sc.Calibrator:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        return sc.make(name).fit(logits, labels)
+
+
+@cache
+def world() -> tuple[Simulated, Simulated]:
+    """Return a split to fit on and one to look at, of a model more over-confident where at risk."""
+    known = World(n_classes=100, accuracy=0.75, temperature=1.5, structure=0.4)
+    return known.draw(2_500), known.draw(20_000, split="test")
+
+
+def reliability() -> Figure:
+    """Before and after, in bins."""
+    return figure_of(plots.reliability(sc.load_demo("test").labels, demo("none", "default")))
+
+
+def smooth_reliability() -> Figure:
+    """Before and after, smoothed."""
+    return figure_of(plots.smooth_reliability(sc.load_demo("test").labels, demo("none", "default")))
+
+
+def confidence_histogram() -> Figure:
+    """How confidences are spread before and after."""
+    labels = sc.load_demo("test").labels
+    return figure_of(plots.confidence_histogram(labels, demo("none", "default")))
+
+
+def risk_groups() -> Figure:
+    """Why one temperature is not enough: the paper's motivating figure."""
+    from matplotlib.figure import Figure
+
+    cal, test = world()
+    srts = _fit("srts-bce", cal.logits, cal.labels)
+    figure = Figure(figsize=(10.4, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    plots.matched_confidence(test.labels, test.logits, calibrator=srts, least=30, ax=left)
+    plots.group_residuals(test.labels, test.logits, calibrator=srts, ax=right)
+    return figure
+
+
+def temperature_signal() -> Figure:
+    """Which temperature samples get: by groups, by a curve, and by the default."""
+    from matplotlib.figure import Figure
+
+    val, test = sc.load_demo("cal"), sc.load_demo("test")
+    figure = Figure(figsize=(13.2, 4.2), layout="constrained")
+    names = ("srts-bce", "linear-risk", "default")
+    for name, ax in zip(names, figure.subplots(1, 3), strict=True):
+        plots.temperature_signal(_fit(name, val.logits, val.labels), test.logits, ax=ax)
+    return figure
+
+
+def risk_coverage() -> Figure:
+    """Show what refusing the least confident gives."""
+    return figure_of(plots.risk_coverage(sc.load_demo("test").labels, demo("none", "default")))
+
+
+def forest() -> Figure:
+    """Methods against one temperature, with intervals."""
+    names = ("tva-ts", "none", "ts-nll", "srts-bce", "hts-bce", "default")
+    found = sc.compare(sc.load_demo("test").labels, demo(*names), metrics=["top_label_bce"])
+    return figure_of(plots.forest(found))
+
+
+@cache
+def study_run(name: str) -> tuple[Study, Frame]:
+    """Run a study on simulated models, and return it with its rows."""
+    studied = STUDIES[name].with_options(n_boot=2_000, **ASKED[name])
+    with TemporaryDirectory() as folder:
+        collection = write_collection(Path(folder) / "data")
+        return studied, run(studied, collection, Path(folder) / "run").frame
+
+
+#: What is asked of each study instead of its own: pictures take seconds, not hours.
+ASKED: dict[str, dict[str, Any]] = {
+    "budget": {
+        "methods": ("none", "srts-bce", "hts-bce", "default"),
+        "budgets": (100, 250, 600, 0),
+        "draws": 6,
+    },
+    "shift": {"methods": ("none", "srts-bce", "linear-risk", "default")},
+    "heterogeneity": {"methods": ("none", "srts-bce")},
+    "k-ablation": {},
+}
+
+
+def budget_curve() -> Figure:
+    """How methods do with few samples."""
+    return figure_of(plots.budget_curve(study_run("budget")))
+
+
+def severity_curve() -> Figure:
+    """How methods do under shift, and where shifted samples go."""
+    return figure_of(plots.severity_curve(study_run("shift")))
+
+
+def corruption_gain() -> Figure:
+    """Under which corruptions routing gains."""
+    return figure_of(plots.corruption_gain(study_run("heterogeneity")))
+
+
+def k_ablation() -> Figure:
+    """How many groups are worth having."""
+    return figure_of(plots.k_ablation(study_run("k-ablation")))
+
+
+#: Name of each picture in docs/figures, and what draws it.
+FIGURES: dict[str, Callable[[], Figure]] = {
+    "reliability": reliability,
+    "smooth-reliability": smooth_reliability,
+    "confidence-histogram": confidence_histogram,
+    "risk-groups": risk_groups,
+    "temperature-signal": temperature_signal,
+    "risk-coverage": risk_coverage,
+    "forest": forest,
+    "budget-curve": budget_curve,
+    "severity-curve": severity_curve,
+    "corruption-gain": corruption_gain,
+    "k-ablation": k_ablation,
+}
+
+
+def svg_of(name: str) -> str:
+    """Return a picture as SVG, on white."""
+    text = plots.to_svg(FIGURES[name]())
+    end = text.index(">") + 1
+    return f"{text[:end]}\n {_PAPER}{text[end:]}"
+
+
+def main(names: list[str]) -> None:
+    """Write the pictures named, or all of them."""
+    FOLDER.mkdir(exist_ok=True)
+    for name in names or FIGURES:
+        file = FOLDER / f"{name}.svg"
+        file.write_text(svg_of(name), encoding="utf-8")
+        print(f"{file.relative_to(FOLDER.parents[1])}: {file.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

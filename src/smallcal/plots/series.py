@@ -1,0 +1,38 @@
+"""One set of probabilities or several by name: what most plots are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from smallcal.errors import InputError
+from smallcal.metrics import Scored
+
+#: What a series is called where no name was given; it gets no legend.
+UNNAMED = "probs"
+
+
+def views_of(y_true: object, probs: object) -> dict[str, Scored]:
+    """Check each set of probabilities against the labels; a lone one is called ``"probs"``.
+
+    Examples
+    --------
+    >>> list(views_of([0, 1], {"raw": [[0.9, 0.1], [0.7, 0.3]]}))
+    ['raw']
+    """
+    named = probs if isinstance(probs, Mapping) else {UNNAMED: probs}
+    if not named:
+        raise InputError("probs is empty; pass an (n, C) array or {name: array}")
+    views = {}
+    for name, proba in named.items():
+        try:
+            views[str(name)] = Scored.of(y_true, proba)
+        except InputError as error:
+            if proba is probs:
+                raise
+            raise InputError(f"probs[{name!r}]: {error}") from None
+    return views
+
+
+def prefix_of(name: str) -> str:
+    """Return how a text about a series begins: with its name, if it was given one."""
+    return "" if name == UNNAMED else f"{name}, "

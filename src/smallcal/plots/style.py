@@ -1,0 +1,273 @@
+"""What all plots share: colours, marks, axes, texts that appear on hover, and SVG to put in a page.
+
+Nothing here touches pyplot: a figure that smallcal makes belongs to whoever asked for it, and is
+gone when they drop it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smallcal.errors import InputError, missing_extra
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Okabe and Ito's colours, which people who see few colours can tell apart; yellow is left out,
+#: since it vanishes on white.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+#: Text and axes; lines that refer to something; lines and bars that stay behind.
+INK, GREY, FAINT = "#222222", "#767676", "#d9d9d9"
+#: Every colour that a figure may hold, so that a page can replace each.
+COLOURS = (*PALETTE, INK, GREY, FAINT)
+
+#: One more mark than colours, so that the pairs do not repeat among 42 series.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)), (0, (9, 2)))
+
+BAND_ALPHA = 0.18
+SMALL = 9.0
+
+_TIPS = "_smallcal_tips"
+
+
+class Look(NamedTuple):
+    """How one series is drawn; in grey the mark and the dashes still tell it from others."""
+
+    color: str
+    marker: str
+    linestyle: Any
+
+
+def look(index: int) -> Look:
+    """Return the look of the n-th series.
+
+    Examples
+    --------
+    >>> look(0).color, look(0).marker
+    ('#0072b2', 'o')
+    """
+    return Look(
+        PALETTE[index % len(PALETTE)],
+        MARKERS[index % len(MARKERS)],
+        DASHES[index % len(DASHES)],
+    )
+
+
+def require_matplotlib() -> None:
+    """Raise one clear line where matplotlib is not installed."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise missing_extra("matplotlib", "plots", "drawing") from None
+
+
+def axes_or_new(ax: Axes | None, *, size: tuple[float, float] = (5.4, 4.2)) -> Axes:
+    """Return the axes given, or those of a new figure of this size in inches.
+
+    The new figure is not pyplot's: nothing has to be closed. ``ax.figure.savefig`` saves it.
+    """
+    require_matplotlib()
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    if ax is not None:
+        if not isinstance(ax, Axes):
+            raise InputError(f"ax must be matplotlib axes or None; got {type(ax).__name__}")
+        return ax
+    figure = Figure(figsize=size, layout="constrained")
+    return figure.add_subplot()
+
+
+def figure_of(artist: Artist) -> Figure:
+    """Return the whole figure that an artist is in, also where it is in a part of one."""
+    from matplotlib.figure import Figure
+
+    figure: Any = getattr(artist, "figure", None)
+    while figure is not None and not isinstance(figure, Figure):
+        figure = figure.figure
+    if figure is None:
+        raise InputError("the artist must be in a figure; add it to axes first")
+    return figure
+
+
+def dress(ax: Axes, *, xlabel: str, ylabel: str, title: str = "") -> None:
+    """Write the labels, and take away what says nothing."""
+    ax.set_xlabel(xlabel, color=INK)
+    ax.set_ylabel(ylabel, color=INK)
+    if title:
+        ax.set_title(title, color=INK, fontsize="medium", loc="left")
+    ax.tick_params(colors=INK, which="both")
+    for side, spine in ax.spines.items():
+        spine.set_color(GREY)
+        spine.set_visible(side in ("left", "bottom"))
+    for offset in (ax.xaxis.get_offset_text(), ax.yaxis.get_offset_text()):
+        offset.set_color(INK)
+
+
+def legend(ax: Axes, **options: Any) -> None:
+    """Draw the legend without a frame, unless there is nothing to name."""
+    handles, labels = ax.get_legend_handles_labels()
+    if handles:
+        chosen = {"frameon": False, "fontsize": SMALL, "labelcolor": INK, **options}
+        ax.legend(handles, labels, **chosen)
+
+
+def percent(ax: Axes, which: str = "xy") -> None:
+    """Show fractions as percent on these axes; the label should say so."""
+    from matplotlib.ticker import FuncFormatter
+
+    for name in which:
+        axis = ax.xaxis if name == "x" else ax.yaxis
+        axis.set_major_formatter(FuncFormatter(_hundredfold))
+
+
+def _hundredfold(value: float, position: int | None = None) -> str:
+    """Return 100 times the value; 0.07 is 7, not 7.000000000000001."""
+    del position
+    return f"{round(100 * value, 9):g}".replace("-", "\N{MINUS SIGN}")
+
+
+def name_series(ax: Axes, name: str, style: Look) -> None:
+    """Put a series into the legend with both its mark and its line."""
+    ax.plot([], [], label=name, **style._asdict(), markersize=5)
+
+
+def strip_over(ax: Axes, *, ylabel: str) -> Axes:
+    """Return a low strip over the axes that shares their x axis."""
+    strip = ax.inset_axes((0, 1.03, 1, 0.16), sharex=ax)
+    dress(strip, xlabel="", ylabel=ylabel)
+    strip.yaxis.label.set_fontsize(SMALL)
+    strip.tick_params(labelbottom=False)
+    return strip
+
+
+def diagonal(ax: Axes, low: float, high: float) -> None:
+    """Draw where confidence and accuracy agree."""
+    ax.plot([low, high], [low, high], color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+
+
+def with_tips(
+    artist: Artist | Sequence[Artist], texts: Sequence[str], *, name: str = "marks"
+) -> None:
+    """Remember what each mark of an artist says when it is pointed at.
+
+    The artist gets an id of its own, ``tip-NAME-NUMBER`` in small letters, digits and dashes. In
+    the SVG the n-th ``<use>`` or ``<path>`` outside ``<defs>`` in the group of that id is the
+    mark that the n-th text belongs to.
+
+    Parameters
+    ----------
+    artist : Line2D with markers and no line, a collection, or a sequence of patches
+        Already part of a figure. Patches, such as bars, get an id and one text each.
+    texts : sequence of str
+        As many as marks. A mark without a place (NaN) is not drawn, and must not be counted.
+    name : str
+        Part of the id; for instance the plot and the series.
+    """
+    if isinstance(artist, Sequence):
+        if len(artist) != len(texts):
+            raise InputError(f"{len(texts)} texts for {len(artist)} patches of {name}")
+        for patch, text in zip(artist, texts, strict=True):
+            with_tips(patch, [text], name=name)
+        return
+    marks = _n_marks(artist)
+    if marks != len(texts):
+        raise InputError(f"{len(texts)} texts for {marks} marks of {name}")
+    number = len(tips_of(figure_of(artist)))
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    artist.set_gid(f"tip-{slug}-{number}")
+    setattr(artist, _TIPS, list(texts))
+
+
+def _n_marks(artist: Artist) -> int:
+    from matplotlib.collections import Collection
+    from matplotlib.lines import Line2D
+
+    if isinstance(artist, Line2D):
+        places = np.asarray(artist.get_xydata(), dtype=np.float64)
+        return int(np.isfinite(places).all(axis=1).sum())
+    if isinstance(artist, Collection):
+        return max(len(np.asarray(artist.get_offsets())), len(artist.get_paths()))
+    return 1
+
+
+def tips_of(figure: Figure, *, prefix: str = "") -> dict[str, list[str]]:
+    """Return the texts of a figure's marks by the id of their group, in the order drawn.
+
+    ``prefix`` is that given to :func:`to_svg`.
+    """
+    found = [artist for artist in figure.findobj() if hasattr(artist, _TIPS)]
+    tips = {str(artist.get_gid()): list(getattr(artist, _TIPS)) for artist in found}
+    in_order = sorted(tips, key=lambda gid: int(gid.rpartition("-")[2]))
+    return {prefix + gid: tips[gid] for gid in in_order}
+
+
+def to_svg(figure: Figure, *, prefix: str = "") -> str:
+    """Return a figure as SVG text to put into a page; the same figure gives the same text.
+
+    Text stays text, there is no date and no background, and there are no colours but
+    :data:`COLOURS`, so that a page may replace them.
+
+    Parameters
+    ----------
+    figure : Figure
+    prefix : str
+        Put before every id, those of :func:`tips_of` among them: give each figure of a page its
+        own.
+
+    Examples
+    --------
+    >>> axes = axes_or_new(None)
+    >>> to_svg(axes.figure)[:4]
+    '<svg'
+    """
+    require_matplotlib()
+    import matplotlib
+
+    target = io.StringIO()
+    fixed: dict[Any, Any] = {"svg.hashsalt": "smallcal", "svg.fonttype": "none"}
+    engine = figure.get_layout_engine()
+    _settle(figure)
+    figure.set_layout_engine("none")
+    try:
+        with matplotlib.rc_context(fixed):
+            figure.savefig(target, format="svg", metadata=_NO_METADATA, transparent=True)
+    finally:
+        figure.set_layout_engine(engine)
+    text = target.getvalue()
+    text = text[text.index("<svg") :]
+    # Whatever is left of the metadata would be repeated in a page once per figure.
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    return re.sub(r"<[^>]+>", lambda tag: _prefixed(tag.group(), prefix), text)
+
+
+def _settle(figure: Figure) -> None:
+    """Lay the figure out until nothing moves: a layout starts from where the last one ended."""
+    engine, before = figure.get_layout_engine(), None
+    if engine is None:
+        return
+    for _ in range(_LAYOUTS):
+        engine.execute(figure)
+        now = [ax.get_position().bounds for ax in figure.axes]
+        if now == before:
+            return
+        before = now
+
+
+#: Each layout brings axes a hundred times nearer to where they will stay.
+_LAYOUTS = 15
+
+_NO_METADATA: Mapping[str, None] = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+
+def _prefixed(tag: str, prefix: str) -> str:
+    tag = re.sub(r'(\sid=")', rf"\g<1>{prefix}", tag)
+    return re.sub(r'((?:href="|url\()#)', rf"\g<1>{prefix}", tag)

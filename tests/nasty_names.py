@@ -1,0 +1,41 @@
+"""Names that would do harm in a page that does not escape them, and a report full of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import smallcal as sc
+from simulated import simulate
+
+#: Each would set ``window.harmed`` or close what it stands in, in one kind of place.
+NASTY = (
+    "<script>window.harmed = 1</script>",
+    '"onmouseover="window.harmed = 1" x="',
+    "' onfocus='window.harmed = 1' autofocus='",
+    "</title><script>window.harmed = 1</script>",
+    "</script><script>window.harmed = 1</script>",
+    "</style><img src=x onerror='window.harmed = 1'>",
+    "<svg onload='window.harmed = 1'>",
+    "javascript:window.harmed=1",
+    "{{ 7 * 7 }}{% for %}",
+    "]]><!-- -->",
+    "&lt;b&gt;&amp;amp;",
+    "$\\frac{1}{0}$ x\u202e\u2028y",
+)
+
+
+def nasty_report(**options):
+    """Return a report whose title, command, class names, files and shifts are nasty."""
+    names = NASTY
+    cal, test = simulate(600, len(names), seed=1), simulate(800, len(names), seed=2)
+    return sc.report(
+        cal,
+        test,
+        methods=["ts-nll", "srts-bce", "default"],
+        class_names=names,
+        title=" ".join(names),
+        command="smallcal report " + " ".join(names),
+        shift={(name, name): tuple(np.array(part) for part in test) for name in names[:3]},
+        n_boot=100,
+        **options,
+    )
