@@ -512,6 +512,9 @@ def draw_all(routed, ax_of=lambda: None):
         "temperature_signal": plots.temperature_signal(cal, z, ax=ax_of()),
         "temperature-curve": plots.temperature_signal(curve, z, ax=ax_of()),
         "risk_coverage": plots.risk_coverage(y, both, n_boot=10, ax=ax_of()),
+        "shift_errors": plots.shift_errors(
+            {"fog": y}, {name: {"fog": p} for name, p in both.items()}, n_boot=10, ax=ax_of()
+        ),
         "forest": plots.forest(rows, ax=ax_of()),
     }
 
@@ -593,11 +596,11 @@ def test_axes_are_labelled_and_readable(drawn):
 
 
 def test_axes_that_are_given_are_used(routed):
-    figure = Figure(figsize=(30, 10))
-    axes = iter(figure.subplots(2, 5).ravel())
+    figure = Figure(figsize=(24, 15))
+    axes = iter(figure.subplots(3, 4).ravel())
     made = draw_all(routed, lambda: next(axes))
     assert all(ax.figure is figure for ax in made.values())
-    assert list(made.values()) == list(figure.axes[:10])
+    assert list(made.values()) == list(figure.axes[:11])
     tips = plots.tips_of(figure)
     ids = re.findall(r'<[^>]+?\sid="([^"]+)"', plots.to_svg(figure))
     assert set(tips) <= set(ids)
@@ -754,3 +757,35 @@ def test_a_picture_of_the_docs_is_drawn_on_white():
 
     text = make_figures.svg_of("reliability")
     assert ET.fromstring(text)[0].get("fill") == "#ffffff"
+
+
+# Shifted sets
+
+
+def test_errors_under_shift_are_those_of_each_set():
+    z, y = simulate(600, 5)
+    sets = {"clean": slice(0, 300), "fog 3": slice(300, 600)}
+    labels = {name: y[rows] for name, rows in sets.items()}
+    probs = {
+        name: {key: softmax(z[rows] / t) for key, rows in sets.items()}
+        for name, t in (("raw", 1.0), ("cooler", 1.6))
+    }
+    found = plots.shift_errors_data(labels, probs, n_boot=50, random_state=3, level=0.9)
+    assert list(found) == ["raw", "cooler"]
+    for name, row in found.items():
+        assert row.sets == ("clean", "fog 3")
+        for i, key in enumerate(row.sets):
+            p = probs[name][key]
+            assert row.accuracy[i] == (p.argmax(axis=1) == labels[key]).mean()
+            assert row.error[i] == pytest.approx(sc.evaluate(labels[key], p)["ece15"], abs=1e-12)
+            interval = sc.evaluate(
+                labels[key], p, metrics=["ece15"], ci=True, n_boot=50, random_state=3, level=0.9
+            )["ece15"]
+            assert (row.low[i], row.high[i]) == pytest.approx((interval.low, interval.high))
+    ax = plots.shift_errors(labels, probs, n_boot=50)
+    drawn = [c.get_offsets() for c in ax.collections if len(c.get_offsets()) == 2]
+    np.testing.assert_allclose(drawn[0][:, 1], found["raw"].error)
+    with pytest.raises(sc.InputError, match="raw must have probabilities for clean, fog 3"):
+        plots.shift_errors_data(labels, {"raw": {"clean": probs["raw"]["clean"]}})
+    with pytest.raises(sc.InputError, match="at least one set"):
+        plots.shift_errors_data({}, {})

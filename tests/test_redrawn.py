@@ -34,6 +34,7 @@ def arguments():
         "temperature_signal": ((cal, z), {}),
         "risk_coverage": ((y, probs), {"n_boot": 10}),
         "forest": ((compared,), {}),
+        "shift_errors": (({"fog": y}, {k: {"fog": p} for k, p in probs.items()}), {"n_boot": 10}),
     }
 
 
@@ -53,6 +54,7 @@ def as_json(found):
         "temperature_signal",
         "risk_coverage",
         "forest",
+        "shift_errors",
     ],
 )
 def test_a_plot_survives_json(plot, arguments):

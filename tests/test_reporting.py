@@ -334,6 +334,12 @@ def test_shifted_samples_are_measured_with_the_same_fits():
     halves = zip(fog["occupancy"], fog["calibration_occupancy"], strict=True)
     assert fog["moved"] == pytest.approx(sum(abs(a - b) for a, b in halves) / 2)
     assert "## Under shift" in report.to_markdown()
+    figure = report.content["figures"][-1]
+    assert (figure["id"], list(figure["data"])) == ("shift-errors", ["none", DEFAULT])
+    drawn = figure["data"][DEFAULT]
+    assert drawn["sets"] == ["fog 3", "night"]
+    assert drawn["error"] == pytest.approx([after["ece15"]] * 2)
+    assert drawn["accuracy"] == pytest.approx([after["accuracy"]] * 2)
 
 
 def test_figures_hold_what_the_plots_would_draw_and_say_it_in_words():

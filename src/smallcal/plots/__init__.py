@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from smallcal.plots.routed import matched_confidence_data as matched_confidence_data
     from smallcal.plots.severity import severity_curve as severity_curve
     from smallcal.plots.severity import severity_curve_data as severity_curve_data
+    from smallcal.plots.shifted import shift_errors as shift_errors
+    from smallcal.plots.shifted import shift_errors_data as shift_errors_data
     from smallcal.plots.smoothed import smooth_reliability as smooth_reliability
     from smallcal.plots.smoothed import smooth_reliability_data as smooth_reliability_data
     from smallcal.plots.style import tips_of as tips_of
@@ -53,6 +55,8 @@ _HOME = {
     "k_ablation_data": "capacity",
     "severity_curve": "severity",
     "severity_curve_data": "severity",
+    "shift_errors": "shifted",
+    "shift_errors_data": "shifted",
     "confidence_histogram": "binned",
     "confidence_histogram_data": "binned",
     "forest": "paired",

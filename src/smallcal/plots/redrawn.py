@@ -24,6 +24,7 @@ from smallcal.plots.routed import (
     draw_group_residuals,
     draw_matched_confidence,
 )
+from smallcal.plots.shifted import ShiftErrors, draw_shift_errors
 from smallcal.plots.smoothed import SmoothCurve, draw_smooth_reliability
 from smallcal.plots.temperatures import TemperatureSignal, draw_temperature_signal
 
@@ -39,6 +40,7 @@ _NAMED: Mapping[str, tuple[type, Callable[..., Axes]]] = MappingProxyType(
         "matched_confidence": (GroupBins, draw_matched_confidence),
         "group_residuals": (GroupResiduals, draw_group_residuals),
         "risk_coverage": (RiskCurve, draw_risk_coverage),
+        "shift_errors": (ShiftErrors, draw_shift_errors),
     }
 )
 

@@ -84,7 +84,7 @@ from smallcal.reporting.measuring import (
 )
 from smallcal.reporting.samples import Samples, require_pair
 from smallcal.reporting.shifted import shift_rows
-from smallcal.reporting.specs import figure_specs
+from smallcal.reporting.specs import figure_specs, shift_specs
 from smallcal.reporting.verdict import differences, verdict
 from smallcal.reporting.wording import plain, shown_interval, shown_value
 from smallcal.shell import flag_text
@@ -144,6 +144,7 @@ def gather(
     tables = group_tables(measured, chosen, calibration, test, bootstrap=settings.many)
     anatomy = [routing(fit, calibration, test) for fit in measured.fits.values()]
     gates = [gate(fit, calibration) for fit in measured.fits.values()]
+    shifted = _shift(shift, measured, chosen, calibration, settings, advance)
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -163,12 +164,15 @@ def gather(
         "differences": [
             differences(measured, name) for name in (RAW, CLASSIC) if name in measured.fits
         ],
-        "figures": figure_specs(measured, chosen, test, bootstrap=settings.many),
+        "figures": [
+            *figure_specs(measured, chosen, test, bootstrap=settings.many),
+            *shift_specs(shifted, level=settings.level),
+        ],
         "routing": [entry for entry in anatomy if entry is not None],
         "classes": {"method": chosen, "rows": classes},
         "groups": {"method": chosen, "tables": tables, "worst": worst(tables, classes)},
         "gates": [entry for entry in gates if entry is not None],
-        "shift": _shift(shift, measured, chosen, calibration, settings, advance),
+        "shift": shifted,
         "reproduce": {"command": settings.command, "python": _python(settings)},
         "artefacts": [_artefact(f, calibration) for f in measured.fits.values() if f.deployable],
     }

@@ -78,7 +78,8 @@ def _sections(content: Content) -> Iterator[Section]:
     yield Section("verdict", "Verdict", [_choice(content)])
     figures = figures_of(content["figures"])
     forest = [figure for figure in figures if figure.id.startswith("forest")]
-    others = [figure for figure in figures if figure not in forest]
+    shift = [figure for figure in figures if figure.id.startswith("shift")]
+    others = [figure for figure in figures if figure not in forest and figure not in shift]
     yield Section("metrics", "Metrics", list(_metrics(content)))
     yield Section("differences", "Differences", list(_differences(content, forest)))
     if others:
@@ -89,7 +90,7 @@ def _sections(content: Content) -> Iterator[Section]:
         yield Section("gate", "Do no harm", list(_gates(content)))
     yield Section("groups", "Classes and groups", list(_groups(content)))
     if content["shift"]:
-        yield Section("shift", "Under shift", list(_shift(content)))
+        yield Section("shift", "Under shift", list(_shift(content, shift)))
     yield Section("methods", "Methods and warnings", list(_methods(content)))
     yield Section("data", "Data and versions", [_facts(content)])
     yield Section("reproduce", "Make it again", list(_reproduce(content)))
@@ -237,13 +238,14 @@ def _groups(content: Content) -> Iterator[Block]:
     yield Fold(f"All classes ({len(rows):,})", [tabled.class_table(rows, level=level)])
 
 
-def _shift(content: Content) -> Iterator[Block]:
+def _shift(content: Content, figures: Sequence[Figure]) -> Iterator[Block]:
     yield Text(
         [
             "The same fits on samples from other conditions; nothing was fitted again. Where many "
             "samples moved to groups that were small in calibration, the fit rests on few."
         ]
     )
+    yield from _shown(figures)
     yield tabled.shift_table(content["shift"], content["verdict"]["recommended"])
 
 

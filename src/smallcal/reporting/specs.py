@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from smallcal import plots
 from smallcal.data import FloatArray
 from smallcal.metrics import METRICS
+from smallcal.plots.shifted import errors_of
 from smallcal.reporting.measuring import CLASSIC, RAW, Fit, Measured
 from smallcal.reporting.samples import Samples
 from smallcal.reporting.wording import listed, shown_value, with_interval
@@ -36,6 +37,33 @@ def figure_specs(
         *_of_confidence(measured, chosen, test, bootstrap),
         *_of_groups(measured, chosen, test, level=bootstrap[1]),
         *_of_temperature(measured, chosen, test),
+    ]
+
+
+def shift_specs(rows: Sequence[Mapping[str, Any]] | None, *, level: float) -> list[Spec]:
+    """Return the figure of shifted sets, from the rows of :mod:`smallcal.reporting.shifted`."""
+    if not rows:
+        return []
+    sets = [f"{row['kind']} {row['severity']}".strip() for row in rows]
+    found = {}
+    for name in rows[0]["values"]:
+        values = [row["values"][name] for row in rows]
+        numbers = [
+            (row["accuracy"]["value"], *(row["ece15"][key] for key in ("value", "low", "high")))
+            for row in values
+        ]
+        found[name] = errors_of(sets, numbers, metric="ece15", level=level)
+    said = [f"{name} {100 * row.error.mean():.2f} % on average" for name, row in found.items()]
+    return [
+        _spec(
+            "shift-errors",
+            "shift_errors",
+            found,
+            "Calibration error under shift",
+            "Each mark is a shifted set, by the accuracy that is left there; bars are "
+            f"{100 * level:g} % intervals.",
+            f"ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
+        )
     ]
 
 

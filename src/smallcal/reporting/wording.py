@@ -49,6 +49,8 @@ def with_interval(name: str, row: Interval, *, signed: bool = False) -> str:
     """
     interval = shown_interval(name, row, signed=signed)
     value = shown_value(name, row.point, signed=signed)
+    if signed:  # a difference of percentages is in points
+        value = value.replace(" %", " points")
     return f"{value} ({100 * row.level:g} % interval {interval})"
 
 
