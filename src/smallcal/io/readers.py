@@ -42,13 +42,25 @@ Reader: TypeAlias = Callable[[Path], AbstractContextManager[Arrays]]
 @contextmanager
 def readable(file: Path, reader: Reader) -> Iterator[Arrays]:
     """Open a file, turning every failure to read it into one :class:`FileError`."""
-    try:
+    with explained(file):
         if file.is_dir():
             raise FileError(f"{file} is a folder; name a file in it")
-        if file.stat().st_size == 0:
-            raise FileError(f"{file} is empty (0 bytes); write it again")
+        require_bytes(file)
         with reader(file) as arrays:
             yield arrays
+
+
+def require_bytes(file: Path) -> None:
+    """Raise when a file is empty."""
+    if file.stat().st_size == 0:
+        raise FileError(f"{file} is empty (0 bytes); write it again")
+
+
+@contextmanager
+def explained(file: Path) -> Iterator[None]:
+    """Turn whatever a foreign parser raises into one line that names the file."""
+    try:
+        yield
     except SmallcalError:
         raise
     except MemoryError as error:
