@@ -198,8 +198,6 @@ def _typed(values: Sequence[str]) -> NDArray[Any]:
 
 def read_parquet(table: Any, *, source: str) -> dict[str, Any]:
     """Read a table with one column per class, or one column of lists called logits."""
-    import pyarrow as pa
-
     headers = [str(name) for name in table.column_names]
     lists = list_columns(table.schema)
     if lists:

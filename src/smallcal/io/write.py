@@ -55,8 +55,13 @@ def require_folder(path: str | os.PathLike[str]) -> Path:
     if file.is_dir():
         raise FileError(f"{file} is a folder; name a file to write")
     if not file.parent.is_dir():
-        raise FileError(f"cannot write {file}: the folder {file.parent} does not exist")
+        raise no_folder(file)
     return file
+
+
+def no_folder(file: Path) -> FileError:
+    """Build the error for a path in a folder that is not there."""
+    return FileError(f"cannot write {file}: the folder {file.parent} does not exist")
 
 
 def _npy(file: Path, arrays: NamedArrays) -> None:
