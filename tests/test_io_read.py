@@ -21,8 +21,11 @@ NEEDS = {
     ".pth": "torch",
     ".h5": "h5py",
     ".hdf5": "h5py",
+    ".arrow": "pyarrow",
+    ".feather": "pyarrow",
+    ".ipc": "pyarrow",
 }
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", ".parquet", ".arrow", ".feather", ".ipc")
 CONTAINERS = tuple(suffix for suffix in WRITERS if suffix not in (*TABLES, ".npy"))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from smallcal import pool
 from smallcal._version import __version__
@@ -236,6 +237,17 @@ def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> NDArray[An
         counted = fitted.input == "logits" or not block.start
         where = "" if counted else f" (counting from row {block.start} of the file)"
         raise InputError(f"{shown}: {error}{where}") from error
+
+
+def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
+    """Return a block's own probabilities; what is wrong is named by file and row."""
+    try:
+        scores = as_scores(block.scores, input=input)
+        require_finite(scores, name=input, first_row=block.start)
+    except InputError as error:
+        raise InputError(f"{shown}: {error}") from error
+    own: NDArray[Any] = softmax(scores, axis=1)
+    return own
 
 
 def _table(

@@ -165,6 +165,18 @@ def _parquet(file: Path) -> Iterator[Arrays]:
 
 
 @contextmanager
+def _arrow(file: Path) -> Iterator[Arrays]:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", f"reading {file.suffix} files") from None
+    with pa.OSFile(str(file)) as handle:
+        table = pa.ipc.open_file(handle).read_all()
+        table.validate(full=True)  # a damaged file could point outside of itself
+        yield Arrays.of(read_parquet(table, source=str(file)))
+
+
+@contextmanager
 def _safetensors(file: Path) -> Iterator[Arrays]:
     try:
         from safetensors import deserialize, safe_open
@@ -284,6 +296,9 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         ".pth": _torch,
         ".h5": _h5,
         ".hdf5": _h5,
+        ".arrow": _arrow,
+        ".feather": _arrow,
+        ".ipc": _arrow,
     }
 )
 

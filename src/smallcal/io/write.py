@@ -96,6 +96,16 @@ def _parquet(file: Path, arrays: NamedArrays) -> None:
     pq.write_table(pa.table(to_columns(arrays)), file)
 
 
+def _arrow(file: Path, arrays: NamedArrays) -> None:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", f"writing {file.suffix} files") from None
+    table = pa.table(to_columns(arrays))
+    with pa.OSFile(str(file), "wb") as handle, pa.ipc.new_file(handle, table.schema) as writer:
+        writer.write_table(table)
+
+
 def _safetensors(file: Path, arrays: NamedArrays) -> None:
     try:
         from safetensors.numpy import save_file
@@ -149,5 +159,8 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         ".pth": _torch,
         ".h5": _h5,
         ".hdf5": _h5,
+        ".arrow": _arrow,
+        ".feather": _arrow,
+        ".ipc": _arrow,
     }
 )
