@@ -10,7 +10,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-studies study-coverage study-no-harm study-gate study-plan study-ablation figures data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench        speed, as ratios against named references"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make bench-report  seconds of a report, part by part"
+	@echo "make bench-streaming  rows per second and memory of apply, from 1 to 10 million rows"
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA (hours)"
@@ -75,6 +76,9 @@ bench-bootstrap: $(VENV)/.dev
 
 bench-report: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/report_speed.py
+
+bench-streaming: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/streaming.py
 
 bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)

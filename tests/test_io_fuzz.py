@@ -16,7 +16,8 @@ from smallcal import SmallcalError
 from smallcal.io import READERS, read, write_arrays
 
 NEEDS = {".parquet": "pyarrow", ".safetensors": "safetensors", ".pt": "torch", ".h5": "h5py"}
-SUFFIXES = [suffix for suffix in READERS if suffix not in (".pth", ".hdf5")]
+NEEDS[".arrow"] = "pyarrow"
+SUFFIXES = [suffix for suffix in READERS if suffix not in (".pth", ".hdf5", ".feather", ".ipc")]
 
 
 @cache

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from smallcal.data import INPUT_KINDS, as_numpy
 from smallcal.errors import FileError, InputError
+from smallcal.io.dataset import open_source
 from smallcal.io.layout import Layout, Loaded, score_role
+from smallcal.io.memory import require_memory
 from smallcal.io.readers import READERS, TEXT_READERS, Arrays, Reader, readable, text_lines
 
 PathLike = str | os.PathLike[str]
@@ -27,8 +29,8 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
     Parameters
     ----------
     path : path
-        A file whose suffix is in ``READERS``. ``cells.npz:val`` takes the arrays
-        ``val_logits`` and ``val_labels``.
+        A file whose suffix is in ``READERS``, or a folder of Parquet or Arrow files.
+        ``cells.npz:val`` takes the arrays ``val_logits`` and ``val_labels``.
     labels : path, optional
         Another file that holds the labels: any known type, or one label per line.
     input : {"logits", "probabilities"}, optional
@@ -56,6 +58,8 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
     if input is not None and input not in INPUT_KINDS:
         raise InputError(f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}")
     file, prefix = split_path(path)
+    if file.is_dir():
+        return _folder(file, labels=labels, input=input)
     with readable(file, reader_of(file, READERS)) as arrays:
         layout = Layout.of(arrays.names, source=str(file))
         roles = layout.choose(prefix)
@@ -76,6 +80,31 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
         class_names=class_names,
         input=input or role,
         source=str(path),
+    )
+    _require_equal_length(loaded)
+    return loaded
+
+
+def _folder(folder: Path, *, labels: PathLike | None, input: str | None) -> Loaded:
+    """Read all files of a data set into memory."""
+    source = open_source(folder, input=input)
+    require_memory(source.rows * source.n_classes * 8, str(folder))
+    scores, own = [], []
+    for part in source.parts():
+        for block in source.blocks(part, carry=False):
+            scores.append(block.scores)
+            own.append(block.labels)
+    if not scores:
+        raise FileError(f"{folder} has no rows")
+    found = None if labels is None else read_labels(labels)
+    if labels is None and source.label is not None:
+        found = np.concatenate([entry for entry in own if entry is not None])
+    loaded = Loaded(
+        logits=np.concatenate(scores),
+        labels=found,
+        class_names=source.class_names,
+        input=source.input,
+        source=str(folder),
     )
     _require_equal_length(loaded)
     return loaded

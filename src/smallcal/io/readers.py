@@ -42,13 +42,25 @@ Reader: TypeAlias = Callable[[Path], AbstractContextManager[Arrays]]
 @contextmanager
 def readable(file: Path, reader: Reader) -> Iterator[Arrays]:
     """Open a file, turning every failure to read it into one :class:`FileError`."""
-    try:
+    with explained(file):
         if file.is_dir():
             raise FileError(f"{file} is a folder; name a file in it")
-        if file.stat().st_size == 0:
-            raise FileError(f"{file} is empty (0 bytes); write it again")
+        require_bytes(file)
         with reader(file) as arrays:
             yield arrays
+
+
+def require_bytes(file: Path) -> None:
+    """Raise when a file is empty."""
+    if file.stat().st_size == 0:
+        raise FileError(f"{file} is empty (0 bytes); write it again")
+
+
+@contextmanager
+def explained(file: Path) -> Iterator[None]:
+    """Turn whatever a foreign parser raises into one line that names the file."""
+    try:
+        yield
     except SmallcalError:
         raise
     except MemoryError as error:
@@ -150,6 +162,18 @@ def _parquet(file: Path) -> Iterator[Arrays]:
         )
         refuse_bomb(str(file), size=8 * cells, stored=file.stat().st_size)
         yield Arrays.of(read_parquet(content.read(), source=str(file)))
+
+
+@contextmanager
+def _arrow(file: Path) -> Iterator[Arrays]:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", f"reading {file.suffix} files") from None
+    with pa.OSFile(str(file)) as handle:
+        table = pa.ipc.open_file(handle).read_all()
+        table.validate(full=True)  # a damaged file could point outside of itself
+        yield Arrays.of(read_parquet(table, source=str(file)))
 
 
 @contextmanager
@@ -272,6 +296,9 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         ".pth": _torch,
         ".h5": _h5,
         ".hdf5": _h5,
+        ".arrow": _arrow,
+        ".feather": _arrow,
+        ".ipc": _arrow,
     }
 )
 

@@ -1,4 +1,4 @@
-"""One process at a time in a run's folder.
+"""One process at a time in a folder.
 
 The operating system holds the lock and lets go of it when the process ends, however it ends. So no
 lock outlives its process, and none is taken for a live one because its number was given anew.
@@ -30,8 +30,13 @@ else:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[bool]:
+def alone_in(
+    folder: Path, *, what: str = "this run", instead: str = "another folder with --out"
+) -> Iterator[bool]:
     """Hold a folder's lock; give whether that is certain: some file systems have no locks.
+
+    ``what`` and ``instead`` are words of the error: what is being made there, and what to name
+    so that it is made elsewhere.
 
     Raises
     ------
@@ -51,19 +56,19 @@ def alone_in(folder: Path) -> Iterator[bool]:
     except OSError as error:
         raise FileError(f"cannot write to {folder}: {error.strerror or error}") from None
     try:
-        yield _claimed(handle, folder)
+        yield _claimed(handle, folder, what, instead)
     finally:
         # The file stays: were it removed, a third process could lock a file that has no name.
         os.close(handle)
 
 
-def _claimed(handle: int, folder: Path) -> bool:
+def _claimed(handle: int, folder: Path, what: str, instead: str) -> bool:
     try:
         _claim(handle)
     except (BlockingIOError, PermissionError):
         raise InputError(
-            f"another process is at work on this run ({_holder(folder)}); wait for it, or name "
-            f"another folder than {folder} with --out"
+            f"another process is at work on {what} ({_holder(folder)}); wait for it, or name "
+            f"{instead}"
         ) from None
     except OSError:
         return False  # no locks here: work may be done twice, but each part is written whole
