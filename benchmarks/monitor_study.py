@@ -17,6 +17,7 @@ import numpy as np
 import smallcal as sc
 from smallcal.monitoring import labelfree, labelled
 from smallcal.monitoring.labelled import UNIT, Gap
+from smallcal.reference import Bins
 from smallcal.simulate import World
 from smallcal.watched import watch
 
@@ -24,8 +25,9 @@ ALPHA, TOLERANCE = 0.01, 0.02
 SIZES = (250, 625, 2500)
 METHODS = ("srts-bce", "default")
 LOOKS = np.unique(np.geomspace(10, 20_000, 60).round().astype(int))
-#: Rows that streams are drawn from, with replacement: the whole population, as far as they know.
-POOL = 30_000
+FAR_LOOKS = np.unique(np.geomspace(10, 1_000_000, 60).round().astype(int))
+#: Rows that splits and streams are drawn from, with replacement: the whole population.
+POOL = 20_000
 SHIFTS = (
     "cifar10__akamaster-resnet56__fog-s",
     "cifar10__akamaster-resnet56__gaussian_noise-s",
@@ -88,12 +90,14 @@ def fit(name, logits, labels):
 def simulated(name, size, severity, n_fits):
     """Return rows at first alarm of both checks, for each fit, and the true gaps."""
     world = World(n_classes=20, accuracy=0.75, temperature=1.5, structure=0.3)
-    pool = world.draw(POOL, split="stream", severity=severity)
+    clean = world.draw(POOL)
+    pool = world.draw(POOL, severity=severity)
     drift, gap, truth = [], [], []
     for number in range(n_fits):
-        cal = world.draw(size, draw=number)
-        traces = Traces(fit(name, cal.logits, cal.labels), pool.logits, pool.labels)
         rng = np.random.default_rng([severity, size, number])
+        cal = rng.integers(POOL, size=size)
+        fitted = fit(name, clean.logits[cal], clean.labels[cal])
+        traces = Traces(fitted, pool.logits, pool.labels)
         rows = rng.integers(POOL, size=LOOKS[-1])
         drift.append(first_alarm(traces.drift(rows, LOOKS), LOOKS))
         gap.append(first_alarm(traces.gap(rows, LOOKS), LOOKS))
@@ -109,6 +113,27 @@ def delay(rows):
     """Return the median rows at the alarm, over all streams."""
     middle = np.median(rows)
     return "-" if math.isinf(middle) else f"{middle:,.0f}"
+
+
+def counts_alone(n_streams):
+    """Show false alarms of one watched number, whatever it is: only its ranks matter."""
+    print(
+        f"\nNo drift, one continuous number; {n_streams:,} splits and streams a line, "
+        f"{len(FAR_LOOKS)} looks each, the last at {FAR_LOOKS[-1]:,} rows. Alarms in %.\n"
+    )
+    print("| samples | looks | alarms at alpha 1 % | at 5 % | at 20 % |")
+    print("|---|---|---|---|---|")
+    for size in SIZES:
+        rng = np.random.default_rng(size)
+        highest = []
+        for _ in range(n_streams):
+            bins = Bins.of(rng.random(size))
+            chances = np.diff([0, *bins.edges, 1])
+            steps = np.diff([0, *FAR_LOOKS])
+            counts = rng.multinomial(steps, chances).cumsum(axis=0)
+            highest.append(labelfree.log_evidence(counts, bins.spacings).max())
+        rates = [percent(np.array(highest) >= -math.log(a)) for a in (0.01, 0.05, 0.2)]
+        print(f"| {size:,} | {n_streams * len(FAR_LOOKS):,} | {' | '.join(rates)} |", flush=True)
 
 
 def false_alarms(n_fits):
@@ -150,7 +175,8 @@ def power(n_fits):
                     for text in (percent(found <= 500), percent(np.isfinite(found)), delay(found))
                 ]
                 mean = f"{100 * truth.mean():+.1f}"
-                print(f"| {name} | {size:,} | {severity} | {mean} | {' | '.join(cells)} |")
+                line = f"| {name} | {size:,} | {severity} | {mean} | {' | '.join(cells)} |"
+                print(line, flush=True)
 
 
 def real(folder, size=625):
@@ -190,9 +216,10 @@ def real_line(model, kind, fitted, logits, labels):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--fits", type=int, default=500, help="fits without drift")
-    parser.add_argument("--shifted-fits", type=int, default=60, help="fits for each severity")
+    parser.add_argument("--fits", type=int, default=200, help="fits without drift")
+    parser.add_argument("--shifted-fits", type=int, default=30, help="fits for each severity")
     given = parser.parse_args()
+    counts_alone(10 * given.fits)
     false_alarms(given.fits)
     power(given.shifted_fits)
     if given.folder is not None and (given.folder / "shift").is_dir():

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from smallcal.data import BoolArray, FloatArray
 
@@ -28,7 +27,8 @@ _COSTS = -np.log1p(-_BETS) - _BETS
 #: Rows whose squared residuals can be added up in 64 bits.
 _BLOCK = 2**20
 
-_GRID = np.linspace(-0.999, 1, 2000)
+#: An end of an interval is looked for among so many points, so many times ever nearer.
+_POINTS, _ZOOMS = 65, 5
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,15 @@ def _fewest(enough: Callable[[int], bool]) -> int:
 def _lowest(n: int, total: int, squares: int, alpha: float) -> float:
     """Return the lowest mean that is not yet refuted, half of alpha spent."""
     limit = math.log(2 / alpha)
-    refuted = _log_capital(n, total, squares, _GRID) >= limit
-    first = int(np.argmin(refuted))  # of those that are not
-    if not refuted.any() or first == 0:
-        return -1.0
-    low, high = _GRID[first - 1], _GRID[first]
-    for _ in range(30):
-        middle = (low + high) / 2
-        above = _log_capital(n, total, squares, np.array([middle]))[0] >= limit
-        low, high = (middle, high) if above else (low, middle)
-    return float(low)
+    low, high = -0.999, 1.0  # the highest is never refuted
+    for _ in range(_ZOOMS):
+        grid = np.linspace(low, high, _POINTS)
+        refuted = _log_capital(n, total, squares, grid) >= limit
+        first = int(np.argmin(refuted))  # of those that are not
+        if first == 0:
+            return -1.0 if low == -0.999 else float(low)
+        low, high = float(grid[first - 1]), float(grid[first])
+    return low
 
 
 def _log_capital(n: int, total: int, squares: int, means: FloatArray) -> FloatArray:
@@ -165,4 +164,4 @@ def _log_capital(n: int, total: int, squares: int, means: FloatArray) -> FloatAr
     won = (mean - n * means) / (1 + means)
     spread = (square - 2 * means * mean + n * means**2) / (1 + means) ** 2
     logs = won[:, None] * _BETS - spread[:, None] * _COSTS
-    return np.asarray(logsumexp(logs, axis=1) - math.log(len(_BETS)))
+    return np.asarray(np.logaddexp.reduce(logs, axis=1) - math.log(len(_BETS)))
