@@ -54,7 +54,7 @@ class Monitor:
     >>> monitor = sc.Monitor(sc.SRTS().fit(val.logits, val.labels))
     >>> report = monitor.update(test.logits)
     >>> report.rows, report.drifted, report.verdict
-    (2900, False, 'fine')
+    (3000, False, 'fine')
     >>> blurred = monitor.update(0.5 * test.logits)
     >>> blurred.drifted, blurred.verdict, blurred.labels_wanted > 0
     (True, 'label', True)
