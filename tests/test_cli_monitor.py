@@ -14,6 +14,8 @@ import smallcal as sc
 from cases import fit
 from simulated import simulate
 
+ROOT = Path(__file__).parents[1]
+
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
@@ -125,13 +127,15 @@ def test_a_state_keeps_its_calibrator_and_settings(cli):
 def test_many_processes_lose_nothing(here):
     program = (
         "import sys, numpy as np, smallcal as sc\n"
-        "z = np.load('new.npz')['logits']\n"
-        "monitor = sc.Monitor(sc.load('cal.json'))\n"
+        "folder = sys.argv[1]\n"
+        "z = np.load(folder + '/new.npz')['logits']\n"
+        "monitor = sc.Monitor(sc.load(folder + '/cal.json'))\n"
         "monitor.update(z[:7])\n"
         "for _ in range(25):\n"
-        "    monitor.add_to('shared.json')\n"
+        "    monitor.add_to(folder + '/shared.json')\n"
     )
-    workers = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
+    command = [sys.executable, "-c", program, str(here)]
+    workers = [subprocess.Popen(command, cwd=ROOT) for _ in range(4)]
     assert [worker.wait() for worker in workers] == [0] * 4
     monitor = sc.Monitor(sc.load("cal.json"))
     monitor.update(np.load("new.npz")["logits"][:7])

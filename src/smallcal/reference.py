@@ -45,8 +45,8 @@ class Bins:
 
         Examples
         --------
-        >>> Bins.of(np.arange(100.0)).counts
-        (10, 10, 10, 10, 10, 10, 10, 10, 10, 10)
+        >>> Bins.of(np.arange(109.0)).counts
+        (11, 11, 11, 11, 11, 11, 11, 11, 11, 10)
         """
         ranked, n = np.sort(values), len(values)
         bins = max(2, min(N_BINS, n // _LEAST_EACH))

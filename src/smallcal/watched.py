@@ -64,8 +64,8 @@ def log_odds(logits: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> log_odds(np.array([[0.0, 0.0], [1000.0, 0.0]])).tolist()
-    [0.0, 1000.0]
+    >>> log_odds(np.array([[1.0, 0.0], [1000.0, 0.0]])).tolist()
+    [1.0, 1000.0]
     """
     result = np.empty(len(logits))
     for block in row_blocks(logits):
