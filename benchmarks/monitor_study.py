@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import smallcal as sc
+from smallcal.catalogue import ALIASES
 from smallcal.monitoring import labelfree, labelled
 from smallcal.monitoring.labelled import UNIT, Gap
 from smallcal.reference import Bins
@@ -23,7 +24,7 @@ from smallcal.watched import watch
 
 ALPHA, TOLERANCE = 0.01, 0.02
 SIZES = (250, 625, 2500)
-METHODS = ("srts-bce", "default")
+METHODS = ("srts-bce", ALIASES["default"])
 LOOKS = np.unique(np.geomspace(10, 20_000, 60).round().astype(int))
 FAR_LOOKS = np.unique(np.geomspace(10, 1_000_000, 60).round().astype(int))
 #: Rows that splits and streams are drawn from, with replacement: the whole population.
@@ -181,7 +182,7 @@ def power(n_fits):
 
 def real(folder, size=625):
     print(
-        f"\nReal logits, default fitted on {size} samples: rows at the first alarm in one random "
+        f"\nReal logits, {METHODS[-1]} fitted on {size} samples: rows at the first alarm in one random "
         "order.\n"
     )
     print("| model | rows from | rows | gap, points | label-free alarm | labelled alarm |")
@@ -194,7 +195,7 @@ def real(folder, size=625):
         home = folder / f"{dataset}__{model}.npz"
         with np.load(home) as arrays:
             rows = np.random.default_rng(0).permutation(len(arrays["val_labels"]))[:size]
-            fitted = fit("default", arrays["val_logits"][rows], arrays["val_labels"][rows])
+            fitted = fit(METHODS[-1], arrays["val_logits"][rows], arrays["val_labels"][rows])
             clean = arrays["test_logits"], arrays["test_labels"]
         with np.load(path) as arrays:
             shifted = arrays["logits"], arrays["labels"]
