@@ -107,7 +107,7 @@ def simulated(name, size, severity, n_fits):
 
 
 def percent(hits):
-    return f"{100 * np.mean(hits):.1f}"
+    return f"{100 * np.mean(hits):.1f}" if len(hits) else "-"
 
 
 def delay(rows):
@@ -182,8 +182,8 @@ def power(n_fits):
 
 def real(folder, size=625):
     print(
-        f"\nReal logits, {METHODS[-1]} fitted on {size} samples: rows at the first alarm in one random "
-        "order.\n"
+        f"\nReal logits, {METHODS[-1]} fitted on {size} samples: rows at the first alarm in one "
+        "random order.\n"
     )
     print("| model | rows from | rows | gap, points | label-free alarm | labelled alarm |")
     print("|---|---|---|---|---|---|")
