@@ -10,7 +10,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation figures data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation study-monitor figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -27,6 +27,7 @@ help:
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
+	@echo "make study-monitor   false alarms, power and delay of the drift monitor"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
 	@echo "make figures      draw the pictures of the docs anew"
@@ -97,6 +98,9 @@ study-gate: $(VENV)/.dev
 
 study-ablation: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/ablation.py $(SMALLCAL_DATA)
+
+study-monitor: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/monitor_study.py $(SMALLCAL_DATA)
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from smallcal.estimators import methods as methods
     from smallcal.evaluation import compare as compare
     from smallcal.evaluation import evaluate as evaluate
+    from smallcal.monitoring import Monitor as Monitor
     from smallcal.planning import plan as plan
     from smallcal.reporting import report as report
     from smallcal.routability import signal_to_noise as signal_to_noise
@@ -47,6 +48,7 @@ _HOME = {
     "Identity": "estimators",
     "InputError": "errors",
     "MissingExtraError": "errors",
+    "Monitor": "monitoring",
     "SRTS": "estimators",
     "SmallcalError": "errors",
     "TemperatureScaling": "estimators",

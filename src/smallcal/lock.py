@@ -8,25 +8,14 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from smallcal.errors import FileError, InputError
+from smallcal.files import claim as _claim
 
 FILE_NAME = ".lock"
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _claim(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _claim(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager

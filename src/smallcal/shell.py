@@ -20,6 +20,7 @@ from smallcal.maps import GroupMap
 from smallcal.runtime import FittedCalibrator
 from smallcal.signals import FeatureRisk, LinearScore, Risk, ShuffledRisk
 from smallcal.special import sigmoid
+from smallcal.watched import reference_of
 
 Self = TypeVar("Self", bound="BaseCalibrator")
 
@@ -74,7 +75,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = composed.fit(preds, name=name_of(composed))
         if names is not None:
             names = as_class_names(names, n_classes=preds.n_classes)
-        self._adopt(replace(fitted, input=kind, class_names=names))
+        reference = None
+        if fitted.deployable:
+            reference = reference_of(fitted, preds.logits, features=preds.features)
+        self._adopt(replace(fitted, input=kind, class_names=names, reference=reference))
         _warn(fitted)
         return self
 

@@ -14,6 +14,7 @@ from smallcal.cli.demo import demo
 from smallcal.cli.evaluating import evaluate
 from smallcal.cli.fitting import fit
 from smallcal.cli.inspecting import inspect, methods
+from smallcal.cli.monitoring import monitor
 from smallcal.cli.planning import plan
 from smallcal.cli.reporting import report
 from smallcal.cli.selecting import select
@@ -30,6 +31,7 @@ app = typer.Typer(
 
 for verb in (demo, fit, apply, evaluate, compare, select, audit, plan, report, inspect, methods):
     app.command()(verb)
+app.command()(monitor)
 app.add_typer(study, name="study")
 
 
