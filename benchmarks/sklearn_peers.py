@@ -15,16 +15,14 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import LinearSVC
 
 import smallcal as sc
 
 DATA = {"digits": load_digits, "cancer": load_breast_cancer}
 MODELS = {
     "naive Bayes": GaussianNB(),
-    "forest": RandomForestClassifier(50, random_state=0),
+    "forest": RandomForestClassifier(30, random_state=0),
     "15 neighbours": KNeighborsClassifier(15),
-    "linear SVM": LinearSVC(random_state=0),
 }
 WAYS = {
     "raw": lambda model: model,
@@ -36,7 +34,7 @@ WAYS = {
     "`ts-nll`": lambda model: sc.CalibratedModel(model, method="ts-nll"),
     "`default`": lambda model: sc.CalibratedModel(model),
 }
-SPLITS = 5
+SPLITS = 3
 
 
 def measured(way, model, load):
@@ -45,8 +43,6 @@ def measured(way, model, load):
     for seed in range(SPLITS):
         parts = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
         fitted = WAYS[way](clone(model)).fit(parts[0], parts[2])
-        if not hasattr(fitted, "predict_proba"):
-            return float("nan")
         losses.append(log_loss(parts[3], fitted.predict_proba(parts[1])))
     return float(np.mean(losses))
 
@@ -58,7 +54,7 @@ def main():
     for data, load in DATA.items():
         for name, model in MODELS.items():
             row = [measured(way, model, load) for way in WAYS]
-            cells = ["-" if np.isnan(value) else f"{value:.3f}" for value in row]
+            cells = [f"{value:.3f}" for value in row]
             print(f"| {data}, {name} | {' | '.join(cells)} |", flush=True)
 
 
