@@ -461,7 +461,7 @@ BAD = {
     ),
     "response": ({"response": "predict"}, {}, "response must be auto, decision_function or"),
     "no proba": (
-        {"estimator": LinearSVC(dual=True), "response": "predict_proba"},
+        {"estimator": LinearSVC(dual=False), "response": "predict_proba"},
         {},
         "LinearSVC has no predict_proba",
     ),
