@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from smallcal.adapters.sklearn_model import CalibratedModel as CalibratedModel
     from smallcal.auditing import audit as audit
     from smallcal.datasets import load_demo as load_demo
     from smallcal.errors import ArtefactError as ArtefactError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ArtefactError": "errors",
+    "CalibratedModel": "adapters.sklearn_model",
     "Calibrator": "estimators",
     "FileError": "errors",
     "FitWarning": "errors",

@@ -1,0 +1,1 @@
+"""Our calibrators where other packages expect theirs."""
