@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from smallcal.catalogue import name_of
 from smallcal.data import FloatArray, as_numpy
 from smallcal.errors import InputError, missing_extra
 from smallcal.estimators import make
@@ -99,7 +100,9 @@ def calibrate(
     """
     _require_torch()
     from smallcal.adapters.torch_calibrated import CalibratedTorchModel
+    from smallcal.export.torch_module import require_output
 
+    require_output(output)  # now: running the model may take an hour
     estimator = _estimator_of(method)
     found = collect_logits(
         model,
@@ -238,15 +241,16 @@ def _require_module(model: Any) -> None:
 
 def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
     """Return an unfitted estimator, refusing at once what could not be used in the end."""
-    estimator = make(method) if isinstance(method, str) else clone(method)
-    if not isinstance(estimator, BaseCalibrator):
+    if not isinstance(method, str | BaseCalibrator):
         raise InputError(f"method must be a name or a calibrator; got {type(method).__name__}")
+    estimator: BaseCalibrator = make(method) if isinstance(method, str) else clone(method)
     composed = estimator._compose()
+    name = name_of(composed)
     if not composed.deployable:
-        raise InputError(f"{method} is for comparison only and cannot be put behind a model")
+        raise InputError(f"{name} is for comparison only and cannot be put behind a model")
     if composed.needs:
         raise InputError(
-            f"{method} needs {', '.join(composed.needs)} beside the logits: fit it on what "
+            f"{name} needs {', '.join(composed.needs)} beside the logits: fit it on what "
             "collect_logits gives, and call its to_torch() module yourself"
         )
     return estimator
@@ -296,11 +300,15 @@ def _split(batch: Any, label_key: str | int | None) -> tuple[Any, Any]:
         return inputs, None if key is None else batch[key]
     if not isinstance(batch, tuple | list):
         return (batch,), None
+    if isinstance(label_key, str):
+        raise InputError(
+            f"label_key must be the position of the labels in a batch, a tuple; got {label_key!r}"
+        )
     if label_key is None:
         label_key = len(batch) - 1 if len(batch) > 1 else None
     if label_key is None or label_key not in range(-len(batch), len(batch)):
         return tuple(batch), None
-    place = range(len(batch))[int(label_key)]
+    place = range(len(batch))[label_key]
     return tuple(part for i, part in enumerate(batch) if i != place), batch[place]
 
 

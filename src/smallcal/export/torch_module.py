@@ -56,13 +56,17 @@ def to_torch(fitted: FittedCalibrator, *, output: str = "probabilities") -> Torc
     >>> p.shape, p.dtype
     (torch.Size([1250, 345]), torch.float16)
     """
-    if output not in OUTPUTS:
-        raise InputError(f"output must be one of {', '.join(OUTPUTS)}; got {output!r}")
     return TorchCalibrator(fitted, output=output)
 
 
+def require_output(output: str) -> None:
+    """Raise :class:`InputError` unless a module can give this."""
+    if output not in OUTPUTS:
+        raise InputError(f"output must be one of {', '.join(OUTPUTS)}; got {output!r}")
+
+
 class _Step(NamedTuple):
-    """One operation: on which earlier results, with which numbers, and what is done with then."""
+    """One operation: on which earlier results, with which numbers, and what none needs after it."""
 
     operation: str
     of: tuple[int, ...]
@@ -97,6 +101,7 @@ class TorchCalibrator(nn.Module):
 
     def __init__(self, fitted: FittedCalibrator, *, output: str = "probabilities") -> None:
         super().__init__()
+        require_output(output)
         program = program_of(fitted)
         self.method = fitted.method
         self.output = output
@@ -116,7 +121,8 @@ class TorchCalibrator(nn.Module):
         self._steps = _steps(values)
         flat = np.concatenate([value.numbers.ravel() for value in values])
         self.register_buffer("numbers", torch.from_numpy(flat))
-        self.register_buffer("structure", torch.tensor(_fingerprint(self._steps)))
+        self._structure = _fingerprint(self._steps)
+        self.register_buffer("structure", torch.tensor(self._structure))
 
     def forward(self, logits: Tensor, features: Tensor | None = None) -> Tensor:
         """Return what ``output`` says, of the logits' shape, type and device.
@@ -198,7 +204,7 @@ class TorchCalibrator(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         theirs = state_dict.get(f"{prefix}structure")
-        if theirs is not None and int(theirs) != int(self.structure):
+        if theirs is not None and not theirs.is_meta and int(theirs) != self._structure:
             *_, errors = args
             errors.append(
                 f"the state is not that of a {self.method} calibrator for {self.n_classes} classes "
