@@ -114,6 +114,9 @@ def test_probabilities_come_in(name):
 
 
 LOGITS = st.sampled_from([-800.0, -3.0, 0.0, 1e-7, 6e-5, 2.0, 2.002, 2.004, 40.0, 40.03, 6e4])
+#: So near one another that their probabilities round to ties.
+NEAR = st.sampled_from([-3.0, 0.0, 1e-7, 6e-5, 3e-4])
+ROWS = st.lists(LOGITS, min_size=12, max_size=12) | st.lists(NEAR, min_size=12, max_size=12)
 
 
 @settings(max_examples=40, deadline=None)
@@ -121,7 +124,7 @@ LOGITS = st.sampled_from([-800.0, -3.0, 0.0, 1e-7, 6e-5, 2.0, 2.002, 2.004, 40.0
     name=st.sampled_from(["default", "srts-bce", "ets", "scaling-binning", "meta-cal", "none"]),
     dtype=st.sampled_from([*SHORT, torch.float32, torch.float64]),
     output=st.sampled_from(["probabilities", "logits"]),
-    rows=st.lists(st.lists(LOGITS, min_size=12, max_size=12), min_size=1, max_size=4),
+    rows=st.lists(ROWS, min_size=1, max_size=4),
 )
 def test_no_type_and_no_tie_changes_the_prediction(name, dtype, output, rows):
     z = torch.tensor(rows, dtype=dtype)
@@ -144,7 +147,7 @@ def test_rivals_that_round_to_a_tie_move_by_one_unit():
 def test_halves_keep_the_prediction_among_so_many_classes_that_they_have_no_normal_numbers():
     n_classes = 20_000
     z = np.zeros((10, n_classes))
-    z[:, 1] = 1e-3
+    z[:, 1] = 1e-4
     fitted = fit("none", z, np.ones(10, dtype=int))
     half = torch.as_tensor(z).half()
     p = fitted.to_torch()(half)
@@ -262,7 +265,7 @@ def test_export_takes_any_batch():
 
 
 def test_compile_breaks_no_graph():
-    module = fitted_once("srts-bce+tail").to_torch()
+    module = fitted_once("margin-k3").to_torch()
     z = torch.as_tensor(simulate(40, 12, seed=1)[0])
     torch._dynamo.reset()
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True, dynamic=True)
