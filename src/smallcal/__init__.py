@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from smallcal.adapters import calibrate as calibrate
     from smallcal.adapters.sklearn_model import CalibratedModel as CalibratedModel
     from smallcal.auditing import audit as audit
     from smallcal.datasets import load_demo as load_demo
@@ -55,6 +56,7 @@ _HOME = {
     "SmallcalError": "errors",
     "TemperatureScaling": "estimators",
     "audit": "auditing",
+    "calibrate": "adapters",
     "compare": "evaluation",
     "evaluate": "evaluation",
     "load": "estimators",
