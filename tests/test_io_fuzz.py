@@ -9,9 +9,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import thrown
 from smallcal import SmallcalError
 from smallcal.io import READERS, read, write_arrays
 
@@ -38,13 +39,7 @@ def damaged(data: bytes, edits: list[tuple[int, int]], keep: float) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+@thrown(60)
 @given(
     edits=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=8),
     keep=st.one_of(st.just(1.0), st.floats(0.01, 1.0)),

@@ -52,9 +52,20 @@ def schema() -> dict[str, Any]:
 def write(document: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Check a document and write it, whole or not at all."""
     validate(document, source="this calibrator")
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    text = text_of(document)
     with atomic_path(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+
+
+def text_of(document: dict[str, Any]) -> str:
+    r"""Return a document as the text of its file.
+
+    Examples
+    --------
+    >>> text_of({"version": 1})
+    '{\n  "version": 1\n}\n'
+    """
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from smallcal.cli.auditing import audit
 from smallcal.cli.comparing import compare
 from smallcal.cli.demo import demo
 from smallcal.cli.evaluating import evaluate
+from smallcal.cli.exporting import export
 from smallcal.cli.fitting import fit
 from smallcal.cli.inspecting import inspect, methods
 from smallcal.cli.monitoring import monitor
@@ -29,9 +30,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (demo, fit, apply, evaluate, compare, select, audit, plan, report, inspect, methods):
+for verb in (
+    *(demo, fit, apply, evaluate, compare, select, audit, plan, report, export, monitor),
+    *(inspect, methods),
+):
     app.command()(verb)
-app.command()(monitor)
 app.add_typer(study, name="study")
 
 
