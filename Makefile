@@ -10,7 +10,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-studies study-coverage study-no-harm study-gate study-plan study-ablation figures data lint format clean
+.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation study-monitor figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -20,12 +20,14 @@ help:
 	@echo "make bench        speed, as ratios against named references"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make bench-report  seconds of a report, part by part"
+	@echo "make bench-streaming  rows per second and memory of apply, from 1 to 10 million rows"
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA (hours)"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
+	@echo "make study-monitor   false alarms, power and delay of the drift monitor"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
 	@echo "make figures      draw the pictures of the docs anew"
@@ -76,6 +78,9 @@ bench-bootstrap: $(VENV)/.dev
 bench-report: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/report_speed.py
 
+bench-streaming: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/streaming.py
+
 bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)
 
@@ -93,6 +98,9 @@ study-gate: $(VENV)/.dev
 
 study-ablation: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/ablation.py $(SMALLCAL_DATA)
+
+study-monitor: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/monitor_study.py $(SMALLCAL_DATA)
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py

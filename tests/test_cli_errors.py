@@ -40,7 +40,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 BAD = [
     (["fit", "nothing.npz"], "cannot read nothing.npz: No such file"),
-    (["fit", "."], "(no suffix)"),
+    (["fit", "."], ". is a folder without Parquet or Arrow files; name a file in it"),
     (["fit", "cal.json"], "the type must be one of .npz"),
     (["fit", "cal.npz:val"], "carry no prefix"),
     (["fit", "cal.npz", "--method", "magic"], "unknown method 'magic'"),
@@ -168,12 +168,11 @@ def test_a_stopped_apply_leaves_the_old_file(number, code, here):
     (here / "out.npy").write_bytes(b"the old file")
     # One slow step per block makes sure that the signal comes in the middle.
     slow = (
-        "import time, sys, smallcal.io.stream as s, smallcal.cli as c\n"
-        "s.BLOCK_BYTES = 2**16\n"
+        "import time, sys, smallcal.cli as c\n"
         "from smallcal.runtime import FittedCalibrator as F\n"
         "old = F.predict_proba\n"
-        "F.predict_proba = lambda self, x: (time.sleep(0.05), old(self, x))[1]\n"
-        "sys.argv = ['smallcal', 'apply', 'cal.json', 'big.npy', '-o', 'out.npy']\n"
+        "F.predict_proba = lambda self, *x, **y: (time.sleep(0.2), old(self, *x, **y))[1]\n"
+        "sys.argv = 'smallcal apply cal.json big.npy -o out.npy --part-rows 50000'.split()\n"
         "c.main()"
     )
     process = subprocess.Popen(
@@ -184,7 +183,7 @@ def test_a_stopped_apply_leaves_the_old_file(number, code, here):
         text=True,
     )
     deadline = time.monotonic() + 60
-    while not [path for path in here.glob(".out-*") if path.stat().st_size > 200_000]:
+    while len(list(here.glob("out.npy.parts/*.npy"))) < 2:
         assert time.monotonic() < deadline, "the command never began to write"
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
@@ -195,7 +194,9 @@ def test_a_stopped_apply_leaves_the_old_file(number, code, here):
     assert err.count("\n") <= 1
     assert "Traceback" not in err
     assert (here / "out.npy").read_bytes() == b"the old file"
-    assert list(here.glob(".out-*")) == []
+    left = {path.name for path in here.iterdir()} - {"big.npy", "cal.json", "out.npy"}
+    assert "out.npy.parts" in left
+    assert not [name for name in left if name.startswith(".out")]
 
 
 def test_a_large_file_is_applied_in_little_memory(here):

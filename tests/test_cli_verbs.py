@@ -18,7 +18,7 @@ from smallcal.reporting.checks import Condition
 
 VERBS = (
     *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),
-    *("report", "inspect", "methods", "study"),
+    *("report", "inspect", "methods", "study", "export"),
 )
 
 

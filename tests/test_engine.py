@@ -21,6 +21,7 @@ import pytest
 import small_study
 import smallcal as sc
 from small_study import N_TASKS, STUDY, leftovers, parts, results, write_collection
+from smallcal import pool
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.studies import load_collection, run, workers
 from smallcal.studies.sites import Site
@@ -454,7 +455,7 @@ def test_on_dask_with_a_worker_killed(shared, tmp_path):
 
 @needs_dask
 def test_no_scheduler_is_one_line(shared, tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "PATIENCE", "200ms")
+    monkeypatch.setattr(pool, "PATIENCE", "200ms")
     for address in ("tcp://127.0.0.1:1", "nonsense://x", "not an address"):
         with pytest.raises(InputError, match="no Dask scheduler answers at") as caught:
             run(STUDY, shared[0], tmp_path / "run", dask=address)
@@ -480,7 +481,7 @@ def test_a_cluster_that_gives_up_is_one_line(error, said):
         address = "tcp://x"
 
     with pytest.raises(SmallcalError) as caught:
-        workers._result(distributed, Lost(), Task("toy", 100, 0))
+        pool._result(distributed, Lost(), Task("toy", 100, 0).key)
     assert said in str(caught.value)
     assert "the same command goes on from there" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1

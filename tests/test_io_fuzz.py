@@ -9,14 +9,16 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import thrown
 from smallcal import SmallcalError
 from smallcal.io import READERS, read, write_arrays
 
 NEEDS = {".parquet": "pyarrow", ".safetensors": "safetensors", ".pt": "torch", ".h5": "h5py"}
-SUFFIXES = [suffix for suffix in READERS if suffix not in (".pth", ".hdf5")]
+NEEDS[".arrow"] = "pyarrow"
+SUFFIXES = [suffix for suffix in READERS if suffix not in (".pth", ".hdf5", ".feather", ".ipc")]
 
 
 @cache
@@ -37,13 +39,7 @@ def damaged(data: bytes, edits: list[tuple[int, int]], keep: float) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+@thrown(60)
 @given(
     edits=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=8),
     keep=st.one_of(st.just(1.0), st.floats(0.01, 1.0)),

@@ -21,8 +21,11 @@ NEEDS = {
     ".pth": "torch",
     ".h5": "h5py",
     ".hdf5": "h5py",
+    ".arrow": "pyarrow",
+    ".feather": "pyarrow",
+    ".ipc": "pyarrow",
 }
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", ".parquet", ".arrow", ".feather", ".ipc")
 CONTAINERS = tuple(suffix for suffix in WRITERS if suffix not in (*TABLES, ".npy"))
 
 
@@ -422,7 +425,7 @@ def test_arrays_without_a_known_name_are_listed(tmp_path, logits, labels):
 def test_a_missing_package_says_what_to_install(suffix, tmp_path, monkeypatch):
     file = tmp_path / f"a{suffix}"
     file.write_bytes(b"x" * 100)
-    for name in ("pyarrow.parquet", "safetensors", "torch", "h5py"):
+    for name in ("pyarrow", "pyarrow.parquet", "safetensors", "torch", "h5py"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'smallcal\["):
         read(file)

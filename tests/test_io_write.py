@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from smallcal import FileError
-from smallcal.io import map_rows, require_writable, row_count, streamable, write_arrays
-from smallcal.io import stream as stream_module
+from smallcal.io import Target, is_source, open_source, require_writable, write_arrays
+from smallcal.io.stream import npy_rows
 
 
 def test_a_type_that_cannot_be_written_is_refused_early(tmp_path):
@@ -47,42 +47,16 @@ def test_a_failed_write_leaves_the_old_file(suffix, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, ">f8", np.int16])
-def test_pieces_equal_the_whole(dtype, tmp_path, monkeypatch):
+def test_rows_in_blocks_are_the_rows_of_the_file(dtype, tmp_path):
     values = np.arange(70).reshape(35, 2).astype(dtype)
     np.save(tmp_path / "a.npy", values)
-    monkeypatch.setattr(stream_module, "BLOCK_BYTES", 37)
-    starts, done = [], []
-
-    def double(block, start):
-        starts.append(start)
-        assert block.dtype.isnative
-        return 2 * block
-
-    shape = map_rows(tmp_path / "a.npy", tmp_path / "b.npy", double, advance=done.append)
-    assert shape == (35, 2)
-    assert len(starts) > 3
-    assert sum(done) == 35 == row_count(tmp_path / "a.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), 2 * values)
-
-
-def test_an_interrupted_stream_leaves_the_old_file(tmp_path, monkeypatch):
-    np.save(tmp_path / "a.npy", np.ones((35, 2)))
-    np.save(tmp_path / "b.npy", np.zeros(3))
-    monkeypatch.setattr(stream_module, "BLOCK_BYTES", 37)
-
-    def stop(block, start):
-        if start > 10:
-            raise KeyboardInterrupt
-        return block
-
-    with pytest.raises(KeyboardInterrupt):
-        map_rows(tmp_path / "a.npy", tmp_path / "b.npy", stop)
-    assert np.load(tmp_path / "b.npy").shape == (3,)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "b.npy"]
+    blocks = list(npy_rows(tmp_path / "a.npy", 3, 31, 9))
+    assert [len(block) for block in blocks] == [9, 9, 9, 1]
+    assert all(block.dtype.isnative for block in blocks)
+    np.testing.assert_array_equal(np.concatenate(blocks), values[3:31])
 
 
 def test_only_plain_matrices_are_streamed(tmp_path):
-    target = tmp_path / "out.npy"
     np.save(tmp_path / "rows.npy", np.ones((3, 2)))
     np.save(tmp_path / "columns.npy", np.asfortranarray(np.ones((3, 2))))
     np.save(tmp_path / "vector.npy", np.ones(3))
@@ -90,10 +64,10 @@ def test_only_plain_matrices_are_streamed(tmp_path):
     np.save(tmp_path / "text.npy", np.array([["a"]]))
     (tmp_path / "broken.npy").write_bytes(b"not numpy")
     names = ("rows", "columns", "vector", "none", "text", "broken", "missing")
-    assert [streamable(tmp_path / f"{name}.npy", target) for name in names] == [True] + 6 * [False]
-    assert not streamable(tmp_path / "rows.npy", tmp_path / "out.csv")
+    assert [is_source(tmp_path / f"{name}.npy") for name in names] == [True] + 6 * [False]
+    assert Target.of("out.csv", "npy") is None
     with pytest.raises(FileError, match=r"not a plain .npy matrix"):
-        row_count(tmp_path / "vector.npy")
+        open_source(tmp_path / "vector.npy")
 
 
 def test_a_matrix_that_is_cut_short_is_refused(tmp_path):
@@ -101,5 +75,4 @@ def test_a_matrix_that_is_cut_short_is_refused(tmp_path):
     np.save(file, np.ones((30, 2)))
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(FileError, match="cut short: it should hold 30 rows"):
-        map_rows(file, tmp_path / "b.npy", lambda block, start: block)
-    assert not (tmp_path / "b.npy").exists()
+        open_source(file)

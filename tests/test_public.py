@@ -46,6 +46,7 @@ def test_importing_smallcal_loads_nothing_heavy():
         ("plots.md", 20),
         ("simulate.md", 10),
         ("report.md", 9),
+        ("monitor.md", 12),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):

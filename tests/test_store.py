@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from smallcal.errors import FileError, InputError
-from smallcal.studies.lock import FILE_NAME, alone_in
+from smallcal.lock import FILE_NAME, alone_in
 from smallcal.studies.store import Store, file_name, read_parquet, versions, write_parquet
 from smallcal.studies.units import Task
 
@@ -210,7 +210,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from smallcal.studies.lock import alone_in
+from smallcal.lock import alone_in
 with alone_in(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -246,7 +246,7 @@ def test_without_locks_nothing_is_swept(store, monkeypatch):
     def no_locks(handle):
         raise OSError(38, "not implemented")
 
-    monkeypatch.setattr("smallcal.studies.lock._claim", no_locks)
+    monkeypatch.setattr("smallcal.lock._claim", no_locks)
     half = store.parts / ".toy-abc.parquet"
     half.write_bytes(b"half")
     with store.claimed():

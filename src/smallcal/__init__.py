@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from smallcal.adapters import calibrate as calibrate
+    from smallcal.adapters.sklearn_model import CalibratedModel as CalibratedModel
     from smallcal.auditing import audit as audit
     from smallcal.datasets import load_demo as load_demo
     from smallcal.errors import ArtefactError as ArtefactError
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from smallcal.estimators import methods as methods
     from smallcal.evaluation import compare as compare
     from smallcal.evaluation import evaluate as evaluate
+    from smallcal.monitoring import Monitor as Monitor
     from smallcal.planning import plan as plan
     from smallcal.reporting import report as report
     from smallcal.routability import signal_to_noise as signal_to_noise
@@ -41,16 +44,19 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ArtefactError": "errors",
+    "CalibratedModel": "adapters.sklearn_model",
     "Calibrator": "estimators",
     "FileError": "errors",
     "FitWarning": "errors",
     "Identity": "estimators",
     "InputError": "errors",
     "MissingExtraError": "errors",
+    "Monitor": "monitoring",
     "SRTS": "estimators",
     "SmallcalError": "errors",
     "TemperatureScaling": "estimators",
     "audit": "auditing",
+    "calibrate": "adapters",
     "compare": "evaluation",
     "evaluate": "evaluation",
     "load": "estimators",

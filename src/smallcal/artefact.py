@@ -52,9 +52,20 @@ def schema() -> dict[str, Any]:
 def write(document: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Check a document and write it, whole or not at all."""
     validate(document, source="this calibrator")
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    text = text_of(document)
     with atomic_path(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+
+
+def text_of(document: dict[str, Any]) -> str:
+    r"""Return a document as the text of its file.
+
+    Examples
+    --------
+    >>> text_of({"version": 1})
+    '{\n  "version": 1\n}\n'
+    """
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -66,31 +77,50 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         If the file is missing, too large, not JSON, of an unknown version, or holds anything
         the schema does not allow.
     """
+    return parse(read_text(path, most=MAX_BYTES, what="calibrator"), source=str(path))
+
+
+def read_text(path: str | os.PathLike[str], *, most: int, what: str) -> str:
+    """Return the text of a file that must not be larger than ``most`` bytes."""
     source = Path(path)
     try:
         size = source.stat().st_size
-        if size > MAX_BYTES:
+        if size > most:
             raise ArtefactError(
-                f"{source} is {size / 1e6:.0f} MB; a calibrator is never over "
-                f"{MAX_BYTES / 1e6:.0f} MB"
+                f"{source} is {size / 1e6:.3g} MB; a {what} is never over {most / 1e6:.3g} MB"
             )
-        text = source.read_text(encoding="utf-8")
+        return source.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ArtefactError(f"{source} is not JSON text; pass the file `save` wrote") from None
     except OSError as error:
         raise ArtefactError(f"cannot read {source}: {error.strerror or error}") from None
-    return parse(text, source=str(source))
 
 
 def parse(text: str, *, source: str) -> dict[str, Any]:
     """Parse and check the text of a saved calibrator; ``source`` is named in errors."""
-    try:
-        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise ArtefactError(f"{source} is not a JSON document: {error}") from None
+    document = plain(text, source=source)
     validate(document, source=source)
     checked: dict[str, Any] = document
     return checked
+
+
+def plain(text: str, *, source: str) -> Any:
+    """Parse JSON without NaN, infinities and keys that appear twice; nothing else is checked."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise ArtefactError(f"{source} is not a JSON document: {error}") from None
+
+
+def problem(value: object, rule: dict[str, Any]) -> str:
+    """Return what is wrong with a value by a rule that may use the schema's definitions.
+
+    Examples
+    --------
+    >>> problem({"n": -1}, {"type": "object", "properties": {"n": {"$ref": "#/$defs/count"}}})
+    'n must lie in [0, 1000000000000], got -1'
+    """
+    return _problem(value, rule, "")
 
 
 def validate(document: object, *, source: str) -> None:

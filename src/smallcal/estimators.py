@@ -214,7 +214,7 @@ class SRTS(BaseCalibrator):
                 C=self.C,
                 min_group_size=self.min_group_size,
                 bounds=_pair(self.bounds),
-                seed=_seed(self.random_state),
+                seed=seed_of(self.random_state),
             ),
         )
 
@@ -270,7 +270,7 @@ class Calibrator(BaseCalibrator):
         if "bounds" in options:
             options["bounds"] = _pair(options["bounds"])
         try:
-            return method(self.method).with_options({**options, "seed": _seed(seed)})
+            return method(self.method).with_options({**options, "seed": seed_of(seed)})
         except InputError as error:
             raise InputError(f"{self.method}: {error}") from None
 
@@ -403,7 +403,8 @@ def _pair(bounds: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _seed(random_state: RandomState) -> int:
+def seed_of(random_state: RandomState) -> int:
+    """Return the seed that a ``random_state`` stands for; None draws one."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, np.random.Generator):

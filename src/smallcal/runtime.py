@@ -29,6 +29,7 @@ from smallcal.maps import (
     TemperatureMap,
     keep_argmax,
 )
+from smallcal.reference import Bins, Reference
 from smallcal.scaling import WRITABLE, scaled_softmax, tailed_softmax
 from smallcal.signals import (
     SIGNALS,
@@ -71,6 +72,8 @@ class FittedCalibrator:
         Size and fingerprint of the calibration split.
     fit_metrics : dict
         Losses on the calibration split before and after, and how many predictions changed.
+    reference : Reference or None
+        Counts of the calibration split, for a monitor.
     """
 
     method: str
@@ -88,6 +91,7 @@ class FittedCalibrator:
     class_names: tuple[str, ...] | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     fit_metrics: Mapping[str, Any] = field(default_factory=dict)
+    reference: Reference | None = None
 
     @property
     def n_parameters(self) -> int:
@@ -207,6 +211,7 @@ class FittedCalibrator:
             "flags": {name: list(groups) for name, groups in self.flags.items()},
             "data": dict(self.data),
             "fit_metrics": dict(self.fit_metrics),
+            "reference": reference_to_dict(self.reference),
         }
 
     @classmethod
@@ -231,6 +236,8 @@ class FittedCalibrator:
                 class_names=_frozen(document["class_names"]),
                 data=document["data"],
                 fit_metrics=document["fit_metrics"],
+                # Artefacts of before there were monitors have none.
+                reference=reference_from_dict(document.get("reference")),
             )
             fitted._require_consistent(document)
         except InputError as error:
@@ -270,6 +277,9 @@ class FittedCalibrator:
             raise InputError(
                 f"{len(self.group_counts)} group_counts for {len(self.map.steps)} groups"
             )
+        counted = None if self.reference is None else self.reference.groups
+        if counted is not None and len(counted) != len(self.map.steps):
+            raise InputError(f"a reference of {len(counted)} groups, not {len(self.map.steps)}")
 
     def _checked(self, logits: object, features: object, labels: object) -> _Given:
         array = as_scores(logits, input=self.input)
@@ -339,6 +349,37 @@ def load(path: str | os.PathLike[str]) -> FittedCalibrator:
     [[0.5, 0.5]]
     """
     return FittedCalibrator.from_dict(artefact.read(path), source=str(path))
+
+
+def reference_to_dict(reference: Reference | None) -> dict[str, Any] | None:
+    """Return the counts of a split as plain data."""
+    if reference is None:
+        return None
+    return {
+        "confidence": _bins_to_dict(reference.confidence),
+        "score": None if reference.score is None else _bins_to_dict(reference.score),
+        "groups": _plain(reference.groups),
+    }
+
+
+def reference_from_dict(document: Mapping[str, Any] | None) -> Reference | None:
+    """Rebuild the counts of a split from a document that the schema allows."""
+    if document is None:
+        return None
+    score = document["score"]
+    return Reference(
+        confidence=_bins_from_dict(document["confidence"]),
+        score=None if score is None else _bins_from_dict(score),
+        groups=_frozen(document["groups"]),
+    )
+
+
+def _bins_to_dict(bins: Bins) -> dict[str, Any]:
+    return {"edges": list(bins.edges), "counts": list(bins.counts)}
+
+
+def _bins_from_dict(document: Mapping[str, Any]) -> Bins:
+    return Bins(tuple(map(float, document["edges"])), tuple(document["counts"]))
 
 
 def _part_to_dict(part: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -20,6 +20,10 @@ from smallcal.maps import GroupMap
 from smallcal.runtime import FittedCalibrator
 from smallcal.signals import FeatureRisk, LinearScore, Risk, ShuffledRisk
 from smallcal.special import sigmoid
+from smallcal.watched import reference_of
+
+if TYPE_CHECKING:
+    from smallcal.export.torch_module import TorchCalibrator
 
 Self = TypeVar("Self", bound="BaseCalibrator")
 
@@ -74,7 +78,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = composed.fit(preds, name=name_of(composed))
         if names is not None:
             names = as_class_names(names, n_classes=preds.n_classes)
-        self._adopt(replace(fitted, input=kind, class_names=names))
+        reference = None
+        if fitted.deployable:
+            reference = reference_of(fitted, preds.logits, features=preds.features)
+        self._adopt(replace(fitted, input=kind, class_names=names, reference=reference))
         _warn(fitted)
         return self
 
@@ -144,6 +151,16 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def to_dict(self) -> dict[str, Any]:
         """Return what :meth:`save` writes, as plain data."""
         return self._fitted().to_dict()
+
+    def to_torch(self, *, output: str = "probabilities") -> TorchCalibrator:
+        """Return a torch module; see :func:`smallcal.export.torch_module.to_torch`.
+
+        It maps logits to calibrated probabilities, or with ``output="logits"`` to logits whose
+        softmax is those.
+        """
+        from smallcal.export import to_torch
+
+        return to_torch(self._fitted(), output=output)
 
     def _fitted(self) -> FittedCalibrator:
         try:

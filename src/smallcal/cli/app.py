@@ -12,8 +12,10 @@ from smallcal.cli.auditing import audit
 from smallcal.cli.comparing import compare
 from smallcal.cli.demo import demo
 from smallcal.cli.evaluating import evaluate
+from smallcal.cli.exporting import export
 from smallcal.cli.fitting import fit
 from smallcal.cli.inspecting import inspect, methods
+from smallcal.cli.monitoring import monitor
 from smallcal.cli.planning import plan
 from smallcal.cli.reporting import report
 from smallcal.cli.selecting import select
@@ -28,7 +30,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for verb in (demo, fit, apply, evaluate, compare, select, audit, plan, report, inspect, methods):
+for verb in (
+    *(demo, fit, apply, evaluate, compare, select, audit, plan, report, export, monitor),
+    *(inspect, methods),
+):
     app.command()(verb)
 app.add_typer(study, name="study")
 

@@ -9,6 +9,7 @@ import typer
 from smallcal.cli import options
 
 if TYPE_CHECKING:
+    from smallcal.data import FloatArray, IntArray
     from smallcal.intervals import Interval
 
 
@@ -35,8 +36,7 @@ def evaluate(
 ) -> None:
     """Measure the calibration of logits, or of what a calibrator makes of them."""
     from smallcal import runtime
-    from smallcal.cli import inputs, terminal
-    from smallcal.evaluation import evaluate as measure
+    from smallcal.cli import inputs, streamed, terminal
     from smallcal.intervals import require_options
     from smallcal.metrics import METRICS
     from smallcal.noise import debiased_ece
@@ -47,33 +47,30 @@ def evaluate(
     shown = inputs.metric_names(metrics, list(METRICS))
     wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))
     fitted = None if calibrator is None else runtime.load(calibrator)
-    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
-    codes, proba = inputs.probabilities(loaded, fitted)
     found: dict[str, Interval] = {}
-    if n_boot:
-        with terminal.progress("Resampling", n_boot) as advance:
-            found = measure(
-                codes,
-                proba,
-                metrics=wanted,
-                ci=True,
-                n_boot=n_boot,
-                level=level,
-                random_state=seed,
-                advance=advance,
-            )
-        values = {name: row.point for name, row in found.items()}
+    debiased = None
+    source = streamed.source_of(data, fitted, input=input, resampled=n_boot > 0)
+    if source is not None:
+        values, n = streamed.measured(
+            source, fitted, metrics=wanted, labels=labels, names=class_names
+        )
+        n_classes = source.n_classes
+        if n_boot:
+            terminal.note(f"{data} does not fit in memory: values without intervals")
     else:
-        values = measure(codes, proba, metrics=wanted)
-    debiased = debiased_ece(codes, proba) if "ece15" in found else None
+        loaded = inputs.load(data, labels=labels, input=input, names=class_names)
+        codes, proba = inputs.probabilities(loaded, fitted)
+        n, n_classes = proba.shape
+        values, found = _resampled(codes, proba, wanted, n_boot, level, seed)
+        debiased = debiased_ece(codes, proba) if "ece15" in found else None
     checks = [condition.check(values[condition.metric]) for condition in conditions]
     if as_json:
         terminal.show_json(
             {
                 "data": data,
                 "calibrator": calibrator,
-                "n": len(codes),
-                "n_classes": proba.shape[1],
+                "n": n,
+                "n_classes": n_classes,
                 "metrics": values,
                 "debiased_ece15": debiased,
                 "intervals": {name: row.to_dict() for name, row in found.items()},
@@ -82,10 +79,33 @@ def evaluate(
         )
     else:
         what = "as the model gives them" if calibrator is None else f"calibrated by {calibrator}"
-        size = f"{terminal.count(len(codes), 'sample')}, {proba.shape[1]:,} classes"
+        size = f"{terminal.count(n, 'sample')}, {n_classes:,} classes"
         terminal.say(f"{data}: {size}, {what}")
         _show(values, found, level, debiased)
     _leave(checks)
+
+
+def _resampled(
+    codes: IntArray, proba: FloatArray, wanted: list[str], n_boot: int, level: float, seed: int
+) -> tuple[dict[str, float], dict[str, Interval]]:
+    """Return the metrics, and their intervals if there are resamples."""
+    from smallcal.cli import terminal
+    from smallcal.evaluation import evaluate as measure
+
+    if not n_boot:
+        return measure(codes, proba, metrics=wanted), {}
+    with terminal.progress("Resampling", n_boot) as advance:
+        found = measure(
+            codes,
+            proba,
+            metrics=wanted,
+            ci=True,
+            n_boot=n_boot,
+            level=level,
+            random_state=seed,
+            advance=advance,
+        )
+    return {name: row.point for name, row in found.items()}, found
 
 
 def _show(

@@ -10,8 +10,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Logits and labels: .npz .npy .csv .parquet .safetensors .pt .h5; "
-        "FILE:val takes val_logits and val_labels.",
+        help="Logits and labels: .npz .npy .csv .parquet .arrow .safetensors .pt .h5, or a folder "
+        "of Parquet or Arrow files; FILE:val takes val_logits and val_labels.",
         show_default=False,
     ),
 ]

@@ -8,9 +8,11 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
+
+from smallcal.waiting import progress as progress
 
 
 def say(text: str = "") -> None:
@@ -70,23 +72,6 @@ def noted_warnings(about: str = "") -> Iterator[None]:
         yield
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         note(f"{about}: {message}" if about else message)
-
-
-@contextmanager
-def progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a bar on stderr while the block works; nothing when that is not a terminal.
-
-    Without a total the bar only shows that work goes on.
-    """
-    if not sys.stderr.isatty():
-        yield lambda steps: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda steps: bar.advance(task, steps)
 
 
 def count(number: int, noun: str) -> str:

@@ -11,24 +11,33 @@ pickle, whatever the file says.
 ((3, 3), [0, 1, 2], 'logits')
 """
 
+from smallcal.io.dataset import KINDS, Block, Part, Source, is_source, open_source
 from smallcal.io.layout import CALIBRATION_SPLITS, Loaded
-from smallcal.io.read import read, read_names, splits
+from smallcal.io.parts import PartFolder, Target
+from smallcal.io.read import read, read_labels, read_names, split_path, splits
 from smallcal.io.readers import READERS
-from smallcal.io.stream import map_rows, row_count, streamable
-from smallcal.io.write import WRITERS, require_folder, require_writable, write_arrays
+from smallcal.io.write import WRITERS, no_folder, require_folder, require_writable, write_arrays
 
 __all__ = [
     "CALIBRATION_SPLITS",
+    "KINDS",
     "READERS",
     "WRITERS",
+    "Block",
     "Loaded",
-    "map_rows",
+    "Part",
+    "PartFolder",
+    "Source",
+    "Target",
+    "is_source",
+    "no_folder",
+    "open_source",
     "read",
+    "read_labels",
     "read_names",
     "require_folder",
     "require_writable",
-    "row_count",
+    "split_path",
     "splits",
-    "streamable",
     "write_arrays",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.errors import FileError
@@ -167,6 +168,21 @@ def score_role(roles: Mapping[str, str], input: str | None) -> str:
     if input in roles and input in SCORE_KINDS:
         return input
     return "logits" if "logits" in roles else "probabilities"
+
+
+def two_columns(probabilities: NDArray[Any]) -> NDArray[Any]:
+    """Return a binary model's probabilities of class 1 as those of both classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> two_columns(np.array([0.25, 1.0])).tolist()
+    [[0.75, 0.25], [0.0, 1.0]]
+    """
+    if probabilities.ndim == 1 or probabilities.shape[1:] == (1,):
+        positive = probabilities.reshape(-1)
+        return np.column_stack([1 - positive, positive])
+    return probabilities
 
 
 def _has_scores(roles: Mapping[str, str]) -> bool:

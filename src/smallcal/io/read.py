@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,24 @@ from numpy.typing import NDArray
 
 from smallcal.data import INPUT_KINDS, as_numpy
 from smallcal.errors import FileError, InputError
-from smallcal.io.layout import Layout, Loaded, score_role
-from smallcal.io.readers import READERS, TEXT_READERS, Arrays, Reader, readable, text_lines
+from smallcal.io.dataset import open_source
+from smallcal.io.layout import Layout, Loaded, score_role, two_columns
+from smallcal.io.memory import require_memory
+from smallcal.io.readers import (
+    READERS,
+    TEXT_READERS,
+    Arrays,
+    Reader,
+    nested_h5,
+    readable,
+    text_lines,
+)
 
 PathLike = str | os.PathLike[str]
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.+-]+")
+#: A group of an HDF5 file has a slash in it, which no split has; a split may follow.
+_GROUPED = re.compile(r"(.+\.(?:h5|hdf5)):([^:]*/[^:]*(?::[A-Za-z0-9_.+-]+)?)", re.IGNORECASE)
 
 
 def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = None) -> Loaded:
@@ -27,8 +41,10 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
     Parameters
     ----------
     path : path
-        A file whose suffix is in ``READERS``. ``cells.npz:val`` takes the arrays
-        ``val_logits`` and ``val_labels``.
+        A file whose suffix is in ``READERS``, or a folder of Parquet or Arrow files.
+        ``cells.npz:val`` takes the arrays ``val_logits`` and ``val_labels``,
+        ``bench.h5:adult/forest:cal`` those of a split of a group. In HDF5 files one column of
+        probabilities is that of class 1 of two, as in CalArena's.
     labels : path, optional
         Another file that holds the labels: any known type, or one label per line.
     input : {"logits", "probabilities"}, optional
@@ -55,12 +71,15 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
     """
     if input is not None and input not in INPUT_KINDS:
         raise InputError(f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}")
-    file, prefix = split_path(path)
-    with readable(file, reader_of(file, READERS)) as arrays:
-        layout = Layout.of(arrays.names, source=str(file))
+    folder, _ = split_path(path)
+    if folder.is_dir():
+        return _folder(folder, labels=labels, input=input)
+    with _opened(path, READERS) as (file, arrays, layout, prefix):
         roles = layout.choose(prefix)
         role = score_role(roles, input)
         scores = _array(arrays, roles[role], file)
+        if role == "probabilities" and file.suffix.lower() in (".h5", ".hdf5"):
+            scores = two_columns(scores)
         own_labels = None
         if labels is None and "labels" in roles:
             own_labels = _array(arrays, roles["labels"], file)
@@ -81,6 +100,31 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
     return loaded
 
 
+def _folder(folder: Path, *, labels: PathLike | None, input: str | None) -> Loaded:
+    """Read all files of a data set into memory."""
+    source = open_source(folder, input=input)
+    require_memory(source.rows * source.n_classes * 8, str(folder))
+    scores, own = [], []
+    for part in source.parts():
+        for block in source.blocks(part, carry=False):
+            scores.append(block.scores)
+            own.append(block.labels)
+    if not scores:
+        raise FileError(f"{folder} has no rows")
+    found = None if labels is None else read_labels(labels)
+    if labels is None and source.label is not None:
+        found = np.concatenate([entry for entry in own if entry is not None])
+    loaded = Loaded(
+        logits=np.concatenate(scores),
+        labels=found,
+        class_names=source.class_names,
+        input=source.input,
+        source=str(folder),
+    )
+    _require_equal_length(loaded)
+    return loaded
+
+
 def splits(path: PathLike) -> tuple[str, ...]:
     """Return the prefixes under which a file holds logits or probabilities.
 
@@ -92,17 +136,13 @@ def splits(path: PathLike) -> tuple[str, ...]:
     >>> splits(path)
     ('val', 'test')
     """
-    file, prefix = split_path(path)
-    with readable(file, reader_of(file, READERS)) as arrays:
-        found = Layout.of(arrays.names, source=str(file)).scored
-    return found if prefix is None else ()
+    with _opened(path, READERS) as (_, _, layout, prefix):
+        return layout.scored if prefix is None else ()
 
 
 def read_labels(path: PathLike) -> NDArray[Any]:
     """Read labels alone: from any known file, or from text with one label per line."""
-    file, prefix = split_path(path)
-    with readable(file, reader_of(file, {**READERS, **TEXT_READERS})) as arrays:
-        layout = Layout.of(arrays.names, source=str(file))
+    with _opened(path, {**READERS, **TEXT_READERS}) as (file, arrays, layout, prefix):
         return _array(arrays, layout.labels(prefix), file)
 
 
@@ -123,18 +163,38 @@ def read_names(path: PathLike) -> tuple[str, ...]:
 
 
 def split_path(path: PathLike) -> tuple[Path, str | None]:
-    """Return the file and the split it is asked for.
+    """Return the file and the split, or group and split, it is asked for.
 
     Examples
     --------
     >>> split_path("a/cells.npz:val")[1], split_path("a/cells.npz")[1]
     ('val', None)
+    >>> split_path("bench.h5:adult/forest:cal")[1]
+    'adult/forest:cal'
     """
     text = os.fspath(path)
+    grouped = _GROUPED.fullmatch(text)
+    if grouped and not Path(text).exists():
+        return Path(grouped[1]), grouped[2]
     file, colon, prefix = text.rpartition(":")
     if colon and _PREFIX.fullmatch(prefix) and Path(file).suffix and not Path(text).exists():
         return Path(file), prefix
     return Path(text), None
+
+
+@contextmanager
+def _opened(
+    path: PathLike, table: Mapping[str, Reader]
+) -> Iterator[tuple[Path, Arrays, Layout, str | None]]:
+    """Open what a path names: give the file, its arrays, their layout and the split."""
+    file, prefix = split_path(path)
+    reader, source = reader_of(file, table), str(file)
+    if prefix is not None and "/" in prefix:
+        group, _, split = prefix.partition(":")
+        reader, source = partial(nested_h5, depth=0, group=group), f"{file}:{group}"
+        prefix = split or None
+    with readable(file, reader) as arrays:
+        yield file, arrays, Layout.of(arrays.names, source=source), prefix
 
 
 def reader_of(file: Path, table: Mapping[str, Reader]) -> Reader:

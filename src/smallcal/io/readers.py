@@ -23,6 +23,9 @@ from smallcal.io.tables import lines_of, read_csv, read_lines, read_parquet
 _BOMB_BYTES = 2**30
 _BOMB_RATIO = 100
 
+#: Groups of an HDF5 file that a message names.
+_SHOWN_GROUPS = 3
+
 
 class Arrays(NamedTuple):
     """The names of a file's arrays, and how to load one."""
@@ -42,13 +45,25 @@ Reader: TypeAlias = Callable[[Path], AbstractContextManager[Arrays]]
 @contextmanager
 def readable(file: Path, reader: Reader) -> Iterator[Arrays]:
     """Open a file, turning every failure to read it into one :class:`FileError`."""
-    try:
+    with explained(file):
         if file.is_dir():
             raise FileError(f"{file} is a folder; name a file in it")
-        if file.stat().st_size == 0:
-            raise FileError(f"{file} is empty (0 bytes); write it again")
+        require_bytes(file)
         with reader(file) as arrays:
             yield arrays
+
+
+def require_bytes(file: Path) -> None:
+    """Raise when a file is empty."""
+    if file.stat().st_size == 0:
+        raise FileError(f"{file} is empty (0 bytes); write it again")
+
+
+@contextmanager
+def explained(file: Path) -> Iterator[None]:
+    """Turn whatever a foreign parser raises into one line that names the file."""
+    try:
+        yield
     except SmallcalError:
         raise
     except MemoryError as error:
@@ -153,6 +168,18 @@ def _parquet(file: Path) -> Iterator[Arrays]:
 
 
 @contextmanager
+def _arrow(file: Path) -> Iterator[Arrays]:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", f"reading {file.suffix} files") from None
+    with pa.OSFile(str(file)) as handle:
+        table = pa.ipc.open_file(handle).read_all()
+        table.validate(full=True)  # a damaged file could point outside of itself
+        yield Arrays.of(read_parquet(table, source=str(file)))
+
+
+@contextmanager
 def _safetensors(file: Path) -> Iterator[Arrays]:
     try:
         from safetensors import deserialize, safe_open
@@ -212,17 +239,39 @@ def _torch(file: Path) -> Iterator[Arrays]:
 @contextmanager
 def _h5(file: Path) -> Iterator[Arrays]:
     with nested_h5(file, depth=0) as arrays:
+        if not arrays.names:
+            with nested_h5(file) as inner:
+                _refuse_groups(file, inner.names)
         yield arrays
 
 
+def _refuse_groups(file: Path, names: tuple[str, ...]) -> None:
+    """Raise when all arrays of a file lie in groups, of which one must be named."""
+    groups = list(dict.fromkeys(_group_path(name) for name in names))
+    if groups:
+        more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
+        shown = ", ".join(f"{file}:{group}" for group in groups[:_SHOWN_GROUPS])
+        raise FileError(f"{file} holds its arrays in groups; name one: {shown}{more}")
+
+
+def _group_path(name: str) -> str:
+    """Return the group of a dataset, with a slash, which tells it from a split."""
+    group = name.rpartition("/")[0]
+    return group if "/" in group else f"/{group}"
+
+
 @contextmanager
-def nested_h5(file: Path, *, depth: int = 3) -> Iterator[Arrays]:
-    """Open an HDF5 file; datasets in groups, down to a depth, are called like ``a/b/labels``."""
+def nested_h5(file: Path, *, depth: int = 3, group: str = "") -> Iterator[Arrays]:
+    """Open an HDF5 file, or a group of it.
+
+    Datasets in groups of that, down to a depth, are called like ``a/b/labels``.
+    """
     try:
         import h5py
     except ImportError:
         raise missing_extra("h5py", "h5", "reading .h5 files") from None
-    with h5py.File(file, "r") as content:
+    with h5py.File(file, "r") as whole:
+        content = _h5_group(whole, group, file)
         # Text of variable length lies in a heap in which HDF5 can walk for ever when the file is
         # damaged, and then not even Ctrl-C helps. Names are optional: such ones are left out.
         names = [
@@ -245,6 +294,20 @@ def nested_h5(file: Path, *, depth: int = 3) -> Iterator[Arrays]:
             return dataset[()]
 
         yield Arrays(tuple(names), get)
+
+
+def _h5_group(content: Any, path: str, file: Path) -> Any:
+    """Return a group by its path; links to other places are not followed."""
+    import h5py
+
+    for part in path.strip("/").split("/") if path else ():
+        there = isinstance(content.get(part, getlink=True), h5py.HardLink) if part else False
+        if not there or not isinstance(content[part], h5py.Group):
+            offer = ", ".join(list(content)[:_SHOWN_GROUPS])
+            inside = f"; {content.name} holds {offer}" if offer else ""
+            raise FileError(f"{file} has no group {path!r}{inside}")
+        content = content[part]
+    return content
 
 
 def _h5_names(group: Any, depth: int) -> Iterator[str]:
@@ -272,6 +335,9 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         ".pth": _torch,
         ".h5": _h5,
         ".hdf5": _h5,
+        ".arrow": _arrow,
+        ".feather": _arrow,
+        ".ipc": _arrow,
     }
 )
 

@@ -1,4 +1,4 @@
-"""Map the rows of one .npy file into another, a few megabytes at a time.
+"""Rows of .npy files, a few megabytes at a time.
 
 Plain reads and writes, not memory maps: the pages of a map count as the process's memory, so a
 map of the whole file would look like a copy of it.
@@ -6,7 +6,8 @@ map of the whole file would look like a copy of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -14,101 +15,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.errors import FileError
-from smallcal.files import atomic_path
 
 #: Bytes of input worked on at once.
 BLOCK_BYTES = 16 * 2**20
 
-RowMap = Callable[[NDArray[Any], int], NDArray[Any]]
 
+class NpyHeader(NamedTuple):
+    """What a .npy file says about itself."""
 
-class _Header(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     in_rows: bool
     offset: int
 
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is a matrix of numbers stored row by row, and not empty."""
+        plain = self.in_rows and self.dtype.kind in "fiu"
+        return plain and len(self.shape) == 2 and 0 not in self.shape
 
-def streamable(source: Path, target: Path) -> bool:
-    """Whether both are .npy files and the source is a matrix stored row by row."""
-    if source.suffix.lower() != ".npy" or target.suffix.lower() != ".npy":
-        return False
-    header = _header(source)
-    return (
-        header is not None and header.in_rows and len(header.shape) == 2 and 0 not in header.shape
-    )
-
-
-def row_count(source: Path) -> int:
-    """Return the number of rows of a streamable file."""
-    return _require_header(source).shape[0]
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
 
 
-def map_rows(
-    source: Path,
-    target: Path,
-    transform: RowMap,
-    *,
-    advance: Callable[[int], object] = lambda rows: None,
-) -> tuple[int, ...]:
-    """Write ``transform`` of each block of rows to ``target``, whole or not at all.
-
-    Parameters
-    ----------
-    source, target : Path
-        .npy files for which :func:`streamable` is true.
-    transform : callable
-        Takes a block of rows and the number of its first row; returns as many rows.
-    advance : callable, optional
-        Told how many rows were done, after each block.
-
-    Returns
-    -------
-    tuple of int
-        The shape of the source.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> np.save(folder / "a.npy", np.ones((3, 2)))
-    >>> map_rows(folder / "a.npy", folder / "b.npy", lambda block, start: 2 * block)
-    (3, 2)
-    >>> float(np.load(folder / "b.npy").sum())
-    12.0
-    """
-    header = _require_header(source)
-    n, width = header.shape
-    row_bytes = width * header.dtype.itemsize
-    if source.stat().st_size < header.offset + n * row_bytes:
-        raise FileError(f"{source} is cut short: it should hold {n} rows; write it again")
-    step = max(1, BLOCK_BYTES // max(1, row_bytes))
-    with source.open("rb") as reading, atomic_path(target) as temporary:
-        reading.seek(header.offset)
-        with temporary.open("wb") as writing:
-            for start in range(0, n, step):
-                rows = min(step, n - start)
-                block = np.fromfile(reading, dtype=header.dtype, count=rows * width)
-                native = block.reshape(rows, width).astype(
-                    header.dtype.newbyteorder("="), copy=False
-                )
-                result = transform(native, start)
-                if start == 0:
-                    _write_header(writing, (n, *result.shape[1:]), result.dtype)
-                writing.write(np.ascontiguousarray(result).data)
-                advance(rows)
-    return header.shape
-
-
-def _require_header(file: Path) -> _Header:
-    header = _header(file)
-    if header is None or not header.in_rows or len(header.shape) != 2:
-        raise FileError(f"{file} is not a plain .npy matrix stored row by row")
-    return header
-
-
-def _header(file: Path) -> _Header | None:
-    """Return what a .npy file says about itself, or None if it is not a plain one."""
+def npy_header(file: Path) -> NpyHeader | None:
+    """Return the header of a .npy file, or None if it is not a plain one."""
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
@@ -120,15 +53,78 @@ def _header(file: Path) -> _Header | None:
             offset = handle.tell()
     except (OSError, ValueError, KeyError):
         return None
-    if dtype.kind not in "fiu":
-        return None
-    return _Header(shape, dtype, not fortran, offset)
+    return NpyHeader(shape, dtype, not fortran, offset)
 
 
-def _write_header(handle: BinaryIO, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def require_npy(file: Path) -> NpyHeader:
+    """Return the header of a .npy file whose rows can be read one after the other.
+
+    Raises
+    ------
+    FileError
+        If it is of another type, or cut short.
+    """
+    header = npy_header(file)
+    if header is None or not header.is_matrix:
+        raise FileError(f"{file} is not a plain .npy matrix stored row by row")
+    if file.stat().st_size < header.offset + header.shape[0] * header.row_bytes:
+        raise FileError(
+            f"{file} is cut short: it should hold {header.shape[0]} rows; write it again"
+        )
+    return header
+
+
+def npy_rows(file: Path, start: int, stop: int, step: int) -> Iterator[NDArray[Any]]:
+    """Yield rows of a .npy file in blocks of at most ``step``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.npy"
+    >>> np.save(file, np.arange(10).reshape(5, 2))
+    >>> [block[:, 0].tolist() for block in npy_rows(file, 1, 5, 3)]
+    [[2, 4, 6], [8]]
+    """
+    header = require_npy(file)
+    width = header.shape[1]
+    native = header.dtype.newbyteorder("=")
+    with file.open("rb") as handle:
+        handle.seek(header.offset + start * header.row_bytes)
+        for first in range(start, stop, step):
+            rows = min(step, stop - first)
+            block = np.fromfile(handle, dtype=header.dtype, count=rows * width)
+            if len(block) < rows * width:
+                raise FileError(f"{file} became shorter while it was read; start again")
+            yield block.reshape(rows, width).astype(native, copy=False)
+
+
+def write_npy_header(handle: BinaryIO, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Begin a .npy file whose rows follow."""
     description: dict[str, Any] = {
         "descr": np.lib.format.dtype_to_descr(dtype),
         "fortran_order": False,
         "shape": shape,
     }
     np.lib.format.write_array_header_1_0(handle, description)
+
+
+def join_npy(files: Sequence[Path], target: Path) -> None:
+    """Write the rows of several .npy files into one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.save(folder / "a.npy", np.ones((3, 2))); np.save(folder / "b.npy", np.zeros((1, 2)))
+    >>> join_npy([folder / "a.npy", folder / "b.npy"], folder / "c.npy")
+    >>> np.load(folder / "c.npy")[:, 0].tolist()
+    [1.0, 1.0, 1.0, 0.0]
+    """
+    headers = [require_npy(file) for file in files]
+    rows = sum(header.shape[0] for header in headers)
+    with target.open("wb") as writing:
+        write_npy_header(writing, (rows, *headers[0].shape[1:]), headers[0].dtype)
+        for file, header in zip(files, headers, strict=True):
+            with file.open("rb") as reading:
+                reading.seek(header.offset)
+                shutil.copyfileobj(reading, writing, 2**20)

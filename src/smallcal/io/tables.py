@@ -55,13 +55,7 @@ class Columns:
         if len(labels) > 1:
             found = " and ".join(clean[i] for i in labels)
             raise FileError(f"{source} has several label columns, {found}; keep one")
-        # What `apply --with-temperature` adds; elsewhere it may well be the name of a class.
-        added = {"temperature"} if any(map(_KIND_WORD.fullmatch, lower)) else set()
-        scores = tuple(
-            i
-            for i, name in enumerate(lower)
-            if i not in labels and name not in added and not _INDEX.fullmatch(name)
-        )
+        scores = _score_columns(lower, labels)
         kind, names = _kind_and_names([clean[i] for i in scores])
         _require_header(names, source=source)
         named = bool(names) and not all(_NUMBERED.fullmatch(name.lower()) for name in names)
@@ -80,6 +74,21 @@ class Columns:
         if self.class_names is not None:
             found["class_names"] = np.array(self.class_names)
         return found
+
+
+def _score_columns(names: Sequence[str], labels: Sequence[int]) -> tuple[int, ...]:
+    """Return which columns are scores: all but the label, or those that say so by their names.
+
+    Where several columns are called logit_..., or several prob_..., and none the other, columns
+    with other names hold something else: numbers of rows, temperatures.
+    """
+    found = [match and match[1][:4] for match in map(_KIND_WORD.fullmatch, names)]
+    kinds = {kind for kind in found if kind}
+    if len(kinds) == 1 and len(found) - found.count(None) > 1:
+        return tuple(i for i, kind in enumerate(found) if kind)
+    return tuple(
+        i for i, name in enumerate(names) if i not in labels and not _INDEX.fullmatch(name)
+    )
 
 
 def _kind_and_names(headers: Sequence[str]) -> tuple[str, list[str]]:
@@ -189,42 +198,66 @@ def _typed(values: Sequence[str]) -> NDArray[Any]:
 
 def read_parquet(table: Any, *, source: str) -> dict[str, Any]:
     """Read a table with one column per class, or one column of lists called logits."""
-    import pyarrow as pa
-
-    for name in table.column_names:
-        if table.column(name).null_count:
-            raise FileError(f"{source}: column {name!r} has missing values; drop those rows")
     headers = [str(name) for name in table.column_names]
-    lists = [
-        name
-        for name in headers
-        if parse_name(name)[0] in SCORE_KINDS and not pa.types.is_primitive(table[name].type)
-    ]
+    lists = list_columns(table.schema)
     if lists:
-        others = {name: table[name] for name in headers if parse_name(name)[0] == "labels"}
-        matrices = {name: _matrix(table[name], f"{source}: {name}") for name in lists}
-        return matrices | {name: _vector(column) for name, column in others.items()}
+        others = [name for name in headers if parse_name(name)[0] == "labels"]
+        matrices = {name: matrix_of(table, [name], source=source) for name in lists}
+        return matrices | {name: vector_of(table, name, source=source) for name in others}
     columns = Columns.of(headers, source=source)
-    vectors = [_vector(table.column(i)) for i in columns.scores]
-    for index, vector in zip(columns.scores, vectors, strict=True):
-        if vector.dtype.kind not in "fiu":
-            raise FileError(
-                f"{source}: column {headers[index]!r} must hold numbers; got {vector.dtype}"
-            )
-    labels = None if columns.label is None else _vector(table.column(columns.label))
-    return columns.arrays(np.column_stack(vectors) if vectors else np.empty((0, 1)), labels)
+    scores = [headers[i] for i in columns.scores]
+    matrix = matrix_of(table, scores, source=source) if scores else np.empty((0, 1))
+    label = None if columns.label is None else headers[columns.label]
+    labels = None if label is None else vector_of(table, label, source=source)
+    return columns.arrays(matrix, labels)
 
 
-def _vector(column: Any) -> NDArray[Any]:
+def list_columns(schema: Any) -> list[str]:
+    """Return the columns that hold a whole row of scores as a list."""
     import pyarrow as pa
 
+    return [
+        field.name
+        for field in schema
+        if parse_name(field.name)[0] in SCORE_KINDS and not pa.types.is_primitive(field.type)
+    ]
+
+
+def matrix_of(table: Any, names: Sequence[str], *, source: str, first_row: int = 0) -> NDArray[Any]:
+    """Return scores as a matrix: a column of lists, or one column per class."""
+    if names[0] in list_columns(table.schema):
+        _refuse_nulls(table, names[0], source, first_row)
+        return _matrix(table[names[0]], f"{source}: {names[0]}", first_row)
+    vectors = [vector_of(table, name, source=source, first_row=first_row) for name in names]
+    for name, vector in zip(names, vectors, strict=True):
+        if vector.dtype.kind not in "fiu":
+            raise FileError(f"{source}: column {name!r} must hold numbers; got {vector.dtype}")
+    return np.column_stack(vectors)
+
+
+def vector_of(table: Any, name: str, *, source: str, first_row: int = 0) -> NDArray[Any]:
+    """Return a column that has a value in every row."""
+    import pyarrow as pa
+
+    _refuse_nulls(table, name, source, first_row)
+    column = table[name]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     values: NDArray[Any] = column.to_numpy()
     return values
 
 
-def _matrix(column: Any, where: str) -> NDArray[Any]:
+def _refuse_nulls(table: Any, name: str, source: str, first_row: int) -> None:
+    import pyarrow.compute as pc
+
+    if table[name].null_count:
+        row = first_row + int(pc.index(table[name].is_null(), True).as_py())
+        raise FileError(
+            f"{source}: column {name!r} has missing values, the first in row {row}; drop those rows"
+        )
+
+
+def _matrix(column: Any, where: str, first_row: int) -> NDArray[Any]:
     values = column.combine_chunks()
     flat: NDArray[Any] = values.flatten().to_numpy(zero_copy_only=False)
     n = len(values)
@@ -233,8 +266,8 @@ def _matrix(column: Any, where: str) -> NDArray[Any]:
     if n and not bool((lengths == width).all()):
         row = int(np.argmax(lengths != lengths[0]))
         raise FileError(
-            f"{where} must hold lists of one length; row 0 has {lengths[0]} numbers, row {row} "
-            f"has {lengths[row]}"
+            f"{where} must hold lists of one length; row {first_row} has {lengths[0]} numbers, "
+            f"row {first_row + row} has {lengths[row]}"
         )
     return flat.reshape(n, width)
 

@@ -55,8 +55,13 @@ def require_folder(path: str | os.PathLike[str]) -> Path:
     if file.is_dir():
         raise FileError(f"{file} is a folder; name a file to write")
     if not file.parent.is_dir():
-        raise FileError(f"cannot write {file}: the folder {file.parent} does not exist")
+        raise no_folder(file)
     return file
+
+
+def no_folder(file: Path) -> FileError:
+    """Build the error for a path in a folder that is not there."""
+    return FileError(f"cannot write {file}: the folder {file.parent} does not exist")
 
 
 def _npy(file: Path, arrays: NamedArrays) -> None:
@@ -89,6 +94,16 @@ def _parquet(file: Path, arrays: NamedArrays) -> None:
     except ImportError:
         raise missing_extra("pyarrow", "parquet", "writing .parquet files") from None
     pq.write_table(pa.table(to_columns(arrays)), file)
+
+
+def _arrow(file: Path, arrays: NamedArrays) -> None:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", f"writing {file.suffix} files") from None
+    table = pa.table(to_columns(arrays))
+    with pa.OSFile(str(file), "wb") as handle, pa.ipc.new_file(handle, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _safetensors(file: Path, arrays: NamedArrays) -> None:
@@ -144,5 +159,8 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         ".pth": _torch,
         ".h5": _h5,
         ".hdf5": _h5,
+        ".arrow": _arrow,
+        ".feather": _arrow,
+        ".ipc": _arrow,
     }
 )

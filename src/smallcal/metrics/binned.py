@@ -165,6 +165,11 @@ def adaece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> floa
 
 def classwise_ece_of(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
     """Return :func:`classwise_ece` of checked predictions."""
+    return classwise_ece_from(classwise_sums(scored, bins=bins), scored.n, scored.n_classes)
+
+
+def classwise_sums(scored: Scored, *, bins: int = DEFAULT_BINS) -> FloatArray:
+    """Return the summed gap of every bin of every class; sums of several blocks add up."""
     _require_bins(bins)
     cells = scored.n_classes * bins
     sums = np.zeros(cells)
@@ -174,7 +179,12 @@ def classwise_ece_of(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
         cell = equal_width(residual, bins) + bins * np.arange(scored.n_classes)
         residual[np.arange(len(residual)), scored.labels[rows]] -= 1.0
         sums += bin_sums(cell.ravel(), residual.ravel(), cells)
-    return _mean_absolute(sums, scored.n) / scored.n_classes
+    return sums
+
+
+def classwise_ece_from(sums: FloatArray, n: int, n_classes: int) -> float:
+    """Return the classwise error of n samples from their :func:`classwise_sums`."""
+    return _mean_absolute(sums, n) / n_classes
 
 
 def classwise_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:

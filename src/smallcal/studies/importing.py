@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal import io
-from smallcal.data import FloatArray
 from smallcal.errors import FileError, SmallcalError
 from smallcal.files import atomic_path
-from smallcal.io.layout import Layout, score_role
+from smallcal.io.layout import Layout, score_role, two_columns
 from smallcal.io.read import read_labels
 from smallcal.io.readers import Arrays, nested_h5, readable
 from smallcal.studies.collection import FILE_NAME, Cell, Collection, ShiftSet, load_collection
@@ -240,17 +239,9 @@ def _content(arrays: Arrays, layout: Layout) -> dict[str, NDArray[Any]]:
             raise FileError(f"{layout.source}: {theirs} has no labels")
         kind = score_role(roles, None)
         scores = np.asarray(arrays.get(f"{group}/{roles[kind]}"))
-        content[f"{ours}_{kind}"] = _two_columns(scores) if kind == "probabilities" else scores
+        content[f"{ours}_{kind}"] = two_columns(scores) if kind == "probabilities" else scores
         content[f"{ours}_labels"] = np.asarray(arrays.get(f"{group}/{roles['labels']}"))
     return content
-
-
-def _two_columns(probabilities: FloatArray) -> FloatArray:
-    """Return a binary model's probabilities of class 1 as those of both classes."""
-    if probabilities.ndim == 1 or probabilities.shape[1:] == (1,):
-        positive = probabilities.reshape(-1)
-        return np.column_stack([1 - positive, positive])
-    return probabilities
 
 
 def _refuse_twins(cells: Sequence[Cell]) -> None:

@@ -15,6 +15,7 @@ from smallcal.errors import SmallcalError
 from smallcal.metrics import Scored
 from smallcal.metrics.selective import selective_risk_of
 from smallcal.metrics.threshold import coverage_at_threshold_of, risk_at_threshold_of
+from smallcal.pool import said
 from smallcal.studies.collection import Cell
 from smallcal.studies.description import Study
 from smallcal.studies.diagnostic_probes import audited, gated, held_out, signal_and_noise
@@ -78,11 +79,6 @@ def _about(cell: Cell, task: Task) -> dict[str, Any]:
         "budget": task.budget,
         "draw": task.draw,
     }
-
-
-def said(error: BaseException) -> str:
-    """Return an error in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _named(entry: Entry) -> dict[str, Any]:

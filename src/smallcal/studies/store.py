@@ -25,7 +25,7 @@ from typing import Any
 from smallcal._version import __version__
 from smallcal.errors import FileError, InputError, MissingExtraError
 from smallcal.files import atomic_path
-from smallcal.studies.lock import alone_in
+from smallcal.lock import alone_in
 from smallcal.studies.units import COLUMNS, Frame, Task
 
 #: Names that are the same file nowhere else, also where A and a are one.

@@ -1,4 +1,4 @@
-"""One process at a time in a run's folder.
+"""One process at a time in a folder.
 
 The operating system holds the lock and lets go of it when the process ends, however it ends. So no
 lock outlives its process, and none is taken for a live one because its number was given anew.
@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from smallcal.errors import FileError, InputError
+from smallcal.files import claim as _claim
 
 FILE_NAME = ".lock"
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _claim(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _claim(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[bool]:
+def alone_in(
+    folder: Path, *, what: str = "this run", instead: str = "another folder with --out"
+) -> Iterator[bool]:
     """Hold a folder's lock; give whether that is certain: some file systems have no locks.
+
+    ``what`` and ``instead`` are words of the error: what is being made there, and what to name
+    so that it is made elsewhere.
 
     Raises
     ------
@@ -51,19 +45,19 @@ def alone_in(folder: Path) -> Iterator[bool]:
     except OSError as error:
         raise FileError(f"cannot write to {folder}: {error.strerror or error}") from None
     try:
-        yield _claimed(handle, folder)
+        yield _claimed(handle, folder, what, instead)
     finally:
         # The file stays: were it removed, a third process could lock a file that has no name.
         os.close(handle)
 
 
-def _claimed(handle: int, folder: Path) -> bool:
+def _claimed(handle: int, folder: Path, what: str, instead: str) -> bool:
     try:
         _claim(handle)
     except (BlockingIOError, PermissionError):
         raise InputError(
-            f"another process is at work on this run ({_holder(folder)}); wait for it, or name "
-            f"another folder than {folder} with --out"
+            f"another process is at work on {what} ({_holder(folder)}); wait for it, or name "
+            f"{instead}"
         ) from None
     except OSError:
         return False  # no locks here: work may be done twice, but each part is written whole

@@ -1,0 +1,233 @@
+"""False alarms, power and delay of the monitor: `python benchmarks/monitor_study.py [FOLDER]`.
+
+By simulation: calibrators fitted on draws of a known world, then streams of new rows from it, clean
+or shifted, looked at sixty times between 10 and 20,000 rows. Then, if FOLDER holds real logits with
+a folder shift/ beside them, the same monitor on those, in one random order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import smallcal as sc
+from smallcal.catalogue import ALIASES
+from smallcal.monitoring import labelfree, labelled
+from smallcal.monitoring.labelled import UNIT, Gap
+from smallcal.reference import Bins
+from smallcal.simulate import World
+from smallcal.watched import watch
+
+ALPHA, TOLERANCE = 0.01, 0.02
+SIZES = (250, 625, 2500)
+METHODS = ("srts-bce", ALIASES["default"])
+LOOKS = np.unique(np.geomspace(10, 20_000, 60).round().astype(int))
+FAR_LOOKS = np.unique(np.geomspace(10, 1_000_000, 60).round().astype(int))
+#: Rows that splits and streams are drawn from, with replacement: the whole population.
+POOL = 20_000
+SHIFTS = (
+    "cifar10__akamaster-resnet56__fog-s",
+    "cifar10__akamaster-resnet56__gaussian_noise-s",
+    "banking77__tfidf-mlp-seed0__",
+    "clinc150__tfidf-mlp-seed0__",
+    "cities158__",
+    "debian55__",
+    "fashion10__",
+)
+
+
+class Traces:
+    """What each row of a pool adds to the two checks, for one calibrator."""
+
+    def __init__(self, fitted, logits, labels):
+        seen, reference = watch(fitted, logits), fitted.reference
+        self.codes = [(np.searchsorted(reference.confidence.edges, seen.confidence), "confidence")]
+        self.priors = {"confidence": reference.confidence.spacings}
+        if reference.score is not None:
+            self.codes.append((np.searchsorted(reference.score.edges, seen.score), "score"))
+            self.priors["score"] = reference.score.spacings
+        if reference.groups is not None:
+            self.codes.append((seen.groups, "groups"))
+            self.priors["groups"] = np.array(reference.groups) + labelfree.GROUP_PRIOR
+        proba = fitted.predict_proba(logits.astype(np.float64))
+        self.correct = proba.argmax(axis=1) == labels
+        self.residuals = np.rint((self.correct - proba.max(axis=1)) * UNIT).astype(np.int64)
+
+    def drift(self, rows, looks):
+        """Return the log e-value at each look at these rows."""
+        part = np.searchsorted(looks, np.arange(len(rows)), side="right")
+        found = []
+        for codes, name in self.codes:
+            bins = len(self.priors[name])
+            flat = np.bincount(part * bins + codes[rows], minlength=len(looks) * bins)
+            counts = flat.reshape(-1, bins)[: len(looks)].cumsum(axis=0)
+            found.append(labelfree.log_evidence(counts, self.priors[name]))
+        return np.logaddexp.reduce(found) - math.log(len(found))
+
+    def gap(self, rows, looks):
+        """Return the log e-value of the labelled check at each look."""
+        taken = self.residuals[rows]
+        totals, squares = taken.cumsum()[looks - 1], (taken**2).astype(object).cumsum()[looks - 1]
+        sums = zip(looks.tolist(), totals.tolist(), squares.tolist(), strict=True)
+        return np.array([labelled.log_evidence(Gap(*each), TOLERANCE) for each in sums])
+
+
+def first_alarm(evidence, looks):
+    """Return the rows at the first alarm, or infinity."""
+    alarms = np.flatnonzero(evidence >= -math.log(ALPHA))
+    return float(looks[alarms[0]]) if len(alarms) else math.inf
+
+
+def fit(name, logits, labels):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        return sc.make(name).fit(logits, labels).fitted_
+
+
+def simulated(name, size, severity, n_fits):
+    """Return rows at first alarm of both checks, for each fit, and the true gaps."""
+    world = World(n_classes=20, accuracy=0.75, temperature=1.5, structure=0.3)
+    clean = world.draw(POOL)
+    pool = world.draw(POOL, severity=severity)
+    drift, gap, truth = [], [], []
+    for number in range(n_fits):
+        rng = np.random.default_rng([severity, size, number])
+        cal = rng.integers(POOL, size=size)
+        fitted = fit(name, clean.logits[cal], clean.labels[cal])
+        traces = Traces(fitted, pool.logits, pool.labels)
+        rows = rng.integers(POOL, size=LOOKS[-1])
+        drift.append(first_alarm(traces.drift(rows, LOOKS), LOOKS))
+        gap.append(first_alarm(traces.gap(rows, LOOKS), LOOKS))
+        truth.append(float(traces.residuals.mean()) / UNIT)
+    return np.array(drift), np.array(gap), np.array(truth)
+
+
+def percent(hits):
+    return f"{100 * np.mean(hits):.1f}" if len(hits) else "-"
+
+
+def delay(rows):
+    """Return the median rows at the alarm, over all streams."""
+    middle = np.median(rows)
+    return "-" if math.isinf(middle) else f"{middle:,.0f}"
+
+
+def counts_alone(n_streams):
+    """Show false alarms of one watched number, whatever it is: only its ranks matter."""
+    print(
+        f"\nNo drift, one continuous number; {n_streams:,} splits and streams a line, "
+        f"{len(FAR_LOOKS)} looks each, the last at {FAR_LOOKS[-1]:,} rows. Alarms in %.\n"
+    )
+    print("| samples | looks | alarms at alpha 1 % | at 5 % | at 20 % |")
+    print("|---|---|---|---|---|")
+    for size in SIZES:
+        rng = np.random.default_rng(size)
+        highest = []
+        for _ in range(n_streams):
+            bins = Bins.of(rng.random(size))
+            chances = np.diff([0, *bins.edges, 1])
+            steps = np.diff([0, *FAR_LOOKS])
+            counts = rng.multinomial(steps, chances).cumsum(axis=0)
+            highest.append(labelfree.log_evidence(counts, bins.spacings).max())
+        rates = [percent(np.array(highest) >= -math.log(a)) for a in (0.01, 0.05, 0.2)]
+        print(f"| {size:,} | {n_streams * len(FAR_LOOKS):,} | {' | '.join(rates)} |", flush=True)
+
+
+def false_alarms(n_fits):
+    print(
+        f"\nNo drift; {n_fits} fits and streams a line, {len(LOOKS)} looks each. Alarms in %, "
+        f"alpha {100 * ALPHA:g} %; share of fits whose true gap is beyond {100 * TOLERANCE:g} "
+        "points, and labelled alarms among the others.\n"
+    )
+    print("| method | samples | looks | label-free alarms | true gap beyond | labelled alarms |")
+    print("|---|---|---|---|---|---|")
+    for name in METHODS:
+        for size in SIZES:
+            drift, gap, truth = simulated(name, size, 0, n_fits)
+            inside = np.abs(truth) <= TOLERANCE
+            print(
+                f"| {name} | {size:,} | {n_fits * len(LOOKS):,} | {percent(np.isfinite(drift))} | "
+                f"{percent(~inside)} | {percent(np.isfinite(gap[inside]))} |",
+                flush=True,
+            )
+
+
+def power(n_fits):
+    print(
+        f"\nDrift by severity; {n_fits} fits and streams a line. Alarms within 500 and 20,000 rows "
+        "in %, and the median rows at the alarm.\n"
+    )
+    print(
+        "| method | samples | severity | true gap | label-free 500 | 20,000 | rows | labelled 500 "
+        "| 20,000 | rows |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for name in METHODS:
+        for size in SIZES:
+            for severity in range(1, 6):
+                drift, gap, truth = simulated(name, size, severity, n_fits)
+                cells = [
+                    text
+                    for found in (drift, gap)
+                    for text in (percent(found <= 500), percent(np.isfinite(found)), delay(found))
+                ]
+                mean = f"{100 * truth.mean():+.1f}"
+                line = f"| {name} | {size:,} | {severity} | {mean} | {' | '.join(cells)} |"
+                print(line, flush=True)
+
+
+def real(folder, size=625):
+    print(
+        f"\nReal logits, {METHODS[-1]} fitted on {size} samples: rows at the first alarm in one "
+        "random order.\n"
+    )
+    print("| model | rows from | rows | gap, points | label-free alarm | labelled alarm |")
+    print("|---|---|---|---|---|---|")
+    files = sorted((folder / "shift").glob("*.npz"))
+    chosen = [path for path in files if path.name.startswith(SHIFTS)]
+    shown: set[str] = set()
+    for path in chosen:
+        dataset, model, kind = path.stem.split("__")
+        home = folder / f"{dataset}__{model}.npz"
+        with np.load(home) as arrays:
+            rows = np.random.default_rng(0).permutation(len(arrays["val_labels"]))[:size]
+            fitted = fit(METHODS[-1], arrays["val_logits"][rows], arrays["val_labels"][rows])
+            clean = arrays["test_logits"], arrays["test_labels"]
+        with np.load(path) as arrays:
+            shifted = arrays["logits"], arrays["labels"]
+        if home.stem not in shown:
+            print(real_line(home.stem, "test", fitted, *clean), flush=True)
+            shown.add(home.stem)
+        print(real_line(home.stem, kind, fitted, *shifted), flush=True)
+
+
+def real_line(model, kind, fitted, logits, labels):
+    order = np.random.default_rng(1).permutation(len(labels))
+    looks = np.unique([*LOOKS[len(labels) > LOOKS], len(labels)])
+    traces = Traces(fitted, logits, labels)
+    drift, gap = (first_alarm(check(order, looks), looks) for check in (traces.drift, traces.gap))
+    mean = 100 * traces.residuals.mean() / UNIT
+    return f"| {model} | {kind} | {len(labels):,} | {mean:+.1f} | {delay(drift)} | {delay(gap)} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--fits", type=int, default=200, help="fits without drift")
+    parser.add_argument("--shifted-fits", type=int, default=30, help="fits for each severity")
+    given = parser.parse_args()
+    counts_alone(10 * given.fits)
+    false_alarms(given.fits)
+    power(given.shifted_fits)
+    if given.folder is not None and (given.folder / "shift").is_dir():
+        real(given.folder)
+    else:
+        print("\nNo real shifted logits here: name their folder.")
+
+
+if __name__ == "__main__":
+    main()

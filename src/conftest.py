@@ -1,0 +1,9 @@
+"""Modules that are nothing without an extra: where it is missing, their examples are not run."""
+
+import importlib.util
+
+collect_ignore = (
+    []
+    if importlib.util.find_spec("torch")
+    else ["smallcal/export/torch_module.py", "smallcal/adapters/torch_calibrated.py"]
+)

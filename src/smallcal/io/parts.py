@@ -1,0 +1,333 @@
+"""An output that is made part by part, and is there whole or not at all.
+
+::
+
+    OUT.parts/manifest.json     what is made there: of which files, by which calibrator
+    OUT.parts/NAME.arrow ...    finished parts, each written whole or not at all
+    OUT.parts/.lock             who is at work on it
+
+When all parts are there they are joined into the file OUT; where OUT is a folder, ``OUT.parts``
+becomes it by one rename, and keeps its manifest as ``_smallcal.json``. A run that was stopped at
+any moment goes on from the parts that are there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from smallcal.errors import FileError, InputError, missing_extra
+from smallcal.files import atomic_path
+from smallcal.io.dataset import KINDS, Part
+from smallcal.io.stream import join_npy, npy_header, write_npy_header
+from smallcal.lock import FILE_NAME, alone_in
+
+MANIFEST = "_smallcal.json"
+
+
+class Refused(InputError):
+    """Parts of something else are there, and stay."""
+
+
+#: One block of a result: an array for .npy, a table for the others.
+Result = Any
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a result goes: a file, or a folder of files.
+
+    Attributes
+    ----------
+    path : Path
+    kind : {"npy", "parquet", "arrow"}
+    folder : bool
+    """
+
+    path: Path
+    kind: str
+    folder: bool
+
+    @classmethod
+    def of(cls, output: str, source_kind: str) -> Target | None:
+        """Read what the user wrote; None if a result cannot be made there in parts.
+
+        Examples
+        --------
+        >>> Target.of("p.feather", "parquet").kind, Target.of("out/", "arrow").folder
+        ('arrow', True)
+        >>> Target.of("p.csv", "parquet") is None
+        True
+        """
+        path = Path(output)
+        if path.suffix.lower() in KINDS and not output.endswith("/") and not path.is_dir():
+            return cls(path, KINDS[path.suffix.lower()], folder=False)
+        if output.endswith("/") or not path.suffix or path.is_dir():
+            return cls(path, "arrow" if source_kind == "arrow" else "parquet", folder=True)
+        return None
+
+    @property
+    def work(self) -> Path:
+        """The folder of the parts."""
+        return self.path.with_name(self.path.name + ".parts")
+
+    @property
+    def part_kind(self) -> str:
+        """The kind of a part; what is joined later is kept in the kind that is quickest to read."""
+        return "arrow" if self.kind == "parquet" and not self.folder else self.kind
+
+    def part(self, part: Part) -> Path:
+        """Return the path of a part."""
+        return self.work / f"{part.name}.{self.part_kind}"
+
+
+class PartFolder:
+    """The parts of one result.
+
+    Attributes
+    ----------
+    target : Target
+    notes : list of str
+        What happened to the parts that the user should know.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.notes: list[str] = []
+
+    def is_finished(self, asked: Mapping[str, Any]) -> bool:
+        """Whether the folder is there, made of the same; another one is an error."""
+        path = self.target.path
+        if not self.target.folder or not path.exists():
+            return False
+        found = _manifest(path / MANIFEST) if path.is_dir() else None
+        if found is None:
+            raise InputError(f"{path} is there already, and smallcal did not make it; name another")
+        _require_same(found, asked, f"{path} was made of something else", "delete it")
+        return True
+
+    @contextmanager
+    def claimed(self, parts: Sequence[Part]) -> Iterator[None]:
+        """Keep other processes out of the parts; make their folder if there is none.
+
+        What is finished stays when the block fails, unless it is the data that were wrong: those
+        must change, and then the parts are of something else.
+        """
+        work = self.target.work
+        try:
+            work.mkdir(exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot make {work}: {error.strerror or error}") from None
+        with alone_in(work, what=str(self.target.path), instead="another output") as certain:
+            # Whoever had the lock before may have moved the folder away with it.
+            if not (work / FILE_NAME).exists():
+                raise InputError(f"another process has just made {self.target.path}; look at it")
+            if certain:
+                self._sweep()
+            try:
+                yield
+            except Refused:
+                raise
+            except BaseException as error:
+                if isinstance(error, InputError) or not any(map(self._exists, parts)):
+                    self._sweep()
+                    self._clear(parts)
+                raise
+
+    def _exists(self, part: Part) -> bool:
+        return self.target.part(part).exists()
+
+    def _sweep(self) -> None:
+        """Remove what a process that was killed had not finished writing."""
+        for path in self.target.work.rglob(".*"):
+            if path.name != FILE_NAME:
+                path.unlink(missing_ok=True)
+
+    def open(self, asked: Mapping[str, Any]) -> None:
+        """Begin, or go on with what was asked for in the same words.
+
+        Raises
+        ------
+        InputError
+            If the parts are of something else.
+        """
+        file = self.target.work / MANIFEST
+        found = _manifest(file)
+        if found is not None:
+            work = self.target.work
+            _require_same(found, asked, f"{work} holds parts of something else", f"delete {work}")
+        elif any(path.name != FILE_NAME for path in self.target.work.iterdir()):
+            # The manifest is written before any part, so no kill leaves this behind.
+            raise Refused(f"{self.target.work} is not a folder of parts; name another output")
+        else:
+            with atomic_path(file) as path:
+                path.write_text(json.dumps(asked, indent=1, sort_keys=True) + "\n", "utf-8")
+
+    def missing(self, parts: Sequence[Part]) -> list[Part]:
+        """Return the parts that are not there; damaged ones are done again, with a note."""
+        return [part for part in parts if not self._is_sound(part)]
+
+    def _is_sound(self, part: Part) -> bool:
+        file = self.target.part(part)
+        if not self._exists(part):
+            return False
+        if rows_in(file, self.target.part_kind) == part.rows:
+            return True
+        self.notes.append(f"{file} is damaged; it is done again")
+        return False
+
+    def finish(self, parts: Sequence[Part]) -> None:
+        """Make the result of its parts."""
+        target = self.target
+        if target.folder:
+            self._sweep()
+            try:
+                target.work.rename(target.path)
+            except OSError as error:
+                raise FileError(f"cannot make {target.path}: {error.strerror or error}") from None
+            (target.path / FILE_NAME).unlink(missing_ok=True)
+            return
+        whole = target.work / f"whole{target.path.suffix}"
+        with atomic_path(whole) as path:
+            _join(target.kind, [target.part(part) for part in parts], path)
+        try:
+            os.replace(whole, target.path)
+        except OSError as error:
+            raise FileError(f"cannot write {target.path}: {error.strerror or error}") from None
+        self._clear(parts)
+
+    def _clear(self, parts: Sequence[Part]) -> None:
+        """Remove the parts, then what says of what they are, and last the lock."""
+        work = self.target.work
+        for path in [*map(self.target.part, parts), work / MANIFEST, work / FILE_NAME]:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        folders = [path for path in work.rglob("*") if path.is_dir()]
+        for folder in [*sorted(folders, reverse=True), work]:
+            with suppress(OSError):  # another process may have begun there
+                folder.rmdir()
+
+
+def _manifest(file: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise FileError(f"{file} cannot be read: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _require_same(
+    found: Mapping[str, Any], asked: Mapping[str, Any], what: str, advice: str
+) -> None:
+    asked = json.loads(json.dumps(asked))
+    changed = [key for key in asked if found.get(key) != asked[key]]
+    if changed:
+        raise Refused(
+            f"{what} (changed since: {', '.join(changed)}); {advice}, or name another output"
+        )
+
+
+def rows_in(file: Path, kind: str) -> int | None:
+    """Return the rows of a part, or None if it is damaged."""
+    if kind == "npy":
+        header = npy_header(file)
+        if header is None:
+            return None
+        size = header.offset + header.shape[0] * header.row_bytes
+        return header.shape[0] if file.stat().st_size == size else None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if kind == "parquet":
+            return int(pq.read_metadata(file).num_rows)
+        with pa.memory_map(str(file)) as mapped:
+            batches = pa.ipc.open_file(mapped)
+            rows = (batches.get_batch(i).num_rows for i in range(batches.num_record_batches))
+            return int(sum(rows))
+    except (OSError, ValueError, pa.ArrowException):
+        return None
+
+
+def write_part(file: Path, kind: str, rows: int, results: Iterator[Result]) -> None:
+    """Write the blocks of a part, whole or not at all."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make {file.parent}: {error.strerror or error}") from None
+    with atomic_path(file) as path:
+        if kind == "npy":
+            _write_npy(path, rows, results)
+        else:
+            _write_tables(path, kind, results)
+
+
+def _write_npy(path: Path, rows: int, results: Iterator[Result]) -> None:
+    import numpy as np
+
+    with path.open("wb") as handle:
+        for number, result in enumerate(results):
+            if number == 0:
+                write_npy_header(handle, (rows, *result.shape[1:]), result.dtype)
+            handle.write(np.ascontiguousarray(result).data)
+
+
+def _write_tables(path: Path, kind: str, tables: Iterator[Any]) -> None:
+    import pyarrow as pa
+
+    first = next(tables)
+    try:
+        with _table_writer(path, kind, first.schema) as write:
+            write(first)
+            for table in tables:
+                write(table)
+    except pa.ArrowException as error:
+        raise FileError(f"cannot write {path.suffix} files of this data: {error}") from None
+
+
+@contextmanager
+def _table_writer(path: Path, kind: str, schema: Any) -> Iterator[Callable[[Any], None]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", f"writing .{kind} files") from None
+    if kind == "parquet":
+        # Probabilities hardly repeat: a dictionary of them would cost time and gain nothing.
+        words = [field.name for field in schema if not _has_floats(field.type)]
+        with pq.ParquetWriter(path, schema, use_dictionary=words or False) as writer:
+            yield lambda table: writer.write_table(table, row_group_size=max(1, table.num_rows))
+    else:
+        with pa.OSFile(str(path), "wb") as handle, pa.ipc.new_file(handle, schema) as writer:
+            yield writer.write_table
+
+
+def _has_floats(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(getattr(kind, "value_type", kind)))
+
+
+def _join(kind: str, files: Sequence[Path], path: Path) -> None:
+    """Write the parts of a result, which are .npy or Arrow files, into one file."""
+    if kind == "npy":
+        join_npy(files, path)
+    else:
+        _write_tables(path, kind, _batches(files))
+
+
+def _batches(files: Sequence[Path]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for file in files:
+        with pa.OSFile(str(file)) as handle:
+            batches = pa.ipc.open_file(handle)
+            for number in range(batches.num_record_batches):
+                yield pa.Table.from_batches([batches.get_batch(number)])
