@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from smallcal._version import versions
 from smallcal.errors import FileError, InputError
 from smallcal.lock import FILE_NAME, alone_in
-from smallcal.studies.store import Store, file_name, read_parquet, versions, write_parquet
+from smallcal.studies.store import Store, file_name, read_parquet, write_parquet
 from smallcal.studies.units import Task
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
@@ -154,14 +156,15 @@ def test_many_changes_stay_one_line(store):
 
 
 def test_another_smallcal_is_another_run(store, monkeypatch):
-    monkeypatch.setattr("smallcal.studies.store.__version__", "99.0")
+    monkeypatch.setattr("smallcal._version.__version__", "99.0")
     with pytest.raises(InputError, match=r'versions smallcal: ".+", now "99\.0"'):
         reopened(store)
 
 
 def test_another_numpy_is_noted_once_and_kept_on_record(store, monkeypatch):
-    then = versions()
-    monkeypatch.setattr("numpy.__version__", "99.0")
+    then, known = versions("pyarrow"), metadata.version
+    newer = {"numpy": "99.0"}
+    monkeypatch.setattr(metadata, "version", lambda name: newer.get(name) or known(name))
     again = reopened(store)
     assert again.notes == [
         f"the run was begun with other versions: numpy {then['numpy']}, now 99.0"

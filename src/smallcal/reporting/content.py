@@ -55,17 +55,12 @@ the time or the machine but the versions. The keys, in order:
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
-import scipy
-import sklearn
-
-from smallcal._version import __version__
+from smallcal._version import versions
 from smallcal.catalogue import METHODS
 from smallcal.metrics import METRICS
 from smallcal.noise import FLOORED
@@ -183,17 +178,6 @@ def gather(
 def steps(settings: Settings, n_shifted: int) -> int:
     """Return how many steps ``advance`` is told of, for a bar."""
     return len(true_names(settings.methods)) + settings.n_boot + n_shifted * settings.many[0]
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that the numbers depend on."""
-    return {
-        "smallcal": __version__,
-        "python": platform.python_version(),
-        "numpy": numpy.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-    }
 
 
 def _data(calibration: Samples, test: Samples) -> dict[str, Any]:

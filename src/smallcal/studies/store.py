@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from smallcal._version import __version__
+from smallcal._version import versions
 from smallcal.errors import FileError, InputError, MissingExtraError
 from smallcal.files import atomic_path
 from smallcal.lock import alone_in
@@ -80,7 +79,9 @@ class Store:
         InputError
             If the folder holds another run.
         """
-        asked = json.loads(json.dumps({**configuration, "versions": versions()}, default=str))
+        asked = json.loads(
+            json.dumps({**configuration, "versions": versions("pyarrow")}, default=str)
+        )
         if (self.folder / "manifest.json").exists():
             self._resume(self.manifest(), asked)
         elif any(self.parts.iterdir()):
@@ -278,20 +279,3 @@ def read_parquet(file: Path) -> list[dict[str, Any]]:
 def _digest(table: Any) -> bytes:
     """Return a fingerprint of the rows: Parquet's own checksums leave out what describes them."""
     return hashlib.sha256(repr(table.to_pydict()).encode()).hexdigest().encode()
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a result may depend on."""
-    import numpy
-    import pyarrow
-    import scipy
-    import sklearn
-
-    return {
-        "smallcal": __version__,
-        "python": platform.python_version(),
-        "numpy": numpy.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "pyarrow": pyarrow.__version__,
-    }
