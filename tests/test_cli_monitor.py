@@ -94,6 +94,8 @@ BAD = [
     (["cal.json", "narrow.npz"], "narrow.npz: logits must have the 6 columns"),
     (["cal.json", "--labels", "y.npy"], "say something about DATA"),
     (["cal.json", "--seen"], "say something about DATA"),
+    (["cal.json"], "nothing to look at: name DATA"),
+    (["cal.json", "--state", "none.json"], "nothing to look at: name DATA"),
     (["cal.json", "new.npz", "--seen"], "nothing new without labels"),
     (["cal.json", "new.npz", "--json", "--prometheus"], "choose one"),
     (["cal.json", "--state", "s.json", "--merge", "t.json"], "--merge only looks"),

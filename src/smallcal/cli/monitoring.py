@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -73,7 +74,9 @@ def monitor(
     settings = {"alpha": alpha, "tolerance": tolerance}
     begun = _begun(runtime.load(calibrator), state, merge or [], settings, reference)
     whole = begun
-    if data is not None:
+    if data is None:
+        _require_known(state, merge or [])
+    else:
         fresh = begun.fresh()
         with terminal.progress("Reading"):
             _feed(fresh, data, labels=labels, seen=seen, input=input)
@@ -89,6 +92,12 @@ def monitor(
         raise typer.Exit(1)
 
 
+def _require_known(state: str | None, merge: list[str]) -> None:
+    """Raise where there is no DATA and nothing was kept either."""
+    if not merge and (state is None or not Path(state).exists()):
+        raise InputError("nothing to look at: name DATA, or a --state or --merge file that exists")
+
+
 def _begun(
     fitted: FittedCalibrator,
     state: str | None,
@@ -97,8 +106,6 @@ def _begun(
     reference: str | None,
 ) -> Monitor:
     """Return the monitor of what is known before DATA."""
-    from pathlib import Path
-
     from smallcal.cli import inputs
     from smallcal.monitoring import Monitor
 
