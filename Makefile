@@ -10,11 +10,12 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation study-monitor figures data lint format clean
+.PHONY: help demo test test-hard test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation study-monitor figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
 	@echo "make test         every test, with all extras, peers, style and types"
+	@echo "make test-hard    thousands of damaged files and calibrators; every backend on every row (minutes)"
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references"
@@ -60,6 +61,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	$(call PYTEST,$(VENV))
+
+test-hard: $(VENV)/.dev
+	SMALLCAL_FUZZ=20 SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) tests/test_io_fuzz.py tests/test_export_fuzz.py tests/test_agreement.py
 
 test-core: $(CORE)/.core
 	$(call PYTEST,$(CORE)) --ignore tests/test_real_methods.py

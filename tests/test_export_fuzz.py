@@ -78,7 +78,7 @@ def test_a_hostile_calibrator_is_refused_or_exported_whole(name, data):
     document = copy.deepcopy(fitted_once(name).to_dict())
     for _ in range(data.draw(st.integers(1, 3))):
         paths = list(places(document))
-        put(document, data.draw(st.sampled_from(paths)), data.draw(HOSTILE))
+        put(document, data.draw(st.sampled_from(paths)), copy.deepcopy(data.draw(HOSTILE)))
     try:
         checked = artefact.parse(json.dumps(document), source="mutant")
         fitted = FittedCalibrator.from_dict(checked, source="mutant")

@@ -24,6 +24,9 @@ VERSION = 1
 #: A calibrator of a thousand classes is a few kilobytes; anything this large is not one.
 MAX_BYTES = 64 * 1024 * 1024
 
+#: The largest number in an artefact: products of a few of them, and of logits, stay finite.
+MAX_NUMBER = 1e30
+
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -219,6 +222,8 @@ def _scalar_problem(value: object, rule: dict[str, Any], where: str) -> str:
         return ""
     if not math.isfinite(value):
         return f"{where} must be finite, got {value}"
+    if abs(value) > MAX_NUMBER:
+        return f"{where} must be at most {MAX_NUMBER:g} in size, got {value:g}"
     if value < rule.get("minimum", -math.inf) or value > rule.get("maximum", math.inf):
         low, high = rule.get("minimum", "-inf"), rule.get("maximum", "inf")
         return f"{where} must lie in [{low}, {high}], got {value}"

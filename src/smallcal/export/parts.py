@@ -228,13 +228,14 @@ def _straight(score: Value, fitted: Any) -> Value:
 
 
 def _anchored(score: Value, fitted: Any) -> Value:
-    """Return the straight interpolation: a level, and a change of slope at each anchor."""
+    """Return the straight interpolation between anchors, level beyond the first and last."""
     anchors, values = np.array(fitted.anchors), np.array(fitted.coefficients)
-    inside = score.at_least(float(anchors[0])).at_most(float(anchors[-1]))
     slopes = np.diff(values) / np.diff(anchors)
+    inside = score.at_least(float(anchors[0])).at_most(float(anchors[-1]))
     result = constant(values[0])
-    for anchor, change in zip(anchors, np.diff(slopes, prepend=0.0), strict=False):
-        result = result + float(change) * (inside - float(anchor)).at_least(0.0)
+    for anchor, value, slope in zip(anchors, values, slopes, strict=False):
+        line = float(value) + float(slope) * (inside - float(anchor))
+        result = choose(inside.reached(float(anchor)), line, result)
     return _linked(result, fitted.link)
 
 

@@ -24,6 +24,18 @@ ENTROPY_FLOOR = 1e-12
 SIGNAL_LIMIT = 4.0
 
 
+#: A spread below this is none: what is divided by it must stay finite.
+_LEAST_SCALE = 1e-100
+
+
+def require_scale(least: float) -> None:
+    """Raise unless the smallest spread can be divided by."""
+    if not least > 0:
+        raise InputError(f"scale must be positive; got {least}")
+    if least < _LEAST_SCALE:
+        raise InputError(f"scale must be at least {_LEAST_SCALE:g}; got {least:g}")
+
+
 @dataclass(frozen=True)
 class NoSignal(FittedSignal):
     """Every row alike: one temperature for all."""
@@ -61,8 +73,7 @@ class Standardised(FittedSignal):
 
     def __post_init__(self) -> None:
         require_statistics((self.statistic,))
-        if not self.scale > 0:
-            raise InputError(f"scale must be positive; got {self.scale}")
+        require_scale(self.scale)
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return (statistic - mean) / scale."""
@@ -83,8 +94,7 @@ class StandardisedStatistics(FittedSignal):
         require_statistics(self.statistics)
         if not len(self.statistics) == len(self.mean) == len(self.scale):
             raise InputError("statistics, mean and scale must be equally long")
-        if min(self.scale) <= 0:
-            raise InputError(f"scale must be positive; got {min(self.scale)}")
+        require_scale(min(self.scale))
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return (statistic - mean) / scale for each, clipped, shape (m, statistics)."""
@@ -157,8 +167,7 @@ class LinearScore(FittedSignal):
             raise InputError(
                 f"coef, mean, scale and statistics must be equally long; got {sorted(sizes)}"
             )
-        if min(self.scale) <= 0:
-            raise InputError(f"scale must be positive; got {min(self.scale)}")
+        require_scale(min(self.scale))
 
     @property
     def n_parameters(self) -> int:
@@ -228,8 +237,7 @@ class FeatureRisk(FittedSignal):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
         if not self.coef.shape == self.mean.shape == self.scale.shape or self.coef.ndim != 1:
             raise InputError("coef, mean and scale must be equally long lists of numbers")
-        if not self.scale.min() > 0:
-            raise InputError(f"scale must be positive; got {self.scale.min()}")
+        require_scale(float(self.scale.min()))
 
     @property
     def n_parameters(self) -> int:
