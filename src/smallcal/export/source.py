@@ -12,14 +12,21 @@ from smallcal.data import FloatArray
 from smallcal.export.origin import Origin, origin_of, plain_words
 from smallcal.export.parts import program_of
 from smallcal.export.program import Program, Value
-from smallcal.export.statements import ELEMENTWISE, Leaf, Statements, Wording, bare, statements_of
+from smallcal.export.statements import (
+    ELEMENTWISE,
+    INFIX,
+    Leaf,
+    Statements,
+    Wording,
+    bare,
+    statements_of,
+)
 from smallcal.runtime import FittedCalibrator
 
 _WIDTH = 99
-_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _PYTHON = Wording(
     forms={
-        **{name: f"({{0}} {sign} {{1}})" for name, sign in _INFIX.items()},
+        **INFIX,
         "minimum": "min({0}, {1})",
         "maximum": "max({0}, {1})",
         "reached": "(1.0 if {0} >= {1} else 0.0)",

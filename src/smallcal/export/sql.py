@@ -18,7 +18,7 @@ from smallcal.export.erfs import without_erf
 from smallcal.export.origin import Origin, origin_of, plain_words
 from smallcal.export.parts import program_of
 from smallcal.export.program import Program, Value
-from smallcal.export.statements import ELEMENTWISE, Leaf, Wording, bare, statements_of
+from smallcal.export.statements import ELEMENTWISE, INFIX, Leaf, Wording, bare, statements_of
 from smallcal.runtime import FittedCalibrator
 
 
@@ -29,10 +29,9 @@ def _number(number: float) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _SQL = Wording(
     forms={
-        **{name: f"({{0}} {sign} {{1}})" for name, sign in _INFIX.items()},
+        **INFIX,
         "minimum": "least({0}, {1})",
         "maximum": "greatest({0}, {1})",
         "reached": "(CASE WHEN {0} >= {1} THEN 1e0 ELSE 0e0 END)",

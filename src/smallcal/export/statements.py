@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from smallcal.export.program import PAIRS, SINGLES, Program, Value
 
@@ -120,6 +121,17 @@ def _fits_in(value: Value, users: list[Value]) -> bool:
 def _name(value: Value, number: int) -> str:
     operation = value.operation
     return operation if not value.of else f"{_WORDS.get(operation, operation)}_{number}"
+
+
+#: What every language writes alike: brackets and a sign between.
+INFIX: Mapping[str, str] = MappingProxyType(
+    {
+        "add": "({0} + {1})",
+        "subtract": "({0} - {1})",
+        "multiply": "({0} * {1})",
+        "divide": "({0} / {1})",
+    }
+)
 
 
 @dataclass(frozen=True)
