@@ -63,15 +63,15 @@ test: $(VENV)/.dev
 	$(call PYTEST,$(VENV))
 
 test-hard: $(VENV)/.dev
-	SMALLCAL_FUZZ=20 SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) tests/test_io_fuzz.py tests/test_export_fuzz.py tests/test_agreement.py
+	SMALLCAL_FUZZ=20 SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) tests/io/test_fuzz.py tests/deploy/export/test_fuzz.py tests/deploy/export/test_agreement.py
 
 test-core: $(CORE)/.core
-	$(call PYTEST,$(CORE)) --ignore tests/test_real_methods.py
+	$(call PYTEST,$(CORE)) --ignore tests/calibrators/test_real_methods.py
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python $(PIP) -c constraints-lowest.txt -e '.[test]'
-	$(call PYTEST,$(LOWEST)) --ignore tests/test_real_methods.py
+	$(call PYTEST,$(LOWEST)) --ignore tests/calibrators/test_real_methods.py
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/speed.py

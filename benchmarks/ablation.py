@@ -30,10 +30,10 @@ from ablation_variants import (
     tails,
 )
 from no_harm import BUDGETS, TINY, interval, write
+from smallcal.data.special import sigmoid
 from smallcal.metrics import Scored
 from smallcal.metrics.binned import ece_of
 from smallcal.metrics.proper import top_label_bce_of
-from smallcal.special import sigmoid
 
 BEGIN, END = "<!-- begin ablation -->", "<!-- end ablation -->"
 #: Draws are counted from here: those before are the no-harm study's.

@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 
 import smallcal as sc
-from smallcal.data import Predictions
-from smallcal.discipline import Discipline
-from smallcal.maps import (
+from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.maps import (
     ANCHOR_SCALE,
     POOLED_SCALE,
     Prior,
@@ -23,14 +22,15 @@ from smallcal.maps import (
     evidence_needed,
     fit_temperature,
 )
-from smallcal.maps.base import loss_and_slope
-from smallcal.maps.groups import group_members, group_thresholds
-from smallcal.maps.regressed import RIDGE, fit_regressed
-from smallcal.objectives import Gaps, log_odds, moments, objective
-from smallcal.routes import fit_signal, observe
-from smallcal.scaling import tailed_softmax
-from smallcal.signals import STATISTICS, row_blocks
-from smallcal.special import sigmoid
+from smallcal.calibrators.maps.base import loss_and_slope
+from smallcal.calibrators.maps.groups import group_members, group_thresholds
+from smallcal.calibrators.maps.regressed import RIDGE, fit_regressed
+from smallcal.calibrators.objectives import Gaps, log_odds, moments, objective
+from smallcal.calibrators.signals import STATISTICS, row_blocks
+from smallcal.calibrators.signals.fits import fit_signal, observe
+from smallcal.calibrators.softmax import tailed_softmax
+from smallcal.data.predictions import Predictions
+from smallcal.data.special import sigmoid
 
 #: The method that every row of the first tables is compared with: the default without its tail,
 #: which does not touch confidences, and without its gate, which has a table of its own.

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import smallcal as sc
+from smallcal.data.special import log_softmax, softmax
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
-from smallcal.special import log_softmax, softmax
 
 METRICS = ("accuracy", "nll", "brier", "top_label_bce", "ece15")
 #: Temperatures of the two methods. Labels follow softmax(z / TRUE).

@@ -19,7 +19,7 @@ import onnxruntime
 import torch
 
 import smallcal as sc
-from smallcal.export import to_onnx, to_python, to_sql, to_torch
+from smallcal.deploy.export import to_onnx, to_python, to_sql, to_torch
 
 METHODS = ("ts-nll", "srts-bce", "default")
 FEW = 300  # rows for the places that take long

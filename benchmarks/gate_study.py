@@ -19,13 +19,13 @@ import numpy as np
 
 import smallcal as sc
 from coverage_study import draw_logits
-from smallcal.catalogue import ALIASES, METHODS
-from smallcal.data import Predictions
-from smallcal.gate import MIN_EACH, RULES, chosen_row, walk
-from smallcal.heldout import held_out_losses, rarer, repeated_folds, single_split
+from smallcal.advice.cross_validate import held_out_losses, rarer, repeated_folds, single_split
+from smallcal.advice.select import DEFAULT_CANDIDATES, candidates_for
+from smallcal.advice.select_walk import MIN_EACH, RULES, chosen_row, walk
+from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.data.predictions import Predictions
+from smallcal.data.special import softmax
 from smallcal.metrics.table import chosen_metrics
-from smallcal.selecting import DEFAULT_CANDIDATES, candidates_for
-from smallcal.special import softmax
 
 LOSS = "top_label_bce"
 #: Samples at which the true loss of a fitted map is computed.

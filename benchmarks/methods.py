@@ -19,7 +19,7 @@ import warnings
 import numpy as np
 
 import smallcal as sc
-from smallcal.catalogue import METHODS
+from smallcal.calibrators.catalogue import METHODS
 from speed import logits
 
 REFERENCE = "srts-bce"

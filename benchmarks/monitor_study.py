@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 import smallcal as sc
-from smallcal.catalogue import ALIASES
-from smallcal.monitoring import labelfree, labelled
-from smallcal.monitoring.labelled import UNIT, Gap
-from smallcal.reference import Bins
-from smallcal.simulate import World
-from smallcal.watched import watch
+from smallcal.calibrators.catalogue import ALIASES
+from smallcal.calibrators.reference import Bins
+from smallcal.calibrators.row_summary import watch
+from smallcal.deploy.monitor import label_free, labelled
+from smallcal.deploy.monitor.labelled import UNIT, Gap
+from smallcal.studies.simulate import World
 
 ALPHA, TOLERANCE = 0.01, 0.02
 SIZES = (250, 625, 2500)
@@ -52,7 +52,7 @@ class Traces:
             self.priors["score"] = reference.score.spacings
         if reference.groups is not None:
             self.codes.append((seen.groups, "groups"))
-            self.priors["groups"] = np.array(reference.groups) + labelfree.GROUP_PRIOR
+            self.priors["groups"] = np.array(reference.groups) + label_free.GROUP_PRIOR
         proba = fitted.predict_proba(logits.astype(np.float64))
         self.correct = proba.argmax(axis=1) == labels
         self.residuals = np.rint((self.correct - proba.max(axis=1)) * UNIT).astype(np.int64)
@@ -65,7 +65,7 @@ class Traces:
             bins = len(self.priors[name])
             flat = np.bincount(part * bins + codes[rows], minlength=len(looks) * bins)
             counts = flat.reshape(-1, bins)[: len(looks)].cumsum(axis=0)
-            found.append(labelfree.log_evidence(counts, self.priors[name]))
+            found.append(label_free.log_evidence(counts, self.priors[name]))
         return np.logaddexp.reduce(found) - math.log(len(found))
 
     def gap(self, rows, looks):
@@ -132,7 +132,7 @@ def counts_alone(n_streams):
             chances = np.diff([0, *bins.edges, 1])
             steps = np.diff([0, *FAR_LOOKS])
             counts = rng.multinomial(steps, chances).cumsum(axis=0)
-            highest.append(labelfree.log_evidence(counts, bins.spacings).max())
+            highest.append(label_free.log_evidence(counts, bins.spacings).max())
         rates = [percent(np.array(highest) >= -math.log(a)) for a in (0.01, 0.05, 0.2)]
         print(f"| {size:,} | {n_streams * len(FAR_LOOKS):,} | {' | '.join(rates)} |", flush=True)
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 import smallcal as sc
-from smallcal.catalogue import ALIASES
-from smallcal.ladder import draw_rows
+from smallcal.advice.plan_fits import draw_rows
+from smallcal.calibrators.catalogue import ALIASES
 
 SHOWN = ("ece15", "top_label_bce")
 METRICS = {"ece15": "ECE15", "top_label_bce": "TopBCE", "gain": "TopBCE gain on raw"}

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from smallcal.reporting import content, record
+from smallcal.reports import document
+from smallcal.reports.content import gather
 
 LIMIT = 20.0
 
@@ -55,8 +56,8 @@ def main() -> int:
     cal, test = split(1_000, 100, 0), split(10_000, 100, 1)
     seconds: dict[str, float] = {}
     start = time.perf_counter()
-    with timed(content, PARTS, seconds):
-        report = record.report(cal, test)
+    with timed(gather, PARTS, seconds):
+        report = document.report(cal, test)
     gathered = time.perf_counter() - start
     for name in ("to_markdown", "to_json", "to_html"):
         begin = time.perf_counter()

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import softmax
 
 import smallcal as sc
-from smallcal.bootstrap import Run, interval, seed_samples
 from smallcal.metrics import METRICS, Scored
+from smallcal.statistics.bootstrap import Run, interval, seed_samples
 from speed import logits
 
 NAMES = ("ece15", "nll", "brier", "top_label_bce")

@@ -13,9 +13,9 @@ import sys
 
 import numpy as np
 
-from smallcal.hierarchy import nested, student
 from smallcal.metrics import ece
-from smallcal.noise import debiased_ece
+from smallcal.statistics.nested import nested, student
+from smallcal.statistics.noise import debiased_ece
 
 DRAWS = 20
 BINS = 15

@@ -29,8 +29,8 @@ FOLDER = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "frozen"
 
 DATASET, N_CLASSES, N_CAL, N_TEST, N_ELSEWHERE = "simulated20", 20, 400, 800, 400
 SEEDS = (0, 1)
-#: What smallcal.simulate.World is told, for each backbone: so inaccurate that every third of every
-#: draw has errors, for without one a temperature has no optimum and nothing to agree on.
+#: What smallcal.studies.simulate.World is told, for each backbone: so inaccurate that every third
+#: of every draw has errors, for without one a temperature has no optimum and nothing to agree on.
 BACKBONES = {
     "structured": {"accuracy": 0.55, "temperature": 1.5, "structure": 0.4},
     "plain": {"accuracy": 0.6, "temperature": 0.6, "structure": 0.0},
@@ -72,7 +72,7 @@ class Split:
 
 def write_logits(folder: Path) -> None:
     """Draw the logits from a world with known truth and keep them as float16."""
-    from smallcal.simulate import World
+    from smallcal.studies.simulate import World
 
     for backbone, options in BACKBONES.items():
         for seed in SEEDS:

@@ -19,9 +19,9 @@ import smallcal as sc
 from simulated_collection import write_collection
 from smallcal import plots
 from smallcal.plots.style import figure_of
-from smallcal.simulate import Simulated, World
 from smallcal.studies import STUDIES, Study, run
-from smallcal.studies.units import Frame
+from smallcal.studies.frame import Frame
+from smallcal.studies.simulate import Simulated, World
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from smallcal.catalogue import ALIASES, METHODS
-from smallcal.composition import Method
-from smallcal.maps.peers import PEERS
+from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.maps.peers import PEERS
+from smallcal.calibrators.method import Method
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 BEGIN, END = "<!-- methods: begin -->", "<!-- methods: end -->"

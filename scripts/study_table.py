@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from smallcal.studies import STUDIES
-from smallcal.studies.units import ALL
+from smallcal.studies.frame import ALL
 
 PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
 BEGIN, END = "<!-- studies: begin -->", "<!-- studies: end -->"

@@ -5,5 +5,5 @@ import importlib.util
 collect_ignore = (
     []
     if importlib.util.find_spec("torch")
-    else ["smallcal/export/torch_module.py", "smallcal/adapters/torch_calibrated.py"]
+    else ["smallcal/deploy/export/torch.py", "smallcal/deploy/adapters/torch_wrapped.py"]
 )

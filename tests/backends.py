@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cases import features_of
-from smallcal import artefact
-from smallcal.export import to_onnx, to_python, to_sql
-from smallcal.runtime import FittedCalibrator
+from smallcal.calibrators import artefact
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.deploy.export import to_onnx, to_python, to_sql
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def through_sql(fitted, z):
 def through_torch(fitted, z):
     import torch
 
-    from smallcal.export import to_torch
+    from smallcal.deploy.export import to_torch
 
     more = [torch.from_numpy(features) for features in wanted(fitted, z).values()]
     with torch.inference_mode():

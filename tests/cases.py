@@ -11,8 +11,8 @@ import pytest
 
 import smallcal as sc
 from simulated import simulate
-from smallcal.catalogue import ALIASES, METHODS, method
-from smallcal.maps.peers import PEERS
+from smallcal.calibrators.catalogue import ALIASES, METHODS, method
+from smallcal.calibrators.maps.peers import PEERS
 
 #: Options that make a slow method quick enough to be fitted many times in a test.
 QUICK = {

@@ -11,9 +11,9 @@ import signal
 import sys
 from pathlib import Path
 
-from smallcal import files, runtime
-from smallcal.io import Target, open_source
-from smallcal.streaming import apply_in_parts
+from smallcal import runtime
+from smallcal.deploy.apply_in_parts import apply_in_parts
+from smallcal.io import Target, atomic, open_source
 
 
 def once(folder, output, **options):
@@ -52,7 +52,7 @@ def die_at(folder, output, count, after):
         if len(calls) == count:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    files.os.replace = deadly
+    atomic.os.replace = deadly
     once(folder, output)
 
 

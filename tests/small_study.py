@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from simulated import simulate
-from smallcal import files
 from smallcal.errors import SmallcalError
+from smallcal.io import atomic
 from smallcal.studies import Study, load_collection, run, workers
-from smallcal.studies.units import Entry
+from smallcal.studies.frame import Entry
 
 STUDY = Study(
     name="small",
@@ -128,7 +128,7 @@ def _in_fork(function):
 
 def _die(collection, folder, write, when):
     """Run until a file is written, and be killed: with half of it on disk, or once it is there."""
-    flush, move = files._flush, os.replace
+    flush, move = atomic._flush, os.replace
     seen = iter(range(10**6))
 
     def half(path):
@@ -144,7 +144,7 @@ def _die(collection, folder, write, when):
         if next(moved) == write and when == "moved":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    files._flush, os.replace = half, replaced
+    atomic._flush, os.replace = half, replaced
     run(STUDY, collection, folder)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import method_table
 import smallcal as sc
-from smallcal.catalogue import METHODS
+from smallcal.calibrators.catalogue import METHODS
 
 ROOT = Path(__file__).parents[1]
 

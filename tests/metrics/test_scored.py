@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from smallcal.errors import InputError
-from smallcal.evaluation import evaluate
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics import scored as scored_module
 from smallcal.metrics.scored import row_blocks
+from smallcal.statistics.compare import evaluate
 
 
 def test_the_view_holds_what_each_prediction_amounts_to():

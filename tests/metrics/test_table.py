@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import smallcal.metrics
 from smallcal.errors import InputError
-from smallcal.evaluation import evaluate
 from smallcal.metrics import METRICS, Scored
+from smallcal.statistics.compare import evaluate
 
 ORDER = [
     "accuracy",

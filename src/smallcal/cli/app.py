@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 
 from smallcal._version import __version__
-from smallcal.cli.applying import apply
-from smallcal.cli.auditing import audit
-from smallcal.cli.comparing import compare
-from smallcal.cli.demo import demo
-from smallcal.cli.evaluating import evaluate
-from smallcal.cli.exporting import export
-from smallcal.cli.fitting import fit
-from smallcal.cli.inspecting import inspect, methods
-from smallcal.cli.monitoring import monitor
-from smallcal.cli.planning import plan
-from smallcal.cli.reporting import report
-from smallcal.cli.selecting import select
-from smallcal.cli.studying import study
+from smallcal.cli.verbs.apply import apply
+from smallcal.cli.verbs.audit import audit
+from smallcal.cli.verbs.compare import compare
+from smallcal.cli.verbs.demo import demo
+from smallcal.cli.verbs.evaluate import evaluate
+from smallcal.cli.verbs.export import export
+from smallcal.cli.verbs.fit import fit
+from smallcal.cli.verbs.inspect import inspect, methods
+from smallcal.cli.verbs.monitor import monitor
+from smallcal.cli.verbs.plan import plan
+from smallcal.cli.verbs.report import report
+from smallcal.cli.verbs.select import select
+from smallcal.cli.verbs.study import study
 
 app = typer.Typer(
     name="smallcal",

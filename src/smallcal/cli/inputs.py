@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from smallcal.errors import InputError
 
 if TYPE_CHECKING:
-    from smallcal.data import FloatArray, IntArray, Predictions
+    from smallcal.calibrators.fitted import FittedCalibrator
+    from smallcal.data.predictions import FloatArray, IntArray, Predictions
     from smallcal.io import Loaded
-    from smallcal.runtime import FittedCalibrator
 
 #: Options that have a flag of their own.
 _OWN_FLAGS = {"input": "--input", "class_names": "--class-names", "random_state": "--seed"}
@@ -41,7 +41,7 @@ def load(
 
 def predictions(loaded: Loaded) -> Predictions:
     """Check logits and labels."""
-    from smallcal.data import Predictions
+    from smallcal.data.predictions import Predictions
 
     if loaded.labels is None:
         raise InputError(
@@ -99,7 +99,7 @@ def metric_names(text: str | None, default: Sequence[str]) -> list[str]:
 
 def method_names(text: str) -> list[str]:
     """Return the methods that were asked for, each known; "all" is every one."""
-    from smallcal.catalogue import ALIASES, METHODS
+    from smallcal.calibrators.catalogue import ALIASES, METHODS
 
     return list(METHODS) if text == "all" else _listed(text, {**METHODS, **ALIASES}, "method")
 
@@ -122,7 +122,7 @@ def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
     >>> method_options("srts-bce", ["n_groups=5", "bounds=0.1,10"])
     {'n_groups': 5, 'bounds': (0.1, 10)}
     """
-    from smallcal.catalogue import method as row
+    from smallcal.calibrators.catalogue import method as row
 
     known = row(method).known_options()
     del known["seed"]

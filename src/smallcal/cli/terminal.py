@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from smallcal.waiting import progress as progress
+from smallcal.io.progress import progress as progress
 
 
 def say(text: str = "") -> None:

@@ -11,11 +11,11 @@ pickle, whatever the file says.
 ((3, 3), [0, 1, 2], 'logits')
 """
 
-from smallcal.io.dataset import KINDS, Block, Part, Source, is_source, open_source
 from smallcal.io.layout import CALIBRATION_SPLITS, Loaded
 from smallcal.io.parts import PartFolder, Target
 from smallcal.io.read import read, read_labels, read_names, split_path, splits
 from smallcal.io.readers import READERS
+from smallcal.io.source import KINDS, Block, Part, Source, is_source, open_source
 from smallcal.io.write import WRITERS, no_folder, require_folder, require_writable, write_arrays
 
 __all__ = [

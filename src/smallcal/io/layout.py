@@ -39,7 +39,7 @@ _SHOWN_NAMES = 8
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loaded:
-    """What a file held, not yet checked; :class:`smallcal.data.Predictions` does that.
+    """What a file held, not yet checked; :class:`smallcal.data.predictions.Predictions` does that.
 
     Attributes
     ----------

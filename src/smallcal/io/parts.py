@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.errors import FileError, InputError, missing_extra
-from smallcal.files import atomic_path
-from smallcal.io.dataset import KINDS, Part
-from smallcal.io.stream import join_npy, npy_header, write_npy_header
-from smallcal.lock import FILE_NAME, alone_in
+from smallcal.io.atomic import atomic_path
+from smallcal.io.lock import FILE_NAME, alone_in
+from smallcal.io.npy import join_npy, npy_header, write_npy_header
+from smallcal.io.source import KINDS, Part
 
 MANIFEST = "_smallcal.json"
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.data import INPUT_KINDS, as_numpy
+from smallcal.data.predictions import INPUT_KINDS, as_numpy
 from smallcal.errors import FileError, InputError
-from smallcal.io.dataset import open_source
 from smallcal.io.layout import Layout, Loaded, score_role, two_columns
 from smallcal.io.memory import require_memory
 from smallcal.io.readers import (
@@ -27,6 +26,7 @@ from smallcal.io.readers import (
     readable,
     text_lines,
 )
+from smallcal.io.source import open_source
 
 PathLike = str | os.PathLike[str]
 

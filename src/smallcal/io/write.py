@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.errors import FileError, missing_extra
-from smallcal.files import atomic_path
+from smallcal.io.atomic import atomic_path
 from smallcal.io.layout import SCORE_KINDS, parse_name
 from smallcal.io.tables import csv_rows, to_columns
 

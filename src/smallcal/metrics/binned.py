@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smallcal.data import FloatArray, IntArray
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics.scored import Scored, row_blocks
 

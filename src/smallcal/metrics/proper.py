@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from smallcal.data import FloatArray
+from smallcal.data.predictions import FloatArray
 from smallcal.metrics.scored import Scored, row_blocks
 
 #: Probabilities are floored here before a logarithm, so that no sample costs more than 27.6.

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from smallcal.data import FloatArray, IntArray
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics.binned import DEFAULT_BINS, equal_width
 from smallcal.metrics.scored import Scored
 from smallcal.metrics.selective import DEFAULT_COVERAGE, falling_blocks

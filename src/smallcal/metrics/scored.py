@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smallcal.data import (
+from smallcal.data.predictions import (
     BoolArray,
     FloatArray,
     IntArray,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from smallcal.data import FloatArray, IntArray
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics.binned import bin_sums
 from smallcal.metrics.scored import Scored

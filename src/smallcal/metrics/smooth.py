@@ -20,7 +20,7 @@ import numpy as np
 from scipy.fft import dct, dst, irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 
-from smallcal.data import FloatArray
+from smallcal.data.predictions import FloatArray
 from smallcal.metrics.binned import bin_sums
 from smallcal.metrics.scored import Scored
 

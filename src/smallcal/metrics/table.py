@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
-from smallcal.data import FloatArray
+from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics import binned, proper, selective, smooth, threshold
 from smallcal.metrics.scored import Scored

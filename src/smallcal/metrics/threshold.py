@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smallcal.data import FloatArray
+from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics.scored import Scored
 

@@ -1,16 +1,16 @@
 """Studies: the paper's experiments on one's own logits, as one command each.
 
 A :class:`~smallcal.studies.collection.Collection` is a folder of logits; a
-:class:`~smallcal.studies.description.Study` says what is fitted and measured; the engine runs it,
+:class:`~smallcal.studies.study.Study` says what is fitted and measured; the engine runs it,
 resumes it, and makes its tables.
 """
 
-from smallcal.studies.checking import Problem, check_collection
+from smallcal.studies.catalogue import STUDIES, study_named
+from smallcal.studies.check import Problem, check_collection
 from smallcal.studies.collection import Cell, Collection, load_collection
-from smallcal.studies.description import Study
 from smallcal.studies.engine import Outcome, run
-from smallcal.studies.importing import import_calarena, import_folder
-from smallcal.studies.listing import STUDIES, study_named
+from smallcal.studies.importers import import_calarena, import_folder
+from smallcal.studies.study import Study
 
 __all__ = [
     "STUDIES",

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from smallcal import io
-from smallcal.data import Predictions
+from smallcal.data.predictions import Predictions
 from smallcal.errors import FileError, InputError
 from smallcal.io.read import split_path
 

@@ -16,14 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from smallcal.catalogue import ALIASES
+from smallcal.calibrators.catalogue import ALIASES
 from smallcal.errors import FileError, InputError
+from smallcal.studies.catalogue import study_named
 from smallcal.studies.collection import Cell, Collection
-from smallcal.studies.description import Study
-from smallcal.studies.listing import study_named
+from smallcal.studies.frame import FAILED, Frame, Task
 from smallcal.studies.store import Store, require_pyarrow
-from smallcal.studies.tables import Table, tables_of, write_tables
-from smallcal.studies.units import FAILED, Frame, Task
+from smallcal.studies.study import Study
+from smallcal.studies.tables.table import Table, tables_of, write_tables
 from smallcal.studies.workers import Order, Rows, Todo, in_processes, in_turn, on_dask
 
 

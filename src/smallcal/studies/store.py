@@ -23,9 +23,9 @@ from typing import Any
 
 from smallcal._version import versions
 from smallcal.errors import FileError, InputError, MissingExtraError
-from smallcal.files import atomic_path
-from smallcal.lock import alone_in
-from smallcal.studies.units import COLUMNS, Frame, Task
+from smallcal.io.atomic import atomic_path
+from smallcal.io.lock import alone_in
+from smallcal.studies.frame import COLUMNS, Frame, Task
 
 #: Names that are the same file nowhere else, also where A and a are one.
 PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")

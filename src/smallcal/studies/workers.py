@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from smallcal import pool
 from smallcal._version import __version__
 from smallcal.errors import FileError, InputError
-from smallcal.pool import one_thread, said, stopped
+from smallcal.io import pool
+from smallcal.io.pool import one_thread, said, stopped
 from smallcal.studies.collection import Cell, kept_split
-from smallcal.studies.description import Study
-from smallcal.studies.probes import failed_rows, measure
-from smallcal.studies.units import Task
+from smallcal.studies.frame import Task
+from smallcal.studies.probes.catalogue import failed_rows, measure
+from smallcal.studies.study import Study
 
 Rows = list[dict[str, Any]]
 Todo = Sequence[tuple[Cell, Task]]
@@ -82,13 +82,13 @@ def in_turn(order: Order, todo: Todo) -> Finished:
 
 
 def in_processes(order: Order, todo: Todo, jobs: int) -> Finished:
-    """Do tasks in processes of their own; see :func:`smallcal.pool.in_processes`."""
+    """Do tasks in processes of their own; see :func:`smallcal.io.pool.in_processes`."""
     for (_, task), rows in pool.in_processes(partial(_work_on, order), todo, jobs):
         yield task, rows
 
 
 def on_dask(order: Order, todo: Todo, address: str) -> Finished:
-    """Do tasks on a cluster; see :func:`smallcal.pool.on_dask`."""
+    """Do tasks on a cluster; see :func:`smallcal.io.pool.on_dask`."""
     found = pool.on_dask(partial(_work_on, order), todo, address, named=lambda pair: pair[1].key)
     for (_, task), rows in found:
         yield task, rows

@@ -1,0 +1,231 @@
+"""Audit a calibrator on one's own data: what it fitted, and what refits would have given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
+from smallcal.advice.refits import HELD_OUT, LEVELS, Refits, Shown, Spread, bands_of, gather
+from smallcal.advice.signal_to_noise import SignalToNoise, signal_to_noise
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.catalogue import name_of
+from smallcal.calibrators.estimators import Calibrator
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.method import Method
+from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
+from smallcal.errors import InputError
+
+
+def audit(
+    logits: object,
+    labels: object,
+    *,
+    method: str = "default",
+    options: Mapping[str, Any] | None = None,
+    calibrator: BaseCalibrator | None = None,
+    apply_to: Mapping[str, object] | None = None,
+    n_refits: int = 100,
+    size: int | None = None,
+    n_null: int = 499,
+    input: str = "logits",
+    features: object = None,
+    random_state: int = 0,
+    advance: Callable[[int], object] = lambda steps: None,
+) -> Audit:
+    """Inspect a calibrator: its numbers, how refits agree with them, and what to make of that.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n, C)
+    labels : array-like of shape (n,)
+        The calibration split, or, with ``calibrator``, any labelled split of the same model.
+    method : str
+        Fitted here, unless a calibrator is given.
+    options : mapping, optional
+        Options of that method.
+    calibrator : fitted estimator, optional
+        For instance what :func:`smallcal.load` returns. Its own numbers are shown, and refits
+        use its method and options.
+    apply_to : mapping of str to array, optional
+        Logits of other samples, or pairs of logits and features: which share of them falls into
+        each group. Labels are not needed.
+    n_refits : int
+        Resamples, each with a new fit.
+    size : int, optional
+        Draw this many samples without replacement for each refit. By default as many as there
+        are, with replacement; a row drawn twice enters once, with weight 2.
+    n_null : int
+        Draws behind the p-values of :func:`smallcal.signal_to_noise`; 0 leaves that table out.
+    input : {"logits", "probabilities"}
+    features : array-like of shape (n, d), optional
+    random_state : int
+    advance : callable, optional
+        Told how many refits, and draws for p-values, were done.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> found = sc.audit(val.logits, val.labels, method="srts-bce", n_refits=20, n_null=0)
+    >>> len(found.bands), found.shares["saturated"]
+    (3, 0.0)
+    >>> found.verdict.split(":")[0]
+    'Usable with care'
+    """
+    preds = Predictions.of(logits, labels, input=input, features=features)
+    preds.require_fittable(input=input)
+    _require(preds.n, n_refits, size)
+    composed, fitted = _subject(preds, calibrator, method, options, input, random_state)
+    shown = Shown.of(fitted, preds)
+    refits = gather(
+        shown,
+        composed,
+        preds,
+        n_refits=n_refits,
+        size=size,
+        random_state=random_state,
+        advance=advance,
+    )
+    signals = None
+    if n_null:
+        signals = signal_to_noise(
+            preds.logits, preds.labels, n_null=n_null, random_state=random_state, advance=advance
+        )
+    occupancy = {
+        name: _occupancy(shown, name, given, input) for name, given in (apply_to or {}).items()
+    }
+    bare = _summary(shown, refits, preds, size, occupancy, signals)
+    foreign = calibrator is not None and fitted.data.get("sha256") != preds.sha256()
+    found = findings_of(bare, fitted, foreign=foreign)
+    return replace(bare, findings=found, verdict=verdict_of(found))
+
+
+def _require(n: int, n_refits: int, size: int | None) -> None:
+    if not isinstance(n_refits, int | np.integer) or isinstance(n_refits, bool) or n_refits < 2:
+        raise InputError(f"n_refits must be a whole number, at least 2; got {n_refits!r}")
+    if size is not None and not MIN_FIT_SAMPLES <= size < n:
+        raise InputError(
+            f"size must be at least {MIN_FIT_SAMPLES} and less than the {n:,} samples there are; "
+            f"got {size}"
+        )
+
+
+def _subject(
+    preds: Predictions,
+    calibrator: BaseCalibrator | None,
+    method: str,
+    options: Mapping[str, Any] | None,
+    input: str,
+    random_state: int,
+) -> tuple[Method, FittedCalibrator]:
+    """Return what is refitted, and the fitted calibrator that is audited."""
+    if calibrator is None:
+        composed = Calibrator(method=method, options=options, random_state=random_state)._compose()
+        _require_usable(composed)
+        return composed, composed.fit(preds, name=name_of(composed))
+    fitted = calibrator._fitted()
+    composed = clone(calibrator)._compose()
+    _require_usable(composed)
+    if fitted.input != input:
+        raise InputError(
+            f"this calibrator was fitted on {fitted.input}; the samples are said to be {input}"
+        )
+    if fitted.n_classes != preds.n_classes:
+        raise InputError(
+            f"this calibrator is for {fitted.n_classes} classes; logits have {preds.n_classes}"
+        )
+    return composed, fitted
+
+
+def _require_usable(composed: Method) -> None:
+    if "labels" in composed.needs:
+        raise InputError(
+            f"{name_of(composed)} reads the labels of what it predicts; there is nothing to audit"
+        )
+
+
+def _occupancy(shown: Shown, name: str, given: object, input: str) -> tuple[float, ...]:
+    if not shown.n_bands:
+        raise InputError(
+            f"apply_to: {shown.fitted.method} has neither groups nor temperatures that samples "
+            "could fall into"
+        )
+    logits, features = given if isinstance(given, tuple) else (given, None)
+    try:
+        shares = shown.occupancy(logits, features, input=input)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    return tuple(shares.tolist())
+
+
+def _summary(
+    shown: Shown,
+    refits: Refits,
+    preds: Predictions,
+    size: int | None,
+    occupancy: dict[str, tuple[float, ...]],
+    signals: SignalToNoise | None,
+) -> Audit:
+    fitted = shown.fitted
+    tail, rank = fitted.tail_temperature, refits.numbers.get("rank")
+    sd = refits.confidence_sd()
+    keys = ("saturated", "risk_ordered", "rising", "falling", "same_order", "beats_raw")
+    shares = {key: refits.share(key) for key in keys}
+    return Audit(
+        method=fitted.method,
+        n=preds.n,
+        n_errors=int((~preds.correct).sum()),
+        n_classes=preds.n_classes,
+        n_parameters=fitted.n_parameters,
+        resampling=_resampling(preds.n, size),
+        n_refits=refits.n + refits.n_failed,
+        n_failed=refits.n_failed,
+        pooled_temperature=refits.spread("pooled", fitted.pooled_temperature),
+        tail_temperature=None if tail is None else refits.spread("tail", tail),
+        banded_by="" if not shown.n_bands else "temperature" if shown.regressed else "groups",
+        bands=bands_of(shown, refits),
+        thresholds=tuple(
+            refits.spread(f"threshold{i}", edge)
+            for i, edge in enumerate(() if shown.regressed else shown.edges)
+        ),
+        quantiles=_quantiles(shown.temperature, refits) if shown.regressed else {},
+        occupancy=occupancy,
+        flags={name: count / refits.n for name, count in sorted(refits.flags.items())},
+        shares={key: value for key, value in shares.items() if value is not None},
+        rank_correlation=None if not rank else Spread.of(1.0, rank),
+        confidence_sd={"mean": float(sd.mean()), "p95": float(np.quantile(sd, 0.95))},
+        held_out=_held_out(refits),
+        signals=signals,
+    )
+
+
+def _resampling(n: int, size: int | None) -> str:
+    if size is None:
+        return f"{n:,} draws with replacement from {n:,} samples"
+    return f"{size:,} of {n:,} samples, without replacement"
+
+
+def _quantiles(temperature: FloatArray | None, refits: Refits) -> dict[str, Spread]:
+    point = np.quantile(np.asarray(temperature), LEVELS)
+    return {
+        f"{level:g}": refits.spread(f"level{level}", value)
+        for level, value in zip(LEVELS, point.tolist(), strict=True)
+    }
+
+
+def _held_out(refits: Refits) -> dict[str, Spread]:
+    return {
+        key: refits.spread(key, refits.on_all[key])
+        for metric in HELD_OUT
+        for key in (metric, f"raw_{metric}")
+        if refits.numbers.get(key)
+    }

@@ -1,0 +1,172 @@
+"""Losses of several methods on samples they were not fitted on, all on the same folds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from smallcal.calibrators.method import Method
+from smallcal.calibrators.signals.crossfit import stratified_folds
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.errors import SmallcalError
+from smallcal.metrics import Metric, Scored
+
+Advance = Callable[[int], object]
+
+#: What a fit, or another package's fit, raises when a fold is too thin for it.
+_UNFITTABLE = (SmallcalError, ValueError, ArithmeticError, RuntimeError)
+
+#: Share of samples that a single split holds out.
+HELD_OUT_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Which samples are held out together.
+
+    Attributes
+    ----------
+    of : ndarray of shape (n_repeats, n), int64
+        The fold in which each sample is held out; -1 where it never is.
+    n_folds : int
+    """
+
+    of: IntArray
+    n_folds: int
+
+    @property
+    def n_repeats(self) -> int:
+        """How often the samples are cut anew."""
+        return int(self.of.shape[0])
+
+    @property
+    def tested(self) -> IntArray:
+        """Samples that are held out at all."""
+        return np.flatnonzero(self.of[0] >= 0)
+
+
+def rarer(preds: Predictions) -> int:
+    """Return how many predictions are wrong, or right if these are fewer."""
+    right = int(preds.correct.sum())
+    return min(right, preds.n - right)
+
+
+def repeated_folds(preds: Predictions, *, n_repeats: int, n_folds: int, seed: int) -> Folds:
+    """Cut the samples into folds with equal shares of wrong predictions, several times.
+
+    Repeat r has the folds of ``StratifiedKFold(n_folds, shuffle=True, random_state=seed + r)``.
+    Where fewer predictions than folds are wrong (or right) there are as many folds as those;
+    with fewer than two, chance alone decides.
+    """
+    fewest = rarer(preds)
+    count = min(n_folds, fewest) if fewest >= 2 else min(n_folds, preds.n)
+    seeds = [(seed + repeat) % 2**32 for repeat in range(n_repeats)]
+    return Folds(np.array([stratified_folds(~preds.correct, count, s) for s in seeds]), count)
+
+
+def single_split(preds: Predictions, *, seed: int) -> Folds:
+    """Hold out a fifth once, class by class.
+
+    Where classes have too few samples for that, right and wrong predictions are shared out
+    evenly instead; where there are too few of these, chance alone decides.
+    """
+    fold = np.full((1, preds.n), -1)
+    for strata in (preds.labels, preds.correct, np.zeros(preds.n)):
+        cut = StratifiedShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)
+        try:
+            _, held = next(cut.split(strata, strata))
+        except ValueError:  # a class with one sample, or more classes than places
+            continue
+        fold[0, held] = 0
+        break
+    return Folds(fold, 1)
+
+
+@dataclass(eq=False)
+class HeldOut:
+    """How one method did on samples it was not fitted on.
+
+    Attributes
+    ----------
+    folds : dict of metric to ndarray of shape (n_repeats, n_folds)
+    samples : dict of metric to ndarray
+        For metrics that are means over samples: each tested sample's value, averaged over
+        repeats.
+    n_parameters : int
+        Of the largest fit.
+    flags : dict of flag to int
+        In how many fits it was raised.
+    failures : list of str
+        Why a fold could not be fitted or measured, for each such fold.
+    """
+
+    folds: dict[str, FloatArray]
+    samples: dict[str, FloatArray]
+    n_parameters: int = 0
+    flags: dict[str, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+
+def held_out_losses(
+    preds: Predictions,
+    methods: Mapping[str, Method],
+    folds: Folds,
+    metrics: Sequence[Metric],
+    *,
+    advance: Advance = lambda fits: None,
+) -> dict[str, HeldOut]:
+    """Fit each method without each fold, and measure it there.
+
+    The whole method is fitted anew: its own folds, thresholds and temperatures see nothing of
+    the fold that is held out. A fold in which a method cannot be fitted is a reason, not the
+    end of the others.
+    """
+    found = {name: _empty(preds.n, folds, metrics) for name in methods}
+    for repeat in range(folds.n_repeats):
+        for fold in range(folds.n_folds):
+            held = np.flatnonzero(folds.of[repeat] == fold)
+            part = preds.take(np.flatnonzero(folds.of[repeat] != fold))
+            for name, method in methods.items():
+                try:
+                    view = _fit_and_apply(method, part, preds.take(held), found[name])
+                except _UNFITTABLE as error:
+                    found[name].failures.append(" ".join(str(error).split()))
+                else:
+                    _measure(found[name], view, metrics, (repeat, fold), held)
+                advance(1)
+    for entry in found.values():
+        for metric, values in entry.samples.items():
+            entry.samples[metric] = values[folds.tested] / folds.n_repeats
+    return found
+
+
+def _empty(n: int, folds: Folds, metrics: Sequence[Metric]) -> HeldOut:
+    shape = (folds.n_repeats, folds.n_folds)
+    return HeldOut(
+        {metric.name: np.full(shape, np.nan) for metric in metrics},
+        {metric.name: np.zeros(n) for metric in metrics if metric.values is not None},
+    )
+
+
+def _fit_and_apply(method: Method, part: Predictions, held: Predictions, entry: HeldOut) -> Scored:
+    fitted = method.fit(part)
+    entry.n_parameters = max(entry.n_parameters, fitted.n_parameters)
+    for flag in fitted.flags:
+        entry.flags[flag] = entry.flags.get(flag, 0) + 1
+    return Scored.of(held.labels, fitted.predict_proba(held.logits, features=held.features))
+
+
+def _measure(
+    entry: HeldOut,
+    view: Scored,
+    metrics: Sequence[Metric],
+    where: tuple[int, int],
+    held: IntArray,
+) -> None:
+    for metric in metrics:
+        entry.folds[metric.name][where] = metric.of(view)
+        if metric.values is not None:
+            entry.samples[metric.name][held] += metric.values(view)

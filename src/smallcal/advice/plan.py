@@ -1,0 +1,276 @@
+"""How many calibration samples are needed: the learning curve of a method, from a pilot split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from smallcal.advice.plan_fits import climb, ladder, uncalibrated
+from smallcal.advice.plan_forecast import FORETOLD, Forecast, Outlook
+from smallcal.advice.plan_words import Expected, Plan, PlanRow, Target, notes_on, sentences_of
+from smallcal.calibrators.catalogue import ALIASES
+from smallcal.calibrators.catalogue import method as method_named
+from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
+from smallcal.errors import InputError
+from smallcal.statistics.interval import Interval, interval_of, require_options
+
+#: The fewest rows a plan is made from.
+MIN_PILOT = 50
+
+#: Rows of the test set that ``ece15`` is foretold for.
+TEST_SIZE = 5_000
+
+#: One temperature for all: what every other method must be better than.
+_SIMPLE = "tva-ts"
+
+_UNIT = "rows and draws of the pilot"
+
+#: A target is looked for up to so many times the pilot.
+_FAR = 100
+
+
+def plan(
+    logits: object,
+    labels: object,
+    *,
+    method: str = "default",
+    sizes: Iterable[int] | None = None,
+    draws: int = 20,
+    target: Mapping[str, float] | None = None,
+    test_size: int = TEST_SIZE,
+    input: str = "logits",
+    level: float = 0.9,
+    random_state: int = 0,
+    advance: Callable[[int], object] = lambda fits: None,
+) -> Plan:
+    """Say what calibration with n samples would give, from a pilot split.
+
+    The method is fitted on draws of growing size and measured on the rows left out; beyond the
+    pilot the curve is continued. The raw model and one temperature (``tva-ts``) go along.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n, C)
+    labels : array-like of shape (n,)
+    method : str
+        A name in :func:`smallcal.methods`; one that needs features cannot be planned.
+    sizes : iterable of int, optional
+        Calibration samples to plan for; by default round numbers up to four times the pilot.
+        The pilot's own size is always among the rows.
+    draws : int
+        Fits at each size.
+    target : mapping of metric to float, optional
+        Values to reach, as fractions: ``{"ece15": 0.02}``.
+    test_size : int
+        ``ece15`` is what ``evaluate`` would show on a test set of so many rows; noise makes it
+        larger on a smaller one. ``debiased_ece15`` is free of that.
+    input : {"logits", "probabilities"}
+    level : float
+        Of the bands.
+    random_state : int
+    advance : callable, optional
+        Told after the fits of each size; :func:`count_steps` says how often.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> found = sc.plan(val.logits[:400], val.labels[:400], method="tva-ts", sizes=[200, 1600])
+    >>> [(row.size, row.measured) for row in found.rows]
+    [(200, True), (400, False), (1600, False)]
+    >>> first, *_, last = found.rows
+    >>> last.metrics["ece15"].value < first.metrics["ece15"].value
+    True
+    """
+    name = _true_name(method)
+    targets = _checked_targets(target or {})
+    preds = Predictions.of(logits, labels, input=input)
+    preds.require_fittable(input=input)
+    _require(preds, draws, test_size, level)
+    wanted = plan_sizes(preds.n, sizes)
+    steps = ladder(preds.n, wanted)
+    forecasts = {"none": Forecast([uncalibrated(preds)], test_size=test_size, seed=random_state)}
+    for each in dict.fromkeys([name, _SIMPLE]):
+        rungs = []
+        for size in steps:
+            rungs.append(climb(preds, each, size, draws=draws, seed=random_state))
+            advance(1)
+        forecasts[each] = Forecast(rungs, test_size=test_size, seed=random_state)
+    return _planned(name, preds, forecasts, wanted, targets, (draws, test_size, level))
+
+
+def count_steps(n: int, sizes: Iterable[int] | None, method: str) -> int:
+    """Return how often :func:`plan` will call ``advance``."""
+    return len(ladder(n, plan_sizes(n, sizes))) * len({_true_name(method), _SIMPLE})
+
+
+def require_pilot(n: int) -> None:
+    """Raise when a split is too small to plan from."""
+    if n < MIN_PILOT:
+        raise InputError(
+            f"a plan needs at least {MIN_PILOT} labelled samples, a few hundred to say much; "
+            f"this split has {n}"
+        )
+
+
+def plan_sizes(n: int, sizes: Iterable[int] | None) -> list[int]:
+    """Return the sizes to plan for: those asked for or round numbers, and the pilot's own.
+
+    Examples
+    --------
+    >>> plan_sizes(250, None)
+    [50, 100, 200, 250, 500, 1000]
+    """
+    if sizes is None:
+        rounds = [step * 10**power for power in range(1, 8) for step in (1, 2, 5)]
+        return sorted({n, *(size for size in rounds if 50 <= size <= 4 * n)})
+    wanted = list(sizes)
+    for size in wanted:
+        whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
+        if not whole or size < MIN_FIT_SAMPLES:
+            raise InputError(
+                f"sizes must be whole numbers of at least {MIN_FIT_SAMPLES}; got {size!r}"
+            )
+    if not wanted:
+        raise InputError("sizes names none; give at least one number of samples")
+    return sorted({n, *map(int, wanted)})
+
+
+def _true_name(method: str) -> str:
+    row = method_named(method)
+    name = ALIASES.get(method, method)
+    if row.map == "identity":
+        raise InputError("none fits nothing, so more samples change nothing; plan another method")
+    if row.needs:
+        raise InputError(
+            f"{name} needs {' and '.join(row.needs)} and cannot be planned; choose a method that "
+            "needs logits alone"
+        )
+    return name
+
+
+def _require(preds: Predictions, draws: int, test_size: int, level: float) -> None:
+    require_options(draws, level)
+    if draws < 5:
+        raise InputError(f"draws must be at least 5, or their spread means nothing; got {draws}")
+    whole = isinstance(test_size, int | np.integer) and not isinstance(test_size, bool)
+    if not whole or test_size < 1:
+        raise InputError(f"test_size must be a whole number of rows, at least 1; got {test_size!r}")
+    require_pilot(preds.n)
+
+
+def _checked_targets(target: Mapping[str, float]) -> dict[str, float]:
+    for name, value in target.items():
+        if name not in FORETOLD:
+            raise InputError(f"no target for {name!r}; choose from {', '.join(FORETOLD)}")
+        if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+            raise InputError(f"the target of {name} must be a number above 0; got {value!r}")
+        if value >= 1 and name != "top_label_bce":
+            raise InputError(
+                f"the target of {name} is a fraction: write {value / 100:g} for {value:g} %"
+            )
+    return dict(target)
+
+
+def _planned(
+    name: str,
+    preds: Predictions,
+    forecasts: Mapping[str, Forecast],
+    sizes: list[int],
+    targets: Mapping[str, float],
+    options: tuple[int, int, float],
+) -> Plan:
+    draws, test_size, level = options
+    raw = forecasts["none"].at(math.inf)
+    rows = {
+        (each, size): _row(each, size, forecast, raw, level)
+        for each, forecast in forecasts.items()
+        for size in (sizes if each != "none" else [0])
+    }
+    ours, now = forecasts[name], preds.n
+    found = Plan(
+        method=name,
+        n=preds.n,
+        n_classes=preds.n_classes,
+        test_size=test_size,
+        draws=draws,
+        level=level,
+        rows=tuple(row for (each, _), row in rows.items() if each == name),
+        references=tuple(row for (each, _), row in rows.items() if each != name),
+        more=_differences(ours.at(max(sizes)), ours.at(now), level) if max(sizes) > now else {},
+        targets=tuple(_search(ours, metric, value, level) for metric, value in targets.items()),
+    )
+    simple = {}
+    if name != _SIMPLE:
+        simple = _differences(ours.at(now), forecasts[_SIMPLE].at(now), level)
+    wrong = int((~preds.correct).sum())
+    return replace(found, sentences=sentences_of(found, simple), notes=notes_on(found, wrong))
+
+
+def _row(
+    name: str, size: int, forecast: Forecast, raw: Mapping[str, Outlook], level: float
+) -> PlanRow:
+    outlook = forecast.at(size)
+    metrics = {}
+    for metric, entry in outlook.items():
+        low, high = interval_of(entry.point, entry.values, unit=_UNIT, level=level)
+        metrics[metric] = Expected(entry.point, entry.spread, low, high)
+    gains = {} if name == "none" else _differences(outlook, raw, level)
+    return PlanRow(name, size, forecast.measured(size), metrics, gains)
+
+
+def _differences(
+    first: Mapping[str, Outlook], second: Mapping[str, Outlook], level: float
+) -> dict[str, Interval]:
+    return {
+        metric: interval_of(
+            first[metric].point - second[metric].point,
+            first[metric].values - second[metric].values,
+            unit=_UNIT,
+            level=level,
+        )
+        for metric in first
+    }
+
+
+def _search(forecast: Forecast, metric: str, value: float, level: float) -> Target:
+    """Find the size from which on the metric stays at or below a value, in every world too."""
+    top = forecast.rungs[-1].size
+    beyond = np.geomspace(top, _FAR * forecast.rungs[0].n, 40)[1:]
+    sizes = np.array([*(rung.size for rung in forecast.rungs), *beyond])
+    outlooks = [forecast.of(metric, size) for size in sizes]
+    floor = forecast.of(metric, math.inf).point
+    curves = np.column_stack([entry.values for entry in outlooks])
+    points = np.array([entry.point for entry in outlooks])
+    reached = np.array([_first_below(sizes, curve, value) for curve in curves])
+    tail = (1 - level) / 2
+    low, high = np.quantile(reached, [tail, 1 - tail], method="nearest")
+    size = _first_below(sizes, points, value)
+    return Target(metric, value, _whole(size), _whole(low), _whole(high), floor)
+
+
+def _first_below(sizes: FloatArray, curve: FloatArray, value: float) -> float:
+    """Return the size from which on a curve is not above a value; infinity if there is none."""
+    above = np.flatnonzero(curve > value)
+    if not len(above):
+        return float(sizes[0])
+    last = above[-1]
+    if last == len(sizes) - 1:
+        return math.inf
+    share = (curve[last] - value) / (curve[last] - curve[last + 1])
+    return float(sizes[last] * (sizes[last + 1] / sizes[last]) ** share)
+
+
+def _whole(size: float) -> int | None:
+    """Return a size with two digits that mean something; None for infinity."""
+    if math.isinf(size):
+        return None
+    digits = 10 ** max(0, math.floor(math.log10(size)) - 1)
+    return int(math.ceil(size / digits) * digits)

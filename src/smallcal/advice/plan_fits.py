@@ -1,0 +1,183 @@
+"""Fit a method on draws of growing size from one split, and measure it on the rows left out.
+
+Each size is a rung. What a rung keeps is small: the loss of each row, averaged over the fits that
+did not see it, and the gaps between confidence and accuracy in three parts. A gap that the method
+leaves at this size whatever rows it is fitted on; what the draw of rows adds, which another draw
+would change; and the noise of the labels they are measured with.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from smallcal.calibrators.estimators import Calibrator
+from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, IntArray, Predictions
+from smallcal.errors import FitWarning, InputError
+from smallcal.metrics import METRICS, Scored
+from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
+from smallcal.statistics.noise import binned_gaps
+
+#: The largest draw leaves this share of the rows to measure on.
+HELD_OUT = 0.2
+
+#: Sizes to measure, where nothing else is asked for.
+_RUNGS = 6
+
+#: The smallest size measured where the split allows it.
+_LOWEST = 50
+
+# Two sizes this near to one another on the scale of logarithms show the same.
+_NEAR = 0.25
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rung:
+    """What the fits of one size show on the rows they did not see.
+
+    Attributes
+    ----------
+    size : int
+        Rows in a draw.
+    n : int
+        Rows in the split.
+    loss : ndarray of shape (n,)
+        Top-label BCE of each row, averaged over the fits that did not see it; NaN for a row
+        that every fit saw.
+    wobble : float
+        Standard deviation of the top-label BCE from draw to draw, for one population.
+    gap, noise, share : ndarray of shape (bins,)
+        Gaps between confidence and accuracy of the averaged fits, their variances by chance,
+        and the shares of rows.
+    shift : ndarray of shape (draws, bins)
+        What each draw adds to the gaps, on the scale of draws from a population.
+    weight : ndarray of shape (draws, bins)
+        The share of rows in each bin, by each draw's own confidences.
+    """
+
+    size: int
+    n: int
+    loss: FloatArray
+    wobble: float
+    gap: FloatArray
+    noise: FloatArray
+    share: FloatArray
+    shift: FloatArray
+    weight: FloatArray
+
+
+def ladder(n: int, wanted: Sequence[int]) -> list[int]:
+    """Return the sizes to measure: those wanted that leave enough rows, and some between.
+
+    Examples
+    --------
+    >>> ladder(250, [100, 200, 1000])
+    [50, 66, 100, 152, 200]
+    """
+    top = int((1 - HELD_OUT) * n)
+    low = min(_LOWEST, max(MIN_FIT_SAMPLES, 2 * n // 5))
+    sizes = {size for size in wanted if size <= top}
+    for step in np.geomspace(low, top, _RUNGS).round().astype(int):
+        if all(abs(np.log(step / size)) > _NEAR for size in sizes):
+            sizes.add(int(step))
+    return sorted(sizes)
+
+
+def draw_rows(n: int, size: int, draw: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Return the rows to fit on and the rows left out, the same for every method.
+
+    Examples
+    --------
+    >>> fitted, left = draw_rows(10, 7, 0, seed=0)
+    >>> len(fitted), len(left), sorted([*fitted.tolist(), *left.tolist()]) == list(range(10))
+    (7, 3, True)
+    """
+    order = np.random.default_rng([seed, size, draw]).permutation(n)
+    return np.sort(order[:size]), np.sort(order[size:])
+
+
+def climb(preds: Predictions, method: str, size: int, *, draws: int, seed: int) -> Rung:
+    """Fit a method on each draw of one size, measure it on the rows left out."""
+    held = np.zeros((draws, preds.n), dtype=bool)
+    confidence, loss = np.zeros((2, draws, preds.n))
+    correct = np.zeros((draws, preds.n))
+    for draw, left, view in _fits(preds, method, size, draws, seed):
+        held[draw, left] = True
+        confidence[draw, left], correct[draw, left] = view.confidence, view.correct
+        loss[draw, left] = _losses(view)
+    return _rung(size, held, confidence, correct, loss)
+
+
+def uncalibrated(preds: Predictions) -> Rung:
+    """Return the model as it is: one rung of size 0, all rows left out, no draw to differ by."""
+    raw = Calibrator(method="none").fit(preds.logits, preds.labels)
+    view = Scored.of(preds.labels, raw.predict_proba(preds.logits))
+    parts = (view.confidence, view.correct.astype(np.float64), _losses(view))
+    return _rung(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
+
+
+def _fits(
+    preds: Predictions, method: str, size: int, draws: int, seed: int
+) -> Iterator[tuple[int, IntArray, Scored]]:
+    for draw in range(draws):
+        rows, left = draw_rows(preds.n, size, draw, seed)
+        estimator = Calibrator(method=method, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # hundreds of fits, the same flags
+            try:
+                estimator.fit(preds.logits[rows], preds.labels[rows])
+            except InputError as error:
+                raise InputError(f"{method} cannot be fitted on {size} samples: {error}") from error
+        yield draw, left, Scored.of(preds.labels[left], estimator.predict_proba(preds.logits[left]))
+
+
+def _losses(view: Scored) -> FloatArray:
+    values = METRICS["top_label_bce"].values
+    assert values is not None
+    return values(view)
+
+
+def _rung(
+    size: int, held: BoolArray, confidence: FloatArray, correct: FloatArray, loss: FloatArray
+) -> Rung:
+    """Put together what (draws, rows) show; only entries that are held out count."""
+    draws, n = held.shape
+    times = held.sum(axis=0)
+    residual = confidence - correct
+    with np.errstate(invalid="ignore"):
+        typical = {
+            "confidence": (confidence * held).sum(axis=0) / times,
+            "residual": (residual * held).sum(axis=0) / times,
+            "loss": (loss * held).sum(axis=0) / times,
+        }
+    seen = times > 0
+    gap, noise, share = binned_gaps(typical["confidence"][seen], typical["residual"][seen])
+    # A row's own fit is part of the mean it is held against: k fits differ from their mean by
+    # (k - 1) / k of their variance.
+    fair = np.sqrt(times / np.maximum(times - 1, 1))
+    shift, weight = np.zeros((2, draws, DEFAULT_BINS))
+    lift = np.zeros(draws)
+    for draw in range(draws):
+        rows = held[draw]
+        index = equal_width(confidence[draw, rows], DEFAULT_BINS)
+        count = bin_sums(index, np.ones(len(index)), DEFAULT_BINS)
+        own = ((residual[draw] - typical["residual"]) * fair)[rows]
+        shift[draw] = bin_sums(index, own, DEFAULT_BINS) / np.maximum(count, 1)
+        weight[draw] = count / len(index)
+        lift[draw] = ((loss[draw] - typical["loss"]) * fair)[rows].mean()
+    # Draws of `size` out of n rows vary less than draws from a population, by 1 - size / n. Their
+    # losses vary more on the rows left out, which lean to the other side, by (1 + size / n)^2.
+    return Rung(
+        size=size,
+        n=n,
+        loss=typical["loss"],
+        wobble=float(lift.std(ddof=1) / (1 + size / n)) if draws > 1 else 0.0,
+        gap=gap,
+        noise=noise,
+        share=share,
+        shift=shift / np.sqrt(1 - size / n),
+        weight=weight,
+    )

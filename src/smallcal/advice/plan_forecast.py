@@ -1,0 +1,215 @@
+"""From rungs of a ladder to what any number of calibration samples would give.
+
+A bin's gap is a lasting part, which the method leaves however many rows it is fitted on, a part
+that the draw of rows adds, whose variance falls as 1 / size, and the noise of the test rows, whose
+variance falls as 1 / test rows. The second is seen without labels, in how confidences differ
+between draws. The first must be told from the noise of the split's own labels; where those are few
+that cannot be done bin by bin, so the lasting gaps are taken as draws from N(0, tau²), and all tau
+that the gaps allow are kept, each with its probability, under a half-Cauchy prior (for the raw
+model, from N(mu, tau²) with any mu). The top-label
+BCE follows a + b / size, the law of a fit with a fixed number of parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from smallcal.advice.plan_fits import Rung
+from smallcal.data.predictions import FloatArray
+from smallcal.statistics.bootstrap import counts_of_draws
+
+#: Metrics that are foretold. ``debiased_ece15`` is ``ece15`` without the noise of the test rows.
+FORETOLD = ("ece15", "debiased_ece15", "top_label_bce")
+
+#: Possible worlds that a forecast is made in.
+SAMPLES = 400
+
+#: Scale of the prior of tau: calibrated models leave gaps of a point or two.
+PRIOR_SCALE = 0.02
+
+#: The same for the raw model, whose gaps may be any size.
+RAW_SCALE = 0.05
+
+#: Any tau that could matter: from a hundredth of a point to half of everything.
+_TAU = np.geomspace(1e-4, 0.5, 120)
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """A metric at one size.
+
+    Attributes
+    ----------
+    point : float
+        What is expected.
+    values : ndarray of shape (SAMPLES,)
+        The mean over draws of calibration rows, on one test set, in each possible world.
+    spread : float
+        Standard deviation from draw to draw.
+    """
+
+    point: float
+    values: FloatArray
+    spread: float
+
+
+def fit_curve(
+    sizes: FloatArray, values: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Fit values = a + b / size by weighted least squares with a, b >= 0.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (k,)
+    values : ndarray of shape (..., k)
+        Not negative; every row gets its own curve.
+    weight : ndarray of shape (k,)
+
+    Returns
+    -------
+    a, b : ndarray of shape (...)
+
+    Examples
+    --------
+    >>> a, b = fit_curve(np.array([50.0, 100, 200]), np.array([0.5, 0.4, 0.35]), np.ones(3))
+    >>> round(float(a), 3), round(float(b), 3)
+    (0.3, 10.0)
+    """
+    x, share = 1 / sizes, weight / weight.sum()
+    mean_x, mean = share @ x, values @ share
+    slope = ((values - mean[..., None]) * (x - mean_x)) @ share / (share @ (x - mean_x) ** 2)
+    level = mean - slope * mean_x
+    # With two coefficients and values >= 0 at most one bound can bind.
+    slope = np.where(level < 0, values @ (share * x) / (share @ x**2), np.maximum(slope, 0))
+    level = np.where(level < 0, 0.0, mean - slope * mean_x)
+    return level, slope
+
+
+def lasting_gaps(rung: Rung, rng: np.random.Generator) -> FloatArray:
+    """Draw lasting gaps that agree with the gaps measured, shape (SAMPLES, bins).
+
+    A fitted method leaves gaps around 0: their mean is what its fit is about. The raw model may
+    be wrong in one direction, so its gaps lie around any mean, all of which are equally likely.
+    """
+    full, raw = rung.share > 0, rung.size == 0
+    gap, noise = rung.gap[full], rung.noise[full]
+    variance = _TAU[:, None] ** 2 + noise
+    doubt = 1 / (1 / variance).sum(axis=1) if raw else np.ones_like(_TAU)
+    centre = (gap / variance).sum(axis=1) * doubt if raw else np.zeros_like(_TAU)
+    fit = -0.5 * (np.log(variance) + (gap - centre[:, None]) ** 2 / variance).sum(axis=1)
+    prior = -np.log1p((_TAU / (RAW_SCALE if raw else PRIOR_SCALE)) ** 2)
+    belief = fit + 0.5 * np.log(doubt) + prior + np.log(_TAU)  # the grid is logarithmic
+    chance = np.exp(belief - belief.max()).cumsum()
+    # One tau for each of so many equal shares of probability: no luck in the choice itself.
+    shares = (np.arange(SAMPLES) + 0.5) / SAMPLES
+    picked = rng.permutation(np.searchsorted(chance, shares * chance[-1]))
+    tau, mean = _TAU[picked][:, None], centre[picked][:, None]
+    # A bin that no row fell into is known by its prior alone.
+    trust = np.where(full, tau**2 / (tau**2 + rung.noise), 0.0)
+    deviation = tau * np.sqrt(1 - trust) * rng.normal(size=trust.shape)
+    if raw:
+        mean = mean + np.sqrt(doubt[picked])[:, None] * rng.normal(size=mean.shape)
+    return np.asarray(mean + trust * (rung.gap - mean) + deviation)
+
+
+class Forecast:
+    """What one method would give at any size, from the rungs that were measured.
+
+    Parameters
+    ----------
+    rungs : sequence of Rung
+        By size; a single rung is a model that no size changes.
+    test_size : int
+        Rows of the test set that a metric is measured on.
+    seed : int
+        With the same seed, forecasts of several methods are made in the same worlds, so that
+        their differences are paired.
+    """
+
+    def __init__(self, rungs: Sequence[Rung], *, test_size: int, seed: int) -> None:
+        self.rungs = list(rungs)
+        self.seed = seed
+        self.test_size = test_size
+        self._sizes = np.array([rung.size for rung in rungs], dtype=np.float64)
+        self._wobble = np.array([rung.wobble for rung in rungs])
+        self._loss = np.column_stack([rung.loss for rung in rungs])
+        self._level = np.nanmean(self._loss, axis=0)
+        rng = np.random.default_rng([seed, 1])
+        self._pilots = self._resampled(rng) + self._luck(rng)
+        tests = self._resampled(np.random.default_rng([seed, 2]))
+        # A mean over m rows varies as one over n does, times the root of n / m.
+        self._tests = (tests - self._level) * math.sqrt(len(self._loss) / test_size)
+
+    def at(self, size: float) -> dict[str, Outlook]:
+        """Return every metric at a size, which may be infinite."""
+        return {metric: self.of(metric, size) for metric in FORETOLD}
+
+    def of(self, metric: str, size: float) -> Outlook:
+        """Return one metric at a size."""
+        if metric == "top_label_bce":
+            return self._bce(size)
+        return self._ece(size, noisy=metric == "ece15")
+
+    def measured(self, size: float) -> bool:
+        """Whether fits of this size were made, and not only concluded from."""
+        return len(self.rungs) == 1 or size in self._sizes
+
+    def _rung(self, size: float) -> int:
+        return int(np.searchsorted(self._sizes, size)) if len(self.rungs) > 1 else 0
+
+    def _resampled(self, rng: np.random.Generator) -> FloatArray:
+        """Return the mean loss of every rung on resampled rows, shape (SAMPLES, rungs)."""
+        known = ~np.isnan(self._loss)
+        loss = np.where(known, self._loss, 0.0)
+        blocks = [
+            (counts @ loss) / np.maximum(counts @ known, 1)
+            for counts in counts_of_draws(len(loss), SAMPLES, rng)
+        ]
+        return np.concatenate(blocks)
+
+    def _luck(self, rng: np.random.Generator) -> FloatArray:
+        """Return how far the mean over these draws may be from that over all draws there are.
+
+        Draws from one split overlap, the more the larger they are; overlap does not average out.
+        """
+        rung = self.rungs[0]
+        overlap = self._sizes / rung.n
+        scale = self._wobble * np.sqrt(overlap + (1 - overlap) / len(rung.shift))
+        return np.asarray(scale * rng.normal(size=(SAMPLES, len(scale))))
+
+    def _bce(self, size: float) -> Outlook:
+        if self.measured(size):
+            j = self._rung(size)
+            values = self._pilots[:, j] + self._tests[:, j]
+            return Outlook(float(self._level[j]), values, float(self._wobble[j]))
+        # A rung by chance without any wobble must not outweigh all others.
+        wobble = np.maximum(self._wobble, 0.01 * self._wobble.max())
+        weight = 1 / wobble**2 if wobble.all() else np.ones_like(wobble)
+        level, slope = fit_curve(self._sizes, self._level, weight)
+        levels, slopes = fit_curve(self._sizes, np.maximum(self._pilots, 0), weight)
+        # The median: a fit that exploded at one size does not stand for all.
+        spread = np.median(self._sizes * self._wobble) / size
+        values = levels + slopes / size + self._tests[:, -1]
+        return Outlook(float(level + slope / size), values, float(spread))
+
+    def _ece(self, size: float, *, noisy: bool) -> Outlook:
+        rng = np.random.default_rng([self.seed, 3])
+        own = self.measured(size)
+        used = [self.rungs[self._rung(size)]] if own else self.rungs
+        base = used[-1]
+        gaps = lasting_gaps(base, rng)
+        luck = rng.normal(size=gaps.shape)
+        if noisy:
+            gaps = gaps + np.sqrt(base.noise * (base.n / self.test_size)) * luck
+        scale = [1.0 if own else math.sqrt(rung.size / size) for rung in used]
+        shift = np.concatenate([rung.shift * f for rung, f in zip(used, scale, strict=True)])
+        weight = np.concatenate([rung.weight for rung in used])
+        errors = (np.abs(gaps[:, None] + shift) * weight).sum(axis=2)  # (SAMPLES, draws)
+        picked = rng.integers(len(shift), size=errors.shape)
+        values = np.take_along_axis(errors, picked, axis=1).mean(axis=1)
+        spread = errors.std(axis=1, ddof=1) if len(shift) > 1 else np.zeros(1)
+        return Outlook(float(errors.mean()), values, float(np.sqrt((spread**2).mean())))

@@ -1,0 +1,266 @@
+"""What a plan says: its rows, and the same in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from smallcal.errors import InputError
+from smallcal.statistics.interval import Interval
+
+#: A change of ECE smaller than this is called little.
+_LITTLE = 0.002
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A metric that is expected at one size.
+
+    Attributes
+    ----------
+    value : float
+        The mean over draws of calibration samples.
+    spread : float
+        Standard deviation from one draw to another: what one calibration split will give is
+        the value give or take this.
+    low, high : float
+        Where the mean may be: the pilot is small, and so is a test set.
+    """
+
+    value: float
+    spread: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One method at one size.
+
+    Attributes
+    ----------
+    method : str
+    size : int
+        Calibration samples; 0 for the model as it is.
+    measured : bool
+        Whether fits of this size were made; otherwise the curve goes on beyond them.
+    metrics : dict of metric to Expected
+    gains : dict of metric to Interval
+        Minus the raw model on the same rows; below zero is better. Empty for the raw model.
+    """
+
+    method: str
+    size: int
+    measured: bool
+    metrics: dict[str, Expected]
+    gains: dict[str, Interval] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {
+            "method": self.method,
+            "size": self.size,
+            "measured": self.measured,
+            "metrics": {name: asdict(entry) for name, entry in self.metrics.items()},
+            "gains": {name: entry.to_dict() for name, entry in self.gains.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Target:
+    """How many samples a target takes.
+
+    Attributes
+    ----------
+    metric : str
+    value : float
+    size : int or None
+        None where no number of samples is expected to reach it.
+    low, high : int or None
+        Between these with the plan's level; None where it may never be reached.
+    floor : float
+        The value with endless samples.
+    """
+
+    metric: str
+    value: float
+    size: int | None
+    low: int | None
+    high: int | None
+    floor: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What more samples would give.
+
+    Attributes
+    ----------
+    method : str
+        Its true name.
+    n, n_classes : int
+        Of the pilot.
+    test_size : int
+        The rows of the test set that ``ece15`` is foretold for.
+    draws : int
+        Fits at each size.
+    level : float
+        Of all bands.
+    rows : tuple of PlanRow
+        The method at each size.
+    references : tuple of PlanRow
+        The raw model, and ``tva-ts`` at each size, on the same rows.
+    more : dict of metric to Interval
+        The largest size minus the whole pilot: what more data would change.
+    targets : tuple of Target
+    sentences : tuple of str
+        The plan in words.
+    notes : tuple of str
+        What the plan rests on, where that is thin.
+    """
+
+    method: str
+    n: int
+    n_classes: int
+    test_size: int
+    draws: int
+    level: float
+    rows: tuple[PlanRow, ...]
+    references: tuple[PlanRow, ...]
+    more: dict[str, Interval]
+    targets: tuple[Target, ...] = ()
+    sentences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def row(self, size: int, method: str | None = None) -> PlanRow:
+        """Return one row, of the planned method if no other is named."""
+        wanted = method or self.method
+        for row in (*self.rows, *self.references):
+            if row.method == wanted and (row.size == size or wanted == "none"):
+                return row
+        raise InputError(f"the plan has no row of {wanted} with {size} samples")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        plain = {name: getattr(self, name) for name in ("method", "n", "n_classes", "test_size")}
+        return {
+            **plain,
+            "draws": self.draws,
+            "level": self.level,
+            "rows": [row.to_dict() for row in self.rows],
+            "references": [row.to_dict() for row in self.references],
+            "more": {name: entry.to_dict() for name, entry in self.more.items()},
+            "targets": [asdict(target) for target in self.targets],
+            "sentences": list(self.sentences),
+            "notes": list(self.notes),
+        }
+
+
+def sentences_of(plan: Plan, simple: Mapping[str, Interval]) -> tuple[str, ...]:
+    """Return the plan in words; ``simple`` is the method minus one temperature, if not the same."""
+    told = [_expectation(plan), _worth_calibrating(plan)]
+    if simple:
+        told.append(_against_one_temperature(plan, simple["top_label_bce"]))
+    if plan.more:
+        told.append(_worth_more(plan))
+    return (*told, *(_target(plan, target) for target in plan.targets))
+
+
+def notes_on(plan: Plan, wrong: int) -> tuple[str, ...]:
+    """Return what a reader should know before believing the plan."""
+    return tuple(_thin(plan, wrong))
+
+
+def _thin(plan: Plan, wrong: int) -> Iterator[str]:
+    right = plan.n - wrong
+    few, kind = (wrong, "wrong") if wrong <= right else (right, "right")
+    if few == 0:
+        yield f"no prediction of the pilot is {kind}: calibration has nothing to learn from"
+    elif few < 10:
+        predictions = "prediction" if few == 1 else "predictions"
+        yield f"only {few} {predictions} of the pilot {'is' if few == 1 else 'are'} {kind}"
+    if plan.n < 200:
+        yield f"a pilot of {plan.n} samples says little; a few hundred say more"
+    largest = plan.rows[-1].size
+    if largest > 10 * plan.n:
+        yield f"{largest:,} samples are more than ten times the pilot: a guess, not a forecast"
+
+
+def _percent(value: float, digits: int = 1) -> str:
+    return f"{100 * value:.{digits}f}"
+
+
+def _expectation(plan: Plan) -> str:
+    now, last = plan.row(plan.n).metrics["ece15"], plan.rows[-1]
+    text = (
+        f"With all {plan.n:,} samples {plan.method} is expected to show ECE "
+        f"{_percent(now.value)} ± {_percent(now.spread)} % on a test set of "
+        f"{plan.test_size:,} rows"
+    )
+    if last.size > plan.n:
+        then = last.metrics["ece15"]
+        text += f"; {last.size:,} would give {_percent(then.value)} ± {_percent(then.spread)} %"
+    return f"{text}."
+
+
+def _worth_calibrating(plan: Plan) -> str:
+    """Judge by the proper score: calibration errors of few rows are too noisy to decide."""
+    row, raw = plan.row(plan.n), plan.row(0, "none")
+    gain = row.gains["top_label_bce"]
+    ece = f"the raw model shows ECE {_percent(raw.metrics['ece15'].value)} %"
+    if gain.high < 0:
+        verdict = "Calibrating is worth it"
+    elif gain.low > 0:
+        verdict = "Calibrating does harm here"
+    elif row.gains["ece15"].high < 0:
+        verdict = "Calibrating lowers ECE, the proper score does not tell"
+    else:
+        verdict = "Calibrating changes nothing measurable on these rows"
+    return (
+        f"{verdict}: {ece}, and top-label BCE changes by {_change(gain)} with {plan.n:,} samples."
+    )
+
+
+def _against_one_temperature(plan: Plan, gap: Interval) -> str:
+    verdict = {
+        "better": f"{plan.method} is better than one temperature (tva-ts)",
+        "worse": f"One temperature (tva-ts) is better than {plan.method}",
+        "tie": f"{plan.method} and one temperature (tva-ts) cannot be told apart",
+    }[gap.verdict()]
+    return f"{verdict}: top-label BCE differs by {_change(gap)} with {plan.n:,} samples."
+
+
+def _worth_more(plan: Plan) -> str:
+    ece, bce = plan.more["ece15"], plan.more["top_label_bce"]
+    last = plan.rows[-1].size
+    falls = max(0.0, -ece.point)
+    band = f"{_percent(max(0.0, -ece.high))} to {_percent(max(0.0, -ece.low))}"
+    verdict = "More samples would help" if falls >= _LITTLE else "More samples would change little"
+    return (
+        f"{verdict}: {last - plan.n:,} more would lower ECE by {_percent(falls)} points ({band}) "
+        f"and change top-label BCE by {_change(bce)}."
+    )
+
+
+def _change(gap: Interval) -> str:
+    return f"{gap.point:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})"
+
+
+def _target(plan: Plan, target: Target) -> str:
+    percent = target.metric != "top_label_bce"
+    aim, floor = (
+        f"{_percent(v, 2)} %" if percent else f"{v:.4f}" for v in (target.value, target.floor)
+    )
+    where = f" on {plan.test_size:,} test rows" if target.metric == "ece15" else ""
+    goal = f"{target.metric} of {aim}{where}"
+    if target.size is None and target.floor > target.value:
+        reach = "" if target.low is None else f"; with luck {target.low:,} samples would do"
+        return f"{goal}: not expected with {plan.method}, which stays above {floor}{reach}."
+    if target.size is None:
+        return f"{goal}: not expected with a hundred times the pilot either."
+    low = f"{target.low or target.size:,}"
+    band = f"{low} or more" if target.high is None else f"{low} to {target.high:,}"
+    smallest = min(row.size for row in plan.rows)
+    about = "at most" if target.size <= smallest else "about"
+    return f"{goal}: {about} {target.size:,} samples ({band})."

@@ -1,0 +1,193 @@
+"""The uncertainty of the whole procedure: resample the calibration split, fit again, measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smallcal.calibrators.catalogue import method, name_of
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.method import Method
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.errors import InputError
+from smallcal.metrics import Metric, Scored
+from smallcal.metrics.table import chosen_metrics
+from smallcal.statistics.bootstrap import counts_of_draws
+from smallcal.statistics.interval import Interval, interval_of, require_options
+
+
+@dataclass(frozen=True)
+class Refits:
+    """What refitting shows.
+
+    Attributes
+    ----------
+    values : dict of method to dict of metric to Interval
+    differences : dict of method to dict of metric to Interval
+        Method minus baseline, both fitted on the same resample.
+    n_failed : int
+        Resamples in which a fit failed; they are left out.
+    """
+
+    values: dict[str, dict[str, Interval]]
+    differences: dict[str, dict[str, Interval]]
+    n_failed: int
+
+
+def refit_bootstrap(
+    cal: tuple[object, object],
+    test: tuple[object, object],
+    methods: Sequence[str],
+    *,
+    baseline: str | None = None,
+    metrics: Sequence[str] = ("ece15", "nll", "brier", "top_label_bce"),
+    n_boot: int = 200,
+    resample_test: bool = True,
+    level: float = 0.95,
+    random_state: int = 0,
+    advance: Callable[[int], object] = lambda fits: None,
+) -> Refits:
+    """Resample the calibration split, refit every method, measure on the test samples.
+
+    An interval over test samples says how sure one may be of *this* fitted calibrator. This one
+    says how sure one may be of the method: another calibration split would have given another.
+
+    Parameters
+    ----------
+    cal, test : (logits, labels)
+    methods : sequence of str
+        Names in :func:`smallcal.methods`; those that need features or labels cannot be used.
+    baseline : str, optional
+        The first method by default.
+    metrics : sequence of str
+    n_boot : int
+        Resamples, each with a fit of every method.
+    resample_test : bool
+        Whether test samples are resampled too; otherwise they are held fixed.
+    level : float
+    random_state : int
+    advance : callable, optional
+        Told after each resample.
+
+    Returns
+    -------
+    Refits
+
+    Notes
+    -----
+    A resample enters a fit as each drawn row once, weighted by how often it was drawn: copies of
+    a row would stand in different folds of the router and vouch for each other.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
+    >>> found = refit_bootstrap((val.logits, val.labels), (test.logits[:500], test.labels[:500]),
+    ...                         ["none", "tva-ts"], metrics=["top_label_bce"], n_boot=20)
+    >>> found.differences["tva-ts"]["top_label_bce"].verdict()
+    'better'
+    """
+    require_options(n_boot, level)
+    reference = methods[0] if methods and baseline is None else baseline
+    if not methods or reference not in methods or n_boot < 2:
+        raise InputError("methods must name some, the baseline among them; n_boot at least 2")
+    chosen = chosen_metrics(metrics)
+    fitted_on, tested_on = Predictions.of(*cal), Predictions.of(*test)
+    points = _fit_all(methods, fitted_on, tested_on, np.ones(fitted_on.n))
+    rows: dict[tuple[str, str], list[float]] = {}
+    failed = 0
+    for counts, picked in _draws(fitted_on.n, tested_on.n, n_boot, random_state):
+        try:
+            views = _fit_all(methods, fitted_on, tested_on, counts)
+        except InputError:  # too few different rows were drawn, say
+            failed += 1
+        else:
+            _measure(views, chosen, picked if resample_test else None, rows)
+        advance(1)
+    if failed == n_boot:
+        raise InputError("no resample of the calibration split could be fitted")
+    unit = "calibration samples" + (" and test samples" if resample_test else "")
+    drawn = {key: np.array(values) for key, values in rows.items()}
+    table = {name: {m.name: m.of(view) for m in chosen} for name, view in points.items()}
+
+    def found(name: str, metric: str, *, against: str | None = None) -> Interval:
+        point, values = table[name][metric], drawn[name, metric]
+        if against is not None:
+            point, values = point - table[against][metric], values - drawn[against, metric]
+        return interval_of(point, values, unit=unit, level=level)
+
+    others = [name for name in table if name != reference]
+    return Refits(
+        {name: {m.name: found(name, m.name) for m in chosen} for name in table},
+        {name: {m.name: found(name, m.name, against=reference) for m in chosen} for name in others},
+        failed,
+    )
+
+
+def resample_counts(
+    n: int, n_refits: int, *, size: int | None = None, random_state: int = 0
+) -> Iterator[FloatArray]:
+    """Yield how often each of n samples is drawn, resample after resample.
+
+    n draws with replacement, or, with ``size``, that many without.
+    """
+    rng = np.random.default_rng(random_state)
+    if size is None:
+        for block in counts_of_draws(n, n_refits, rng):
+            yield from block
+        return
+    for _ in range(n_refits):
+        counts = np.zeros(n)
+        counts[rng.choice(n, size=size, replace=False)] = 1
+        yield counts
+
+
+def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCalibrator:
+    """Fit a method on one resample: each drawn row once, weighted by how often it was drawn.
+
+    A group is too small by the number of draws in it, not of rows: else a resample of 200 would
+    fall back to one temperature where the 200 themselves have three.
+    """
+    rows = np.flatnonzero(counts)
+    weight = counts[rows]
+    drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
+    drawn.require_fittable()
+    least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
+    fitted = composed.with_options({"min_group_size": least}).fit(drawn, name=name_of(composed))
+    return replace(fitted, discipline=composed.discipline)
+
+
+def _draws(
+    n_cal: int, n_test: int, n_boot: int, random_state: int
+) -> Iterator[tuple[FloatArray, IntArray]]:
+    """Yield how often each calibration sample is drawn, and which test samples are."""
+    tests = np.random.default_rng([random_state, 1])
+    for counts in resample_counts(n_cal, n_boot, random_state=random_state):
+        yield counts, tests.integers(n_test, size=n_test)
+
+
+def _fit_all(
+    methods: Sequence[str], cal: Predictions, test: Predictions, counts: FloatArray
+) -> dict[str, Scored]:
+    """Fit every method on one resample and apply it to the test samples."""
+    views = {}
+    for name in methods:
+        fitted = refit(method(name), cal, counts)
+        views[name] = Scored.of(test.labels, fitted.predict_proba(test.logits))
+    return views
+
+
+def _measure(
+    views: dict[str, Scored],
+    metrics: Sequence[Metric],
+    picked: IntArray | None,
+    rows: dict[tuple[str, str], list[float]],
+) -> None:
+    """Append each metric of each method, on all test samples or on those picked."""
+    for name, view in views.items():
+        again = view if picked is None else view.take(picked)
+        for metric in metrics:
+            rows.setdefault((name, metric.name), []).append(metric.of(again))

@@ -1,0 +1,337 @@
+"""The gate: which calibrator this much data can pay for, if any.
+
+Candidates go from simple to rich. All are fitted and measured on the same held-out samples; a
+richer one replaces a simpler one only when it gains more than one standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from smallcal.advice.cross_validate import (
+    Advance,
+    held_out_losses,
+    rarer,
+    repeated_folds,
+    single_split,
+)
+from smallcal.advice.select_walk import (
+    MIN_EACH,
+    RULES,
+    Row,
+    chosen_row,
+    reason_for,
+    walk,
+    with_intervals,
+)
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.estimators import make
+from smallcal.calibrators.method import SAMPLES_PER_PARAMETER, Method
+from smallcal.data.predictions import Predictions
+from smallcal.errors import InputError
+from smallcal.metrics import METRICS
+from smallcal.metrics.table import chosen_metrics
+from smallcal.statistics.bootstrap import DEFAULT_BOOT
+from smallcal.statistics.interval import require_options
+
+#: From simple to rich: by how many fitted numbers move a confidence (0, 1, 7, 10, 10, 49; a tail
+#: adds one that does not), and of two alike the one that a prior holds back comes first.
+DEFAULT_CANDIDATES = (
+    "none",
+    "tva-ts",
+    "signal-linear+tail",
+    "srts-shrunk+tail",
+    "pwlinear-3",
+    "smart-bce",
+)
+
+#: A name, or a name and options.
+Recipe = str | tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method that may be chosen: its name, what was changed of it, and its parts."""
+
+    name: str
+    options: Mapping[str, Any]
+    method: Method
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which candidate to use, and why.
+
+    Attributes
+    ----------
+    choice : str
+        What the table calls it: the method's name, with the options that were changed.
+    choice_method : str
+        The name in :func:`smallcal.methods`.
+    choice_options : dict
+    reason : str
+        One sentence.
+    table : tuple of Row
+        Every candidate, from simple to rich.
+    n, n_classes : int
+    loss, rule : str
+    n_repeats, n_folds : int
+        As they were: with few wrong predictions there are fewer folds than were asked for.
+    level : float
+    input : str
+    random_state : int
+    """
+
+    choice: str
+    choice_method: str
+    choice_options: Mapping[str, Any]
+    reason: str
+    table: tuple[Row, ...]
+    n: int
+    n_classes: int
+    loss: str
+    rule: str
+    n_repeats: int
+    n_folds: int
+    level: float = 0.95
+    input: str = "logits"
+    random_state: int = 0
+
+    def estimator(self) -> BaseCalibrator:
+        """Return the chosen calibrator, unfitted: fit it on all samples."""
+        own = {"input": self.input, "random_state": self.random_state}
+        known = make(self.choice_method).get_params()
+        shared = {key: value for key, value in own.items() if key in known}
+        return make(self.choice_method, **{**shared, **self.choice_options})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {
+            "choice": self.choice,
+            "method": self.choice_method,
+            "options": dict(self.choice_options),
+            "reason": self.reason,
+            "n": self.n,
+            "n_classes": self.n_classes,
+            "loss": self.loss,
+            "rule": self.rule,
+            "n_repeats": self.n_repeats,
+            "n_folds": self.n_folds,
+            "level": self.level,
+            "input": self.input,
+            "random_state": self.random_state,
+            "table": [row.to_dict() for row in self.table],
+        }
+
+
+def select(
+    logits: object,
+    labels: object,
+    *,
+    candidates: Iterable[Recipe] | Mapping[str, Recipe] | None = None,
+    loss: str = "top_label_bce",
+    rule: str = "sample",
+    n_repeats: int = 5,
+    n_folds: int = 5,
+    level: float = 0.95,
+    input: str = "logits",
+    features: object = None,
+    random_state: int = 0,
+    advance: Advance = lambda fits: None,
+) -> Selection:
+    """Choose the calibrator that this much data can pay for; it may be none at all.
+
+    The first candidate is where it starts. Each richer one takes its place only when, on samples
+    neither was fitted on, its mean gain over it is larger than one standard error.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n, C)
+    labels : array-like of shape (n,)
+    candidates : sequence of names or (name, options), or mapping of label to these, optional
+        From simple to rich; in doubt the earlier one stays. By default "leave it alone", one
+        temperature, and maps of 7 to 49 numbers, without those that have fewer than ten samples
+        for each number.
+    loss : str
+        What must get lower: a name in :data:`smallcal.metrics.METRICS`.
+    rule : {"sample", "repeat", "fold", "holdout"}
+        What the standard error is of. "sample": the gains of the samples, averaged over repeats.
+        "repeat": the means of the repeats, the paper's selector. "fold": all folds, its variant.
+        "holdout": a fifth of the samples is held out once and the lowest loss there wins,
+        whatever its error; with ``loss="ece15"`` the paper's nested selector.
+    n_repeats, n_folds : int
+        How often the samples are cut into folds, and into how many. Repeat r is seeded with
+        ``random_state + r``.
+    level : float
+        Of the intervals.
+    input : {"logits", "probabilities"}
+    features : array-like of shape (n, d), optional
+        For candidates that need them.
+    random_state : int
+        Seeds the folds, those inside the candidates, and the intervals.
+    advance : callable, optional
+        Told after each fit.
+
+    Returns
+    -------
+    Selection
+
+    Notes
+    -----
+    Repeats cut the same samples again: their means differ by the cut alone, so "repeat" and
+    "fold" take their standard error for far smaller than it is and accept useless capacity more
+    often (``docs/choosing.md`` has the numbers). No rule sees what another calibration split
+    would have given, or data that differ from these.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> found = sc.select(val.logits, val.labels, candidates=["none", "tva-ts"], n_repeats=2)
+    >>> found.choice
+    'tva-ts'
+    >>> cal = found.estimator().fit(val.logits, val.labels)
+    >>> bool(cal.temperature_ < 1)
+    True
+    """
+    require_rule(rule, loss=loss, n_repeats=n_repeats, n_folds=n_folds, level=level)
+    measured = chosen_metrics(dict.fromkeys([loss, "nll"]))
+    if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
+        raise InputError(f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}")
+    given = Predictions.of(logits, labels, input=input, features=features)
+    given.require_fittable(input=input)
+    preds = replace(given, logits=given.logits.astype(np.float64))
+    tried, left_out = candidates_for(preds.n, candidates, random_state=int(random_state))
+    folds = (
+        single_split(preds, seed=int(random_state))
+        if rule == "holdout"
+        else repeated_folds(preds, n_repeats=n_repeats, n_folds=n_folds, seed=int(random_state))
+    )
+    methods = {label: candidate.method for label, candidate in tried.items()}
+    found = held_out_losses(preds, methods, folds, measured, advance=advance)
+    rows = walk(found, loss=loss, rule=rule, enough=rarer(preds) >= MIN_EACH)
+    rows = with_intervals(rows, found, loss=loss, level=level, random_state=int(random_state))
+    chosen = tried[chosen_row(rows).candidate]
+    n_wrong = int((~preds.correct).sum())
+    return Selection(
+        choice=chosen_row(rows).candidate,
+        choice_method=chosen.name,
+        choice_options=dict(chosen.options),
+        reason=reason_for(rows, loss=loss, rule=rule, n_wrong=n_wrong, n=preds.n),
+        table=(*rows, *left_out),
+        n=preds.n,
+        n_classes=preds.n_classes,
+        loss=loss,
+        rule=rule,
+        n_repeats=folds.n_repeats,
+        n_folds=folds.n_folds,
+        level=level,
+        input=input,
+        random_state=int(random_state),
+    )
+
+
+def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: float) -> None:
+    """Raise unless these options of :func:`select` go together."""
+    require_options(DEFAULT_BOOT, level)
+    if rule not in RULES:
+        raise InputError(f"rule must be one of {', '.join(RULES)}; got {rule!r}")
+    (metric,) = chosen_metrics([loss])
+    if metric.better != "lower":
+        lower = ", ".join(name for name, row in METRICS.items() if row.better == "lower")
+        raise InputError(f"loss must be a metric that is better lower: {lower}; got {loss!r}")
+    if rule == "sample" and metric.values is None:
+        means = [name for name, row in METRICS.items() if row.values and row.better == "lower"]
+        raise InputError(
+            f"rule 'sample' needs a loss that is a mean over samples ({', '.join(means)}); got "
+            f"{loss!r}. Say rule='repeat', 'fold' or 'holdout' to select by it"
+        )
+    for name, value, least in (("n_repeats", n_repeats, 1), ("n_folds", n_folds, 2)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < least:
+            raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    if rule == "repeat" and n_repeats < 2:
+        raise InputError("rule 'repeat' needs n_repeats of at least 2 for its standard error")
+
+
+def candidates_for(
+    n: int,
+    given: Iterable[Recipe] | Mapping[str, Recipe] | None = None,
+    *,
+    random_state: int = 0,
+) -> tuple[dict[str, Candidate], list[Row]]:
+    """Return the candidates by label, and rows of those that n samples are too few for.
+
+    Only candidates that nobody asked for are left out.
+
+    Examples
+    --------
+    >>> tried, left_out = candidates_for(250)
+    >>> list(tried)
+    ['none', 'tva-ts', 'signal-linear+tail', 'srts-shrunk+tail', 'pwlinear-3']
+    >>> left_out[0].note
+    'not tried: 49 parameters need 490 samples'
+    """
+    if given is not None:
+        tried = _composed(given, random_state)
+        if not tried:
+            raise InputError("candidates names none; name at least one method")
+        return tried, []
+    every = _composed(DEFAULT_CANDIDATES, random_state)
+    left_out = []
+    for label in DEFAULT_CANDIDATES:
+        count = int(METHODS[label].parameters)
+        if n < SAMPLES_PER_PARAMETER * count:
+            del every[label]
+            needed = f"{count} parameters need {SAMPLES_PER_PARAMETER * count:,} samples"
+            left_out.append(Row(label, count, verdict="not tried", note=f"not tried: {needed}"))
+    return every, left_out
+
+
+def _composed(
+    given: Iterable[Recipe] | Mapping[str, Recipe], random_state: int
+) -> dict[str, Candidate]:
+    """Return candidates by label; one that is named twice is the same one."""
+    if isinstance(given, str):
+        raise InputError(f"candidates must be a list of names; got the string {given!r}")
+    labelled = given.items() if isinstance(given, Mapping) else (("", entry) for entry in given)
+    found: dict[str, Candidate] = {}
+    for label, recipe in labelled:
+        name, options = _parted(recipe)
+        name = ALIASES.get(name, name)
+        estimator = make(name, **options)
+        if "random_state" in estimator.get_params() and "random_state" not in options:
+            estimator.set_params(random_state=random_state)
+        method = estimator._compose()
+        if "labels" in method.needs:
+            raise InputError(f"{name} reads the labels of what it predicts; it cannot be chosen")
+        found[str(label) or _label(name, options)] = Candidate(name, options, method)
+    return found
+
+
+def _label(name: str, options: Mapping[str, Any]) -> str:
+    """Return the name with whatever differs from the method of that name in brackets."""
+    known = METHODS[name].known_options()
+    changed = []
+    for key, value in options.items():
+        plain = tuple(value) if isinstance(value, list) else value
+        if key not in known or known[key] != plain:
+            shown = "+".join(map(str, plain)) if isinstance(plain, tuple) else str(plain)
+            changed.append(f"{key}={shown}")
+    return f"{name}[{','.join(changed)}]" if changed else name
+
+
+def _parted(recipe: Recipe) -> tuple[str, dict[str, Any]]:
+    parts = (recipe, {}) if isinstance(recipe, str) else recipe
+    try:
+        name, options = parts
+        return str(name), dict(options)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"a candidate must be a method's name or (name, options); got {recipe!r}"
+        ) from None

@@ -1,0 +1,268 @@
+"""Walk from simple to rich: what a richer candidate must gain, and the reason in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from smallcal.advice.cross_validate import HeldOut
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+from smallcal.metrics import METRICS
+from smallcal.statistics.bootstrap import DEFAULT_BOOT, counts_of_draws
+from smallcal.statistics.interval import Interval, interval_of
+
+#: A gain below this is rounding, not a gain: two maps may differ in the last bit alone.
+ROUNDING = 1e-12
+
+#: Fewer wrong (or right) predictions than this are no evidence about confidence.
+MIN_EACH = 2
+
+#: Flags that say that a fit was not the map it is named after.
+_FALLBACKS = ("no_router", "scalar_fallback", "missing_classes", "fallback")
+
+#: Gain of the second over the first, and its standard error.
+Rule = Callable[[HeldOut, HeldOut, str], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found about one candidate.
+
+    Attributes
+    ----------
+    candidate : str
+    n_parameters : int
+        Fitted numbers.
+    verdict : {"start", "accepted", "rejected", "failed", "not tried"}
+    note : str
+        Why it failed or was not tried, or what it fell back to.
+    loss, nll : float
+        Mean over held-out folds.
+    against : str
+        The simpler candidate it was compared with.
+    gain, standard_error : float
+        How much lower its loss is than that one's, as the rule computes both.
+    interval, nll_interval : Interval or None
+        Of the gain in loss and in NLL, resampling held-out samples; None for a loss that is not
+        a mean over samples.
+    n_failed : int
+        Folds in which it could not be fitted.
+    flags : dict of flag to int
+        In how many fits it was raised; see :data:`smallcal.calibrators.discipline.FLAGS`.
+    """
+
+    candidate: str
+    n_parameters: int
+    verdict: str = ""
+    note: str = ""
+    loss: float = math.nan
+    nll: float = math.nan
+    against: str = ""
+    gain: float = math.nan
+    standard_error: float = math.nan
+    interval: Interval | None = None
+    nll_interval: Interval | None = None
+    n_failed: int = 0
+    flags: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, label: str, entry: HeldOut, loss: str) -> Row:
+        """Say how a candidate did, before it is compared."""
+        row = cls(label, entry.n_parameters, flags=dict(entry.flags))
+        n_fits = entry.folds[loss].size
+        if entry.failures:
+            why = f"failed in {len(entry.failures)} of {n_fits} fits: {entry.failures[0]}"
+            return replace(row, verdict="failed", note=why, n_failed=len(entry.failures))
+        odd = int((~np.isfinite(entry.folds[loss])).sum())
+        if odd:
+            why = f"its {loss} is undefined in {odd} of {n_fits} folds"
+            return replace(row, verdict="failed", note=why, n_failed=odd)
+        back = max((entry.flags.get(flag, 0) for flag in _FALLBACKS), default=0)
+        note = f"fell back, in part or whole, in {back} of {n_fits} fits" if back else ""
+        means = {metric: float(values.mean()) for metric, values in entry.folds.items()}
+        return replace(row, note=note, loss=means[loss], nll=means["nll"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON; NaN becomes None."""
+        document: dict[str, Any] = {
+            "candidate": self.candidate,
+            "n_parameters": self.n_parameters,
+            "verdict": self.verdict,
+            "note": self.note,
+            "against": self.against or None,
+            "n_failed": self.n_failed,
+            "flags": dict(self.flags),
+        }
+        for name in ("loss", "nll", "gain", "standard_error"):
+            value = getattr(self, name)
+            document[name] = None if math.isnan(value) else value
+        for name in ("interval", "nll_interval"):
+            found = getattr(self, name)
+            document[name] = None if found is None else found.to_dict()
+        return document
+
+
+def _mean_and_error(gains: FloatArray) -> tuple[float, float]:
+    """Return the mean, and its standard error if the gains were independent."""
+    return float(gains.mean()), float(gains.std(ddof=1) / math.sqrt(len(gains)))
+
+
+def _by_sample(base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
+    return _mean_and_error(base.samples[loss] - rich.samples[loss])
+
+
+def _by_repeat(base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
+    return _mean_and_error((base.folds[loss] - rich.folds[loss]).mean(axis=1))
+
+
+def _by_fold(base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
+    return _mean_and_error((base.folds[loss] - rich.folds[loss]).ravel())
+
+
+def _lowest(base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
+    return float((base.folds[loss] - rich.folds[loss]).mean()), 0.0
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {"sample": _by_sample, "repeat": _by_repeat, "fold": _by_fold, "holdout": _lowest}
+)
+
+
+def walk(found: Mapping[str, HeldOut], *, loss: str, rule: str, enough: bool = True) -> list[Row]:
+    """Compare each candidate with the best so far, from simple to rich.
+
+    Parameters
+    ----------
+    found : mapping of label to HeldOut
+    loss : str
+    rule : str
+        A name in ``RULES``.
+    enough : bool
+        Whether there are wrong and right predictions to learn from; without, none is accepted.
+
+    Returns
+    -------
+    list of Row
+        One that could not be measured in every fold is out.
+    """
+    best, rows = "", []
+    for label, entry in found.items():
+        row = Row.of(label, entry, loss)
+        if row.verdict != "failed":
+            if not best:
+                row = replace(row, verdict="start")
+            else:
+                gain, error = RULES[rule](found[best], entry, loss)
+                accepted = enough and gain > error and gain > ROUNDING
+                row = replace(
+                    row,
+                    verdict="accepted" if accepted else "rejected",
+                    against=best,
+                    gain=gain,
+                    standard_error=error,
+                )
+            best = label if row.verdict != "rejected" else best
+        rows.append(row)
+    if not best:
+        raise InputError(f"no candidate could be judged; {rows[0].candidate}: {rows[0].note}")
+    return rows
+
+
+def chosen_row(rows: Sequence[Row]) -> Row:
+    """Return the row of the choice: the last that was accepted."""
+    return next(row for row in reversed(rows) if row.verdict in ("start", "accepted"))
+
+
+def with_intervals(
+    rows: Sequence[Row],
+    found: Mapping[str, HeldOut],
+    *,
+    loss: str,
+    level: float,
+    random_state: int,
+) -> list[Row]:
+    """Give each comparison its intervals: bootstrap over samples of their held-out gains."""
+    gains = {
+        (row.candidate, metric): found[row.against].samples[metric] - entry.samples[metric]
+        for row in rows
+        if row.against
+        for entry in (found[row.candidate],)
+        for metric in entry.samples
+    }
+    if not gains:
+        return list(rows)
+    table = np.array(list(gains.values())).T
+    blocks = counts_of_draws(len(table), DEFAULT_BOOT, np.random.default_rng(random_state))
+    drawn = np.vstack([counts @ table / len(table) for counts in blocks])
+    intervals = {
+        key: interval_of(float(values.mean()), column, unit="held-out samples", level=level)
+        for (key, values), column in zip(gains.items(), drawn.T, strict=True)
+    }
+    return [
+        replace(
+            row,
+            interval=intervals.get((row.candidate, loss)),
+            nll_interval=intervals.get((row.candidate, "nll")),
+        )
+        for row in rows
+    ]
+
+
+def reason_for(rows: Sequence[Row], *, loss: str, rule: str, n_wrong: int, n: int) -> str:
+    """Say in one sentence why the choice was made."""
+    choice = chosen_row(rows)
+    rivals = [row for row in rows if row.against]
+    keep = "the raw model" if choice.candidate == "none" else choice.candidate
+    fewer = min(n_wrong, n - n_wrong)
+    if fewer < MIN_EACH:
+        what = "wrong" if n_wrong < MIN_EACH else "right"
+        many = f"no prediction of {n:,} is" if not fewer else f"only one prediction of {n:,} is"
+        return (
+            f"not enough evidence: keep {keep}, for {many} {what}, so nothing tells how much "
+            "confidence is too much."
+        )
+    if choice.verdict == "accepted":
+        return _accepted(choice, rivals, loss=loss, rule=rule)
+    if not rivals:
+        return f"keep {keep}: there was no other candidate that could be tried."
+    best = max(rivals, key=lambda row: row.gain)
+    lead = f"not enough evidence: keep {keep}, for the best of the others, {best.candidate},"
+    if best.gain <= ROUNDING:
+        worse = best.gain < -ROUNDING
+        what = f"raises it by {_shown(loss, -best.gain)}" if worse else "leaves it as it is"
+        return f"{lead} does not lower the held-out {loss} but {what} ({n:,} samples)."
+    return (
+        f"{lead} lowers the held-out {loss} by only {_shown(loss, best.gain)}, where one standard "
+        f"error is {_shown(loss, best.standard_error)} ({n:,} samples)."
+    )
+
+
+def _shown(loss: str, value: float) -> str:
+    """Return a loss for people: in percent if that is how it is read."""
+    return f"{100 * value:.3g} %" if METRICS[loss].percent else f"{value:.3g}"
+
+
+def _accepted(choice: Row, rivals: Sequence[Row], *, loss: str, rule: str) -> str:
+    against = "the raw model" if choice.against == "none" else choice.against
+    gain = _shown(loss, choice.gain)
+    if rule == "holdout":
+        return (
+            f"{choice.candidate} has the lowest {loss} on the fifth that was held out, "
+            f"{_shown(loss, choice.loss)}, which is {gain} below {against}; one split does not "
+            "tell how sure that is."
+        )
+    richer = rivals[rivals.index(choice) + 1 :]
+    rest = ", and no richer candidate gains that much again" if richer else ""
+    nll = choice.nll_interval
+    if nll is not None and nll.high < 0:  # the predicted class gains, the others lose more
+        rest += f"; but it raises the held-out nll by {-nll.point:.3g}"
+    return (
+        f"{choice.candidate} lowers the held-out {loss} by {gain} compared with {against}, more "
+        f"than one standard error ({_shown(loss, choice.standard_error)}){rest}."
+    )

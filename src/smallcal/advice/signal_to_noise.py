@@ -1,0 +1,378 @@
+"""Does miscalibration depend on a signal? The question to ask before a parameter is spent on it.
+
+At the pooled temperature T the slopes dl/dT of the samples' top-label losses average zero. Cut the
+samples into K equal groups by a signal: where the groups' mean slopes differ, one temperature is
+wrong for each of them. The variance of slopes splits exactly into B between groups and σ² within
+them, and to second order temperatures of their own change the expected loss by
+``(B - (K - 1) / n σ²) / (2 L'')``: a gain only where B / σ² exceeds its floor, (K - 1) / n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from smallcal.advice.slopes import Groups, Slopes, cut, variances
+from smallcal.calibrators.signals import STATISTICS
+from smallcal.calibrators.signals.fits import ROUTES
+from smallcal.data.predictions import BoolArray, FloatArray, Predictions
+from smallcal.errors import InputError
+from smallcal.statistics.groups import holm
+from smallcal.statistics.interval import require_options
+
+#: Looked at by default. Log-entropy and confidence rank cut as entropy and confidence do.
+DEFAULT_SIGNALS = ("risk", *STATISTICS)
+
+#: Signals that make no groups, or read the answer.
+_UNFIT = ("none", "statistics", "logits", "features", "oracle_risk", "oracle_correctness")
+
+_NULLS = ("resample", "permutation")
+
+#: Drawn labels at a time: 16 MB of slopes.
+_BLOCK_SIZE = 2_000_000
+
+#: Sums of the same numbers in another order differ by less; a tie must count as a tie.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class SignalRow:
+    """What grouping by one signal could give.
+
+    Attributes
+    ----------
+    signal : str
+    between, within : float
+        B and σ²: variance of dl/dT between and within groups; their sum is its whole variance.
+    floor : float
+        (K - 1) / n: what B / σ² is on average when miscalibration has nothing to do with groups.
+    predicted_gain : float
+        By how much a temperature for each group lowers the expected top-label BCE, in nats;
+        negative where it costs more than it gives.
+    p_value : float
+        Of "miscalibration does not depend on this signal".
+    beyond_chance : bool
+        Whether that falls, with Holm's correction for the number of signals.
+    n_groups : int
+        Groups that hold samples.
+    note : str
+        Why there is nothing to see, where that is so.
+    """
+
+    signal: str
+    between: float
+    within: float
+    floor: float
+    predicted_gain: float
+    p_value: float
+    beyond_chance: bool
+    n_groups: int
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """B / σ², 0 where nothing varies."""
+        return self.between / self.within if self.within > 0 else 0.0
+
+    @property
+    def times_floor(self) -> float:
+        """The ratio in units of its floor."""
+        return self.ratio / self.floor if self.floor > 0 else 0.0
+
+    def text(self) -> str:
+        """Return the row as a sentence.
+
+        Examples
+        --------
+        >>> SignalRow("logit_margin", 2.6e-3, 1.0, 1e-3, 0.0012, 0.004, True, 3).text()
+        'logit margin: 2.6 times the floor, p = 0.004, predicted gain 0.12 points of TopBCE'
+        """
+        name = self.signal.replace("_", " ")
+        if self.note:
+            return f"{name}: {self.note}"
+        kind = "gain" if self.predicted_gain > 0 else "loss"
+        return (
+            f"{name}: {self.times_floor:.1f} times the floor, p = {self.p_value:.3f}, predicted "
+            f"{kind} {100 * abs(self.predicted_gain):.2f} points of TopBCE"
+        )
+
+
+@dataclass(frozen=True)
+class SignalToNoise:
+    """A row for each signal, and what they are measured against.
+
+    Attributes
+    ----------
+    rows : tuple of SignalRow
+    n, n_groups : int
+    pooled_temperature : float
+        Where the slopes are taken.
+    random_ratio : float
+        Mean B / σ² of random groups of equal size: the floor, as these data have it.
+    null : str
+        What the p-values are computed under.
+    n_null : int
+    level : float
+    """
+
+    rows: tuple[SignalRow, ...]
+    n: int
+    n_groups: int
+    pooled_temperature: float
+    random_ratio: float
+    null: str
+    n_null: int
+    level: float
+
+    def __getitem__(self, signal: str) -> SignalRow:
+        """Return a signal's row."""
+        for row in self.rows:
+            if row.signal == signal:
+                return row
+        raise KeyError(signal)
+
+    @property
+    def random_times_floor(self) -> float:
+        """The random groups' ratio in units of the floor, (n_groups - 1) / n."""
+        return self.random_ratio * self.n / (self.n_groups - 1)
+
+    def verdict(self) -> str:
+        """Return in a sentence whether a temperature should depend on anything."""
+        found = [row for row in self.rows if row.beyond_chance and row.predicted_gain > 0]
+        if all(row.note for row in self.rows):
+            return f"No signal can be judged: {self.rows[0].note}."
+        if not found:
+            least = min(row.p_value for row in self.rows)
+            return (
+                "No signal shows miscalibration beyond chance (the smallest p of "
+                f"{len(self.rows)} is {least:.3f}): nothing says that one temperature is not "
+                "enough."
+            )
+        best = max(found, key=lambda row: row.predicted_gain)
+        names = ", ".join(row.signal.replace("_", " ") for row in found)
+        return (
+            f"After one temperature, miscalibration still depends on {names}: {best.n_groups} "
+            f"temperatures by {best.signal.replace('_', ' ')} should lower TopBCE by about "
+            f"{100 * best.predicted_gain:.2f} points."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        rows = [
+            {**asdict(row), "ratio": row.ratio, "times_floor": row.times_floor, "text": row.text()}
+            for row in self.rows
+        ]
+        return {**asdict(self), "rows": rows, "verdict": self.verdict()}
+
+
+def signal_to_noise(
+    logits: object,
+    y: object,
+    *,
+    signals: Sequence[str] = DEFAULT_SIGNALS,
+    n_groups: int = 3,
+    null: str = "resample",
+    n_null: int = 499,
+    n_partitions: int = 200,
+    level: float = 0.95,
+    input: str = "logits",
+    features: object = None,
+    random_state: int = 0,
+    advance: Callable[[int], object] = lambda draws: None,
+) -> SignalToNoise:
+    """Measure, signal by signal, whether a temperature should depend on it.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n, C)
+    y : array-like of shape (n,)
+    signals : sequence of str
+        "risk" (out of fold), any of the six statistics, or another name in
+        :data:`smallcal.calibrators.signals.fits.ROUTES` that gives each sample one score
+        without its label.
+    n_groups : int
+        K; groups are cut as grouped calibrators cut theirs.
+    null : {"resample", "permutation"}
+        How p-values are made, see Notes.
+    n_null : int
+        Draws behind the p-values; the smallest possible one is 1 / (n_null + 1).
+    n_partitions : int
+        Random partitions behind ``random_ratio``.
+    level : float
+        Signals are called beyond chance at 1 - level, with Holm's correction.
+    input : {"logits", "probabilities"}
+    features : array-like of shape (n, d), optional
+        For the signals that need them.
+    random_state : int
+    advance : callable, optional
+        Told how many draws were done.
+
+    Returns
+    -------
+    SignalToNoise
+
+    Notes
+    -----
+    The ratio says what grouping would do to the *fitted* loss, top-label BCE; it does not predict
+    ECE. The predicted gain is to second order and takes all groups for equally curved.
+
+    ``null="resample"`` draws "right or wrong" anew for every sample, as the confidence at the
+    pooled temperature says, lets that temperature follow, learns the router anew, and compares
+    the groups' summed slopes in units of their standard deviations. It keeps its size where
+    groups differ in the variance of their slopes, which they always do: safe predictions hardly
+    vary. ``null="permutation"`` deals the slopes out to the samples at random and compares B. It
+    takes slopes for interchangeable, so that with accurate models it rejects far too seldom.
+    Both are measured in ``docs/audit.md``.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> table = sc.signal_to_noise(val.logits, val.labels, n_null=99)
+    >>> len(table.rows), table["risk"].floor == 2 / 1250
+    (7, True)
+    >>> bool(abs(table.random_ratio / table["risk"].floor - 1) < 0.2)
+    True
+    """
+    _require(signals, n_groups, null, n_partitions)
+    require_options(n_null, level, name="n_null")
+    preds = Predictions.of(logits, y, input=input, features=features)
+    preds.require_fittable(input=input)
+    slopes = Slopes.of(preds, seed=random_state)
+    grouped = {name: Groups.of(slopes, name, n_groups) for name in signals}
+    rng = np.random.default_rng(random_state)
+    control = _random_ratio(slopes, n_groups, n_partitions, rng)
+    exceeded = _exceedances(slopes, grouped, n_groups, null, n_null, rng, advance)
+    p_values = {name: (1 + exceeded[name]) / (1 + n_null) for name in signals}
+    p_values |= {name: 1.0 for name in signals if grouped[name].note}
+    fallen = holm(p_values, 1 - level)
+    rows = tuple(
+        _row(slopes, group, p_values[name], beyond_chance=name in fallen)
+        for name, group in grouped.items()
+    )
+    return SignalToNoise(rows, preds.n, n_groups, slopes.temperature, control, null, n_null, level)
+
+
+def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int) -> None:
+    possible = [name for name in ROUTES if name not in _UNFIT]
+    unknown = [name for name in signals if name not in possible]
+    if isinstance(signals, str) or unknown or not signals or len(set(signals)) != len(signals):
+        raise InputError(
+            f"signals must be different names among {', '.join(possible)}; got {signals!r}"
+        )
+    if n_groups < 2:
+        raise InputError(f"n_groups must be at least 2; got {n_groups}")
+    if null not in _NULLS:
+        raise InputError(f"null must be one of {', '.join(_NULLS)}; got {null!r}")
+    if n_partitions < 1:
+        raise InputError(f"n_partitions must be at least 1; got {n_partitions}")
+
+
+def _row(slopes: Slopes, groups: Groups, p_value: float, *, beyond_chance: bool) -> SignalRow:
+    between, within = variances(slopes.slope, groups.member)
+    count = groups.count
+    floor = (count - 1) / slopes.n
+    gain = 0.0
+    if not groups.note and slopes.curvature > 0:
+        gain = (between - floor * within) / (2 * slopes.curvature)
+    return SignalRow(
+        groups.signal, between, within, floor, gain, p_value, beyond_chance, count, groups.note
+    )
+
+
+def _random_ratio(
+    slopes: Slopes, n_groups: int, n_partitions: int, rng: np.random.Generator
+) -> float:
+    """Return the mean B / σ² over random partitions into equal groups."""
+    dealt = np.arange(slopes.n) % min(n_groups, slopes.n)
+    found = (variances(slopes.slope, rng.permutation(dealt)) for _ in range(n_partitions))
+    return float(np.mean([between / within if within > 0 else 0.0 for between, within in found]))
+
+
+def _exceedances(
+    slopes: Slopes,
+    grouped: Mapping[str, Groups],
+    n_groups: int,
+    null: str,
+    n_null: int,
+    rng: np.random.Generator,
+    advance: Callable[[int], object],
+) -> dict[str, int]:
+    """Return in how many draws each signal's statistic is as large as the observed one."""
+    statistic = _between if null == "permutation" else _standardised
+    exceeded = dict.fromkeys(grouped, 0)
+    if slopes.note:  # nothing varies, or nothing is pooled well: no p-value means anything
+        return exceeded
+    observed = {
+        name: float(statistic(slopes, slopes.slope[None], groups.indicator)[0])
+        for name, groups in grouped.items()
+    }
+    for correct, drawn in _draws(slopes, null, n_null, rng):
+        for name, groups in grouped.items():
+            if groups.note:
+                continue
+            if groups.learned and correct is not None:
+                values = _relearned(slopes, name, n_groups, correct, drawn)
+            else:
+                values = statistic(slopes, drawn, groups.indicator)
+            exceeded[name] += int((values >= observed[name] * (1 - _ROUNDING)).sum())
+        advance(len(drawn))
+    return exceeded
+
+
+def _draws(
+    slopes: Slopes, null: str, n_null: int, rng: np.random.Generator
+) -> Iterator[tuple[BoolArray | None, FloatArray]]:
+    """Yield blocks of drawn outcomes, if any, and the slopes that go with them."""
+    size = max(1, _BLOCK_SIZE // slopes.n)
+    for start in range(0, n_null, size):
+        shape = (min(size, n_null - start), slopes.n)
+        if null == "permutation":
+            yield None, rng.permuted(np.broadcast_to(slopes.slope, shape), axis=1)
+        else:
+            correct = rng.random(shape) < slopes.confidence
+            yield correct, np.where(correct, slopes.right, slopes.wrong)
+
+
+def _between(slopes: Slopes, drawn: FloatArray, indicator: FloatArray) -> FloatArray:
+    """Return B of each row of slopes."""
+    counts = indicator.sum(axis=0)
+    means = drawn @ indicator / counts - drawn.mean(axis=1, keepdims=True)
+    return np.asarray(means**2 @ counts / slopes.n)
+
+
+def _standardised(slopes: Slopes, drawn: FloatArray, indicator: FloatArray) -> FloatArray:
+    """Return, for each row of slopes, the groups' squared sums in units of their variance.
+
+    The pooled temperature follows a draw: to first order each sample's slope moves by its share
+    of the information. Divided by the overall variance in the same units, so that
+    miscalibration that has nothing to do with the groups does not look like theirs.
+    """
+    information = slopes.information @ indicator
+    total = information.sum()
+    sums = drawn @ indicator
+    sums = sums - sums.sum(axis=1, keepdims=True) * (information / total)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = np.where(information > 0, sums**2 / information, 0.0).sum(axis=1)
+        spread = np.einsum("ij,ij->i", drawn, drawn) / total
+        return np.where(spread > 0, squares / spread, 0.0)
+
+
+def _relearned(
+    slopes: Slopes, name: str, n_groups: int, correct: BoolArray, drawn: FloatArray
+) -> FloatArray:
+    """Return the statistic with the signal learned from each draw's own outcomes.
+
+    An out-of-fold score has not seen its sample's outcome but all others': an error pushes the
+    scores of the samples around it, and so errors gather in groups even where nothing is wrong.
+    """
+    values = np.zeros(len(drawn))
+    for i, outcome in enumerate(correct):
+        fit = slopes.score(name, outcome)
+        if fit.signal.kind != "none":
+            groups = Groups(name, cut(fit.scores, n_groups), learned=True)
+            values[i] = _standardised(slopes, drawn[i : i + 1], groups.indicator)[0]
+    return values

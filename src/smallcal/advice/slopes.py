@@ -1,0 +1,138 @@
+"""Slopes of the top-label loss at the pooled temperature, and samples cut into groups by a signal.
+
+Where the mean slopes of groups differ, one temperature is wrong for each of them: see
+:mod:`smallcal.advice.signal_to_noise`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.maps import fit_temperature
+from smallcal.calibrators.maps.groups import group_members, group_thresholds
+from smallcal.calibrators.objectives import Gaps, moments, objective
+from smallcal.calibrators.signals.crossfit import Observed, SignalFit
+from smallcal.calibrators.signals.fits import fit_signal, observe
+from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Each sample's dl/dT at the pooled temperature, and what it would be otherwise.
+
+    Attributes
+    ----------
+    slope : ndarray of shape (n,)
+    curvature : float
+        Mean d²l/dT².
+    right, wrong : ndarray of shape (n,)
+        The slope if the prediction is right, and if it is wrong.
+    confidence : ndarray of shape (n,)
+        The chance of "right" that the pooled temperature gives.
+    """
+
+    seen: Observed
+    temperature: float
+    slope: FloatArray
+    curvature: float
+    right: FloatArray
+    wrong: FloatArray
+    confidence: FloatArray
+    note: str
+
+    @classmethod
+    def of(cls, preds: Predictions, *, seed: int) -> Slopes:
+        """Fit the pooled temperature and take the slopes there."""
+        care, goal, gaps = Discipline(seed=seed), objective("bce"), Gaps.of(preds)
+        raw = moments(gaps, 1.0)
+        pooled = fit_temperature(goal, gaps, bounds=care.bounds)
+        beta = 1 / pooled.value
+        state = moments(gaps, beta)
+        terms = goal.terms(gaps, state)
+        # From b = 1/T to T: dl/dT = -b² dl/db, d²l/dT² = b⁴ d²l/db² + 2 b³ dl/db.
+        bend = beta**4 * terms.curvature + 2 * beta**3 * terms.slope
+        per_odds = -(beta**2) * state.mean
+        note = ""
+        if pooled.unidentified:
+            all_of_them = "right" if preds.correct.all() else "wrong"
+            note = f"every prediction is {all_of_them}, so there is nothing to tell apart"
+        elif pooled.at_bound:
+            note = "the pooled temperature lies at a bound, where slopes do not average zero"
+        return cls(
+            observe(preds, gaps, raw, care),
+            pooled.value,
+            -(beta**2) * terms.slope,
+            float(bend.mean()),
+            state.doubt * per_odds,
+            -state.confidence * per_odds,
+            state.confidence,
+            note,
+        )
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.slope)
+
+    @property
+    def information(self) -> FloatArray:
+        """Each slope's variance if the confidence c is right: c (1 - c) (d log-odds / dT)²."""
+        return -self.right * self.wrong
+
+    def score(self, name: str, correct: BoolArray | None = None) -> SignalFit:
+        """Fit a signal, on these samples or as if ``correct`` had been the outcome."""
+        if correct is None:
+            return fit_signal(name, self.seen)
+        preds = self.seen.preds
+        other = (preds.predicted + 1) % preds.n_classes
+        drawn = replace(preds, labels=np.where(correct, preds.predicted, other))
+        return fit_signal(name, replace(self.seen, preds=drawn))
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Samples cut into groups by a signal."""
+
+    signal: str
+    member: IntArray
+    learned: bool
+    note: str = ""
+
+    @classmethod
+    def of(cls, slopes: Slopes, name: str, n_groups: int) -> Groups:
+        """Cut the samples as grouped maps do."""
+        fit = slopes.score(name)
+        member = cut(fit.scores, n_groups)
+        note = slopes.note
+        if not note and fit.signal.kind == "none":
+            note = "too few wrong or right predictions to learn it"
+        elif not note and len(np.unique(member)) < 2:
+            note = "it is the same for all samples"
+        return cls(name, member, fit.signal.n_parameters > 0, note)
+
+    @property
+    def count(self) -> int:
+        """Number of groups, none of them empty."""
+        return int(self.member.max()) + 1
+
+    @property
+    def indicator(self) -> FloatArray:
+        """Membership, shape (n, K)."""
+        return np.eye(self.count)[self.member]
+
+
+def cut(scores: FloatArray, n_groups: int) -> IntArray:
+    """Return each sample's group; empty groups are closed up."""
+    member = group_members(scores, group_thresholds(scores, n_groups))
+    return np.unique(member, return_inverse=True)[1].reshape(-1)
+
+
+def variances(slope: FloatArray, member: IntArray) -> tuple[float, float]:
+    """Return the variance of group means, groups weighted by size, and that within groups."""
+    counts = np.bincount(member)
+    means = np.bincount(member, weights=slope) / counts
+    between = counts @ (means - slope.mean()) ** 2 / len(slope)
+    return float(between), float(((slope - means[member]) ** 2).mean())

@@ -1,0 +1,245 @@
+"""Saved calibrators: versioned JSON, checked against the published schema before it is used.
+
+The schema ships as ``calibrator-v1.json``. It is also what this module checks against,
+through a small validator for the part of JSON Schema it uses, so the published schema and the
+loader cannot drift apart. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from smallcal.errors import ArtefactError
+from smallcal.io.atomic import atomic_path
+
+FORMAT = "smallcal-calibrator"
+VERSION = 1
+
+#: A calibrator of a thousand classes is a few kilobytes; anything this large is not one.
+MAX_BYTES = 64 * 1024 * 1024
+
+#: The largest number in an artefact: products of a few of them, and of logits, stay finite.
+MAX_NUMBER = 1e30
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """Return the published JSON Schema of the current version.
+
+    Examples
+    --------
+    >>> schema()["title"]
+    'smallcal calibrator, version 1'
+    """
+    text = files("smallcal.calibrators").joinpath(f"calibrator-v{VERSION}.json").read_text("utf-8")
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def write(document: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Check a document and write it, whole or not at all."""
+    validate(document, source="this calibrator")
+    text = text_of(document)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def text_of(document: dict[str, Any]) -> str:
+    r"""Return a document as the text of its file.
+
+    Examples
+    --------
+    >>> text_of({"version": 1})
+    '{\n  "version": 1\n}\n'
+    """
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read and check a saved calibrator.
+
+    Raises
+    ------
+    ArtefactError
+        If the file is missing, too large, not JSON, of an unknown version, or holds anything
+        the schema does not allow.
+    """
+    return parse(read_text(path, most=MAX_BYTES, what="calibrator"), source=str(path))
+
+
+def read_text(path: str | os.PathLike[str], *, most: int, what: str) -> str:
+    """Return the text of a file that must not be larger than ``most`` bytes."""
+    source = Path(path)
+    try:
+        size = source.stat().st_size
+        if size > most:
+            raise ArtefactError(
+                f"{source} is {size / 1e6:.3g} MB; a {what} is never over {most / 1e6:.3g} MB"
+            )
+        return source.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ArtefactError(f"{source} is not JSON text; pass the file `save` wrote") from None
+    except OSError as error:
+        raise ArtefactError(f"cannot read {source}: {error.strerror or error}") from None
+
+
+def parse(text: str, *, source: str) -> dict[str, Any]:
+    """Parse and check the text of a saved calibrator; ``source`` is named in errors."""
+    document = plain(text, source=source)
+    validate(document, source=source)
+    checked: dict[str, Any] = document
+    return checked
+
+
+def plain(text: str, *, source: str) -> Any:
+    """Parse JSON without NaN, infinities and keys that appear twice; nothing else is checked."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise ArtefactError(f"{source} is not a JSON document: {error}") from None
+
+
+def problem(value: object, rule: dict[str, Any]) -> str:
+    """Return what is wrong with a value by a rule that may use the schema's definitions.
+
+    Examples
+    --------
+    >>> problem({"n": -1}, {"type": "object", "properties": {"n": {"$ref": "#/$defs/count"}}})
+    'n must lie in [0, 1000000000000], got -1'
+    """
+    return _problem(value, rule, "")
+
+
+def validate(document: object, *, source: str) -> None:
+    """Raise :class:`ArtefactError` unless the document is a calibrator of a known version."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ArtefactError(f"{source} is not a smallcal calibrator (no format {FORMAT!r})")
+    version = document.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise ArtefactError(
+            f"{source} has artefact version {version!r}; this smallcal reads version {VERSION}. "
+            "Install the release that wrote it, or fit again"
+        )
+    problem = _problem(document, schema(), "")
+    if problem:
+        raise ArtefactError(f"{source} is not a valid calibrator: {problem}")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number JSON allows")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key appears twice")
+    return result
+
+
+def _problem(value: object, rule: dict[str, Any], where: str) -> str:
+    """Return what is wrong with a value, or an empty string."""
+    rule = _resolved(rule)
+    if "oneOf" in rule:
+        return _choice_problem(value, rule["oneOf"], where)
+    types = rule.get("type", [])
+    if not _has_type(value, [types] if isinstance(types, str) else types):
+        return f"{where or 'document'} must be {types}, got {_shown(value)}"
+    if "const" in rule and value != rule["const"]:
+        return f"{where} must be {rule['const']!r}, got {_shown(value)}"
+    if "enum" in rule and value not in rule["enum"]:
+        return f"{where} must be one of {rule['enum']}, got {_shown(value)}"
+    if isinstance(value, dict):
+        return _object_problem(value, rule, where)
+    if isinstance(value, list):
+        return _array_problem(value, rule, where)
+    return _scalar_problem(value, rule, where)
+
+
+def _resolved(rule: dict[str, Any]) -> dict[str, Any]:
+    """Follow a reference into the schema's definitions."""
+    if "$ref" not in rule:
+        return rule
+    definition: dict[str, Any] = schema()["$defs"][rule["$ref"].rsplit("/", 1)[1]]
+    return definition
+
+
+def _choice_problem(value: object, choices: list[dict[str, Any]], where: str) -> str:
+    """Pick the alternative by its ``kind`` (parts) or by its type (null or something)."""
+    choices = [_resolved(rule) for rule in choices]
+    if isinstance(value, dict) and "kind" in choices[0].get("properties", {}):
+        kinds = {rule["properties"]["kind"]["const"]: rule for rule in choices}
+        kind = value.get("kind")
+        if not isinstance(kind, str) or kind not in kinds:
+            return f"{where}.kind must be one of {sorted(kinds)}, got {_shown(kind)}"
+        return _problem(value, kinds[kind], where)
+    problems = [_problem(value, rule, where) for rule in choices]
+    return "" if "" in problems else problems[-1]
+
+
+def _object_problem(value: dict[str, Any], rule: dict[str, Any], where: str) -> str:
+    properties = rule.get("properties", {})
+    missing = [key for key in rule.get("required", []) if key not in value]
+    if missing:
+        return f"{where or 'document'} lacks {', '.join(missing)}"
+    extra = rule.get("additionalProperties", True)
+    for key, entry in value.items():
+        inner = properties.get(key, extra)
+        if inner is False:
+            return f"{where or 'document'} has an unknown field {key!r}"
+        problem = _problem(entry, {} if inner is True else inner, f"{where}.{key}".lstrip("."))
+        if problem:
+            return problem
+    return ""
+
+
+def _array_problem(value: list[Any], rule: dict[str, Any], where: str) -> str:
+    if len(value) < rule.get("minItems", 0):
+        return f"{where} must have at least {rule['minItems']} entries, got {len(value)}"
+    if len(value) > rule.get("maxItems", math.inf):
+        return f"{where} must have at most {rule['maxItems']} entries, got {len(value)}"
+    problems = (_problem(v, rule.get("items", {}), f"{where}[{i}]") for i, v in enumerate(value))
+    return next((problem for problem in problems if problem), "")
+
+
+def _scalar_problem(value: object, rule: dict[str, Any], where: str) -> str:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return ""
+    if not math.isfinite(value):
+        return f"{where} must be finite, got {value}"
+    if abs(value) > MAX_NUMBER:
+        return f"{where} must be at most {MAX_NUMBER:g} in size, got {value:g}"
+    if value < rule.get("minimum", -math.inf) or value > rule.get("maximum", math.inf):
+        low, high = rule.get("minimum", "-inf"), rule.get("maximum", "inf")
+        return f"{where} must lie in [{low}, {high}], got {value}"
+    if value <= rule.get("exclusiveMinimum", -math.inf):
+        return f"{where} must be above {rule['exclusiveMinimum']}, got {value}"
+    return ""
+
+
+def _has_type(value: object, types: list[str]) -> bool:
+    if not types:
+        return True
+    if isinstance(value, bool):  # Python counts booleans as integers; JSON does not
+        return "boolean" in types
+    return any(isinstance(value, _TYPES[name]) for name in types)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

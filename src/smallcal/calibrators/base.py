@@ -1,0 +1,270 @@
+"""What every estimator does: check the input, fit its method, hold the numbers, apply them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from smallcal.calibrators.catalogue import name_of
+from smallcal.calibrators.discipline import FLAGS
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.maps import GroupMap
+from smallcal.calibrators.method import SAMPLES_PER_PARAMETER, Method
+from smallcal.calibrators.row_summary import reference_of
+from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk, ShuffledRisk
+from smallcal.data.predictions import FloatArray, IntArray, Predictions, as_class_names
+from smallcal.data.special import sigmoid
+from smallcal.errors import FitWarning, InputError
+
+if TYPE_CHECKING:
+    from smallcal.deploy.export.torch import TorchCalibrator
+
+Self = TypeVar("Self", bound="BaseCalibrator")
+
+
+class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """What every calibrator can do; subclasses say which method they are."""
+
+    fitted_: FittedCalibrator
+    classes_: Any
+    n_features_in_: int
+
+    def _compose(self) -> Method:
+        """Return the method that the constructor's options describe."""
+        raise TypeError(f"{type(self).__name__} does not say which method it is")
+
+    def fit(
+        self: Self,
+        X: object,
+        y: object,
+        *,
+        features: object = None,
+        sample_weight: object = None,
+    ) -> Self:
+        """Fit on the logits and labels of a held-out split.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, C)
+            Logits (or probabilities, when ``input="probabilities"``), one column per class.
+            NumPy arrays, lists, DataFrames and torch tensors are accepted.
+        y : array-like of shape (n,)
+            Column number of the true class; a class may be missing from ``y``.
+        features : array-like of shape (n, d), optional
+            What else is known of each sample; only some methods ask for it.
+        sample_weight : array-like of shape (n,), optional
+            Weight of each sample's loss. Groups stay equally large in samples.
+
+        Returns
+        -------
+        self
+        """
+        options = self.get_params(deep=False)
+        kind = options.get("input", "logits")
+        names = options.get("class_names")
+        composed = self._compose()
+        if "features" not in composed.needs:
+            features = None
+        preds = Predictions.of(
+            X, y, input=kind, class_names=names, weight=sample_weight, features=features
+        )
+        preds.require_fittable(input=kind)
+        fitted = composed.fit(preds, name=name_of(composed))
+        if names is not None:
+            names = as_class_names(names, n_classes=preds.n_classes)
+        reference = None
+        if fitted.deployable:
+            reference = reference_of(fitted, preds.logits, features=preds.features)
+        self._adopt(replace(fitted, input=kind, class_names=names, reference=reference))
+        _warn(fitted)
+        return self
+
+    def _adopt(self, fitted: FittedCalibrator) -> None:
+        self.fitted_ = fitted
+        self.n_features_in_ = fitted.n_classes
+        self.classes_ = np.arange(fitted.n_classes)
+        if fitted.class_names is not None:
+            self.classes_ = np.array(fitted.class_names)
+
+    def predict_proba(
+        self,
+        X: object,
+        *,
+        features: object = None,
+        y: object = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
+        """Return calibrated probabilities; rows sum to 1.
+
+        The argmax never changes, unless ``preserves_argmax_`` is False.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, C)
+        features : array-like of shape (n, d), optional
+            For calibrators that were fitted with features.
+        y : array-like of shape (n,), optional
+            Labels, for the diagnostics that read them; other calibrators do not look.
+        out : ndarray of shape (n, C), optional
+            Where to write the result, for instance a memory map.
+
+        Returns
+        -------
+        ndarray of shape (n, C), of the input's floating type
+        """
+        return self._fitted().predict_proba(X, features=features, labels=y, out=out)
+
+    def predict(self, X: object, *, features: object = None, y: object = None) -> Any:
+        """Return the predicted class of each row."""
+        proba = self._fitted().predict_proba(X, features=features, labels=y)
+        return self.classes_[proba.argmax(axis=1)]
+
+    def temperature(self, X: object, *, features: object = None, y: object = None) -> FloatArray:
+        """Return the temperature each row of logits is divided by."""
+        return self._fitted().temperature(X, features=features, labels=y)
+
+    def group(self, X: object, *, features: object = None, y: object = None) -> IntArray:
+        """Return the group of each row, counted from 0 at the lowest score."""
+        return self._fitted().group(X, features=features, labels=y)
+
+    def risk(self, X: object, *, features: object = None) -> FloatArray:
+        """Return each row's estimated probability of being predicted wrong."""
+        fitted = self._fitted()
+        if not isinstance(fitted.signal, Risk | FeatureRisk):
+            raise InputError(
+                f"this calibrator ({fitted.method}) has no risk score; its signal is "
+                f"{fitted.signal.kind!r}"
+            )
+        scores = fitted.scores(X, features=features)
+        return sigmoid(scores) if fitted.signal.logit else scores
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted calibrator as versioned JSON, whole or not at all."""
+        self._fitted().save(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what :meth:`save` writes, as plain data."""
+        return self._fitted().to_dict()
+
+    def to_torch(self, *, output: str = "probabilities") -> TorchCalibrator:
+        """Return a torch module; see :func:`smallcal.deploy.export.torch.to_torch`.
+
+        It maps logits to calibrated probabilities, or with ``output="logits"`` to logits whose
+        softmax is those.
+        """
+        from smallcal.deploy.export.torch import to_torch
+
+        return to_torch(self._fitted(), output=output)
+
+    def _fitted(self) -> FittedCalibrator:
+        try:
+            return self.fitted_
+        except AttributeError:
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet; call fit(logits, labels) first"
+            ) from None
+
+    @property
+    def temperatures_(self) -> FloatArray:
+        """Temperature of each group, lowest scores first."""
+        fitted = self._fitted()
+        if not fitted.map.steps:
+            raise AttributeError(
+                f"{fitted.method} has no fixed set of temperatures (its map is {fitted.map.kind!r})"
+            )
+        return np.array(fitted.map.steps)
+
+    @property
+    def thresholds_(self) -> FloatArray:
+        """Scores at which the next group begins."""
+        fitted_map = self._fitted().map
+        return np.array(fitted_map.thresholds if isinstance(fitted_map, GroupMap) else [])
+
+    @property
+    def pooled_temperature_(self) -> float:
+        """The temperature that one group for all would get."""
+        return self._fitted().pooled_temperature
+
+    @property
+    def group_counts_(self) -> IntArray:
+        """Calibration samples in each group."""
+        return np.array(self._fitted().group_counts)
+
+    @property
+    def n_parameters_(self) -> int:
+        """Number of fitted scalars."""
+        return self._fitted().n_parameters
+
+    @property
+    def preserves_argmax_(self) -> bool:
+        """Whether the predicted class can never change."""
+        return self._fitted().preserves_argmax
+
+    @property
+    def n_changed_(self) -> int:
+        """How many predictions of the calibration split changed."""
+        return int(self._fitted().fit_metrics["changed_predictions"])
+
+    @property
+    def flags_(self) -> dict[str, list[int]]:
+        """What to know about the fit: flag name to the groups it concerns."""
+        return dict(self._fitted().flags)
+
+    @property
+    def method_(self) -> str:
+        """The true name of the fitted method."""
+        return self._fitted().method
+
+    def _router(self) -> LinearScore | FeatureRisk:
+        signal = self._fitted().signal
+        signal = signal.risk if isinstance(signal, ShuffledRisk) else signal
+        if not isinstance(signal, LinearScore | FeatureRisk):
+            raise AttributeError(f"this calibrator ({self.method_}) has no risk model")
+        return signal
+
+    @property
+    def coef_(self) -> FloatArray:
+        """Coefficients of the risk score, one per standardised statistic."""
+        return np.array(self._router().coef)
+
+    @property
+    def intercept_(self) -> float:
+        """Intercept of the risk score."""
+        return self._router().intercept
+
+    @property
+    def signal_mean_(self) -> FloatArray:
+        """Mean of each statistic on the calibration split."""
+        return np.array(self._router().mean)
+
+    @property
+    def signal_scale_(self) -> FloatArray:
+        """Standard deviation of each statistic on the calibration split."""
+        return np.array(self._router().scale)
+
+
+def _warn(fitted: FittedCalibrator) -> None:
+    """Say once, in words, what about this fit rests on thin evidence."""
+    for name, groups in fitted.flags.items():
+        where = ""
+        if groups:
+            plural = "s" if len(groups) > 1 else ""
+            where = f" in group{plural} {', '.join(map(str, groups))}"
+        warnings.warn(f"{name}{where}: {flag_text(fitted, name)}", FitWarning, stacklevel=3)
+
+
+def flag_text(fitted: FittedCalibrator, name: str) -> str:
+    """Return what a flag means, with the numbers of this fit."""
+    if name == "few_samples":
+        free = fitted.n_parameters - fitted.map.n_held
+        return (
+            f"{fitted.data['n']:,} samples for {free:,} fitted parameters; ten for "
+            f"each would be {SAMPLES_PER_PARAMETER * free:,}"
+        )
+    return FLAGS.get(name, "no description")

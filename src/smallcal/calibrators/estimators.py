@@ -1,0 +1,416 @@
+"""The estimators users see: each is one method in scikit-learn's manners.
+
+Keyword-only constructors that do no work, ``fit(X, y)`` with X the logits of shape (n, C),
+fitted attributes ending in ``_``, ``clone`` and ``get_params``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.catalogue import ALIASES, METHODS, method
+from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.fitted import load as load_fitted
+from smallcal.calibrators.method import Method
+from smallcal.calibrators.signals import STATISTICS
+from smallcal.calibrators.signals.fits import ROUTES
+from smallcal.errors import ArtefactError, InputError
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+class Identity(BaseCalibrator):
+    """Leave the model alone: softmax of the logits, nothing fitted.
+
+    Parameters
+    ----------
+    input : {"logits", "probabilities"}
+    class_names : sequence of str, optional
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> sc.Identity().fit(val.logits, val.labels).n_parameters_
+    0
+    """
+
+    def __init__(self, *, input: str = "logits", class_names: Sequence[str] | None = None) -> None:
+        self.input = input
+        self.class_names = class_names
+
+    def _compose(self) -> Method:
+        return METHODS["none"]
+
+
+class TemperatureScaling(BaseCalibrator):
+    """One temperature for all, fitted by any objective.
+
+    Parameters
+    ----------
+    objective : str
+        "nll" (classic temperature scaling), "bce" (TvA-TS), "brier", "softece" or
+        "mixed(weight)".
+    tail : {"nll"}, optional
+        Gives the classes that are not predicted a temperature of their own.
+    gate : {"evidence"}, optional
+        Leaves the model alone where the split holds too little evidence against it.
+    bounds : tuple of two floats
+        Allowed temperatures.
+    input : {"logits", "probabilities"}
+        What ``X`` holds; nothing is guessed.
+    class_names : sequence of str, optional
+        Names of the columns; then labels may be names.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> cal = sc.TemperatureScaling(objective="bce").fit(val.logits, val.labels)
+    >>> bool(cal.temperatures_[0] < 1)   # label smoothing made this model under-confident
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: str = "nll",
+        tail: str | None = None,
+        gate: str | None = None,
+        bounds: tuple[float, float] = (0.05, 20.0),
+        input: str = "logits",
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        self.objective = objective
+        self.tail = tail
+        self.gate = gate
+        self.bounds = bounds
+        self.input = input
+        self.class_names = class_names
+
+    def _compose(self) -> Method:
+        care = Discipline(bounds=_pair(self.bounds))
+        return Method(objective=self.objective, tail=self.tail, gate=self.gate, discipline=care)
+
+    @property
+    def temperature_(self) -> float:
+        """The fitted temperature; logits are divided by it."""
+        return float(self.temperatures_[0])
+
+    @property
+    def inverse_temperature_(self) -> float:
+        """One over the temperature."""
+        return 1 / self.temperature_
+
+
+class SRTS(BaseCalibrator):
+    """Signal-Routed Temperature Scaling: one temperature per group of similar risk.
+
+    With its defaults this is the paper's deployed SRTS-BCE: a cross-fitted logistic risk score
+    of six logit statistics, three equally large groups, one top-label-BCE temperature each; 10
+    parameters, and the argmax never changes.
+
+    Parameters
+    ----------
+    objective : str
+        What each group's temperature minimises: "bce", "nll", "brier", "softece" or
+        "mixed(weight)".
+    signal : str
+        What samples are grouped by: "risk", one of the six statistics ("confidence",
+        "logit_margin", ...), "signed_residual" or "absolute_residual", "feature_risk" or
+        "feature_logit_risk" (which need ``fit(..., features=...)``), the controls "random" and
+        "shuffled", or the diagnostics "oracle_risk" and "oracle_correctness".
+    n_groups : int
+        1 is plain temperature scaling.
+    statistics : sequence of str
+        What the risk score sees.
+    prior_scale : float, optional
+        Draws each group's log-temperature towards the pooled one, by a normal prior of this
+        scale. None is the paper's method.
+    tail : {"nll"}, optional
+        Gives the classes that are not predicted a temperature of their own.
+    gate : {"evidence"}, optional
+        Leaves the model alone where the split holds too little evidence against it.
+    n_folds, C, min_group_size, bounds
+        See :class:`smallcal.calibrators.discipline.Discipline`.
+    input : {"logits", "probabilities"}
+    class_names : sequence of str, optional
+    random_state : int, Generator, RandomState or None
+        Seeds the folds. An int makes the fit repeatable; None draws a seed.
+
+    Attributes
+    ----------
+    temperatures_, thresholds_, pooled_temperature_, group_counts_
+        The groups, lowest risk first.
+    coef_, intercept_, signal_mean_, signal_scale_
+        The risk score.
+    n_parameters_, flags_, method_
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
+    >>> cal = sc.SRTS().fit(val.logits, val.labels)
+    >>> cal.n_parameters_, len(cal.temperatures_)
+    (10, 3)
+    >>> before = sc.evaluate(test.labels, sc.Identity().fit(val.logits, val.labels)
+    ...                      .predict_proba(test.logits))
+    >>> after = sc.evaluate(test.labels, cal.predict_proba(test.logits))
+    >>> after["ece15"] < before["ece15"], after["accuracy"] == before["accuracy"]
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: str = "bce",
+        signal: str = "risk",
+        n_groups: int = 3,
+        statistics: Sequence[str] = STATISTICS,
+        prior_scale: float | None = None,
+        tail: str | None = None,
+        gate: str | None = None,
+        n_folds: int = 5,
+        C: float = 1.0,
+        min_group_size: int = 50,
+        bounds: tuple[float, float] = (0.05, 20.0),
+        input: str = "logits",
+        class_names: Sequence[str] | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.objective = objective
+        self.signal = signal
+        self.n_groups = n_groups
+        self.statistics = statistics
+        self.prior_scale = prior_scale
+        self.tail = tail
+        self.gate = gate
+        self.n_folds = n_folds
+        self.C = C
+        self.min_group_size = min_group_size
+        self.bounds = bounds
+        self.input = input
+        self.class_names = class_names
+        self.random_state = random_state
+
+    def _compose(self) -> Method:
+        return Method(
+            objective=self.objective,
+            signal=self.signal,
+            map="groups",
+            options=self._part_options(),
+            tail=self.tail,
+            gate=self.gate,
+            discipline=Discipline(
+                n_folds=self.n_folds,
+                C=self.C,
+                min_group_size=self.min_group_size,
+                bounds=_pair(self.bounds),
+                seed=seed_of(self.random_state),
+            ),
+        )
+
+    def _part_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"n_groups": self.n_groups, "prior_scale": self.prior_scale}
+        route = ROUTES.get(self.signal)
+        if route is not None and "statistics" in route.options:
+            options["statistics"] = tuple(self.statistics)
+        return options
+
+
+class Calibrator(BaseCalibrator):
+    """Any method by name; without one, the default.
+
+    Parameters
+    ----------
+    method : str
+        A name in :func:`smallcal.methods`.
+    options : mapping, optional
+        Options of that method, for instance ``{"n_groups": 5}`` or ``{"scale": "logit"}``;
+        ``smallcal methods --json`` lists them.
+    input : {"logits", "probabilities"}
+    class_names : sequence of str, optional
+    random_state : int, Generator, RandomState or None
+        Used by methods that draw; others ignore it.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> sc.Calibrator(method="tva-ts").fit(val.logits, val.labels).method_
+    'tva-ts'
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = "default",
+        options: Mapping[str, Any] | None = None,
+        input: str = "logits",
+        class_names: Sequence[str] | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.method = method
+        self.options = options
+        self.input = input
+        self.class_names = class_names
+        self.random_state = random_state
+
+    def _compose(self) -> Method:
+        options = dict(self.options or {})
+        seed = options.pop("random_state", self.random_state)
+        if "bounds" in options:
+            options["bounds"] = _pair(options["bounds"])
+        try:
+            return method(self.method).with_options({**options, "seed": seed_of(seed)})
+        except InputError as error:
+            raise InputError(f"{self.method}: {error}") from None
+
+
+#: Maps with an estimator class of their own; :class:`Calibrator` serves the others.
+SHELLS: Mapping[str, type[BaseCalibrator]] = MappingProxyType(
+    {"identity": Identity, "scalar": TemperatureScaling, "groups": SRTS}
+)
+
+
+def methods() -> dict[str, str]:
+    """Return every method name with a one-line description.
+
+    Examples
+    --------
+    >>> methods()["none"]
+    'leave the model alone'
+    """
+    listing = {name: row.summary for name, row in METHODS.items()}
+    return listing | {alias: f"the same as {name}" for alias, name in ALIASES.items()}
+
+
+def make(name: str, **options: Any) -> BaseCalibrator:
+    """Return the estimator of a named method, unfitted.
+
+    Parameters
+    ----------
+    name : str
+        A name in :func:`methods`.
+    **options
+        Options of that estimator's constructor; an unknown one is an error.
+
+    Examples
+    --------
+    >>> make("srts-bce", n_groups=5)
+    SRTS(n_groups=5)
+    >>> make("tva-ts")
+    TemperatureScaling(objective='bce')
+    """
+    row = method(name)
+    if row.map not in SHELLS:
+        own = {key: options.pop(key) for key in _SHELL_OPTIONS if key in options}
+        estimator: BaseCalibrator = Calibrator(method=name, options=options or None, **own)
+        estimator._compose()  # so that a wrong option is told now, not at fitting
+        return estimator
+    estimator = SHELLS[row.map]()
+    axes = {
+        "objective": row.objective,
+        "signal": row.signal,
+        "tail": row.tail,
+        "gate": row.gate,
+        **row.options,
+    }
+    known = estimator.get_params()
+    estimator.set_params(**{key: value for key, value in axes.items() if key in known})
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InputError(
+            f"{name} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
+    estimator.set_params(**options)
+    return estimator
+
+
+#: Options of every estimator, whatever its method.
+_SHELL_OPTIONS = ("input", "class_names", "random_state")
+
+
+def load(path: str | os.PathLike[str]) -> BaseCalibrator:
+    """Load a calibrator that :meth:`BaseCalibrator.save` wrote.
+
+    Raises
+    ------
+    ArtefactError
+        If the file is missing, damaged, of an unknown version or not a calibrator.
+
+    Examples
+    --------
+    >>> import tempfile, smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> path = tempfile.mkdtemp() + "/cal.json"
+    >>> sc.SRTS().fit(val.logits, val.labels).save(path)
+    >>> sc.load(path).method_
+    'srts-bce'
+    """
+    fitted = load_fitted(path)
+    try:
+        estimator = _estimator_of(fitted)
+    except InputError as error:
+        raise ArtefactError(f"{path} is not a valid calibrator: {error}") from None
+    estimator._adopt(fitted)
+    return estimator
+
+
+def _estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
+    """Return the estimator that would fit such a calibrator again."""
+    care = fitted.discipline
+    options: dict[str, Any] = {
+        "objective": fitted.objective,
+        **fitted.options,
+        **{entry.name: getattr(care, entry.name) for entry in fields(care)},
+    }
+    recipe = options.pop("map", fitted.map.kind)
+    name = fitted.method.partition("[")[0]
+    if name not in METHODS:  # composed by hand: any row with its map, all options changed
+        name = next((other for other, row in METHODS.items() if row.map == recipe), "")
+    shell: dict[str, Any] = {
+        "input": fitted.input,
+        "class_names": fitted.class_names,
+        "random_state": care.seed,
+    }
+    estimator = make(name)
+    known = estimator.get_params()
+    if "options" in known:
+        row = METHODS[name].known_options()
+        changed = {key: value for key, value in options.items() if value != row.get(key)}
+        changed.pop("seed", None)
+        METHODS[name].with_options(changed)
+        shell["options"] = changed or None
+    chosen = {key: value for key, value in {**options, **shell}.items() if key in known}
+    estimator.set_params(**chosen)
+    return estimator
+
+
+def _pair(bounds: Sequence[float]) -> tuple[float, float]:
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise InputError(f"bounds must be two temperatures (low, high); got {bounds!r}") from None
+    return low, high
+
+
+def seed_of(random_state: RandomState) -> int:
+    """Return the seed that a ``random_state`` stands for; None draws one."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and 0 <= int(random_state) < 2**32:
+        return int(random_state)
+    raise InputError(f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}")

@@ -1,0 +1,404 @@
+"""Apply a fitted calibrator: logits in, calibrated probabilities out. NumPy only.
+
+This is the one place where a fitted map meets logits: the estimators call it, and a service
+that must not install scikit-learn imports it alone::
+
+    from smallcal.runtime import load
+    probabilities = load("cal.json").predict_proba(logits)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from smallcal._version import __version__
+from smallcal.calibrators import artefact
+from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.maps import (
+    MAPS,
+    UNIFORM,
+    FittedMap,
+    ProbabilityMap,
+    TemperatureMap,
+    keep_argmax,
+)
+from smallcal.calibrators.reference import Bins, Reference
+from smallcal.calibrators.signals import SIGNALS, FittedSignal, NoSignal, RowBlock, Rows, row_blocks
+from smallcal.calibrators.softmax import WRITABLE, scaled_softmax, tailed_softmax
+from smallcal.data.predictions import FloatArray, IntArray, as_features, as_labels, as_scores
+from smallcal.errors import ArtefactError, InputError
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedCalibrator:
+    """A fitted calibrator: numbers only, JSON by construction.
+
+    Attributes
+    ----------
+    method, objective : str
+    options : dict
+        Options of the signal and the map it was fitted with.
+    signal : FittedSignal
+        Scores a row.
+    map : FittedMap
+        Turns the score into a temperature.
+    pooled_temperature : float
+        What one temperature for all would be.
+    n_classes : int
+    group_counts : tuple of int
+        Calibration samples in each group.
+    tail_temperature : float or None
+        Of the classes not predicted, where they have one of their own.
+    flags : dict
+        What to know about the fit; see :data:`smallcal.calibrators.discipline.FLAGS`.
+    discipline : Discipline
+    input : {"logits", "probabilities"}
+    class_names : tuple of str, or None
+    data : dict
+        Size and fingerprint of the calibration split.
+    fit_metrics : dict
+        Losses on the calibration split before and after, and how many predictions changed.
+    reference : Reference or None
+        Counts of the calibration split, for a monitor.
+    """
+
+    method: str
+    objective: str
+    signal: FittedSignal
+    map: FittedMap
+    pooled_temperature: float
+    n_classes: int
+    group_counts: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tail_temperature: float | None = None
+    flags: Mapping[str, list[int]] = field(default_factory=dict)
+    discipline: Discipline = field(default_factory=Discipline)
+    input: str = "logits"
+    class_names: tuple[str, ...] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    fit_metrics: Mapping[str, Any] = field(default_factory=dict)
+    reference: Reference | None = None
+
+    @property
+    def n_parameters(self) -> int:
+        """Fitted scalars: those of the map and those of the signal."""
+        tail = 0 if self.tail_temperature is None else 1
+        return self.map.n_parameters + self.signal.n_parameters + tail
+
+    @property
+    def preserves_argmax(self) -> bool:
+        """Whether the predicted class can never change."""
+        return self.map.preserves_argmax
+
+    @property
+    def deployable(self) -> bool:
+        """Whether it can be applied where labels are unknown, and saved."""
+        return self.map.deployable and "labels" not in self.signal.needs
+
+    def scores(
+        self, logits: object, *, features: object = None, labels: object = None
+    ) -> FloatArray:
+        """Return the routing score of each row."""
+        return self._scores(self._checked(logits, features, labels))
+
+    def temperature(
+        self, logits: object, *, features: object = None, labels: object = None
+    ) -> FloatArray:
+        """Return the temperature of each row; logits are divided by it."""
+        if not isinstance(self.map, TemperatureMap):
+            raise InputError(
+                f"{self.method} does not divide logits by a temperature (its map is "
+                f"{self.map.kind!r})"
+            )
+        return self.map(self.scores(logits, features=features, labels=labels))
+
+    def group(self, logits: object, *, features: object = None, labels: object = None) -> IntArray:
+        """Return the group of each row, counted from 0 at the lowest score."""
+        return self.map.groups(self.scores(logits, features=features, labels=labels))
+
+    def predict_proba(
+        self,
+        logits: object,
+        *,
+        features: object = None,
+        labels: object = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
+        """Return calibrated probabilities; the argmax is that of the logits.
+
+        Only a map whose ``preserves_argmax`` is False may change the argmax.
+
+        Parameters
+        ----------
+        logits : array-like of shape (n, C)
+        features : array-like of shape (n, d), optional
+            For calibrators that were fitted with features.
+        labels : array-like of shape (n,), optional
+            For the diagnostics that read the answer.
+        out : ndarray of shape (n, C), optional
+            Where to write, for instance a memory map when the result does not fit in memory.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            Of the logits' floating type; each row sums to 1.
+        """
+        given = self._checked(logits, features, labels)
+        array = given.logits
+        native = array.dtype.newbyteorder("=")
+        result = np.empty(array.shape, dtype=native) if out is None else out
+        if result.shape != array.shape or result.dtype not in WRITABLE:
+            raise InputError(
+                f"out must have shape {array.shape} and type float16, float32 or float64 in this "
+                f"machine's byte order; got {result.shape}, {result.dtype}"
+            )
+        # A control's scores depend on the whole batch, so they cannot be made block by block.
+        batch = None if self.signal.rowwise else self._scores(given)
+        for block in row_blocks(array):
+            rows = block.rows
+            scores = self._block_scores(given, block) if batch is None else batch[rows]
+            if isinstance(self.map, TemperatureMap):
+                temperature = self.map(scores)
+                if self.tail_temperature is None:
+                    scaled_softmax(block, temperature, out=result[rows])
+                else:
+                    tailed_softmax(block, temperature, self.tail_temperature, out=result[rows])
+            else:
+                self._write_probabilities(block, array[rows], scores, result[rows])
+        return result
+
+    def _write_probabilities(
+        self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray
+    ) -> None:
+        assert isinstance(self.map, ProbabilityMap)
+        out[...] = self.map.probabilities(logits.astype(np.float64), scores)
+        if self.map.preserves_argmax:
+            keep_argmax(out, block.top_index)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the artefact: plain data, ready for JSON."""
+        return {
+            "format": artefact.FORMAT,
+            "version": artefact.VERSION,
+            "library": f"smallcal {__version__}",
+            "method": self.method,
+            "objective": self.objective,
+            "options": {name: _plain(value) for name, value in self.options.items()},
+            "signal": _part_to_dict(self.signal),
+            "map": _part_to_dict(self.map),
+            "tail_temperature": self.tail_temperature,
+            "discipline": {key: _plain(value) for key, value in asdict(self.discipline).items()},
+            "pooled_temperature": self.pooled_temperature,
+            "n_parameters": self.n_parameters,
+            "input": self.input,
+            "n_classes": self.n_classes,
+            "class_names": None if self.class_names is None else list(self.class_names),
+            "group_counts": list(self.group_counts),
+            "flags": {name: list(groups) for name, groups in self.flags.items()},
+            "data": dict(self.data),
+            "fit_metrics": dict(self.fit_metrics),
+            "reference": reference_to_dict(self.reference),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
+        """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
+        try:
+            fitted = cls(
+                method=document["method"],
+                objective=document["objective"],
+                options={key: _frozen(value) for key, value in document["options"].items()},
+                signal=_part_from_dict(document["signal"], SIGNALS),
+                map=_part_from_dict(document["map"], MAPS),
+                pooled_temperature=float(document["pooled_temperature"]),
+                n_classes=document["n_classes"],
+                group_counts=tuple(document["group_counts"]),
+                tail_temperature=document["tail_temperature"],
+                flags=document["flags"],
+                discipline=Discipline(
+                    **{key: _frozen(value) for key, value in document["discipline"].items()}
+                ),
+                input=document["input"],
+                class_names=_frozen(document["class_names"]),
+                data=document["data"],
+                fit_metrics=document["fit_metrics"],
+                # Artefacts of before there were monitors have none.
+                reference=reference_from_dict(document.get("reference")),
+            )
+            fitted._require_consistent(document)
+        except InputError as error:
+            raise ArtefactError(f"{source} is not a valid calibrator: {error}") from None
+        return fitted
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the artefact, whole or not at all."""
+        if not self.deployable:
+            raise InputError(
+                f"{self.method} is for comparison only and cannot be saved: "
+                + (
+                    "it reads the labels of what it predicts"
+                    if self.signal.needs
+                    else "its numbers live in another package"
+                )
+            )
+        artefact.write(self.to_dict(), path)
+
+    def _require_consistent(self, document: Mapping[str, Any]) -> None:
+        """Check what a schema cannot say: that the numbers fit together."""
+        low, high = self.discipline.bounds
+        for temperature in (*self.map.steps, self.pooled_temperature):
+            inside = low <= temperature <= high or temperature == UNIFORM
+            if self.n_parameters and not inside:
+                raise InputError(f"temperature {temperature} lies outside bounds [{low}, {high}]")
+        if document["n_parameters"] != self.n_parameters:
+            raise InputError(
+                f"n_parameters says {document['n_parameters']}, the parts have {self.n_parameters}"
+            )
+        columns = getattr(self.map, "n_classes", self.n_classes)
+        if columns != self.n_classes:
+            raise InputError(f"the map is for {columns} classes, not {self.n_classes}")
+        if self.class_names is not None and len(self.class_names) != self.n_classes:
+            raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
+        if self.map.steps and len(self.group_counts) != len(self.map.steps):
+            raise InputError(
+                f"{len(self.group_counts)} group_counts for {len(self.map.steps)} groups"
+            )
+        counted = None if self.reference is None else self.reference.groups
+        if counted is not None and len(counted) != len(self.map.steps):
+            raise InputError(f"a reference of {len(counted)} groups, not {len(self.map.steps)}")
+
+    def _checked(self, logits: object, features: object, labels: object) -> _Given:
+        array = as_scores(logits, input=self.input)
+        if array.shape[1] != self.n_classes:
+            raise InputError(
+                f"logits must have the {self.n_classes} columns this calibrator was fitted on; "
+                f"got {array.shape[1]}"
+            )
+        needs = self.signal.needs
+        for name, value in (("features", features), ("labels", labels)):
+            if name in needs and value is None:
+                raise InputError(f"{self.method} needs {name} as well as logits: pass {name}=...")
+        checked = None
+        if "features" in needs:
+            checked = as_features(features, n=len(array))
+            if checked.shape[1] != self.signal.n_features:
+                raise InputError(
+                    f"features must have the {self.signal.n_features} columns this calibrator was "
+                    f"fitted on; got {checked.shape[1]}"
+                )
+        codes = None
+        if "labels" in needs:
+            n, n_classes = array.shape
+            codes = as_labels(labels, n=n, n_classes=n_classes, class_names=self.class_names)
+        return _Given(array, checked, codes)
+
+    def _scores(self, given: _Given) -> FloatArray:
+        array = given.logits
+        if not self.signal.rowwise:
+            rows = Rows(array, features=given.features, labels=given.labels)
+            return self.signal.scores(rows)
+        blocks = [self._block_scores(given, block) for block in row_blocks(array)]
+        return np.concatenate(blocks)
+
+    def _block_scores(self, given: _Given, block: RowBlock) -> FloatArray:
+        if isinstance(self.signal, NoSignal):
+            return np.zeros(len(block.top))
+        rows = block.rows
+        features, labels = given.features, given.labels
+        return self.signal.scores(
+            Rows(
+                given.logits[rows],
+                block=block,
+                features=None if features is None else features[rows],
+                labels=None if labels is None else labels[rows],
+            )
+        )
+
+
+class _Given(NamedTuple):
+    """What a calibrator is applied to, checked."""
+
+    logits: FloatArray
+    features: FloatArray | None
+    labels: IntArray | None
+
+
+def load(path: str | os.PathLike[str]) -> FittedCalibrator:
+    """Load a saved calibrator, checking everything before it is used.
+
+    Examples
+    --------
+    >>> import tempfile, smallcal
+    >>> path = tempfile.mkdtemp() + "/cal.json"
+    >>> smallcal.Identity().fit([[2.0, 0.0]] * 10, [0] * 10).save(path)
+    >>> load(path).predict_proba([[0.0, 0.0]]).tolist()
+    [[0.5, 0.5]]
+    """
+    return FittedCalibrator.from_dict(artefact.read(path), source=str(path))
+
+
+def reference_to_dict(reference: Reference | None) -> dict[str, Any] | None:
+    """Return the counts of a split as plain data."""
+    if reference is None:
+        return None
+    return {
+        "confidence": _bins_to_dict(reference.confidence),
+        "score": None if reference.score is None else _bins_to_dict(reference.score),
+        "groups": _plain(reference.groups),
+    }
+
+
+def reference_from_dict(document: Mapping[str, Any] | None) -> Reference | None:
+    """Rebuild the counts of a split from a document that the schema allows."""
+    if document is None:
+        return None
+    score = document["score"]
+    return Reference(
+        confidence=_bins_from_dict(document["confidence"]),
+        score=None if score is None else _bins_from_dict(score),
+        groups=_frozen(document["groups"]),
+    )
+
+
+def _bins_to_dict(bins: Bins) -> dict[str, Any]:
+    return {"edges": list(bins.edges), "counts": list(bins.counts)}
+
+
+def _bins_from_dict(document: Mapping[str, Any]) -> Bins:
+    return Bins(tuple(map(float, document["edges"])), tuple(document["counts"]))
+
+
+def _part_to_dict(part: Any) -> dict[str, Any]:
+    """Return a part's kind and fields; a part inside a part keeps its kind too."""
+    document: dict[str, Any] = {"kind": part.kind}
+    for entry in fields(part):
+        value = getattr(part, entry.name)
+        document[entry.name] = _part_to_dict(value) if is_dataclass(value) else _plain(value)
+    return document
+
+
+def _part_from_dict(document: Mapping[str, Any], table: Mapping[str, type[Part]]) -> Part:
+    options = {key: _frozen(value) for key, value in document.items() if key != "kind"}
+    for key, value in options.items():
+        if isinstance(value, dict):
+            options[key] = _part_from_dict(value, table)
+    return table[document["kind"]](**options)
+
+
+def _plain(value: Any) -> Any:
+    """Turn arrays and tuples into JSON lists."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def _frozen(value: Any) -> Any:
+    """Turn JSON lists into the tuples that frozen parts hold."""
+    return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value

@@ -1,0 +1,150 @@
+"""What every fitted map can do, and what it is fitted on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.maps.temperature import Prior, Temperature
+from smallcal.calibrators.objectives import Gaps, Objective, moments
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.errors import InputError
+
+
+class FittedMap(ABC):
+    """Numbers that turn logits and scores into probabilities; every field is plain data.
+
+    Attributes
+    ----------
+    kind : str
+        Name in ``MAPS`` and in artefacts.
+    deployable : bool
+        Whether it can be saved and applied without the package that fitted it.
+    """
+
+    kind: ClassVar[str]
+    deployable: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """Number of fitted scalars."""
+
+    @property
+    def n_held(self) -> int:
+        """How many of them a prior holds so firmly that they need no samples of their own."""
+        return 0
+
+    @property
+    def preserves_argmax(self) -> bool:
+        """Whether the predicted class can never change."""
+        return True
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """The temperatures, where there is a fixed set of them."""
+        return ()
+
+    def groups(self, scores: FloatArray, /) -> IntArray:
+        """Return the group of each row, where the map has groups."""
+        raise InputError(f"a calibrator whose map is {self.kind!r} has no groups")
+
+
+class TemperatureMap(FittedMap):
+    """Gives each row the temperature that its logits are divided by."""
+
+    @abstractmethod
+    def __call__(self, scores: FloatArray, /) -> FloatArray:
+        """Return the temperature of each row, from its score (m,) or scores (m, d)."""
+
+
+class ProbabilityMap(FittedMap):
+    """Gives each row its probabilities, in a way that one temperature cannot."""
+
+    @abstractmethod
+    def probabilities(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
+        """Return probabilities (m, C), float64, from raw logits (m, C), float64, and scores.
+
+        Row by row: a row's result must not depend on the others'.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A calibration split, ready for a map to be fitted on.
+
+    Attributes
+    ----------
+    preds : Predictions
+    gaps : Gaps
+        What the objectives need of them.
+    goal : Objective
+        What the fit minimises.
+    pooled : Temperature
+        The one temperature for all that is best by that objective.
+    scores : ndarray of shape (n,) or (n, d)
+        The signal to fit on: out of fold, where it was learned.
+    discipline : Discipline
+    prior : Prior or None
+        What the pooled temperature was drawn towards, if anything.
+    thresholds : tuple of float, or None
+        Where groups must begin, for signals that know; else quantiles of the scores.
+    """
+
+    preds: Predictions
+    gaps: Gaps
+    goal: Objective
+    pooled: Temperature
+    scores: FloatArray
+    discipline: Discipline
+    prior: Prior | None = None
+    thresholds: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class MapFit:
+    """A fitted map, the calibration samples behind each temperature, and what to know of them.
+
+    Flags list the groups they concern. ``plain`` is the simpler map that a gate judges in its
+    place, where there is one.
+    """
+
+    map: FittedMap
+    counts: tuple[int, ...]
+    flags: Mapping[str, list[int]] = field(default_factory=dict)
+    plain: FittedMap | None = None
+
+
+def loss_and_slope(
+    goal: Objective, gaps: Gaps, temperature: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return the mean loss, and its derivative in each sample's own temperature.
+
+    Every parametric map is fitted through this one function by the chain rule.
+    """
+    beta = 1 / temperature
+    terms = goal.terms(gaps, moments(gaps, beta))
+    weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
+    weight = weight / weight.sum()
+    return float(weight @ terms.loss), -weight * terms.slope * beta**2
+
+
+def keep_argmax(probabilities: FloatArray, top: IntArray, *, rows: IntArray | None = None) -> None:
+    """Undo, in place, ties that rounding made between the predicted class and its rivals.
+
+    A rival in an earlier column that got the same probability would win the argmax; it is moved
+    down by one unit in the last place. ``rows`` are those to look at, if they are known.
+    """
+    if rows is None:
+        rows = np.flatnonzero(probabilities.argmax(axis=1) != top)
+    for row in rows:
+        column = top[row]
+        value = probabilities[row, column]
+        earlier, later = probabilities[row, :column], probabilities[row, column + 1 :]
+        earlier[earlier >= value] = np.nextafter(value, value.dtype.type(0))
+        later[later > value] = value

@@ -1,0 +1,207 @@
+"""Scaling-binning: a fitted temperature whose confidences are then rounded to a few values.
+
+Kumar, Liang and Ma, "Verified Uncertainty Calibration" (NeurIPS 2019), in its top-label form.
+One temperature is fitted; then the scaled confidences are cut into bins of equal mass, and each
+is replaced by the mean *scaled confidence* of its bin. Histogram binning would take the bin's
+accuracy, which is far noisier. The point of the bins is that the calibration error of a map with
+finitely many confidences can be measured; that of a continuous one can only be bounded below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax
+from smallcal.calibrators.maps.scalar import (
+    one_sided,
+    require_temperatures,
+    scalar_fallback,
+    temperature_flags,
+    weighted_rows,
+)
+from smallcal.calibrators.maps.temperature import fit_temperature
+from smallcal.data.predictions import BoolArray, FloatArray, IntArray
+from smallcal.errors import InputError
+
+#: Fewer samples than this make no bin.
+MIN_BIN_SIZE = 10
+
+
+@dataclass(frozen=True)
+class BinnedMap(ProbabilityMap):
+    """Gives the predicted class one of a few confidences; the others keep their proportions.
+
+    With c the top confidence of softmax(z / T), the predicted class gets c' = ``values[b]``,
+    where b counts the edges that c has reached, and every other class (1 - c') times its share
+    of the rest. A c' so low that another class would overtake is raised until it does not.
+
+    Attributes
+    ----------
+    temperature : float
+    edges : tuple of float
+        Where bins begin, from the second on: ascending scaled confidences.
+    values : tuple of float
+        The confidence of each bin; one more than edges.
+
+    Examples
+    --------
+    >>> rounded = BinnedMap(temperature=2.0, edges=(0.8,), values=(0.6, 0.9))
+    >>> logits = np.log([[0.25, 0.5, 0.25], [0.01, 0.98, 0.01]]) * 2
+    >>> rounded.probabilities(logits, np.zeros(2)).round(3).tolist()
+    [[0.2, 0.6, 0.2], [0.05, 0.9, 0.05]]
+    """
+
+    temperature: float
+    edges: tuple[float, ...]
+    values: tuple[float, ...]
+    kind: ClassVar[str] = "binned"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", tuple(float(edge) for edge in self.edges))
+        object.__setattr__(self, "values", tuple(float(value) for value in self.values))
+        require_temperatures((self.temperature,))
+        if len(self.values) != len(self.edges) + 1:
+            raise InputError(
+                f"{len(self.values)} bins need {len(self.values) - 1} edges; got {len(self.edges)}"
+            )
+        if not np.isfinite(self.edges).all() or not (np.diff(self.edges) > 0).all():
+            raise InputError(f"edges must be finite and ascending; got {self.edges}")
+        if not all(0 <= value <= 1 for value in self.values):
+            raise InputError(f"values must lie between 0 and 1; got {self.values}")
+
+    @property
+    def n_parameters(self) -> int:
+        """The temperature and the bins' confidences; edges are quantiles, not fitted."""
+        return 1 + len(self.values)
+
+    def probabilities(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
+        """Return probabilities; the scores are not used."""
+        top, others, total, confidence = _scaled(logits, self.temperature)
+        wanted = np.array(self.values)[np.searchsorted(self.edges, confidence, side="right")]
+        # The largest of the others has the share 1 / total of the rest, so it stays below the
+        # predicted class when that has at least 1 / (1 + total).
+        wanted = np.maximum(wanted, 1 / (1 + total))
+        others *= ((1 - wanted) / total)[:, None]
+        np.minimum(others, wanted[:, None], out=others)
+        others[np.arange(len(top)), top] = wanted
+        keep_argmax(others, top)
+        return others
+
+
+def fit_binning(split: Split, *, n_bins: int = 10) -> MapFit:
+    """Fit a temperature on half of the split, and the bins on the other half.
+
+    Parameters
+    ----------
+    split : Split
+        Its scores are not used.
+    n_bins : int
+        Bins of equal mass. With fewer than ten samples for each there are fewer bins, and the
+        flag ``fewer_bins``; so too where confidences coincide.
+
+    Returns
+    -------
+    MapFit
+        A :class:`BinnedMap`; or one temperature for all, with the flag ``scalar_fallback``,
+        where not even two bins can be made or fewer than two predictions are right or wrong.
+
+    Notes
+    -----
+    As in the original, the two steps see separate samples, here two random halves with equal
+    shares of wrong predictions: the bins then show what the temperature does to new data.
+    Weights count in the temperature only; samples of weight zero are left out.
+
+    Examples
+    --------
+    >>> from smallcal.data.predictions import Predictions
+    >>> from smallcal.calibrators.discipline import Discipline
+    >>> from smallcal.calibrators.objectives import Gaps, objective
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.normal(size=(400, 5)) * 3
+    >>> y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)  # true temperature: 2
+    >>> preds = Predictions.of(z, y)
+    >>> gaps, goal = Gaps.of(preds), objective("nll")
+    >>> pooled = fit_temperature(goal, gaps, bounds=(0.05, 20.0))
+    >>> split = Split(preds, gaps, goal, pooled, np.zeros(400), Discipline())
+    >>> fit = fit_binning(split, n_bins=4)
+    >>> [round(value, 2) for value in fit.map.values]
+    [0.36, 0.47, 0.6, 0.78]
+    """
+    if n_bins < 2:
+        raise InputError(f"n_bins must be at least 2; got {n_bins}")
+    rows = weighted_rows(split)
+    if one_sided(split):
+        return scalar_fallback(split)
+    rng = np.random.default_rng([split.discipline.seed, 5])
+    first, second = stratified_halves(split.gaps.correct, rows, rng)
+    fitted = fit_temperature(split.goal, split.gaps.take(first), bounds=split.discipline.bounds)
+    confidence = _scaled(split.preds.logits[second], fitted.value)[-1]
+    edges = _edges(confidence, min(n_bins, len(second) // MIN_BIN_SIZE))
+    if len(edges) == 0:
+        return scalar_fallback(split)
+    flags = {name: [0] for name in temperature_flags(fitted)}
+    if len(edges) < n_bins - 1:
+        flags["fewer_bins"] = []
+    values = _bin_means(confidence, edges)
+    binned = BinnedMap(fitted.value, tuple(edges.tolist()), tuple(values.tolist()))
+    return MapFit(binned, (split.gaps.n,), flags)
+
+
+def _scaled(
+    logits: FloatArray, temperature: float
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Return what softmax(z / T) is made of, so that a doubt of 1e-300 keeps its digits.
+
+    Namely the predicted class, the weight of each other class relative to the largest of them
+    (0 for the predicted one), their sum, and the top confidence.
+    """
+    # One memory layout for all: the order of a sum, and so its bits, would depend on it.
+    others = np.array(logits, dtype=np.float64, order="C")
+    every = np.arange(len(others))
+    top = np.asarray(others.argmax(axis=1), dtype=np.int64)
+    best = others[every, top]
+    others[every, top] = -np.inf
+    second = others.max(axis=1)
+    others -= second[:, None]
+    others /= temperature
+    np.exp(others, out=others)
+    total = np.einsum("ij->i", others)
+    confidence = 1 / (1 + total * np.exp((second - best) / temperature))
+    return top, others, total, confidence
+
+
+def _edges(confidence: FloatArray, n_bins: int) -> FloatArray:
+    """Return the inner edges of bins of equal mass; equal confidences are never parted.
+
+    An edge lies midway between two neighbours, where rounding cannot move a sample across.
+    """
+    ordered = np.sort(confidence)
+    starts = ordered[len(ordered) * np.arange(1, n_bins) // max(n_bins, 1)]
+    starts = np.unique(starts[starts > ordered[0]])
+    before = ordered[np.searchsorted(ordered, starts) - 1]
+    middle = before + (starts - before) / 2
+    return np.where(middle > before, middle, starts)
+
+
+def _bin_means(confidence: FloatArray, edges: FloatArray) -> FloatArray:
+    member = np.searchsorted(edges, confidence, side="right")
+    means = np.bincount(member, weights=confidence) / np.bincount(member)
+    # Not quite 1, so that a class is never ruled out because its rivals' doubts rounded to 0.
+    return np.minimum(means, np.nextafter(1.0, 0.0))
+
+
+def stratified_halves(
+    correct: BoolArray, rows: IntArray, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Deal rows into two random halves, each with its share of right and wrong predictions."""
+    halves: tuple[list[IntArray], list[IntArray]] = ([], [])
+    for outcome in (True, False):
+        members = rng.permutation(rows[correct[rows] == outcome])
+        middle = (len(members) + outcome) // 2  # odd ones out go to different halves
+        halves[0].append(members[:middle])
+        halves[1].append(members[middle:])
+    first, second = (np.sort(np.concatenate(half)) for half in halves)
+    return first, second

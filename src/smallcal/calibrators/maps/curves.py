@@ -1,0 +1,229 @@
+"""Temperature as a smooth function of a score: a line, three anchors, a natural spline.
+
+All of them are one thing: T = link(coefficients x basis(score)). They differ in the basis, and
+they are fitted by one descent through the chain rule, started at the pooled temperature.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope
+from smallcal.calibrators.maps.scalar import one_sided, scalar_fallback
+from smallcal.data.predictions import FloatArray
+from smallcal.data.special import sigmoid, softplus
+from smallcal.errors import InputError
+
+#: Softplus may underflow; a temperature must stay positive.
+FLOOR = 1e-4
+
+#: Quantiles of the scores at which the three anchors and the three knots stand.
+ANCHOR_LEVELS = (1 / 6, 1 / 2, 5 / 6)
+KNOT_LEVELS = (1 / 4, 1 / 2, 3 / 4)
+
+Limits = list[tuple[float | None, float | None]]
+
+
+class Link(NamedTuple):
+    """How a linear combination becomes a temperature, with derivative and inverse."""
+
+    value: Callable[[FloatArray], FloatArray]
+    slope: Callable[[FloatArray], FloatArray]
+    inverse: Callable[[float], float]
+
+
+def _softplus_slope(x: FloatArray) -> FloatArray:
+    return np.where(softplus(x) > FLOOR, sigmoid(x), 0.0)
+
+
+LINKS: Mapping[str, Link] = MappingProxyType(
+    {
+        "softplus": Link(
+            lambda x: np.maximum(softplus(x), FLOOR),
+            _softplus_slope,
+            lambda t: float(t + np.log(-np.expm1(-t))),
+        ),
+        "identity": Link(lambda x: x, np.ones_like, lambda t: t),
+    }
+)
+
+
+class Curve(TemperatureMap):
+    """T = link(coefficients x basis(score))."""
+
+    coefficients: tuple[float, ...]
+    link: str
+
+    @abstractmethod
+    def basis(self, scores: FloatArray, /) -> FloatArray:
+        """Return the basis functions at each score, shape (p, m)."""
+
+    @property
+    def n_parameters(self) -> int:
+        """The coefficients; anchors and knots are quantiles of the data, not fitted."""
+        return len(self.coefficients)
+
+    def __call__(self, scores: FloatArray, /) -> FloatArray:
+        """Return the temperature of each row."""
+        # einsum, not a matrix product: a row's bits must not depend on its batch.
+        combined = np.einsum("p,pm->m", np.array(self.coefficients), self.basis(scores))
+        return LINKS[self.link].value(combined)
+
+    def _require(self, size: int) -> None:
+        if self.link not in LINKS:
+            raise InputError(f"link must be one of {', '.join(LINKS)}; got {self.link!r}")
+        if len(self.coefficients) != size:
+            raise InputError(f"{self.kind} needs {size} coefficients; got {self.coefficients}")
+
+
+@dataclass(frozen=True)
+class LinearMap(Curve):
+    """T = link(a + b x score)."""
+
+    coefficients: tuple[float, ...]
+    link: str = "softplus"
+    kind: ClassVar[str] = "linear"
+
+    def __post_init__(self) -> None:
+        self._require(2)
+        if self.link == "identity" and (self.coefficients[0] <= 0 or self.coefficients[1] < 0):
+            raise InputError(
+                f"without a link the coefficients must be positive; got {self.coefficients}"
+            )
+
+    def basis(self, scores: FloatArray, /) -> FloatArray:
+        """Return 1 and the score."""
+        return np.stack([np.ones_like(scores), scores])
+
+
+@dataclass(frozen=True)
+class AnchorMap(Curve):
+    """Straight between the temperatures at some scores, level beyond the first and last."""
+
+    anchors: tuple[float, ...]
+    coefficients: tuple[float, ...]
+    link: str = "identity"
+    kind: ClassVar[str] = "anchors"
+
+    def __post_init__(self) -> None:
+        self._require(len(self.anchors))
+        if any(b <= a for a, b in zip(self.anchors, self.anchors[1:], strict=False)):
+            raise InputError(f"anchors must be ascending; got {self.anchors}")
+        if min(self.coefficients) <= 0:
+            raise InputError(f"temperatures must be positive; got {self.coefficients}")
+
+    def basis(self, scores: FloatArray, /) -> FloatArray:
+        """Return one tent per anchor."""
+        tents = np.eye(len(self.anchors))
+        return np.stack([np.interp(scores, self.anchors, tent) for tent in tents])
+
+
+@dataclass(frozen=True)
+class SplineMap(Curve):
+    """Softplus of a natural cubic spline: cubic between three knots, straight beyond them."""
+
+    knots: tuple[float, ...]
+    coefficients: tuple[float, ...]
+    link: str = "softplus"
+    kind: ClassVar[str] = "spline"
+
+    def __post_init__(self) -> None:
+        self._require(3)
+        if len(self.knots) != 3 or any(
+            b <= a for a, b in zip(self.knots, self.knots[1:], strict=False)
+        ):
+            raise InputError(f"knots must be three ascending numbers; got {self.knots}")
+
+    def basis(self, scores: FloatArray, /) -> FloatArray:
+        """Return 1, the rescaled score, and the one truncated cubic that is straight outside."""
+        first, middle, last = self.knots
+        x = (scores - middle) / (last - first)
+        low, high = (first - middle) / (last - first), (last - middle) / (last - first)
+        beyond = np.maximum(x - high, 0) ** 3
+        from_first = (np.maximum(x - low, 0) ** 3 - beyond) / (high - low)
+        from_middle = (np.maximum(x, 0) ** 3 - beyond) / high
+        return np.stack([np.ones_like(x), x, from_first - from_middle])
+
+
+def fit_linear(split: Split, *, link: str = "softplus") -> MapFit:
+    """Fit T = link(a + b x score); without a link both must stay positive."""
+    low, high = split.discipline.bounds
+    limits: Limits = [(None, None)] * 2
+    slope = 0.0
+    if link == "identity":
+        limits, slope = [(low, high), (1e-6, high)], 0.01
+    start = LINKS[link].inverse(split.pooled.value)
+    return _fit_curve(
+        split, lambda theta: LinearMap(theta, link), start=(start, slope), limits=limits
+    )
+
+
+def fit_anchors(split: Split) -> MapFit:
+    """Fit the temperatures at the 1/6, 1/2 and 5/6 quantiles of the scores."""
+    anchors = _distinct_quantiles(split.scores, ANCHOR_LEVELS)
+    if len(anchors) < 2:
+        return scalar_fallback(split, "degenerate")
+    limits: Limits = [split.discipline.bounds] * len(anchors)
+    start = (split.pooled.value,) * len(anchors)
+    return _fit_curve(split, lambda theta: AnchorMap(anchors, theta), start=start, limits=limits)
+
+
+def fit_spline(split: Split) -> MapFit:
+    """Fit the spline with knots at the quartiles of the scores."""
+    knots = _distinct_quantiles(split.scores, KNOT_LEVELS)
+    if len(knots) < len(KNOT_LEVELS):
+        return scalar_fallback(split, "degenerate")
+    start = (LINKS["softplus"].inverse(split.pooled.value), 0.0, 0.0)
+    limits: Limits = [(None, None)] * 3
+    return _fit_curve(split, lambda theta: SplineMap(knots, theta), start=start, limits=limits)
+
+
+def _distinct_quantiles(scores: FloatArray, levels: tuple[float, ...]) -> tuple[float, ...]:
+    found = np.quantile(scores, levels)
+    apart = 1e-9 * max(float(np.abs(scores).max()), 1e-300)
+    kept = [float(found[0])]
+    for value in found[1:]:
+        if value - kept[-1] > apart:
+            kept.append(float(value))
+    return tuple(kept)
+
+
+def _fit_curve(
+    split: Split,
+    make: Callable[[tuple[float, ...]], Curve],
+    *,
+    start: tuple[float, ...],
+    limits: Limits,
+) -> MapFit:
+    """Minimise the objective over a curve's coefficients, never ending above the start."""
+    from scipy.optimize import minimize  # not at the top: maps are applied where SciPy is not
+
+    if one_sided(split):
+        return scalar_fallback(split)
+    basis = make(start).basis(split.scores)
+    link = LINKS[make(start).link]
+
+    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
+        combined = theta @ basis
+        value, slope = loss_and_slope(split.goal, split.gaps, link.value(combined))
+        return value, basis @ (slope * link.slope(combined))
+
+    found = minimize(
+        loss,
+        np.array(start),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=limits,
+        options={"ftol": 1e-12, "gtol": 1e-8, "maxiter": 500},
+    )
+    better = np.isfinite(found.fun) and found.fun <= loss(np.array(start))[0]
+    theta = tuple(found.x.tolist()) if better else start
+    at_bound = [i for i, value in enumerate(theta) if value in limits[i]]
+    flags = {"at_bound": at_bound} if at_bound else {}
+    return MapFit(make(theta), (split.gaps.n,), flags)

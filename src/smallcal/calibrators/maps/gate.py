@@ -1,0 +1,47 @@
+"""Whether a split says that confidences should change at all.
+
+A fit always finds something to improve on the samples it sees. The log-likelihood ratio of those
+samples, after against before, says how much; leaving the model alone is the better bet while it is
+small, however good the calibrator, because then what was improved is mostly chance.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from smallcal.calibrators.maps.base import FittedMap, TemperatureMap
+from smallcal.calibrators.objectives import Gaps, log_odds
+from smallcal.data.predictions import FloatArray
+from smallcal.data.special import softplus
+
+#: The samples must be at least this many times as likely after calibration as before ...
+LEAST_RATIO = 15.0
+#: ... and more when there are many: with them more of the parameters come to life, and what those
+#: find by chance grows. The price is that of three parameters in Schwarz's criterion (half a log n
+#: each), counted from this many samples on.
+PARAMETERS = 3
+FREE_SAMPLES = 25
+
+
+def evidence_needed(n_samples: float) -> float:
+    """Return the log-likelihood ratio from which a change is worth making.
+
+    Examples
+    --------
+    >>> [round(float(np.exp(evidence_needed(n)))) for n in (20, 100, 250, 2500)]
+    [15, 15, 32, 1000]
+    """
+    price = PARAMETERS / 2 * math.log(max(n_samples, FREE_SAMPLES) / FREE_SAMPLES)
+    return max(price, math.log(LEAST_RATIO))
+
+
+def evidence(gaps: Gaps, fitted: FittedMap, scores: FloatArray) -> float:
+    """Return by how much a map raises the log-likelihood of being right, or wrong, in the fit."""
+    assert isinstance(fitted, TemperatureMap)
+    before, after = log_odds(gaps, 1.0), log_odds(gaps, 1 / fitted(scores))
+    sign = np.where(gaps.correct, -1.0, 1.0)
+    gain = softplus(sign * before) - softplus(sign * after)
+    weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
+    return float(weight @ gain)

@@ -1,0 +1,355 @@
+"""Calibrators of other packages behind our interface, so that ``smallcal compare`` ranks them.
+
+Each is fitted with its package's own code and defaults, on float64, and is imported only when
+it is asked for. What we add is the least that makes it answer at all on small splits:
+
+- rows are divided by their sum in float64; a row that is not finite, or all zeros, becomes
+  the model's own softmax;
+- calibrators that treat one class against the rest leave a class alone that has no sample,
+  or every sample: its column stays the model's own;
+- a peer that raises on a split gives way to one temperature for all, and the fit says so.
+
+The packages print, warn and set NumPy's error state; none of it reaches the caller. They draw
+no random numbers, so a fit depends on the split alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from types import MappingProxyType, ModuleType
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax
+from smallcal.calibrators.maps.scalar import scalar_fallback
+from smallcal.data.predictions import BoolArray, FloatArray
+from smallcal.data.special import softmax
+from smallcal.errors import InputError, missing_extra
+
+
+class PeerModel(Protocol):
+    """What a fitted peer must be able to do."""
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of fitted scalars."""
+
+    def predict(self, logits: FloatArray, /) -> FloatArray:
+        """Return probabilities (m, C) from float64 logits (m, C)."""
+
+
+@dataclass(frozen=True, eq=False)
+class PeerMap(ProbabilityMap):
+    """A calibrator fitted by another package, which must be there to apply it.
+
+    Attributes
+    ----------
+    name : str
+        Name in ``PEERS``.
+    fitted : PeerModel
+    count : int
+        Number of fitted scalars.
+    """
+
+    name: str
+    fitted: PeerModel
+    count: int
+    kind: ClassVar[str] = "peer"
+    deployable: ClassVar[bool] = False
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of fitted scalars; for step functions, of distinct levels."""
+        return self.count
+
+    @property
+    def preserves_argmax(self) -> bool:
+        """Whether the predicted class can never change."""
+        return PEERS[self.name].preserves_argmax
+
+    def probabilities(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
+        """Return probabilities (m, C), float64; the scores are not used."""
+        logits = np.ascontiguousarray(logits, dtype=np.float64)
+        with _silenced():
+            raw = self.fitted.predict(logits)
+        result = _onto_simplex(raw, logits)
+        if self.preserves_argmax:
+            keep_argmax(result, logits.argmax(axis=1))
+        return result
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How to fit one peer.
+
+    Attributes
+    ----------
+    package : str
+        What to install.
+    module : str
+        What to import; ``fit`` is handed it.
+    fit : callable
+        (module, split) to the fitted peer.
+    preserves_argmax : bool
+    takes_weights : bool
+        Whether the package can weigh samples; if not, a weighted split is refused.
+    """
+
+    package: str
+    module: str
+    fit: Callable[[ModuleType, Split], PeerModel]
+    preserves_argmax: bool = False
+    takes_weights: bool = False
+
+
+def fit_peer(split: Split, *, peer: str) -> MapFit:
+    """Fit a calibrator of another package.
+
+    Parameters
+    ----------
+    split : Split
+    peer : str
+        Name in ``PEERS``.
+
+    Returns
+    -------
+    MapFit
+        With the flag ``scalar_fallback`` and one temperature where the peer itself failed.
+
+    Raises
+    ------
+    MissingExtraError
+        When the package is not installed.
+
+    Examples
+    --------
+    >>> from smallcal.data.predictions import Predictions
+    >>> from smallcal.calibrators.discipline import Discipline
+    >>> from smallcal.calibrators.maps import fit_temperature
+    >>> from smallcal.calibrators.objectives import Gaps, objective
+    >>> preds = Predictions.of([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]] * 10, [0, 1, 1] * 10)
+    >>> gaps, goal, rules = Gaps.of(preds), objective("nll"), Discipline()
+    >>> pooled = fit_temperature(goal, gaps, bounds=rules.bounds)
+    >>> split = Split(preds, gaps, goal, pooled, np.zeros(30), rules)
+    >>> fitted = fit_peer(split, peer="sklearn:isotonic").map
+    >>> fitted.probabilities(np.array([[3.0, 0.0], [0.0, 3.0]]), np.zeros(2)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    if peer not in PEERS:
+        raise InputError(f"unknown peer {peer!r}; choose from {', '.join(PEERS)}")
+    row, preds = PEERS[peer], split.preds
+    if preds.weight is not None and not row.takes_weights:
+        raise InputError(f"the peer {peer!r} cannot weigh samples; fit it without weights")
+    module = _imported(peer, row)
+    try:
+        with _silenced():
+            fitted = row.fit(module, split)
+        result = PeerMap(peer, fitted, fitted.n_parameters)
+        result.probabilities(_wide(split), split.scores)  # a peer that cannot predict fails here
+    except Exception:  # noqa: BLE001 - whatever another package raises, the comparison goes on
+        return scalar_fallback(split)
+    return MapFit(result, (preds.n,))
+
+
+def _imported(peer: str, row: Peer) -> ModuleType:
+    try:
+        with _silenced():
+            return import_module(row.module)
+    except ImportError as error:
+        # A package may be there and lack one of its own: probmetrics installs without numba.
+        missing = (error.name or row.module).partition(".")[0]
+        own = missing == row.module.partition(".")[0]
+        package = row.package if own else missing
+        raise missing_extra(package, "peers", f"the peer {peer!r}") from error
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Keep warnings, prints and log records of a peer from the caller, and undo its settings."""
+    logging_level = logging.root.manager.disable
+    with (
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(logging_level)
+
+
+def _wide(split: Split) -> FloatArray:
+    return np.ascontiguousarray(split.preds.logits, dtype=np.float64)
+
+
+def _onto_simplex(raw: FloatArray, logits: FloatArray) -> FloatArray:
+    """Make rows sum to 1; those that cannot become the model's own."""
+    result = np.array(raw, dtype=np.float64)
+    unusable = ~(np.isfinite(result) & (result >= 0)).all(axis=1)
+    unusable |= ~result.any(axis=1)
+    if bool(unusable.any()):
+        result[unusable] = softmax(logits[unusable])
+    result /= result.sum(axis=1, keepdims=True)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Probmetrics:
+    """A probmetrics calibrator, asked through its torch interface."""
+
+    calibrator: Any
+    n_parameters: int
+
+    def predict(self, logits: FloatArray, /) -> FloatArray:
+        predicted = self.calibrator.predict_proba_torch(_as_torch_logits(logits))
+        return np.asarray(predicted.get_probs().detach().numpy())
+
+
+def _as_torch_logits(logits: FloatArray) -> Any:
+    tensor = import_module("torch").as_tensor(logits)
+    return import_module("probmetrics.distributions").CategoricalLogits(tensor)
+
+
+def _fit_probmetrics(module: ModuleType, split: Split, *, method: str) -> _Probmetrics:
+    """Fit ``get_calibrator(method)`` on logits.
+
+    ``ts-mix`` uses the logits. ``svs`` and ``sms`` have no route for them: the package turns
+    them to float64 probabilities, scales those by ``ts-mix``, and goes on with their float32
+    logarithms.
+    """
+    labels = import_module("torch").as_tensor(split.preds.labels)
+    calibrator = module.get_calibrator(method)
+    calibrator.fit_torch(_as_torch_logits(_wide(split)), labels)
+    n_classes = split.preds.n_classes
+    sizes = {
+        "ts-mix": 1,  # a temperature; the share of the uniform is 1 / (n + 1), not fitted
+        "svs": 1 + 2 * n_classes,  # a temperature, then a scale and an intercept per class
+        "sms": 1 + n_classes * (n_classes + 1),  # a temperature, then a matrix and intercepts
+    }
+    return _Probmetrics(calibrator, sizes[method])
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """Recalibrates the probability of one class, and how many distinct numbers that takes."""
+
+    predict: Callable[[FloatArray], FloatArray]
+    levels: int
+
+
+@dataclass(frozen=True, eq=False)
+class _OneVsRest:
+    """One binary calibrator per class; with two classes, one for the second.
+
+    ``uniform`` says what a row becomes where every class gets 0: uniform, or left to the caller.
+    """
+
+    columns: Mapping[int, _Column]
+    uniform: bool = False
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(column.levels for column in self.columns.values())
+
+    def predict(self, logits: FloatArray, /) -> FloatArray:
+        result = softmax(logits)
+        for label, column in self.columns.items():
+            result[:, label] = np.clip(column.predict(result[:, label].copy()), 0, 1)
+        if result.shape[1] == 2 and self.columns:
+            result[:, 0] = 1 - result[:, 1]
+        if self.uniform:
+            result[~result.any(axis=1)] = 1
+        return result
+
+
+def _columns(
+    split: Split, fit_column: Callable[[FloatArray, BoolArray], _Column]
+) -> dict[int, _Column]:
+    """Fit a column per class, but for classes with no sample or all of them."""
+    own, labels = softmax(_wide(split)), split.preds.labels
+    counts = np.bincount(labels, minlength=own.shape[1])
+    seen = np.flatnonzero((counts > 0) & (counts < len(labels)))
+    chosen = seen[seen == 1] if own.shape[1] == 2 else seen
+    return {int(label): fit_column(own[:, label].copy(), labels == label) for label in chosen}
+
+
+def _fit_isotonic(module: ModuleType, split: Split) -> _OneVsRest:
+    """Do what ``CalibratedClassifierCV(method="isotonic")`` does to a frozen model.
+
+    By hand, because that class fails when the split lacks a class of the model.
+    """
+
+    def fit_column(scores: FloatArray, hit: BoolArray) -> _Column:
+        model = module.IsotonicRegression(out_of_bounds="clip")
+        model.fit(scores, hit.astype(np.float64), sample_weight=split.preds.weight)
+        return _Column(model.predict, len(np.unique(model.y_thresholds_)))
+
+    return _OneVsRest(_columns(split, fit_column), uniform=True)
+
+
+def _fit_venn_abers(module: ModuleType, split: Split) -> _OneVsRest:
+    """Fit the package's binary ``VennAbers`` per class, its "one_vs_rest" route.
+
+    One-vs-one, its default, would take 4,950 fits for 100 classes. The method has no parameters
+    in the usual sense: the distinct lower and upper probabilities that it looks up are counted,
+    as the levels are for isotonic.
+    """
+
+    def fit_column(scores: FloatArray, hit: BoolArray) -> _Column:
+        model = module.VennAbers()
+        model.fit(_two_columns(scores), hit)
+        levels = sum(len(np.unique(steps[:, 1])) for steps in (model.p0, model.p1))
+        return _Column(partial(_venn_abers_probability, model), levels)
+
+    return _OneVsRest(_columns(split, fit_column))
+
+
+def _venn_abers_probability(model: Any, scores: FloatArray) -> FloatArray:
+    probabilities, _ = model.predict_proba(_two_columns(scores))
+    return np.asarray(probabilities[:, 1])
+
+
+def _two_columns(scores: FloatArray) -> FloatArray:
+    return np.column_stack((1 - scores, scores))
+
+
+def _fit_histogram(module: ModuleType, split: Split) -> _OneVsRest:
+    """Fit netcal's ``HistogramBinning`` per class, which is how it treats many classes itself."""
+
+    def fit_column(scores: FloatArray, hit: BoolArray) -> _Column:
+        model = module.HistogramBinning()
+        model.fit(scores, hit.astype(np.int64))
+        return _Column(model.transform, model.bins)
+
+    return _OneVsRest(_columns(split, fit_column))
+
+
+PEERS: Mapping[str, Peer] = MappingProxyType(
+    {
+        **{
+            f"probmetrics:{method}": Peer(
+                "probmetrics",
+                "probmetrics.calibrators",
+                partial(_fit_probmetrics, method=method),
+                preserves_argmax=method == "ts-mix",
+            )
+            for method in ("svs", "sms", "ts-mix")
+        },
+        "sklearn:isotonic": Peer(
+            "scikit-learn", "sklearn.isotonic", _fit_isotonic, takes_weights=True
+        ),
+        "venn-abers": Peer("venn-abers", "venn_abers.venn_abers", _fit_venn_abers),
+        "netcal:histogram": Peer("netcal", "netcal.binning", _fit_histogram),
+    }
+)

@@ -1,0 +1,261 @@
+"""The one-dimensional fit every temperature comes from: safeguarded Newton in u = log 1/T.
+
+The derivative's sign brackets the minimum. Each evaluation gives slope and curvature, and from
+the last two of them inverse Hermite interpolation predicts where the slope vanishes, with an
+error near (this step x last step)²; alone, the first one gives Newton's step. A prediction that
+leaves the bracket, or a step that does not at least halve the last one, is replaced by
+bisection: the iteration cannot fail, and usually needs four evaluations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from smallcal.calibrators.objectives import Gaps, Moments, Objective, Terms, moments
+from smallcal.data.predictions import IntArray
+
+#: Confidences beyond 1 - PLATEAU count as certain where there are no errors.
+PLATEAU = 1e-12
+
+#: When the product of the last two steps is this small, the next prediction's error is near its
+#: square, well below the promised 1e-8.
+_LAST_PRODUCT = 2e-5
+_WIDTH = 1e-10
+_SCAN_POINTS = 33
+
+
+#: Where a prior is asked for, the pooled temperature is drawn towards the one that is best by
+#: log-likelihood, at this scale: that one sees which class was right, not only whether the
+#: prediction was, and so is steadier when there are few errors.
+POOLED_SCALE = 0.05
+
+#: Scale of the weak prior that draws the logarithm of that one towards 0: no matter at a hundred
+#: samples, and an answer where there are ten, or no errors.
+ANCHOR_SCALE = 1.0
+
+
+class Prior(NamedTuple):
+    """A normal prior on the logarithm of a temperature."""
+
+    temperature: float
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """An objective's terms at one temperature: where a search stopped, or may begin."""
+
+    temperature: float
+    terms: Terms
+
+    def take(self, rows: IntArray) -> Evaluated:
+        """Return the terms of some rows."""
+        parts = (self.terms.loss, self.terms.slope, self.terms.curvature)
+        return Evaluated(self.temperature, Terms(*(part[rows] for part in parts)))
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """A fitted temperature and what must be known about it.
+
+    ``last`` is the search's last evaluation, next to the answer; searches in parts of the same
+    data begin there.
+    """
+
+    value: float
+    at_bound: bool = False
+    unidentified: bool = False
+    evaluations: int = 0
+    last: Evaluated | None = None
+
+
+def fit_temperature(
+    objective: Objective,
+    gaps: Gaps,
+    *,
+    bounds: tuple[float, float],
+    start: Evaluated | None = None,
+    prior: Prior | None = None,
+) -> Temperature:
+    """Minimise an objective in one temperature shared by all samples.
+
+    Parameters
+    ----------
+    objective : Objective
+    gaps : Gaps
+    bounds : tuple of two floats
+        Allowed temperatures.
+    start : Evaluated, optional
+        This objective's terms of these samples somewhere near, if they are known already.
+    prior : Prior, optional
+        Draws the temperature towards another one, the more so the fewer the samples. With it,
+        every split identifies a temperature.
+
+    Returns
+    -------
+    Temperature
+        To a relative 1e-8 or better. Samples that are all right or all wrong do not identify
+        a temperature; the result then follows a stated convention and is flagged.
+    """
+    if gaps.weight is not None and not gaps.weight.all():
+        gaps, start = gaps.take(np.flatnonzero(gaps.weight)), None
+    if prior is None and gaps.correct.all():
+        return plateau_temperature(gaps, bounds=bounds)
+    if prior is None and not gaps.correct.any():
+        # The more uniform the better, for every objective: the upper bound is the minimum.
+        return Temperature(bounds[1], at_bound=True, unidentified=True)
+    low, high = -math.log(bounds[1]), -math.log(bounds[0])
+    search = _Search(objective, gaps, prior)
+    if objective.unimodal:
+        u = _descend(search, search.begin(start, low, high), low, high)
+    else:
+        _, below, above = _scan(search, low, high)
+        best, *bracket = _scan(search, below, above)
+        # A rippled loss may have its slope's zero beside the dip that the scan found.
+        u = min(best, _descend(search, search(best), *bracket), key=lambda v: search(v).loss)
+    # At a bound give the bound itself, not its logarithm's exponential.
+    value = bounds[1] if u == low else bounds[0] if u == high else math.exp(-u)
+    return Temperature(
+        value, at_bound=u in (low, high), evaluations=search.evaluations, last=search.last
+    )
+
+
+class _Point(NamedTuple):
+    """Mean loss with two derivatives at u."""
+
+    u: float
+    loss: float
+    slope: float
+    curvature: float
+
+
+class _Search:
+    """An objective as a function of u = log 1/T, counting its evaluations."""
+
+    def __init__(self, objective: Objective, gaps: Gaps, prior: Prior | None = None) -> None:
+        self.objective = objective
+        self.gaps = gaps
+        weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
+        self.weight = weight / weight.sum()
+        # The prior is one term beside the sum over samples, so it counts 1/n in the mean.
+        self.centre, self.pull = 0.0, 0.0
+        if prior is not None:
+            self.centre = -math.log(prior.temperature)
+            self.pull = 1 / (prior.scale**2 * float(weight.sum()))
+        self.evaluations = 0
+        self.last: Evaluated | None = None
+
+    def __call__(self, u: float) -> _Point:
+        self.evaluations += 1
+        terms = self.objective.terms(self.gaps, moments(self.gaps, math.exp(u)))
+        self.last = Evaluated(math.exp(-u), terms)
+        return self._point(u, terms)
+
+    def begin(self, start: Evaluated | None, low: float, high: float) -> _Point:
+        """Return the starting point, at no cost when it was evaluated before."""
+        if start is None:
+            return self(min(max(0.0, low), high))
+        u = -math.log(start.temperature)
+        return self._point(u, start.terms) if low <= u <= high else self(min(max(u, low), high))
+
+    def _point(self, u: float, terms: Terms) -> _Point:
+        beta = math.exp(u)
+        loss, slope, curvature = (
+            float(self.weight @ part) for part in (terms.loss, terms.slope, terms.curvature)
+        )
+        away = u - self.centre
+        return _Point(
+            u,
+            loss + self.pull * away**2 / 2,
+            beta * slope + self.pull * away,
+            beta * beta * curvature + beta * slope + self.pull,
+        )
+
+
+def _descend(search: _Search, point: _Point, low: float, high: float) -> float:
+    """Find where the slope changes sign between ``low`` and ``high``, or the bound it points to."""
+    open_ends = {low, high}  # bounds not looked at yet
+    last: _Point | None = None
+    last_step = high - low
+    for _ in range(200):
+        u, slope = point.u, point.slope
+        if u in open_ends and (slope >= 0 if u == low else slope <= 0):
+            return u
+        open_ends.discard(u)
+        low, high = (low, u) if slope > 0 else (u, high)
+        if slope == 0 or high - low < _WIDTH:
+            return u
+        step = _step(point, last)
+        inside = low < u + step < high
+        if inside and abs(step) < 0.5 * last_step:
+            if last is not None and abs(step) * last_step < _LAST_PRODUCT:
+                return u + step
+        elif not inside and (beyond := low if slope > 0 else high) in open_ends:
+            step = beyond - u
+        else:
+            step = (low + high) / 2 - u
+        last, last_step = point, abs(step)
+        # A step to a bound must land on it, whatever rounding does.
+        nxt = next((end for end in open_ends if math.isclose(u + step, end)), u + step)
+        point = search(nxt)
+    return point.u
+
+
+def _step(point: _Point, last: _Point | None) -> float:
+    """Return the predicted way to the slope's zero: Newton's, or by Hermite with two points."""
+    if point.curvature <= 0:
+        return math.copysign(math.inf, -point.slope)
+    newton = -point.slope / point.curvature
+    if last is None or last.curvature <= 0 or last.slope == point.slope:
+        return newton
+    # Cubic in the slope g through both points: u as a function of g, with du/dg = 1/curvature.
+    g0, g1 = last.slope, point.slope
+    width = g1 - g0
+    t = -g0 / width
+    value = (
+        (1 + 2 * t) * (1 - t) ** 2 * (last.u - point.u)
+        + t * (1 - t) ** 2 * width / last.curvature
+        + t * t * (t - 1) * width / point.curvature
+    )
+    return value if math.isfinite(value) else newton
+
+
+def _scan(search: _Search, low: float, high: float) -> tuple[float, float, float]:
+    """Return the best grid point and its neighbours, for objectives with several minima."""
+    grid = [float(u) for u in np.linspace(low, high, _SCAN_POINTS)]
+    best = min(range(len(grid)), key=lambda i: search(grid[i]).loss)
+    return grid[best], grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+
+
+def plateau_temperature(gaps: Gaps, *, bounds: tuple[float, float]) -> Temperature:
+    """Return the temperature of a group without errors.
+
+    Its loss falls as T falls, for ever. With confidences counted as certain from 1 - 1e-12 on,
+    all temperatures below some value are equally good; the largest of them is taken, so the
+    answer does not depend on where an optimiser happens to stop.
+    """
+    target = math.log1p(-PLATEAU) - math.log(PLATEAU)
+    low, high = 1 / bounds[1], 1 / bounds[0]
+    # The least certain sample's log-odds are concave and increasing in 1/T: Newton from the
+    # left never overshoots.
+    beta, evaluations = low, 0
+    while beta < high:
+        state = moments(gaps, beta)
+        evaluations += 1
+        shortfall, rate = _shortfall(state, target)
+        if shortfall <= 1e-12 * target:
+            break
+        beta = high if rate <= 0 else min(high, beta + shortfall / rate)
+    value = bounds[1] if beta == low else bounds[0] if beta == high else 1 / beta
+    return Temperature(
+        value, at_bound=beta in (low, high), unidentified=True, evaluations=evaluations
+    )
+
+
+def _shortfall(state: Moments, target: float) -> tuple[float, float]:
+    weakest = int(np.argmin(state.log_odds))
+    return target - float(state.log_odds[weakest]), -float(state.mean[weakest])

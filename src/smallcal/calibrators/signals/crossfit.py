@@ -1,0 +1,317 @@
+"""Learn what a temperature may depend on, without letting a sample vouch for itself.
+
+The risk score is an L2 logistic model of "this prediction is wrong" in the standardised logit
+statistics. Each calibration sample is scored by a model that did not see it (out of fold):
+those scores make the groups that temperatures are fitted in. For deployment the model is
+refitted on the whole split and the thresholds stay frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.signals import (
+    STATISTICS,
+    FeatureRisk,
+    FittedSignal,
+    NoSignal,
+    Residual,
+    Risk,
+    Rows,
+    require_statistics,
+)
+from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
+from smallcal.data.special import sigmoid
+from smallcal.errors import InputError
+
+_MAX_NEWTON_STEPS = 100
+
+#: With more columns than this, the products of all pairs that Newton needs cost more than a
+#: general solver's steps.
+_MAX_NEWTON_COLUMNS = 24
+
+#: Fits a linear model for each row of weights (k, n); gives coefficients, shape (k, p).
+Solver = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What a signal is learned from: a calibration split, its rows, and how carefully."""
+
+    preds: Predictions
+    rows: Rows
+    discipline: Discipline
+
+
+@dataclass(frozen=True, eq=False)
+class SignalFit:
+    """Scores to fit temperatures on, and the signal that scores new rows.
+
+    ``deployed`` are that signal's own scores of the calibration split. ``thresholds`` say where
+    groups begin, for signals that know.
+    """
+
+    scores: FloatArray
+    signal: FittedSignal
+    deployed: FloatArray
+    flags: dict[str, list[int]] = field(default_factory=dict)
+    thresholds: tuple[float, ...] | None = None
+
+
+def no_signal(n: int, **flags: list[int]) -> SignalFit:
+    """Return the fit of "every row alike"."""
+    zeros = np.zeros(n)
+    return SignalFit(zeros, NoSignal(), zeros, flags)
+
+
+def fit_risk(
+    seen: Observed,
+    *,
+    statistics: tuple[str, ...] = STATISTICS,
+    scale: str = "probability",
+) -> SignalFit:
+    """Fit the cross-fitted risk of being wrong on statistics of the logits.
+
+    ``scale="logit"`` scores by its log-odds. Where too few predictions are wrong (or right) to
+    learn from, the result is :class:`~smallcal.calibrators.signals.NoSignal` with the flag
+    ``no_router``.
+    """
+    logit = _is_logit(scale)
+    columns = _columns(seen, statistics)
+    found = _cross_fit(seen, columns, _logistic_solver(~seen.preds.correct))
+    if found is None:
+        return no_signal(seen.preds.n, no_router=[])
+    model = found.model(statistics)
+    signal = Risk(**model, logit=logit)
+    scores = found.scores if logit else sigmoid(found.scores)
+    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
+
+
+def fit_residual(
+    seen: Observed, *, statistics: tuple[str, ...] = STATISTICS, absolute: bool = False
+) -> SignalFit:
+    """Fit the cross-fitted calibration residual, or its size, by ridge regression.
+
+    The residual is "right or not" minus the raw confidence. The penalty is the risk score's:
+    half the squared coefficients, against C times half the squared errors.
+    """
+    residual = seen.preds.correct - seen.rows.statistics[STATISTICS.index("confidence")]
+    target = np.abs(residual) if absolute else residual
+    found = _cross_fit(seen, _columns(seen, statistics), _ridge_solver(target))
+    if found is None:
+        return no_signal(seen.preds.n, no_router=[])
+    signal = Residual(**found.model(statistics), absolute=absolute)
+    return SignalFit(found.scores, signal, signal.scores(seen.rows), found.flags)
+
+
+def fit_feature_risk(
+    seen: Observed, *, with_logits: bool = False, scale: str = "probability"
+) -> SignalFit:
+    """Fit the cross-fitted risk of being wrong on features, or on features and logits."""
+    logit = _is_logit(scale)
+    columns = seen.rows.features.T
+    n_logits = seen.preds.n_classes if with_logits else 0
+    if with_logits:
+        columns = np.vstack([columns, seen.preds.logits.T.astype(np.float64)])
+    found = _cross_fit(seen, columns, _logistic_solver(~seen.preds.correct))
+    if found is None:
+        return no_signal(seen.preds.n, no_router=[])
+    signal = FeatureRisk(
+        found.coef, found.intercept, found.mean, found.scale, n_logits=n_logits, logit=logit
+    )
+    scores = found.scores if logit else sigmoid(found.scores)
+    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
+
+
+def _is_logit(scale: str) -> bool:
+    if scale not in ("probability", "logit"):
+        raise InputError(f"scale must be probability or logit; got {scale!r}")
+    return scale == "logit"
+
+
+def _columns(seen: Observed, statistics: tuple[str, ...]) -> FloatArray:
+    require_statistics(statistics)
+    return seen.rows.statistics[[STATISTICS.index(name) for name in statistics]]
+
+
+@dataclass(frozen=True, eq=False)
+class _CrossFit:
+    """Out-of-fold linear scores, and the model refitted on the whole split."""
+
+    scores: FloatArray
+    coef: FloatArray
+    intercept: float
+    mean: FloatArray
+    scale: FloatArray
+    flags: dict[str, list[int]]
+
+    def model(self, statistics: tuple[str, ...]) -> dict[str, Any]:
+        """Return the fields of a linear score."""
+        return {
+            "coef": tuple(self.coef.tolist()),
+            "intercept": self.intercept,
+            "mean": tuple(self.mean.tolist()),
+            "scale": tuple(self.scale.tolist()),
+            "statistics": tuple(statistics),
+        }
+
+
+def _cross_fit(seen: Observed, columns: FloatArray, solve: Solver) -> _CrossFit | None:
+    """Score each sample by a model that did not see it; None if there is too little to learn."""
+    wrong, n = ~seen.preds.correct, seen.preds.n
+    rarer = int(min(wrong.sum(), (~wrong).sum()))
+    if rarer < 2:
+        return None
+    n_folds = min(seen.discipline.n_folds, rarer)
+    flags: dict[str, list[int]] = {"fewer_folds": []} if n_folds < seen.discipline.n_folds else {}
+
+    # Standardised once on the whole split: moments of the columns leak no labels.
+    mean, scale = columns.mean(axis=1), columns.std(axis=1)
+    scale[scale < 1e-12] = 1
+    design = np.vstack([(columns - mean[:, None]) / scale[:, None], np.ones(n)])
+
+    weight = np.full(n, seen.discipline.C)
+    if seen.preds.weight is not None:
+        weight *= seen.preds.weight
+    fold = stratified_folds(wrong, n_folds, seen.discipline.seed)
+    training = fold != np.arange(n_folds)[:, None]
+    deployed, *held_out = solve(design, np.vstack([weight, weight * training]))
+    scores = (np.array(held_out) @ design)[fold, np.arange(n)]
+    return _CrossFit(scores, deployed[:-1], float(deployed[-1]), mean, scale, flags)
+
+
+def _logistic_solver(target: BoolArray) -> Solver:
+    def solve(design: FloatArray, weights: FloatArray) -> FloatArray:
+        if len(design) <= _MAX_NEWTON_COLUMNS:
+            return fit_logistic(design, target, weights)
+        return np.array([_many_columns(design, target, weight) for weight in weights])
+
+    return solve
+
+
+def _many_columns(design: FloatArray, target: BoolArray, weight: FloatArray) -> FloatArray:
+    """Minimise what :func:`fit_logistic` does, by scikit-learn's general solver."""
+    used = weight > 0
+    model = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000)
+    model.fit(design[:-1, used].T, target[used], sample_weight=weight[used])
+    return np.append(model.coef_[0], model.intercept_[0])
+
+
+def _ridge_solver(target: FloatArray) -> Solver:
+    def solve(design: FloatArray, weights: FloatArray) -> FloatArray:
+        penalty = np.eye(len(design))
+        penalty[-1, -1] = 0  # the intercept is free
+        return np.array(
+            [
+                np.linalg.solve((design * weight) @ design.T + penalty, design @ (weight * target))
+                for weight in weights
+            ]
+        )
+
+    return solve
+
+
+def stratified_folds(target: BoolArray, n_folds: int, seed: int) -> IntArray:
+    """Return each sample's fold: equal shares of both outcomes, shuffled, never by class.
+
+    With 250 samples of 100 classes no class could be stratified, and correctness is what the
+    router predicts. The folds are those of scikit-learn's
+    ``StratifiedKFold(n_folds, shuffle=True, random_state=seed)``, so that published seeds keep
+    their meaning; made here because its checks cost as much as the six fits.
+    """
+    folds = np.empty(len(target), dtype=np.int64)
+    rng = np.random.RandomState(seed)
+    # Dealing out the sorted outcomes like cards gives each fold its share of both. Sorted by
+    # first appearance, which is the order in which scikit-learn shuffles.
+    outcomes = [target[0], not target[0]]
+    counts = [int((target == outcome).sum()) for outcome in outcomes]
+    dealt = np.arange(len(target)) % n_folds
+    shares = np.split(dealt, [counts[0]])
+    for outcome, share in zip(outcomes, shares, strict=True):
+        assigned = np.sort(share)
+        rng.shuffle(assigned)
+        folds[target == outcome] = assigned
+    return folds
+
+
+def fit_logistic(design: FloatArray, target: BoolArray, weights: FloatArray) -> FloatArray:
+    """Minimise ½‖w‖² + Σ weight x logistic loss by Newton, for several weightings at once.
+
+    Parameters
+    ----------
+    design : ndarray of shape (p, n)
+        A row per coefficient; the last one's coefficient is not penalised.
+    target : ndarray of bool, shape (n,)
+    weights : ndarray of shape (k, n)
+        Each row is a problem of its own. With weights C this is the minimum of scikit-learn's
+        ``LogisticRegression(C=C)``; weight 0 leaves a sample out.
+
+    Returns
+    -------
+    ndarray of shape (k, p)
+        Seven parameters make Newton exact in a handful of steps, where a general solver needs
+        milliseconds.
+    """
+    problem = _Logistic(design, np.where(target, -1.0, 1.0))
+    start = np.zeros((1, len(design)))
+    start[0, -1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
+    # Each minimum is unique, so where the search starts leaks nothing: all of them begin near
+    # the first one's.
+    near = problem.newton(start, weights[:1], enough=1e-2)
+    return problem.newton(np.tile(near, (len(weights), 1)), weights, enough=1e-6)
+
+
+class _Logistic:
+    """Logistic regressions that share design and target; ``sign`` is -1 where the target is."""
+
+    def __init__(self, design: FloatArray, sign: FloatArray) -> None:
+        self.design = design
+        self.sign = sign
+        size = len(design)
+        self.penalty = np.ones(size)
+        self.penalty[-1] = 0
+        self.ridge = np.diag(self.penalty + 1e-12)
+        self.upper = np.triu_indices(size)  # each pair of coefficients once
+        self.products = np.empty((len(self.upper[0]), design.shape[1]))
+        stop = 0
+        for i in range(size):
+            start, stop = stop, stop + size - i
+            np.multiply(design[i], design[i:], out=self.products[start:stop])
+
+    def step(self, theta: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return Newton's step of each problem, and the decrement: what is left to gain."""
+        surprise = sigmoid(self.sign * (theta @ self.design))  # probability of the other outcome
+        pull = weights * surprise
+        gradient = (self.sign * pull) @ self.design.T + self.penalty * theta
+        bend = (pull * (1 - surprise)) @ self.products.T
+        hessian = np.empty((len(theta), *self.ridge.shape))
+        hessian[:, self.upper[0], self.upper[1]] = bend
+        hessian[:, self.upper[1], self.upper[0]] = bend
+        step = np.linalg.solve(hessian + self.ridge, gradient[:, :, None])[:, :, 0]
+        return step, (gradient * step).sum(axis=1)
+
+    def newton(self, theta: FloatArray, weights: FloatArray, *, enough: float) -> FloatArray:
+        """Iterate until a step's decrement is small enough; taking that step squares the error."""
+        last_theta, last_step = theta, np.zeros_like(theta)
+        last_decrement = np.full(len(theta), np.inf)
+        for _ in range(_MAX_NEWTON_STEPS):
+            step, decrement = self.step(theta, weights)
+            # Far from the minimum a Newton step may be too long. Then the decrement grows: go
+            # half as far. At the minimum it may grow by rounding alone, which must not hold up
+            # the other problems.
+            too_far = (decrement > last_decrement) & (decrement > enough)
+            if too_far.any():
+                last_step[too_far] /= 2
+                theta = np.where(too_far[:, None], last_theta - last_step, theta)
+                continue
+            last_theta, last_step, last_decrement = theta, step, decrement
+            theta = theta - step
+            if decrement.max() < enough:
+                break
+        return theta

@@ -1,0 +1,68 @@
+"""Write probabilities: softmax at a temperature per row, and at one more for the tail."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smallcal.calibrators.maps import keep_argmax
+from smallcal.calibrators.signals import RowBlock
+from smallcal.data.predictions import FloatArray
+
+#: The types that probabilities may be written in; scaled gaps below these may round to ties.
+WRITABLE = {
+    np.dtype(kind): 8 * float(np.finfo(kind).eps) for kind in (np.float16, np.float32, np.float64)
+}
+
+
+def scaled_softmax(block: RowBlock, temperature: FloatArray, *, out: FloatArray) -> None:
+    """Write softmax(z / T) of a block into ``out``, using up the block's gaps."""
+    gaps = block.gaps
+    gaps *= (1 / temperature).astype(gaps.dtype)[:, None]
+    same_type = out.dtype == gaps.dtype
+    weight = np.exp(gaps, out=out if same_type else gaps)
+    weight *= (1 / np.einsum("ij->i", weight))[:, None]
+    if not same_type:
+        out[...] = weight
+    _keep_argmax(block, temperature, out)
+
+
+def tailed_softmax(
+    block: RowBlock, temperature: FloatArray, tail: float, *, out: FloatArray
+) -> None:
+    """Write a block's probabilities with one temperature for the top and one for the rest.
+
+    The predicted class gets the confidence c of softmax(z / T). The others share 1 - c as the
+    softmax of their own logits at the tail's temperature does, as far as the argmax allows: the
+    largest mix of that with their shares at T which keeps every one of them below c.
+    """
+    at_top = np.arange(len(block.top)), block.top_index
+    gaps = block.gaps.astype(np.float64)
+    gaps -= block.second_gap.astype(np.float64)[:, None]
+    gaps[at_top] = -np.inf  # the prediction is not in the tail
+    routed, own = np.exp(gaps / temperature[:, None]), np.exp(gaps / tail)
+    routed_sum, own_sum = np.einsum("ij->i", routed), np.einsum("ij->i", own)
+    rest = routed_sum * np.exp(block.second_gap / temperature)  # (1 - c) / c
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = (1 / rest - 1 / routed_sum) / (1 / own_sum - 1 / routed_sum)
+    # Where the tail's own largest share is the smaller one, nothing can overtake.
+    share = np.where(own_sum >= routed_sum, 1.0, np.clip(share, 0, 1))
+    doubt = rest / (1 + rest)
+    own *= (doubt * share / own_sum)[:, None]
+    routed *= (doubt * (1 - share) / routed_sum)[:, None]
+    own += routed
+    own[at_top] = 1 / (1 + rest)
+    out[...] = own
+    keep_argmax(out, block.top_index)
+
+
+def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> None:
+    """Undo ties that rounding made: logits a hair apart may get equal probabilities.
+
+    A rival in an earlier column would then win the argmax; it is moved down by one unit in the
+    last place.
+    """
+    tie = WRITABLE[out.dtype]
+    if -block.second_gap.max() >= tie * temperature.max():
+        return
+    near = np.flatnonzero(-block.second_gap < tie * temperature)
+    keep_argmax(out, block.top_index, rows=near)

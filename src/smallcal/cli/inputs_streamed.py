@@ -1,0 +1,96 @@
+"""Measure data that do not fit in memory, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from smallcal.calibrators.fitted import FittedCalibrator
+    from smallcal.data.predictions import FloatArray, IntArray
+    from smallcal.io import Source
+
+
+def source_of(
+    data: str, fitted: FittedCalibrator | None, *, input: str | None, resampled: bool
+) -> Source | None:
+    """Return the data as a source, or None where they are to be read at once.
+
+    Resampling needs all probabilities at hand: such data are read at once if they fit.
+    """
+    from smallcal import io
+    from smallcal.cli import inputs
+    from smallcal.io.memory import fits
+
+    file, prefix = io.split_path(data)
+    in_pieces = fitted is None or (fitted.signal.rowwise and not fitted.signal.needs)
+    if not in_pieces or not io.is_source(file) or (prefix and file.suffix.lower() == ".npy"):
+        return None
+    source = io.open_source(file, prefix=prefix, input=input)
+    if resampled and fits(source.rows * source.n_classes * 8):
+        return None
+    if fitted is not None:
+        inputs.require_same_input(fitted, source.input, data)
+    return source
+
+
+def measured(
+    source: Source,
+    fitted: FittedCalibrator | None,
+    *,
+    metrics: Sequence[str],
+    labels: str | None,
+    names: str | None,
+) -> tuple[dict[str, float], int]:
+    """Return the metrics of a source, and how many samples it has."""
+    from smallcal import io
+    from smallcal.cli import terminal
+    from smallcal.metrics.blocks import evaluate_blocks
+
+    given = None if labels is None else io.read_labels(labels)
+    if given is None and source.label is None:
+        raise InputError(
+            f"{source.path} has no labels; put a column called labels into it or name their file "
+            "with --labels"
+        )
+    if given is not None and len(given) != source.rows:
+        raise InputError(
+            f"{source.path} has {source.rows} rows and {labels} {len(given)} labels; there must "
+            "be one label per row"
+        )
+    classes = source.class_names if names is None else io.read_names(names)
+    if classes is None and fitted is not None:
+        classes = fitted.class_names
+    with terminal.progress("Evaluating", source.rows) as advance:
+        blocks = _blocks(source, fitted, given, classes, advance)
+        return evaluate_blocks(blocks, metrics=metrics)
+
+
+def _blocks(
+    source: Source,
+    fitted: FittedCalibrator | None,
+    given: NDArray[Any] | None,
+    classes: Sequence[str] | None,
+    advance: Callable[[int], object],
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    from smallcal.cli import inputs
+    from smallcal.data.predictions import as_labels
+    from smallcal.deploy.apply_in_parts import calibrated, uncalibrated
+
+    before = 0
+    for part in source.parts():
+        for block in source.blocks(part, carry=False):
+            n = len(block.scores)
+            found = block.labels if given is None else given[before : before + n]
+            with inputs.naming(part.shown):
+                codes = as_labels(found, n=n, n_classes=source.n_classes, class_names=classes)
+            if fitted is None:
+                yield codes, uncalibrated(block, source.input, part.shown)
+            else:
+                yield codes, calibrated(fitted, block, part.shown)
+            before += n
+            advance(n)

@@ -1,0 +1,163 @@
+"""``smallcal apply``: a calibrator and logits in, probabilities out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from smallcal.calibrators.fitted import FittedCalibrator
+    from smallcal.io import Source, Target
+
+
+#: Below so many rows a speed says nothing.
+_MANY = 1_000_000
+
+
+def apply(
+    calibrator: options.Calibrator,
+    data: options.Data,
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="Where to write: the suffix chooses the type, a name without one is a folder.",
+        ),
+    ],
+    input: options.Input = None,
+    with_temperature: Annotated[
+        bool, typer.Option("--with-temperature", help="Also write each row's temperature.")
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Processes that work on parts of DATA.")
+    ] = 1,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler instead."),
+    ] = None,
+    part_rows: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Rows of a part; by default as many as make 64 MB."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write calibrated probabilities; .npy, Parquet and Arrow stream, however large."""
+    import time
+
+    from smallcal import runtime
+    from smallcal.cli import terminal
+    from smallcal.errors import InputError
+
+    fitted = runtime.load(calibrator)
+    if with_temperature and output.lower().endswith(".npy"):
+        raise InputError("--with-temperature: a .npy file holds one array; write to .npz or .csv")
+    began = time.perf_counter()
+    before = 0
+    streamed = _opened(fitted, data, output, input)
+    if streamed is not None:
+        n, before = _stream(
+            fitted, *streamed, with_temperature, part_rows=part_rows, jobs=jobs, dask=dask
+        )
+    elif jobs > 1 or dask is not None or part_rows is not None:
+        raise InputError(
+            f"--jobs, --dask and --part-rows: {data} cannot be applied to {output} in parts; that "
+            "needs .npy, Parquet or Arrow on both sides, and a method that looks at one row at a "
+            "time"
+        )
+    else:
+        n = _whole(fitted, data, output, input, with_temperature)
+    seconds = time.perf_counter() - began
+    if as_json:
+        told = {"output": output, "n": n, "n_classes": fitted.n_classes}
+        terminal.show_json({**told, "n_before": before, "seconds": seconds})
+        return
+    shape = f"{terminal.count(n, 'row')} of {fitted.n_classes:,} probabilities"
+    if before:
+        terminal.note(f"{before:,} of {n:,} rows were done before")
+    rate = f" ({(n - before) / seconds:,.0f} rows/s)" if n - before >= _MANY else ""
+    terminal.say(f"Wrote {shape} to {output}{rate}.")
+
+
+def _opened(
+    fitted: FittedCalibrator, data: str, output: str, input: str | None
+) -> tuple[Source, Target] | None:
+    """Return from where to where rows can be streamed, or None if all must be in memory."""
+    from smallcal import io
+    from smallcal.cli import inputs
+
+    file, prefix = io.split_path(data)
+    # A control's scores depend on the whole batch, and features are in the same file: such
+    # calibrators are not applied in pieces.
+    in_pieces = fitted.signal.rowwise and not fitted.signal.needs
+    if not in_pieces or not io.is_source(file) or (prefix and file.suffix.lower() == ".npy"):
+        io.require_writable(output)
+        return None
+    kind = "parquet" if file.is_dir() else io.KINDS[file.suffix.lower()]
+    if io.Target.of(output, kind) is None:
+        io.require_writable(output)
+        return None
+    source = io.open_source(file, prefix=prefix, input=input)
+    target = io.Target.of(output, source.kind)
+    assert target is not None  # it does not depend on the kind of the source whether there is one
+    if not target.path.absolute().parent.is_dir():
+        raise io.no_folder(target.path)
+    inputs.require_same_input(fitted, source.input, data)
+    return source, target
+
+
+def _whole(
+    fitted: FittedCalibrator, data: str, output: str, input: str | None, with_temperature: bool
+) -> int:
+    import numpy as np
+
+    from smallcal import io
+    from smallcal.cli import inputs
+
+    loaded = io.read(data, input=input)
+    arrays: dict[str, NDArray[Any]] = {"probabilities": inputs.calibrated(fitted, loaded)}
+    if with_temperature:
+        arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
+    if loaded.labels is not None:
+        arrays["labels"] = loaded.labels
+    names = loaded.class_names or fitted.class_names
+    if names is not None:
+        arrays["class_names"] = np.array(names)
+    io.write_arrays(output, arrays)
+    return len(loaded.logits)
+
+
+def _stream(
+    fitted: FittedCalibrator,
+    source: Source,
+    target: Target,
+    with_temperature: bool,
+    *,
+    part_rows: int | None,
+    jobs: int,
+    dask: str | None,
+) -> tuple[int, int]:
+    """Return how many rows were written, and how many of them an earlier run had done."""
+    from smallcal.cli import terminal
+    from smallcal.deploy.apply_in_parts import apply_in_parts
+
+    with terminal.progress("Applying", source.rows) as advance:
+        done = apply_in_parts(
+            fitted,
+            source,
+            target,
+            with_temperature=with_temperature,
+            part_rows=part_rows,
+            jobs=jobs,
+            dask=dask,
+            advance=advance,
+        )
+    for text in done.notes:
+        terminal.note(text)
+    return done.rows, done.rows_before

@@ -1,0 +1,241 @@
+"""``smallcal audit``: what a calibrator fitted, and what refits of it would have given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.advice.audit_findings import Audit
+    from smallcal.advice.refits import Spread
+    from smallcal.advice.signal_to_noise import SignalToNoise
+    from smallcal.calibrators.base import BaseCalibrator
+    from smallcal.io import Loaded
+
+#: What a share of refits says, in words.
+_SHARES = {
+    "saturated": "a temperature at a bound",
+    "risk_ordered": "error rates in order",
+    "rising": "temperatures rise from group to group",
+    "falling": "temperatures fall from group to group",
+    "same_order": "groups ranked by temperature as here",
+    "beats_raw": "lower TopBCE than the raw model on samples left out",
+}
+_MARKS = {"fine": "-", "care": "!", "bad": "!!"}
+
+
+def audit(
+    data: options.Data,
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="A name that `smallcal methods` lists.")
+    ] = "default",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="An option of the method, such as n_groups=5."
+        ),
+    ] = None,
+    calibrator: Annotated[
+        str | None,
+        typer.Option(metavar="CAL", help="Audit this calibrator instead of fitting one."),
+    ] = None,
+    apply_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--apply-to",
+            metavar="FILE",
+            help="Also say which groups these samples fall into. May be repeated.",
+        ),
+    ] = None,
+    n_refits: Annotated[
+        int, typer.Option("--n-refits", metavar="N", min=2, help="How often to fit again.")
+    ] = 100,
+    size: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Refit on N samples drawn without replacement."),
+    ] = None,
+    n_null: Annotated[
+        int,
+        typer.Option(
+            "--n-null", metavar="N", min=0, help="Draws behind p-values; 0 leaves signals out."
+        ),
+    ] = 499,
+    labels: options.Labels = None,
+    input: options.Input = None,
+    class_names: options.ClassNames = None,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Refit a calibrator on resamples and say how far to trust its numbers."""
+    from smallcal import load as load_calibrator
+    from smallcal.advice.audit import audit as inspect_closely
+    from smallcal.cli import inputs, terminal
+
+    chosen = _options(method, setting or [], calibrator)
+    given = None if calibrator is None else load_calibrator(calibrator)
+    loaded = _named(inputs.load(data, labels=labels, input=input, names=class_names), given)
+    others = _others(apply_to or [], loaded.input)
+    checked = inputs.predictions(loaded)
+    with terminal.progress("Auditing", n_refits + n_null) as advance, inputs.naming(data):
+        found = inspect_closely(
+            loaded.logits,
+            checked.labels,
+            method=method,
+            options=chosen,
+            calibrator=given,
+            apply_to=others,
+            n_refits=n_refits,
+            size=size,
+            n_null=n_null,
+            input=loaded.input,
+            features=loaded.features,
+            random_state=seed,
+            advance=advance,
+        )
+    if as_json:
+        terminal.show_json({"data": data, "calibrator": calibrator, **found.to_dict()})
+    else:
+        _show(found, data)
+
+
+def _options(method: str, settings: list[str], calibrator: str | None) -> dict[str, Any]:
+    from smallcal.cli import inputs
+
+    if calibrator is not None and (settings or method != "default"):
+        raise InputError("--calibrator brings its own method; leave out --method and --set")
+    return inputs.method_options(method, settings)
+
+
+def _named(loaded: Loaded, calibrator: BaseCalibrator | None) -> Loaded:
+    """Let labels be names that the calibrator knows."""
+    from dataclasses import replace
+
+    if calibrator is None or loaded.class_names is not None:
+        return loaded
+    return replace(loaded, class_names=calibrator.fitted_.class_names)
+
+
+def _others(files: list[str], input: str) -> dict[str, object]:
+    from smallcal import io
+
+    others: dict[str, object] = {}
+    for file in files:
+        other = io.read(file)
+        if other.input != input:
+            raise InputError(f"{file} holds {other.input}, and the audited samples are {input}")
+        others[file] = (other.logits, other.features)
+    return others
+
+
+def _show(found: Audit, data: str) -> None:
+    from smallcal.cli import terminal
+
+    size = f"{terminal.count(found.n, 'sample')} of {found.n_classes:,} classes"
+    wrong = f"{found.n_errors:,} of them predicted wrong"
+    parameters = terminal.count(found.n_parameters, "fitted number")
+    terminal.say(f"{found.method} on {data}: {size}, {wrong}; {parameters}.")
+    terminal.say(f"{terminal.count(found.n_refits, 'refit')}, each on {found.resampling}.")
+    _show_temperatures(found)
+    if found.bands:
+        _show_bands(found)
+    _show_shares(found)
+    if found.signals is not None:
+        _show_signals(found.signals)
+    for finding in found.findings:
+        terminal.say(f"{_MARKS[finding.level]} {finding.text}")
+    terminal.say()
+    terminal.say(found.verdict)
+
+
+def _show_temperatures(found: Audit) -> None:
+    from smallcal.cli import terminal
+
+    rows = {"one temperature for all": found.pooled_temperature}
+    if found.tail_temperature is not None:
+        rows["classes not predicted"] = found.tail_temperature
+    for level, spread in found.quantiles.items():
+        rows[f"temperature, {100 * float(level):g} % of samples below"] = spread
+    if found.rank_correlation is not None:
+        rows["rank correlation of temperatures"] = found.rank_correlation
+    rows |= {f"group {i + 1} begins at score": t for i, t in enumerate(found.thresholds)}
+    terminal.show_table(
+        ["", "here", "median [quartiles] of refits", "mean ± sd"],
+        [
+            [name, f"{s.point:.4g}", _quartiles(s), f"{s.mean:.3g} ± {s.sd:.2g}"]
+            for name, s in rows.items()
+        ],
+    )
+
+
+def _quartiles(spread: Spread) -> str:
+    return f"{spread.median:.3g} [{spread.low:.3g}, {spread.high:.3g}]"
+
+
+def _show_bands(found: Audit) -> None:
+    from smallcal.cli import terminal
+
+    name = "group" if found.banded_by == "groups" else "third by T"
+    headers = [name, "T here", "median T [quartiles]", "samples", "share", "errors", "confidence"]
+    rows = []
+    for i, band in enumerate(found.bands):
+        rate = "" if band.error_rate is None else _percent(band.error_rate)
+        sure = "" if band.confidence is None else _percent(band.confidence)
+        t = band.temperature
+        row = [str(i), f"{t.point:.4g}", _quartiles(t), f"{band.n:,}", _percent(band.share)]
+        rows.append([*row, rate, sure])
+    terminal.show_table(headers, rows)
+    if found.occupancy:
+        headers = ["share of samples in", *(f"{name} {i}" for i in range(len(found.bands)))]
+        here = ["these samples", *(_percent(band.share) for band in found.bands)]
+        others = [[file, *map(_percent, shares)] for file, shares in found.occupancy.items()]
+        terminal.show_table(headers, [here, *others])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _show_shares(found: Audit) -> None:
+    from smallcal.calibrators.discipline import FLAGS
+    from smallcal.cli import terminal
+
+    rows = [[_SHARES[key], _percent(share)] for key, share in found.shares.items()]
+    rows += [[f"flag {key}: {FLAGS[key]}", _percent(share)] for key, share in found.flags.items()]
+    terminal.show_table(["in refits", "share"], rows)
+    names = {"top_label_bce": "TopBCE x100", "ece15": "ECE15 %", "nll": "NLL x100"}
+    rows = [
+        [
+            name,
+            *(
+                f"{100 * found.held_out[key].mean:.2f} ± {100 * found.held_out[key].sd:.2f}"
+                for key in (f"raw_{metric}", metric)
+            ),
+        ]
+        for metric, name in names.items()
+        if metric in found.held_out
+    ]
+    if rows:
+        terminal.show_table(["on samples left out", "raw model", found.method], rows)
+
+
+def _show_signals(signals: SignalToNoise) -> None:
+    from smallcal.cli import terminal
+
+    terminal.say("Does miscalibration depend on a signal, after one temperature for all?")
+    rows = []
+    for row in signals.rows:
+        name = row.signal.replace("_", " ")
+        if row.note:
+            rows.append([name, "", "", "", row.note])
+            continue
+        cells = [f"{row.times_floor:.1f}", f"{100 * row.predicted_gain:+.2f}", f"{row.p_value:.3f}"]
+        rows.append([name, *cells, "beyond chance" if row.beyond_chance else ""])
+    control = f"{signals.random_times_floor:.1f}"
+    rows.append(["random groups", control, "", "", "for comparison"])
+    terminal.show_table(
+        ["signal", "B/σ² in floors", "TopBCE gain x100", "p", ""], rows, text=(0, 4)
+    )

@@ -1,0 +1,259 @@
+"""``smallcal compare``: fit several methods on one split, measure them on another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.data.predictions import FloatArray, IntArray
+    from smallcal.io import Loaded
+    from smallcal.statistics.compare import Comparison
+
+DEFAULT_METRICS = ("accuracy", "ece15", "adaece15", "nll", "brier", "top_label_bce")
+DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,default"
+
+#: Metrics beside one another in 80 columns: values, and differences with intervals.
+_ABREAST = 6
+_DIFFERENCES_ABREAST = 2
+
+
+def compare(
+    cal_data: Annotated[
+        str,
+        typer.Argument(
+            metavar="CAL_DATA",
+            help="Fit on this file. One that holds val and test splits is enough.",
+            show_default=False,
+        ),
+    ],
+    test_data: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEST_DATA]", help="Measure on this file.", show_default=False),
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Which methods, or all.")
+    ] = DEFAULT_METHODS,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Compare with this method. Default: tva-ts, or the first."
+        ),
+    ] = None,
+    metrics: options.Metrics = None,
+    input: options.Input = None,
+    n_boot: options.Boot = 2000,
+    level: options.Level = 0.95,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Fit several methods and show their metrics side by side."""
+    from smallcal.cli import inputs, terminal
+    from smallcal.statistics.interval import require_options
+
+    require_options(n_boot, level)
+    names = inputs.method_names(methods)
+    baseline = _baseline(baseline, names)
+    wanted = inputs.metric_names(metrics, DEFAULT_METRICS)
+    cal, test = load_pair(cal_data, test_data, input)
+    if methods == "all":
+        names = _possible(names, cal, test)
+    labels = inputs.predictions(test).labels
+    probas, errors = _fit_all(names, cal, replace(test, labels=labels), seed)
+    if methods == "all":
+        errors = _forgive_missing(errors)
+    failures = {
+        name: " ".join(f"{type(error).__name__}: {error}".split()) for name, error in errors.items()
+    }
+    result = None
+    if probas:
+        reference = baseline if baseline in probas else None
+        result = _measured(labels, probas, reference, wanted, (n_boot, level, seed))
+    if as_json:
+        found = {} if result is None else result.to_dict()
+        terminal.show_json({"cal": cal.source, "test": test.source, **found, "failures": failures})
+    else:
+        terminal.say(
+            f"Fitted on {cal.source} ({terminal.count(len(cal.logits), 'sample')}), measured on "
+            f"{test.source} ({terminal.count(len(test.logits), 'sample')})."
+        )
+        _show(result, wanted, list(failures))
+    for name, reason in failures.items():
+        terminal.complain(f"{name} failed: {reason}")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _measured(
+    labels: IntArray,
+    probas: dict[str, FloatArray],
+    baseline: str | None,
+    metrics: list[str],
+    bootstrap: tuple[int, float, int],
+) -> Comparison:
+    from smallcal.cli import terminal
+    from smallcal.statistics.compare import compare as put_together
+
+    n_boot, level, seed = bootstrap
+    with terminal.progress("Resampling", n_boot) as advance:
+        return put_together(
+            labels,
+            probas,
+            baseline=baseline,
+            metrics=metrics,
+            n_boot=n_boot,
+            level=level,
+            random_state=seed,
+            advance=advance,
+        )
+
+
+def _baseline(name: str | None, names: list[str]) -> str:
+    if name is None:
+        return "tva-ts" if "tva-ts" in names else names[0]
+    if name not in names:
+        raise InputError(f"--baseline {name} is not among the methods {', '.join(names)}")
+    return name
+
+
+def load_pair(
+    cal_data: str, test_data: str | None, input: str | None, *, verb: str = "compare"
+) -> tuple[Loaded, Loaded]:
+    """Read the samples to fit on and those to measure on, which may share a file."""
+    from smallcal import io
+    from smallcal.cli import terminal
+
+    if test_data is None:
+        found = io.splits(cal_data)
+        first = next((name for name in io.CALIBRATION_SPLITS if name in found), None)
+        if first is None or "test" not in found:
+            raise InputError(
+                f"{cal_data} does not hold two splits (val or cal, and test); name the file to "
+                f"test on: smallcal {verb} CAL_DATA TEST_DATA"
+            )
+        cal_data, test_data = f"{cal_data}:{first}", f"{cal_data}:test"
+    elif test_data == cal_data:
+        terminal.note("fitted and measured on the same samples: that flatters every method")
+    cal, test = io.read(cal_data, input=input), io.read(test_data, input=input)
+    if cal.input != test.input:
+        raise InputError(
+            f"{cal_data} holds {cal.input} and {test_data} holds {test.input}; use one kind"
+        )
+    return cal, test
+
+
+def _possible(names: list[str], cal: Loaded, test: Loaded) -> list[str]:
+    """Leave out, saying so, the methods that need features where there are none."""
+    from smallcal.calibrators.catalogue import METHODS
+    from smallcal.cli import terminal
+
+    if cal.features is not None and test.features is not None:
+        return names
+    left_out = [name for name in names if "features" in METHODS[name].needs]
+    if left_out:
+        terminal.note(f"left out, for want of features in the files: {', '.join(left_out)}")
+    return [name for name in names if name not in left_out]
+
+
+def _forgive_missing(failures: dict[str, Exception]) -> dict[str, Exception]:
+    """Among all methods, one whose package is not installed is left out, not failed."""
+    from smallcal.cli import terminal
+    from smallcal.errors import MissingExtraError
+
+    for name, error in failures.items():
+        if isinstance(error, MissingExtraError):
+            terminal.note(f"left out: {name}: {error}")
+    return {
+        name: error for name, error in failures.items() if not isinstance(error, MissingExtraError)
+    }
+
+
+def _fit_all(
+    names: list[str], cal: Loaded, test: Loaded, seed: int
+) -> tuple[dict[str, FloatArray], dict[str, Exception]]:
+    """Fit each method; one that fails is a reason, not the end of the others."""
+    from smallcal.cli import inputs, terminal
+
+    checked = inputs.predictions(cal)
+    with inputs.naming(cal.source):
+        checked.require_fittable(input=cal.input)
+    if checked.n_classes != test.logits.shape[1]:
+        raise InputError(
+            f"{cal.source} has {checked.n_classes} columns and {test.source} has "
+            f"{test.logits.shape[1]}; both must come from one model"
+        )
+    cal = replace(cal, labels=checked.labels)
+    probas: dict[str, FloatArray] = {}
+    failures: dict[str, Exception] = {}
+    with terminal.progress("Fitting", len(names)) as advance:
+        for name in names:
+            try:
+                with terminal.noted_warnings(name):
+                    probas[name] = _fit_one(name, cal, test, seed)
+            except Exception as error:  # noqa: BLE001 - the other methods' results must not be lost
+                failures[name] = error
+            advance(1)
+    return probas, failures
+
+
+def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
+    from smallcal.calibrators.estimators import Calibrator
+
+    estimator = Calibrator(method=name, input=cal.input, random_state=seed)
+    estimator.fit(cal.logits, cal.labels, features=cal.features)
+    fitted = estimator.fitted_
+    labels = test.labels if "labels" in fitted.signal.needs else None
+    return fitted.predict_proba(test.logits, features=test.features, labels=labels)
+
+
+def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> None:
+    from smallcal.cli import terminal
+
+    values = {} if result is None else result.values
+    for start in range(0, len(wanted), _ABREAST):
+        part = wanted[start : start + _ABREAST]
+        gaps = [[name, "failed", *[""] * (len(part) - 1)] for name in failed]
+        terminal.show_table(["method", *part], _rows(values, part) + gaps)
+    if result is not None and result.differences:
+        _show_differences(result, wanted)
+
+
+def _show_differences(result: Comparison, wanted: list[str]) -> None:
+    """Print differences with their intervals, and what they amount to in words."""
+    from smallcal.cli import terminal
+    from smallcal.reports.content.words import shown_interval, shown_value
+
+    if not result.intervals:
+        terminal.say(f"Difference to {result.baseline}:")
+        terminal.show_table(["method", *wanted], _rows(result.differences, wanted, signed=True))
+        return
+    terminal.say(f"Difference to {result.baseline}, {100 * result.level:g} % interval:")
+    for start in range(0, len(wanted), _DIFFERENCES_ABREAST):
+        part = wanted[start : start + _DIFFERENCES_ABREAST]
+        rows = []
+        for name, row in result.intervals.items():
+            cells = [
+                [shown_value(m, row[m].point, signed=True), shown_interval(m, row[m], signed=True)]
+                for m in part
+            ]
+            rows.append([name, *(cell for pair in cells for cell in pair)])
+        headers = [header for metric in part for header in (metric, "interval")]
+        terminal.show_table(["method", *headers], rows)
+    for name in result.intervals:
+        terminal.say(result.verdict(name))
+
+
+def _rows(
+    table: dict[str, dict[str, float]], metrics: list[str], *, signed: bool = False
+) -> list[list[Any]]:
+    from smallcal.reports.content.words import shown_value
+
+    return [
+        [name, *(shown_value(metric, row[metric], signed=signed) for metric in metrics)]
+        for name, row in table.items()
+    ]

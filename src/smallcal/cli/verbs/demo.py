@@ -1,0 +1,267 @@
+"""``smallcal demo``: real logits, five methods, one table, and how to go on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options
+from smallcal.errors import FileError, InputError
+
+if TYPE_CHECKING:
+    from smallcal.data.demo import DemoSplit
+    from smallcal.data.predictions import IntArray
+
+METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "default")
+METRICS = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
+HEADERS = ("ECE15 %", "TopBCE x100", "NLL x100", "Brier x100", "accuracy %")
+BUDGETS = (250, 625, 1250)
+NO_REPORT = "none"
+CREDIT = "Data: drawings from Quick, Draw! by Google, CC BY 4.0; the model and its logits are ours."
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method at one budget: the metrics of each draw."""
+
+    budget: int
+    method: str
+    draws: tuple[dict[str, float], ...]
+
+    def mean(self, metric: str) -> float:
+        """Return the mean over draws."""
+        return fmean(draw[metric] for draw in self.draws)
+
+    def std(self, metric: str) -> float:
+        """Return the standard deviation over draws; 0 for one draw."""
+        values = [draw[metric] for draw in self.draws]
+        return 0.0 if min(values) == max(values) else stdev(values)
+
+
+def demo(
+    draws: Annotated[int, typer.Option(min=1, max=1000, help="Random subsets per budget.")] = 5,
+    budget: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Calibration samples; may be repeated. [250 625 1250]"),
+    ] = None,
+    export: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Only write the data there, as cal.npz and test.npz."),
+    ] = None,
+    report: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="Where to write the report on this data; none to leave it out."
+        ),
+    ] = "smallcal-report.html",
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Calibrate a real model from a few hundred samples and show what that gives."""
+    from smallcal.cli import terminal
+    from smallcal.data.demo import load_demo
+
+    cal, test = load_demo("cal"), load_demo("test")
+    if export is not None:
+        _export(Path(export), {"cal": cal, "test": test}, as_json=as_json)
+        return
+    if report != NO_REPORT and not as_json:
+        _require_report(report)
+    budgets = sorted(set(budget or [min(n, len(cal.labels)) for n in BUDGETS]))
+    cells = _measure(cal, test, budgets, draws, seed)
+    if as_json:
+        terminal.show_json(_document(cells, cal, test))
+        return
+    terminal.say(
+        f"A model with {len(cal.class_names)} classes; fitted on random draws of N calibration "
+        f"samples, measured on {len(test.labels):,} others. Mean ± standard deviation over draws."
+    )
+    terminal.show_table(["N", "method", *HEADERS], list(_rows(cells)), text=(0, 1))
+    for sentence in findings(cells):
+        terminal.say(sentence)
+    if report != NO_REPORT:
+        _report(report, cal, test, seed)
+    terminal.say(f"\n{CREDIT}\n\n{_GO_ON}")
+
+
+def _require_report(file: str) -> None:
+    """Raise now for a file that could not be written after all the work."""
+    from smallcal import io
+    from smallcal.reports.document import format_of
+
+    format_of(file)
+    io.require_folder(file)
+
+
+def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
+    """Write the report on the whole calibration split, or say what it takes to have one."""
+    from smallcal.cli import terminal
+    from smallcal.errors import MissingExtraError
+    from smallcal.reports import report
+    from smallcal.reports.content.gather import Settings, steps
+    from smallcal.reports.document import format_of, require_page
+
+    try:
+        if format_of(file) == "html":
+            require_page()
+    except MissingExtraError as error:
+        terminal.say(f"No report was written: {error}")
+        return
+    title = "Calibration of the demo's drawing classifier"
+    with terminal.progress("Reporting", steps(Settings(), 0)) as advance:
+        report(cal, test, title=title, random_state=seed, advance=advance).save(file)
+    terminal.say(f"Wrote {file}: the whole story, with all {len(cal.labels):,} samples.")
+
+
+def _measure(
+    cal: DemoSplit, test: DemoSplit, budgets: list[int], draws: int, seed: int
+) -> list[Cell]:
+    from smallcal.cli import terminal
+
+    subsets = {n: _subsets(len(cal.labels), n, draws, seed) for n in budgets}
+    total = len(METHODS) * sum(len(rows) for rows in subsets.values())
+    cells = []
+    with terminal.progress("Fitting and measuring", total) as advance:
+        for n, drawn in subsets.items():
+            for method in METHODS:
+                found = []
+                for rows in drawn:
+                    found.append(_one(method, cal, rows, test))
+                    advance(1)
+                cells.append(Cell(n, method, tuple(found)))
+    return cells
+
+
+def _subsets(n: int, budget: int, draws: int, seed: int) -> list[IntArray]:
+    """Draw the same subsets for every method; the whole split can be drawn in one way only."""
+    import numpy as np
+
+    from smallcal.data.predictions import MIN_FIT_SAMPLES
+
+    if not MIN_FIT_SAMPLES <= budget <= n:
+        raise InputError(f"--budget must lie in {MIN_FIT_SAMPLES} .. {n}; got {budget}")
+    if budget == n:
+        return [np.arange(n)]
+    rng = np.random.default_rng([seed, budget])
+    return [np.sort(rng.choice(n, size=budget, replace=False)) for _ in range(draws)]
+
+
+def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[str, float]:
+    from smallcal.calibrators.estimators import make
+    from smallcal.errors import FitWarning
+    from smallcal.statistics.compare import evaluate
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        estimator = make(method).fit(cal.logits[rows], cal.labels[rows])
+    return evaluate(test.labels, estimator.predict_proba(test.logits), metrics=METRICS)
+
+
+def _rows(cells: list[Cell]) -> Iterator[list[str]]:
+    for number, cell in enumerate(cells):
+        first = number == 0 or cells[number - 1].budget != cell.budget
+        shown = [_shown(cell.mean(metric), cell.std(metric)) for metric in METRICS]
+        yield [f"{cell.budget:,}" if first else "", cell.method, *shown]
+
+
+def _shown(mean: float, std: float) -> str:
+    return f"{100 * mean:.2f}" + (f" ±{100 * std:.2f}" if std > 0 else "")
+
+
+def findings(cells: list[Cell]) -> Iterator[str]:
+    """Say for each budget which method is best, from the numbers alone."""
+    for budget in dict.fromkeys(cell.budget for cell in cells):
+        # Compared as printed: what looks like a tie in the table is called one.
+        found = {cell.method: cell for cell in cells if cell.budget == budget}
+        ece = {method: round(100 * cell.mean("ece15"), 2) for method, cell in found.items()}
+        best = min(ece.values())
+        winners = [method for method, value in ece.items() if value == best]
+        tie = " (a tie)" if len(winners) > 1 else ""
+        gain = f"{ece['none'] - best:.2f} points below the raw model's {ece['none']:.2f} %"
+        if "none" in winners:
+            gain = "so nothing improves on the raw model"
+        spread = 100 * max(found[method].std("ece15") for method in winners)
+        near = [m for m, value in ece.items() if m not in winners and value - best <= spread]
+        level = f"; {' and '.join(near)} within one standard deviation" if near else ""
+        yield (
+            f"{budget:,} samples: lowest ECE by {' and '.join(winners)}{tie}, {best:.2f} %, "
+            f"{gain}{level}."
+        )
+        yield _proper(budget, found)
+
+
+def _proper(budget: int, found: dict[str, Cell]) -> str:
+    """Say which method has the lowest top-label log-loss, beside the raw model's."""
+    loss = {name: round(100 * cell.mean("top_label_bce"), 2) for name, cell in found.items()}
+    best = min(loss.values())
+    winners = " and ".join(name for name, value in loss.items() if value == best)
+    return f"{budget:,} samples: lowest TopBCE by {winners}, {best:.2f}, raw {loss['none']:.2f}."
+
+
+def _document(cells: list[Cell], cal: DemoSplit, test: DemoSplit) -> dict[str, Any]:
+    return {
+        "n_cal": len(cal.labels),
+        "n_test": len(test.labels),
+        "n_classes": len(cal.class_names),
+        "results": [
+            {
+                "budget": cell.budget,
+                "method": cell.method,
+                "draws": len(cell.draws),
+                "mean": {metric: cell.mean(metric) for metric in METRICS},
+                "std": {metric: cell.std(metric) for metric in METRICS},
+            }
+            for cell in cells
+        ],
+        "findings": list(findings(cells)),
+        "credit": CREDIT,
+    }
+
+
+def _export(folder: Path, demo_splits: dict[str, DemoSplit], *, as_json: bool) -> None:
+    import numpy as np
+
+    from smallcal.cli import terminal
+    from smallcal.io import write_arrays
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+    written = [folder / f"{name}.npz" for name in demo_splits]
+    for file, split in zip(written, demo_splits.values(), strict=True):
+        arrays = {"logits": split.logits, "labels": split.labels}
+        write_arrays(file, {**arrays, "class_names": np.array(split.class_names)})
+    if as_json:
+        terminal.show_json({"files": [str(file) for file in written], "credit": CREDIT})
+        return
+    terminal.say(f"Wrote {' and '.join(map(str, written))}.\n{CREDIT}\n\n{_commands(folder)}")
+
+
+def _commands(folder: Path) -> str:
+    return (
+        "Go on with:\n"
+        f"  smallcal fit {folder}/cal.npz -o cal.json\n"
+        f"  smallcal inspect cal.json\n"
+        f"  smallcal evaluate {folder}/test.npz --calibrator cal.json\n"
+        f"  smallcal compare {folder}/cal.npz {folder}/test.npz"
+    )
+
+
+_GO_ON = """\
+Go on with the same data as files:
+  smallcal demo --export demo-data
+  smallcal fit demo-data/cal.npz -o cal.json
+  smallcal evaluate demo-data/test.npz --calibrator cal.json
+or in Python:
+  import smallcal as sc
+  cal, test = sc.load_demo("cal"), sc.load_demo("test")
+  fitted = sc.Calibrator().fit(cal.logits, cal.labels)
+  p = fitted.predict_proba(test.logits)
+  print(sc.evaluate(test.labels, p))"""

@@ -1,0 +1,143 @@
+"""``smallcal evaluate``: how good are these probabilities, and are they good enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options
+
+if TYPE_CHECKING:
+    from smallcal.data.predictions import FloatArray, IntArray
+    from smallcal.statistics.interval import Interval
+
+
+def evaluate(
+    data: options.Data,
+    calibrator: Annotated[
+        str | None, typer.Option(metavar="CAL", help="Apply this calibrator first.")
+    ] = None,
+    labels: options.Labels = None,
+    input: options.Input = None,
+    class_names: options.ClassNames = None,
+    metrics: options.Metrics = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help='Exit with 1 if this holds: "ece15>0.03" or "ece15>3%". May be repeated.',
+        ),
+    ] = None,
+    n_boot: options.Boot = 2000,
+    level: options.Level = 0.95,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Measure the calibration of logits, or of what a calibrator makes of them."""
+    from smallcal import runtime
+    from smallcal.cli import inputs, inputs_streamed, terminal
+    from smallcal.metrics import METRICS
+    from smallcal.reports.conditions import Condition
+    from smallcal.statistics.interval import require_options
+    from smallcal.statistics.noise import debiased_ece
+
+    require_options(n_boot, level)
+    conditions = [Condition.parse(text) for text in fail_if or []]
+    shown = inputs.metric_names(metrics, list(METRICS))
+    wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))
+    fitted = None if calibrator is None else runtime.load(calibrator)
+    found: dict[str, Interval] = {}
+    debiased = None
+    source = inputs_streamed.source_of(data, fitted, input=input, resampled=n_boot > 0)
+    if source is not None:
+        values, n = inputs_streamed.measured(
+            source, fitted, metrics=wanted, labels=labels, names=class_names
+        )
+        n_classes = source.n_classes
+        if n_boot:
+            terminal.note(f"{data} does not fit in memory: values without intervals")
+    else:
+        loaded = inputs.load(data, labels=labels, input=input, names=class_names)
+        codes, proba = inputs.probabilities(loaded, fitted)
+        n, n_classes = proba.shape
+        values, found = _resampled(codes, proba, wanted, n_boot, level, seed)
+        debiased = debiased_ece(codes, proba) if "ece15" in found else None
+    checks = [condition.check(values[condition.metric]) for condition in conditions]
+    if as_json:
+        terminal.show_json(
+            {
+                "data": data,
+                "calibrator": calibrator,
+                "n": n,
+                "n_classes": n_classes,
+                "metrics": values,
+                "debiased_ece15": debiased,
+                "intervals": {name: row.to_dict() for name, row in found.items()},
+                "checks": checks,
+            }
+        )
+    else:
+        what = "as the model gives them" if calibrator is None else f"calibrated by {calibrator}"
+        size = f"{terminal.count(n, 'sample')}, {n_classes:,} classes"
+        terminal.say(f"{data}: {size}, {what}")
+        _show(values, found, level, debiased)
+    _leave(checks)
+
+
+def _resampled(
+    codes: IntArray, proba: FloatArray, wanted: list[str], n_boot: int, level: float, seed: int
+) -> tuple[dict[str, float], dict[str, Interval]]:
+    """Return the metrics, and their intervals if there are resamples."""
+    from smallcal.cli import terminal
+    from smallcal.statistics.compare import evaluate as measure
+
+    if not n_boot:
+        return measure(codes, proba, metrics=wanted), {}
+    with terminal.progress("Resampling", n_boot) as advance:
+        found = measure(
+            codes,
+            proba,
+            metrics=wanted,
+            ci=True,
+            n_boot=n_boot,
+            level=level,
+            random_state=seed,
+            advance=advance,
+        )
+    return {name: row.point for name, row in found.items()}, found
+
+
+def _show(
+    values: dict[str, float], found: dict[str, Interval], level: float, debiased: float | None
+) -> None:
+    from smallcal.cli import terminal
+    from smallcal.metrics import METRICS
+    from smallcal.reports.content.words import shown_floor, shown_interval, shown_value
+
+    headers = ["metric", "value", "what it measures"]
+    rows = [
+        [name, shown_value(name, value), METRICS[name].summary] for name, value in values.items()
+    ]
+    if found:
+        headers[2:2] = [f"{100 * level:g} % interval", "floor"]
+        for row in rows:
+            row[2:2] = [shown_interval(row[0], found[row[0]]), shown_floor(row[0], found[row[0]])]
+    terminal.show_table(headers, rows, text=(0, len(headers) - 1))
+    if found:
+        terminal.say(
+            "Intervals: resampled test samples. Floor: what a perfectly calibrated model with "
+            "these confidences would show on average; an error near its floor is noise."
+        )
+    if debiased is not None:
+        terminal.say(f"ece15 with the expected noise taken off: {shown_value('ece15', debiased)}.")
+
+
+def _leave(checks: list[dict[str, Any]]) -> None:
+    from smallcal.cli import terminal
+
+    failed = [check for check in checks if check["failed"]]
+    for check in failed:
+        terminal.complain(f"check failed: {check['reason']}")
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,66 @@
+"""``smallcal fit``: logits and labels in, a calibrator out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smallcal.cli import options
+
+
+def fit(
+    data: options.Data,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Where to write the calibrator (JSON)."
+        ),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="A name that `smallcal methods` lists.")
+    ] = "default",
+    labels: options.Labels = None,
+    input: options.Input = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="An option of the method, such as n_groups=5."
+        ),
+    ] = None,
+    class_names: options.ClassNames = None,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Fit a calibrator on held-out logits and labels."""
+    from smallcal import io
+    from smallcal.calibrators.estimators import Calibrator
+    from smallcal.cli import inputs, terminal
+    from smallcal.cli.verbs.inspect import describe
+    from smallcal.reports.content.routing import summary
+
+    chosen = inputs.method_options(method, setting or [])
+    if output is not None:
+        io.require_folder(output)
+    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
+    checked = inputs.predictions(loaded)
+    estimator = Calibrator(
+        method=method,
+        options=chosen,
+        input=loaded.input,
+        class_names=loaded.class_names,
+        random_state=seed,
+    )
+    with terminal.noted_warnings(), inputs.naming(data), terminal.progress("Fitting"):
+        estimator.fit(loaded.logits, checked.labels, features=loaded.features)
+    if output is not None:
+        estimator.save(output)
+    fitted = estimator.fitted_
+    if as_json:
+        terminal.show_json({"output": output, **summary(fitted)})
+        return
+    describe(fitted)
+    if output is None:
+        terminal.say("Nothing was written; -o cal.json keeps this calibrator.")
+    else:
+        terminal.say(f"Wrote {output}.")

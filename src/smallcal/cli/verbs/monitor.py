@@ -1,0 +1,176 @@
+"""``smallcal monitor``: have the inputs drifted, and does confidence still match accuracy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.fitted import FittedCalibrator
+    from smallcal.deploy.monitor import Monitor, Report
+
+
+def monitor(
+    calibrator: options.Calibrator,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="New logits, with or without labels; without DATA what is known is shown.",
+            show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="What was seen so far (JSON); DATA is added. Begun if not there."
+        ),
+    ] = None,
+    merge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Look at the sum of such states; none is written. Repeatable."
+        ),
+    ] = None,
+    labels: options.Labels = None,
+    seen: Annotated[
+        bool, typer.Option("--seen", help="DATA was added before; only its labels are new.")
+    ] = False,
+    alpha: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Chance of ever giving a false alarm. Default 0.01."),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(metavar="GAP", help="Gap that is no cause for alarm. Default 0.02."),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Calibration split, for a calibrator saved without its counts."
+        ),
+    ] = None,
+    input: options.Input = None,
+    prometheus: Annotated[
+        bool, typer.Option("--prometheus", help="Print metrics in Prometheus' text format.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Watch for drift; exit with 1 on alarm. May be asked as often as one likes."""
+    from smallcal import runtime
+    from smallcal.cli import terminal
+
+    if state is not None and merge:
+        raise InputError("--merge only looks and --state is written; use one of them")
+    if prometheus and as_json:
+        raise InputError("choose one of --json and --prometheus")
+    if data is None and (labels is not None or seen):
+        raise InputError("--labels and --seen say something about DATA; name its file")
+    settings = {"alpha": alpha, "tolerance": tolerance}
+    begun = _begun(runtime.load(calibrator), state, merge or [], settings, reference)
+    whole = begun
+    if data is None:
+        _require_known(state, merge or [])
+    else:
+        fresh = begun.fresh()
+        with terminal.progress("Reading"):
+            _feed(fresh, data, labels=labels, seen=seen, input=input)
+        whole = begun.merge(fresh) if state is None else fresh.add_to(state)
+    report = whole.report()
+    if prometheus:
+        typer.echo(report.prometheus(), nl=False)
+    elif as_json:
+        terminal.show_json({"calibrator": calibrator, "data": data, **report.to_dict()})
+    else:
+        _show(report)
+    if report.alarm:
+        raise typer.Exit(1)
+
+
+def _require_known(state: str | None, merge: list[str]) -> None:
+    """Raise where there is no DATA and nothing was kept either."""
+    if not merge and (state is None or not Path(state).exists()):
+        raise InputError("nothing to look at: name DATA, or a --state or --merge file that exists")
+
+
+def _begun(
+    fitted: FittedCalibrator,
+    state: str | None,
+    merge: list[str],
+    settings: dict[str, float | None],
+    reference: str | None,
+) -> Monitor:
+    """Return the monitor of what is known before DATA."""
+    from smallcal.cli import inputs
+    from smallcal.deploy.monitor import Monitor
+
+    old = [state] if state is not None and Path(state).exists() else merge
+    given: dict[str, Any] = {k: value for k, value in settings.items() if value is not None}
+    if old:
+        first, *others = (_loaded(path, fitted, given) for path in old)
+        for other in others:
+            first.merge(other)
+        return first
+    split: dict[str, Any] = {}
+    if reference is not None:
+        loaded = inputs.load(reference)
+        inputs.require_same_input(fitted, loaded.input, reference)
+        split = {"reference": loaded.logits, "reference_features": loaded.features}
+    return Monitor(fitted, **given, **split)
+
+
+def _loaded(path: str, fitted: FittedCalibrator, given: dict[str, float]) -> Monitor:
+    from smallcal.cli import inputs
+    from smallcal.deploy.monitor import Monitor
+
+    with inputs.naming(path):
+        known = Monitor.load(path, fitted)
+    kept = known.to_dict()
+    for name, value in given.items():
+        if kept[name] != value:
+            raise InputError(
+                f"{path} was begun with --{name} {kept[name]:g}, which it keeps; got {value:g}"
+            )
+    return known
+
+
+def _feed(fresh: Monitor, data: str, *, labels: str | None, seen: bool, input: str | None) -> None:
+    from smallcal.cli import inputs
+
+    loaded = inputs.load(data, labels=labels, input=input)
+    inputs.require_same_input(fresh.calibrator, loaded.input, data)
+    with inputs.naming(data):
+        fresh.update(loaded.logits, loaded.labels, loaded.features, seen=seen)
+
+
+def _show(report: Report) -> None:
+    from smallcal.cli import terminal
+
+    for sentence in report.sentences:
+        terminal.say(sentence)
+    groups = next((stream for stream in report.streams if stream.name == "groups"), None)
+    if groups is None or not report.rows:
+        return
+    terminal.say()
+    terminal.show_table(
+        ["group", "share %", "was %", "labelled", "accuracy - confidence", "all looks"],
+        [
+            [
+                str(i),
+                f"{100 * now / report.rows:.1f}",
+                f"{100 * before / sum(groups.reference):.1f}",
+                f"{gap.n:,}",
+                "" if gap.gap is None else f"{100 * gap.gap:+.2f}",
+                "" if gap.gap is None else f"{100 * gap.low:+.2f} to {100 * gap.high:+.2f}",
+            ]
+            for i, (now, before, gap) in enumerate(
+                zip(groups.counts, groups.reference, report.gaps, strict=True)
+            )
+        ],
+        text=(),
+    )

@@ -1,0 +1,158 @@
+"""``smallcal plan``: how many samples calibration needs, from those that are there."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smallcal.cli import options
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.advice.plan_words import Expected, Plan
+
+_TARGET = re.compile(r"\s*(\w+)\s*=\s*([-+.\deE]+)\s*(%?)\s*")
+
+
+def plan(
+    data: options.Data,
+    labels: options.Labels = None,
+    input: options.Input = None,
+    class_names: options.ClassNames = None,
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="A name that `smallcal methods` lists.")
+    ] = "default",
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            help="Numbers of samples to plan for. Default: round ones up to four times DATA.",
+        ),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=5, max=1000, metavar="N", help="Fits of each size.")
+    ] = 20,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METRIC=VALUE",
+            help="How many samples reach this: ece15=0.02, ece15=2%. May be repeated.",
+        ),
+    ] = None,
+    test_size: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="Rows of the test set that ece15 is foretold for."),
+    ] = 5000,
+    level: options.Level = 0.9,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Say how many samples calibration needs, from a pilot split."""
+    from smallcal.advice.plan import count_steps, require_pilot
+    from smallcal.advice.plan import plan as make_plan
+    from smallcal.cli import inputs, terminal
+
+    wanted = None if sizes is None else _sizes(sizes)
+    goals = dict(_goal(text) for text in target or [])
+    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
+    checked = inputs.predictions(loaded)
+    with inputs.naming(data):
+        checked.require_fittable(input=loaded.input)
+        require_pilot(checked.n)
+    with terminal.progress("Fitting", count_steps(checked.n, wanted, method)) as advance:
+        found = make_plan(
+            loaded.logits,
+            checked.labels,
+            method=method,
+            sizes=wanted,
+            draws=draws,
+            target=goals,
+            test_size=test_size,
+            input=loaded.input,
+            level=level,
+            random_state=seed,
+            advance=advance,
+        )
+    if as_json:
+        terminal.show_json({"data": data, **found.to_dict()})
+        return
+    _show(data, found)
+    for note in found.notes:
+        terminal.note(note)
+
+
+def _sizes(text: str) -> list[int]:
+    parts = [part.strip().replace("_", "") for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise InputError(f"--sizes must be whole numbers with commas between; got {text!r}")
+    return [int(part) for part in parts]
+
+
+def _goal(text: str) -> tuple[str, float]:
+    match = _TARGET.fullmatch(text)
+    try:
+        value = float(match[2]) if match else math.nan
+    except ValueError:
+        value = math.nan
+    if match is None or not math.isfinite(value):
+        raise InputError(f"--target must look like ece15=0.02 or ece15=2%; got {text!r}")
+    return match[1], value / 100 if match[3] else value
+
+
+def _show(data: str, found: Plan) -> None:
+    from smallcal.cli import terminal
+
+    pilot = f"{terminal.count(found.n, 'sample')}, {found.n_classes:,} classes"
+    terminal.say(
+        f"{data}: {pilot}. {found.method} fitted on {found.draws} draws of each size and "
+        f"measured on the rows left out. ± is the standard deviation from draw to draw; a band "
+        f"holds the mean over draws, {100 * found.level:g} % sure."
+    )
+    band = f"{100 * found.level:g} % band"
+    rows = [
+        [
+            f"{row.size:,}",
+            "measured" if row.measured else "extrapolated",
+            _ece(row.metrics["ece15"]),
+            _band(row.metrics["ece15"]),
+            f"{100 * row.metrics['debiased_ece15'].value:.2f}",
+            _bce(row.metrics["top_label_bce"]),
+        ]
+        for row in found.rows
+    ]
+    headers = ["samples", "", "ece15 %", band, "no noise", "top_label_bce"]
+    terminal.show_table(headers, rows, text=(1,))
+    terminal.say(f"Who gives what with all {found.n:,} samples:")
+    rows = []
+    for name in dict.fromkeys(["none", "tva-ts", found.method]):
+        row = found.row(found.n, name)
+        gain = row.gains.get("top_label_bce")
+        change = ["", ""]
+        if gain is not None:
+            change = [f"{gain.point:+.4f}", f"{gain.low:+.4f} to {gain.high:+.4f}"]
+        cells = [_ece(row.metrics["ece15"]), _bce(row.metrics["top_label_bce"])]
+        rows.append([name, *cells, *change])
+    terminal.show_table(["method", "ece15 %", "top_label_bce", "minus none", band], rows)
+    for sentence in found.sentences:
+        terminal.say(sentence)
+    terminal.say(
+        f"ece15: as `smallcal evaluate` would show it on {found.test_size:,} test rows, noise "
+        "included; no noise: on endless ones."
+    )
+
+
+def _ece(entry: Expected) -> str:
+    spread = f" ±{100 * entry.spread:.2f}" if entry.spread else ""
+    return f"{100 * entry.value:.2f}{spread}"
+
+
+def _bce(entry: Expected) -> str:
+    spread = f" ±{entry.spread:.4f}" if entry.spread else ""
+    return f"{entry.value:.4f}{spread}"
+
+
+def _band(entry: Expected) -> str:
+    return f"{100 * entry.low:.2f} to {100 * entry.high:.2f}"

@@ -1,0 +1,215 @@
+"""``smallcal report``: everything there is to say about a model's calibration, in one file."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smallcal.cli import options
+from smallcal.errors import FileError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from smallcal.reports import Report
+
+#: ``...fog-s3.npz``, ``fog_3.npz`` or ``fog3.npz``: a kind and its severity.
+_CONDITION = re.compile(r"(.*?[^\W\d_])(?:[-_]?s(?:everity)?)?[-_]?(\d+(?:\.\d+)?)")
+
+
+def report(
+    cal_data: Annotated[
+        str,
+        typer.Argument(
+            metavar="CAL_DATA",
+            help="Fit on this file. One that holds val and test splits is enough.",
+            show_default=False,
+        ),
+    ],
+    test_data: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEST_DATA]", help="Measure on this file.", show_default=False),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Where to write it: .html, .md or .json."
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="html|md|json", help="What to write. Default: what FILE's name says, else md."
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Which methods. Default: six.")
+    ] = None,
+    shift: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Also measure on this file, or the files of this folder, named like "
+            "fog-s3.npz. May be repeated.",
+        ),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help='Exit with 1 if this holds of the recommended method, "ece15>0.03", or of '
+            'another, "ts-nll:ece15>3%". May be repeated.',
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The heading.")] = None,
+    input: options.Input = None,
+    class_names: options.ClassNames = None,
+    n_boot: options.Boot = 1000,
+    level: options.Level = 0.95,
+    seed: options.Seed = 0,
+) -> None:
+    """Report how well a model is calibrated, and which method to use."""
+    from smallcal import io
+    from smallcal.cli import inputs, terminal
+    from smallcal.cli.verbs.compare import load_pair
+    from smallcal.io.read import split_path
+    from smallcal.reports import report as make
+    from smallcal.reports.conditions import require_known
+    from smallcal.reports.content.gather import DEFAULT_METHODS, Settings, steps
+    from smallcal.reports.content.measure import require_boot, true_names
+    from smallcal.reports.document import require_page
+
+    require_boot(n_boot, level)
+    chosen = tuple(inputs.method_names(methods)) if methods else DEFAULT_METHODS
+    for text in fail_if or []:
+        require_known(text, true_names(chosen))
+    kind = _kind(output, format)
+    if kind == "html":
+        require_page()
+    if output is not None:
+        io.require_folder(output)
+    command = _command(
+        [cal_data] if test_data is None else [cal_data, test_data],
+        {
+            "-o": output,
+            "--format": format,
+            "--methods": methods,
+            "--shift": shift,
+            "--fail-if": fail_if,
+            "--title": title,
+            "--input": input,
+            "--class-names": class_names,
+            "--n-boot": n_boot,
+            "--level": level,
+            "--seed": seed,
+        },
+    )
+    cal, test = load_pair(cal_data, test_data, input, verb="report")
+    files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
+    settings = Settings(methods=chosen, n_boot=n_boot)
+    with terminal.progress("Measuring", steps(settings, len(files))) as advance:
+        made = make(
+            cal,
+            test,
+            methods=chosen,
+            class_names=None if class_names is None else io.read_names(class_names),
+            shift=files,
+            n_boot=n_boot,
+            level=level,
+            input=input,
+            random_state=seed,
+            title=title,
+            command=command,
+            advance=advance,
+        )
+    if output is None:
+        sys.stdout.write(made.text(kind))
+    else:
+        made.save(output, format=kind)
+        terminal.say(made.content["verdict"]["headline"])
+        terminal.say(f"Wrote {output}.")
+    _leave(made, fail_if or [])
+
+
+def _kind(output: str | None, format: str | None) -> str:
+    """Return what to write; a page goes to a file only."""
+    from smallcal.reports.document import FORMATS, format_of
+
+    known = list(dict.fromkeys(FORMATS.values()))
+    if format is not None and format not in known:
+        raise InputError(f"--format must be one of {', '.join(known)}; got {format!r}")
+    if output is None:
+        if format == "html":
+            raise InputError("a page needs a file to be written to: -o report.html")
+        return format or "md"
+    return format or format_of(output)
+
+
+def _command(files: Sequence[str], given: Mapping[str, object]) -> str:
+    """Return the command that makes this report again."""
+    words = ["smallcal", "report", *files]
+    for flag, value in given.items():
+        for entry in value if isinstance(value, list) else [value]:
+            if entry is not None:
+                words += [flag, str(entry)]
+    return shlex.join(words)
+
+
+def shifted_files(paths: Sequence[str], *, model: str = "") -> dict[tuple[str, str], object]:
+    """Return the shifted files by kind and severity, as their names say.
+
+    Of a folder that holds ``MODEL__...`` files, only those of this model are taken.
+    """
+    found: dict[tuple[str, str], object] = {}
+    for path in paths:
+        for file in _files_of(Path(path), model):
+            key = condition_of(file)
+            if key in found:
+                named = " ".join(filter(None, key))
+                raise InputError(f"--shift: {found[key]} and {file} are both called {named}")
+            found[key] = str(file)
+    return found
+
+
+def _files_of(path: Path, model: str) -> list[Path]:
+    from smallcal.io import READERS
+
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
+    own = [file for file in files if model and file.name.startswith(f"{model}__")]
+    if not files:
+        raise FileError(f"--shift {path}: no file there is of a type that can be read")
+    return own or files
+
+
+def condition_of(file: Path) -> tuple[str, str]:
+    """Return the kind and the severity that a file's name tells.
+
+    Examples
+    --------
+    >>> condition_of(Path("cifar10__resnet__fog-s3.npz")), condition_of(Path("night.csv"))
+    (('fog', '3'), ('night', ''))
+    """
+    name = file.stem.rpartition("__")[2]
+    match = _CONDITION.fullmatch(name)
+    return (match[1], match[2]) if match else (name, "")
+
+
+def _leave(made: Report, conditions: Sequence[str]) -> None:
+    """Say what failed, after everything was written."""
+    from smallcal.cli import terminal
+
+    failed = [check for text in conditions if (check := made.check(text))["failed"]]
+    for check in failed:
+        terminal.complain(f"check failed: {check['reason']}")
+    failures = made.content["failures"]
+    for name, reason in failures.items():
+        terminal.complain(f"{name} failed: {reason}")
+    if failed or failures:
+        raise typer.Exit(1)

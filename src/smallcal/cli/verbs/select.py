@@ -1,0 +1,199 @@
+"""``smallcal select``: which calibrator this much data can pay for, if any."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.advice.select import Selection
+    from smallcal.advice.select_walk import Row
+    from smallcal.io import Loaded
+
+#: A name, then perhaps options in brackets: srts-bce[n_groups=5].
+_CANDIDATE = re.compile(r"([^\[\],]+)(?:\[([^\]]*)\])?")
+#: A comma that begins another option, not another number of the same one.
+_NEXT_OPTION = re.compile(r",(?=\s*\w+=)")
+
+
+def select(
+    data: options.Data,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Fit the choice on all samples and write it here (JSON).",
+        ),
+    ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Which methods, from simple to rich, such as tva-ts,srts-bce\\[n_groups=5].",
+        ),
+    ] = None,
+    rule: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="What the standard error is of: sample, repeat, fold; or holdout, one split.",
+        ),
+    ] = "sample",
+    loss: Annotated[
+        str, typer.Option(metavar="METRIC", help="What must get lower.")
+    ] = "top_label_bce",
+    repeats: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How often the samples are cut into folds.")
+    ] = 5,
+    folds: Annotated[int, typer.Option(metavar="N", min=2, help="Into how many.")] = 5,
+    labels: options.Labels = None,
+    input: options.Input = None,
+    class_names: options.ClassNames = None,
+    level: options.Level = 0.95,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Choose a calibrator by cross-validation, or none where the data do not tell."""
+    from smallcal import io
+    from smallcal.advice.select import candidates_for, require_rule
+    from smallcal.advice.select import select as choose
+    from smallcal.cli import inputs, terminal
+
+    require_rule(rule, loss=loss, n_repeats=repeats, n_folds=folds, level=level)
+    wanted = None if candidates is None else parsed(candidates)
+    if output is not None:
+        io.require_folder(output)
+    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
+    checked = inputs.predictions(loaded)
+    tried, _ = candidates_for(checked.n, wanted)
+    fits = len(tried) * (1 if rule == "holdout" else repeats * folds)
+    with inputs.naming(data), terminal.progress("Fitting", fits) as advance:
+        found = choose(
+            loaded.logits,
+            checked.labels,
+            candidates=wanted,
+            loss=loss,
+            rule=rule,
+            n_repeats=repeats,
+            n_folds=folds,
+            level=level,
+            input=loaded.input,
+            features=loaded.features,
+            random_state=seed,
+            advance=advance,
+        )
+    if output is not None:
+        _fit(found, loaded, checked.labels, output)
+    if as_json:
+        terminal.show_json({"data": data, "output": output, **found.to_dict()})
+        return
+    _show(found, data)
+    _next_step(found, data, output)
+
+
+def parsed(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the candidates that were typed, each with its options.
+
+    Examples
+    --------
+    >>> parsed("none, srts-bce[n_groups=5]")
+    [('none', {}), ('srts-bce', {'n_groups': 5})]
+    """
+    from smallcal.cli import inputs
+
+    found = []
+    for match in _CANDIDATE.finditer(text):
+        name, settings = match[1].strip(), match[2]
+        if name:
+            given = _NEXT_OPTION.split(settings) if settings else []
+            found.append((name, inputs.method_options(name, given)))
+    if not found:
+        raise InputError(f"--candidates names none; got {text!r}")
+    return found
+
+
+def _fit(found: Selection, loaded: Loaded, labels: object, output: str) -> None:
+    """Fit the choice on all samples and keep it."""
+    from smallcal.cli import terminal
+
+    estimator = found.estimator().set_params(class_names=loaded.class_names)
+    with terminal.noted_warnings():
+        estimator.fit(loaded.logits, labels, features=loaded.features)
+    estimator.save(output)
+
+
+def _show(found: Selection, data: str) -> None:
+    """Print what each candidate reached, what it gains over a simpler one, and the reason."""
+    from smallcal.cli import terminal
+
+    cut = (
+        "a fifth held out once"
+        if found.rule == "holdout"
+        else f"cut into {found.n_folds} folds {terminal.count(found.n_repeats, 'time')}"
+    )
+    size = f"{terminal.count(found.n, 'sample')}, {found.n_classes:,} classes"
+    terminal.say(f"{data}: {size}, {cut}. Losses on samples held out, from simple to rich:")
+    terminal.show_table(
+        ["candidate", "parameters", found.loss, "nll", "verdict"],
+        [_losses(row, found.loss) for row in found.table],
+        text=(0, 4),
+    )
+    compared = [row for row in found.table if row.against]
+    if compared:
+        terminal.say(f"Gains in {found.loss}, with {100 * found.level:g} % intervals:")
+        terminal.show_table(
+            ["candidate", "over", "gain", "1 s.e.", "interval"],
+            [_gains(row, found.loss) for row in compared],
+            text=(0, 1),
+        )
+    for row in found.table:
+        if row.note:
+            terminal.say(f"{row.candidate}: {row.note}.")
+    terminal.say(f"Choice: {found.choice}. Reason: {found.reason}")
+
+
+def _losses(row: Row, loss: str) -> list[str]:
+    from smallcal.reports.content.words import shown_value
+
+    measured = row.verdict not in ("failed", "not tried")
+    values = [shown_value(loss, row.loss), shown_value("nll", row.nll)] if measured else ["", ""]
+    return [row.candidate, f"{row.n_parameters}", *values, row.verdict]
+
+
+def _gains(row: Row, loss: str) -> list[str]:
+    from smallcal.reports.content.words import shown_interval, shown_value
+
+    found = row.interval
+    return [
+        row.candidate,
+        row.against,
+        shown_value(loss, row.gain, signed=True),
+        shown_value(loss, row.standard_error) if row.standard_error else "",
+        "" if found is None else shown_interval(loss, found, signed=True),
+    ]
+
+
+def _next_step(found: Selection, data: str, output: str | None) -> None:
+    """Say what was written, or what to type next."""
+    from smallcal.cli import terminal
+
+    if output is not None:
+        terminal.say(f"Wrote {output}: {found.choice}, fitted on all {found.n:,} samples.")
+    elif found.choice_method == "none":
+        terminal.say("Nothing to fit: use the model's own probabilities, or gather more samples.")
+    else:
+        settings = [f" --set {name}={_typed(v)}" for name, v in found.choice_options.items()]
+        chosen = f"--method {found.choice_method}{''.join(settings)}"
+        terminal.say(f"Next: smallcal fit {data} {chosen} -o cal.json")
+
+
+def _typed(value: object) -> str:
+    """Return an option's value as --set takes it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

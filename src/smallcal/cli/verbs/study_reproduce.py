@@ -1,0 +1,141 @@
+"""``smallcal study reproduce``: whether the paper's numbers are found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from smallcal.cli import CHECK_FAILED
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.studies.collection import Collection
+    from smallcal.studies.reproduce.reference import Reference, Value
+    from smallcal.studies.reproduce.result import Reproduction, Row
+    from smallcal.studies.reproduce.run import Agenda
+
+#: Tables that are named where values of many could not be checked.
+_SHOWN = 2
+
+_SIGNS = {"percent": " %", "x1000": " x1000"}
+
+
+def reproduce_command(
+    data: str | None = None,
+    *,
+    frozen: bool = False,
+    reference: str | None = None,
+    out: str | None = None,
+    jobs: int = 1,
+    as_json: bool = False,
+) -> None:
+    """Compute the values that logits allow, compare, print, and leave with 1 if one differs."""
+    from smallcal.cli import terminal
+    from smallcal.studies.reproduce.run import agenda_of, carry_out
+
+    collection, values = _asked(data, frozen, reference)
+    agenda = agenda_of(collection, values)
+    with terminal.progress("Reproducing", agenda.n_tasks) as advance:
+        found = carry_out(agenda, out=out, jobs=jobs, advance=advance)
+    if as_json:
+        terminal.show_json({"collection": collection.name, **found.to_dict()})
+    else:
+        show_reproduction(found)
+    if not found.rows:
+        raise InputError(_nothing(agenda, values))
+    if found.n_failed:
+        terminal.complain(f"{found.n_failed:,} of {len(found.rows):,} values were not found again")
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _asked(data: str | None, frozen: bool, reference: str | None) -> tuple[Collection, Reference]:
+    from smallcal.studies.collection import load_collection
+    from smallcal.studies.reproduce.frozen import load_frozen
+    from smallcal.studies.reproduce.reference import PAPER, load_reference
+
+    if frozen:
+        if data is not None or reference is not None:
+            raise InputError("--frozen is a collection with values of its own: leave out the rest")
+        return load_frozen()
+    if data is None:
+        raise InputError("say which logits with --data DIR, or try --frozen")
+    return load_collection(data), load_reference(PAPER if reference is None else reference)
+
+
+def _nothing(agenda: Agenda, values: Reference) -> str:
+    """Say why there is nothing to compare, and what the names should be."""
+    there = {f"{cell.dataset} {cell.backbone}" for cell in agenda.collection.cells}
+    known = {value.model for value in values.values}
+    names = ", ".join(sorted(there)[:5])
+    if there & known:
+        return f"none of the values can be checked on {names}: see the reasons above"
+    return (
+        f"no value is about a model of {agenda.collection.folder} ({names}); names must be as in "
+        f"{', '.join(sorted(known)[:4])}, ..."
+    )
+
+
+def show_reproduction(found: Reproduction) -> None:
+    """Print every value beside its reference, then what could not be checked, then the sum."""
+    from smallcal.cli import terminal
+
+    blocks: dict[str, list[Row]] = {}
+    for row in found.rows:
+        blocks.setdefault(_heading(row), []).append(row)
+    for heading, rows in blocks.items():
+        terminal.say(heading)
+        terminal.show_table(
+            ["method", "metric", "reference", "reproduced", "difference", "tolerance", "verdict"],
+            [_cells(row) for row in rows],
+            text=(0, 1, 6),
+        )
+        for row in rows:
+            if row.error:
+                terminal.say(f"{row.method}, {row.metric}: {row.error}")
+    if found.unchecked:
+        terminal.say("Not checked:")
+        terminal.show_table(
+            ["values", "reason", "printed in"],
+            [
+                [f"{len(values):,}", reason, _places(values)]
+                for reason, values in found.unchecked.items()
+            ],
+            text=(1, 2),
+        )
+    passed = len(found.rows) - found.n_failed
+    terminal.say(
+        f"{passed:,} PASS, {found.n_failed:,} FAIL, {found.n_unchecked:,} could not be checked."
+    )
+
+
+def _heading(row: Row) -> str:
+    from smallcal.cli import terminal
+
+    size = terminal.count(row.budget, "calibration sample")
+    draws = f" x {row.draws} draws" if row.draws > 1 else ""
+    seeds = terminal.count(row.seeds, "seed")
+    return f"{row.table}: {row.dataset} {row.backbone}, {row.set}, {size}{draws}, {seeds}"
+
+
+def _cells(row: Row) -> list[str]:
+    """Return a row as text: the reference as printed, the rest with two digits more."""
+    method = f"{row.method} - {row.against}" if row.against else row.method
+    more = min(row.decimals + 2, 6)
+    numbers = ["–" if n is None else f"{n:.{more}f}" for n in (row.reproduced, row.difference)]
+    return [
+        method,
+        row.metric + _SIGNS.get(row.unit, ""),
+        f"{row.reference:.{row.decimals}f}",
+        *numbers,
+        f"{row.tolerance:g}",
+        row.verdict,
+    ]
+
+
+def _places(values: Sequence[Value]) -> str:
+    """Return the first few tables that values are printed in."""
+    tables = list(dict.fromkeys(value.table for value in values))
+    rest = len(tables) - _SHOWN
+    return ", ".join(tables[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

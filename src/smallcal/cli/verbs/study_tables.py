@@ -1,0 +1,85 @@
+"""A study's tables on a terminal: as many columns as fit, and no more rows than one reads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from smallcal.studies.tables.table import Number, Table
+
+    Row = tuple[str | Number, ...]
+
+#: Rows of a table that are printed; the file has all.
+MOST_ROWS = 40
+#: Columns of words up to this width stand at the left of every part of a table.
+_KEY_WIDTH = 28
+_GAP = 2
+
+
+def show_study_table(table: Table, file: str) -> None:
+    """Print a table: title, parts that fit the terminal, note and sentences."""
+    from smallcal.cli import terminal
+
+    terminal.say(f"{table.title}:")
+    rows = chosen_rows(table)
+    if not rows:
+        terminal.say("Nothing was measured.\n")
+        return
+    shown = [[cell if isinstance(cell, str) else cell.text() for cell in row] for row in rows]
+    width = shutil.get_terminal_size().columns
+    words = {j for j in range(len(table.header)) if isinstance(rows[0][j], str)}
+    for columns in parts(table.header, shown, words, width):
+        best = {
+            (i, place)
+            for i, row in enumerate(rows)
+            for place, j in enumerate(columns)
+            if getattr(row[j], "best", False)
+        }
+        terminal.show_table(
+            [table.header[j] for j in columns],
+            [[row[j] for j in columns] for row in shown],
+            text=[place for place, j in enumerate(columns) if j in words],
+            bold=best,
+        )
+    if len(rows) < len(table.rows):
+        terminal.say(f"{len(rows):,} of {len(table.rows):,} rows; the others are in {file}.")
+    for line in (table.note, *table.sentences):
+        if line:
+            terminal.say(line)
+    terminal.say()
+
+
+def chosen_rows(table: Table) -> tuple[Row, ...]:
+    """Return the rows to print: of a long table those of all models together, then the first."""
+    rows = table.rows
+    if len(rows) > MOST_ROWS and "models" in table.header:
+        place = table.header.index("models")
+        rows = tuple(row for row in rows if row[place] == "all") or rows
+    return rows[:MOST_ROWS]
+
+
+def parts(
+    header: Sequence[str], rows: Sequence[Sequence[str]], words: set[int], width: int
+) -> list[list[int]]:
+    """Cut columns into parts that fit; each begins with the columns of short words.
+
+    Examples
+    --------
+    >>> parts(["method", "a", "b"], [["none", "1.00", "2.00"]], {0}, 14)
+    [[0, 1], [0, 2]]
+    """
+    sizes = [max(len(name), *(len(row[j]) for row in rows)) for j, name in enumerate(header)]
+    keys = [j for j in sorted(words) if sizes[j] <= _KEY_WIDTH]
+    others = sorted(set(range(len(header))) - set(keys), key=lambda j: (j in words, j))
+    left = width - sum(sizes[j] + _GAP for j in keys)
+    found: list[list[int]] = []
+    room = 0
+    for j in others:
+        if not found or sizes[j] > room or j in words:  # long words get a part of their own
+            found.append([*keys])
+            room = left
+        found[-1].append(j)
+        room -= sizes[j] + _GAP
+    return found or [keys]

@@ -1,0 +1,1 @@
+"""What goes in, checked once, and the demo data."""

@@ -1,0 +1,184 @@
+"""The record that travels: predictions and labels, checked once.
+
+Everything below this door trusts its arrays; the checks themselves are in
+:mod:`smallcal.data.checks`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from smallcal.data.checks import (
+    INPUT_KINDS,
+    MAX_MAGNITUDE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_class_names,
+    as_features,
+    as_labels,
+    as_numpy,
+    as_probabilities,
+    as_scores,
+    as_weight,
+    bad_rows_error,
+    on_simplex,
+    refuse_swapped,
+    require_finite,
+    require_probabilities,
+)
+from smallcal.errors import InputError
+
+__all__ = [
+    "INPUT_KINDS",
+    "MAX_MAGNITUDE",
+    "MIN_FIT_SAMPLES",
+    "BoolArray",
+    "FloatArray",
+    "IntArray",
+    "Predictions",
+    "as_class_names",
+    "as_features",
+    "as_labels",
+    "as_numpy",
+    "as_probabilities",
+    "as_scores",
+    "as_weight",
+    "bad_rows_error",
+    "refuse_swapped",
+    "require_finite",
+    "require_probabilities",
+]
+
+#: The fewest samples a calibrator is fitted on: below it not even one temperature means anything.
+MIN_FIT_SAMPLES = 10
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Predictions:
+    """Checked logits, labels and optional weights: the record that travels.
+
+    Build it with :meth:`of`, which accepts what users have. The constructor takes arrays
+    that are already checked.
+
+    Attributes
+    ----------
+    logits : ndarray of shape (n, C)
+        In the floating type they came in; the arithmetic of a fit is float64.
+    labels : ndarray of shape (n,), int64
+    squared_norms : ndarray of shape (n,), float64
+        Squared Euclidean norm of each row, a by-product of the check.
+    weight : ndarray of shape (n,), float64, or None
+    features : ndarray of shape (n, d), float64, or None
+        Whatever else is known of each sample, for methods that ask for it.
+    name : str
+        What the logits are called in messages.
+
+    Examples
+    --------
+    >>> preds = Predictions.of([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+    >>> preds.n, preds.n_classes, preds.correct.tolist()
+    (2, 2, [True, False])
+    """
+
+    logits: FloatArray
+    labels: IntArray
+    squared_norms: FloatArray
+    weight: FloatArray | None = None
+    features: FloatArray | None = None
+    name: str = "logits"
+
+    @classmethod
+    def of(  # noqa: PLR0913 - one keyword for each thing a user may have
+        cls,
+        logits: object,
+        labels: object,
+        *,
+        input: str = "logits",
+        class_names: Sequence[str] | None = None,
+        weight: object = None,
+        features: object = None,
+        name: str = "logits",
+    ) -> Predictions:
+        """Check what the user gave and return the record."""
+        refuse_swapped(logits, labels, first=name, second="labels")
+        scores = as_scores(logits, input=input, name=name)
+        norms = require_finite(scores, name=name)
+        n, n_classes = scores.shape
+        if class_names is not None:
+            as_class_names(class_names, n_classes=n_classes)
+        codes = as_labels(labels, n=n, n_classes=n_classes, class_names=class_names)
+        return cls(
+            logits=scores,
+            labels=codes,
+            squared_norms=norms,
+            weight=as_weight(weight, n=n),
+            features=None if features is None else as_features(features, n=n),
+            name=name,
+        )
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return int(self.logits.shape[0])
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, which is the number of columns, seen or not."""
+        return int(self.logits.shape[1])
+
+    @cached_property
+    def predicted(self) -> IntArray:
+        """Predicted class of each row; ties go to the first column."""
+        return np.asarray(np.argmax(self.logits, axis=1), dtype=np.int64)
+
+    @cached_property
+    def correct(self) -> BoolArray:
+        """Whether each prediction equals its label."""
+        return np.asarray(self.predicted == self.labels)
+
+    def take(self, rows: IntArray, *, weight: FloatArray | None = None) -> Predictions:
+        """Return the record of some rows, with their weights unless others are given."""
+        if weight is None and self.weight is not None:
+            weight = self.weight[rows]
+        return replace(
+            self,
+            logits=self.logits[rows],
+            labels=self.labels[rows],
+            squared_norms=self.squared_norms[rows],
+            weight=weight,
+            features=None if self.features is None else self.features[rows],
+        )
+
+    def sha256(self) -> str:
+        """Fingerprint of logits (in the type they came in), labels and features."""
+        digest = hashlib.sha256()
+        parts = (self.logits, self.labels, self.features)
+        for array in (part for part in parts if part is not None):
+            digest.update(str((array.shape, array.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def require_fittable(self, *, input: str = "logits") -> None:
+        """Raise :class:`InputError` when no calibrator could be fitted on this record."""
+        if self.n < MIN_FIT_SAMPLES:
+            raise InputError(
+                f"{self.name} has {self.n} sample{'s' if self.n != 1 else ''}; fitting needs at "
+                f"least {MIN_FIT_SAMPLES} (a few hundred give a useful calibrator)"
+            )
+        if input == "logits" and on_simplex(self.logits):
+            raise InputError(
+                f"{self.name} look like probabilities (every row lies in [0, 1] and sums to 1). "
+                "Pass the raw logits, or say input='probabilities'"
+            )
+        constant = np.ptp(self.logits[0]) == 0  # one row tells for any sensible model
+        if constant and bool((self.logits == self.logits[:, :1]).all()):
+            raise InputError(
+                f"{self.name} are constant in every row: the model prefers no class, so no "
+                "temperature can change its confidence. Check which array was passed"
+            )

@@ -1,0 +1,1 @@
+"""Where the model runs: exports, adapters, the drift monitor, applying in parts."""

@@ -1,0 +1,21 @@
+"""Other people's models, calibrated where they live.
+
+Names are loaded when first used, since each needs a package of its own.
+"""
+
+from typing import TYPE_CHECKING
+
+from smallcal._lazy import attach
+
+if TYPE_CHECKING:
+    from smallcal.deploy.adapters.torch import calibrate as calibrate
+    from smallcal.deploy.adapters.torch import collect_logits as collect_logits
+    from smallcal.deploy.adapters.torch_wrapped import CalibratedTorchModel as CalibratedTorchModel
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "torch": ["calibrate", "collect_logits"],
+        "torch_wrapped": ["CalibratedTorchModel"],
+    },
+)

@@ -1,0 +1,333 @@
+"""A scikit-learn classifier and its calibrator as one scikit-learn classifier."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted
+
+from smallcal.calibrators.catalogue import method as method_row
+from smallcal.calibrators.estimators import Calibrator, RandomState, seed_of
+from smallcal.data.predictions import FloatArray, IntArray, as_features
+from smallcal.deploy.adapters.sklearn_samples import Metadata, Samples, shuffled_folds
+from smallcal.deploy.adapters.sklearn_scores import aligned, response_of, scores_of
+from smallcal.deploy.adapters.zeros import floor_of, floored
+from smallcal.errors import FitWarning, InputError
+
+Self = TypeVar("Self", bound="CalibratedModel")
+
+
+class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Any scikit-learn classifier with a calibrator behind it.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Anything with ``decision_function`` or ``predict_proba``: a pipeline, a grid search, a
+        boosted tree.
+    method : str
+        A name in :func:`smallcal.methods`. Methods that need features are given ``X``.
+    options : mapping, optional
+        Options of that method, as for :class:`smallcal.Calibrator`.
+    cv : int, splitter, iterable or "prefit"
+        An int is the number of stratified, shuffled folds. Each fold's samples are scored by a
+        model that has not seen them; all these scores together fit one calibrator, and the
+        estimator is then fitted on everything. "prefit" takes the estimator as it is: what
+        ``fit`` is given must be new to it.
+    response : {"auto", "decision_function", "predict_proba"}
+        Which scores to calibrate; "auto" takes the first of the two that gives one score for
+        each class.
+    random_state : int, Generator, RandomState or None
+        Seeds the folds and the calibrator. The estimator keeps its own.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Fitted on everything; the one given, where ``cv="prefit"``.
+    calibrator_ : Calibrator
+        Fitted; ``calibrator_.save(path)`` writes it, and it maps :meth:`scores`.
+    response_ : str
+        Which scores are calibrated.
+    floor_ : float
+        What a probability of 0 is taken for: half the smallest that a fold's models gave above
+        0. It is 0 where ``decision_function`` is calibrated.
+    classes_ : ndarray of shape (C,)
+    n_calibration_ : int
+        Samples the calibrator was fitted on.
+    n_features_in_ : int
+        Where the estimator says so.
+    feature_names_in_ : ndarray of str
+        Where the estimator says so.
+
+    Notes
+    -----
+    A binary margin d becomes the two columns (-d/2, d/2): their softmax is the sigmoid of d, a
+    temperature divides d, and neither class is favoured.
+
+    A class that a fold's model has not seen gets, in each row, the lowest score of those it has:
+    its samples count as wrong predictions, which is what they would have been.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = make_classification(600, n_redundant=10, random_state=0)
+    >>> model = sc.CalibratedModel(GaussianNB(), method="ts-nll").fit(X[:400], y[:400])
+    >>> bool(model.calibrator_.temperatures_[0] > 2)   # naive Bayes is far too sure of itself
+    True
+    >>> bool((model.predict(X[400:]) == model.estimator_.predict(X[400:])).all())
+    True
+    """
+
+    estimator_: Any
+    calibrator_: Calibrator
+    classes_: NDArray[Any]
+    response_: str
+    floor_: float
+
+    # Groups are for the splitter alone, whatever the signature of fit suggests.
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"groups": UNUSED}
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        method: str = "default",
+        options: Mapping[str, Any] | None = None,
+        cv: Any = 5,
+        response: str = "auto",
+        random_state: RandomState = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.options = options
+        self.cv = cv
+        self.response = response
+        self.random_state = random_state
+
+    def fit(
+        self: Self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        **fit_params: Any,
+    ) -> Self:
+        """Fit the estimator, unless it is prefit, and the calibrator.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, DataFrame or list
+            What the estimator takes.
+        y : array-like of shape (n,)
+            Labels of any type.
+        sample_weight : array-like of shape (n,), optional
+            For the calibrator, and for the estimator where its ``fit`` takes it.
+        groups : array-like of shape (n,), optional
+            For a splitter that reads them, such as ``GroupKFold``.
+        **fit_params
+            For the estimator's ``fit``; those with one entry per sample are cut into folds.
+
+        Returns
+        -------
+        self
+        """
+        row = method_row(self.method)
+        if "labels" in row.needs:
+            raise InputError(f"{self.method} reads the labels of what it predicts; no model can")
+        data = Samples.of(X, y, sample_weight)
+        given = self._routed(data.weight, groups, fit_params)
+        if self._is_prefit():
+            scores, rows = self._score_prefit(data), np.arange(data.n)
+        else:
+            scores, rows = self._score_out_of_fold(data, given)
+        self._fit_calibrator(data, scores, rows)
+        self.n_calibration_ = len(rows)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return what the calibrator is given: one score of each class, shape (n, C)."""
+        check_is_fitted(self, "calibrator_")
+        raw = scores_of(self.estimator_, X, self.response_)
+        return floored(raw, self.floor_) if self.response_ == "predict_proba" else raw
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return calibrated probabilities, shape (n, C), columns in the order of ``classes_``."""
+        scores = self.scores(X)
+        return self.calibrator_.predict_proba(scores, features=self._features(X, len(scores)))
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Return the logarithm of :meth:`predict_proba`; a probability of 0 stays finite."""
+        proba = self.predict_proba(X)
+        return np.asarray(np.log(np.maximum(proba, np.finfo(np.float64).tiny)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class with the highest calibrated probability."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return where metadata goes when scikit-learn's routing is switched on."""
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        router.add(
+            estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit")
+        )
+        return router.add(
+            splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split")
+        )
+
+    def _is_prefit(self) -> bool:
+        if isinstance(self.cv, str) and self.cv != "prefit":
+            raise InputError(
+                f"cv must be a number of folds, a splitter or 'prefit'; got {self.cv!r}"
+            )
+        return isinstance(self.cv, str)
+
+    def __sklearn_clone__(self: Self) -> Self:
+        copied: Self = super().__sklearn_clone__()
+        if isinstance(self.cv, str):
+            # A model that is fitted already is data: a copy without it could not calibrate.
+            copied.estimator = self.estimator
+        return copied
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import get_tags
+
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator).input_tags
+        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+        tags.input_tags.string, tags.input_tags.categorical = inner.string, inner.categorical
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Say the same to scikit-learn before 1.6."""
+        from sklearn.utils._tags import _safe_tags
+
+        return {key: _safe_tags(self.estimator, key) for key in ("X_types", "allow_nan")}
+
+    def _routed(
+        self, weight: FloatArray | None, groups: Any, fit_params: dict[str, Any]
+    ) -> Metadata:
+        """Say what of the metadata goes to the estimator and what to the splitter."""
+        if self._is_prefit() and (fit_params or groups is not None):
+            names = ", ".join([*fit_params, *([] if groups is None else ["groups"])])
+            raise InputError(f"cv='prefit' fits no estimator and makes no folds: leave out {names}")
+        if sklearn.get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", sample_weight=weight, groups=groups, **fit_params)
+            return Metadata(routed.estimator.fit, routed.splitter.split)
+        for_fit = dict(fit_params)
+        if weight is not None and not self._is_prefit():
+            if "sample_weight" in inspect.signature(self.estimator.fit).parameters:
+                for_fit["sample_weight"] = weight
+            else:
+                warnings.warn(
+                    f"{type(self.estimator).__name__}.fit takes no sample_weight: only the "
+                    "calibrator is weighted",
+                    FitWarning,
+                    stacklevel=3,
+                )
+        return Metadata(for_fit, {} if groups is None else {"groups": groups})
+
+    def _score_prefit(self, data: Samples) -> FloatArray:
+        self.estimator_ = self.estimator
+        if not hasattr(self.estimator, "classes_"):
+            raise InputError(
+                f"cv='prefit' needs a fitted classifier; {type(self.estimator).__name__} has no "
+                "classes_. Fit it, or let cv=5 do so"
+            )
+        self.classes_ = np.asarray(self.estimator.classes_)
+        data.require_known(self.classes_)
+        self.response_ = response_of(self.estimator, data.X, self.response)
+        return scores_of(self.estimator, data.X, self.response_)
+
+    def _score_out_of_fold(self, data: Samples, given: Metadata) -> tuple[FloatArray, IntArray]:
+        """Fit the estimator on each training fold and on everything; return the folds' scores."""
+        self.classes_ = np.unique(data.y)
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"y holds one class, {self.classes_.tolist()[0]!r}; a classifier needs two or more"
+            )
+        scores = np.empty((data.n, len(self.classes_)))
+        tested = np.zeros(data.n, dtype=bool)
+        response = self.response
+        for train, test in self._folds(data, given.splitter):
+            if bool(tested[test].any()):
+                raise InputError(
+                    "cv tests some samples twice, which would make few look like many; use a "
+                    "splitter whose test folds do not overlap"
+                )
+            part = data.take(train)
+            model = clone(self.estimator).fit(part.X, part.y, **given.of_rows(train, data.n))
+            rows = _safe_indexing(data.X, test)
+            response = response_of(model, rows, response)
+            scores[test] = aligned(model, scores_of(model, rows, response), self.classes_)
+            tested[test] = True
+        self.response_ = response
+        self.estimator_ = clone(self.estimator).fit(data.X, data.y, **given.estimator)
+        rows_tested = np.flatnonzero(tested)
+        return scores[rows_tested], rows_tested
+
+    def _folds(
+        self, data: Samples, given: Mapping[str, Any]
+    ) -> Iterator[tuple[IntArray, IntArray]]:
+        cv = self.cv
+        if isinstance(cv, int | np.integer):
+            if given:
+                raise InputError(
+                    f"groups need a splitter that reads them, such as GroupKFold({cv}); cv={cv} "
+                    "does not"
+                )
+            cv = shuffled_folds(data, int(cv), seed_of(self.random_state))
+        with warnings.catch_warnings():
+            # A class with fewer samples than folds is fine here.
+            warnings.filterwarnings("ignore", message="The least populated class", append=False)
+            splits = list(check_cv(cv, data.y, classifier=True).split(data.X, data.y, **given))
+        for train, test in splits:
+            seen = np.unique(data.y[train])
+            if len(seen) < 2:
+                raise InputError(
+                    f"a training fold of cv holds one class, {seen.tolist()[0]!r}; use fewer "
+                    "folds, or folds that mix the classes"
+                )
+            yield train, test
+
+    def _fit_calibrator(self, data: Samples, scores: FloatArray, rows: IntArray) -> None:
+        self.floor_ = 0.0
+        if self.response_ == "predict_proba":
+            self.floor_ = floor_of(scores)
+            scores = floored(scores, self.floor_)
+        plain = np.array_equal(self.classes_, np.arange(len(self.classes_)))
+        calibrator = Calibrator(
+            method=self.method,
+            options=self.options,
+            input="logits" if self.response_ == "decision_function" else "probabilities",
+            class_names=None if plain else tuple(str(name) for name in self.classes_),
+            random_state=self.random_state,
+        )
+        features = self._features(data.X, data.n)
+        self.calibrator_ = calibrator.fit(
+            scores,
+            data.codes(self.classes_)[rows],
+            features=None if features is None else features[rows],
+            sample_weight=None if data.weight is None else data.weight[rows],
+        )
+
+    def _features(self, X: Any, n: int) -> FloatArray | None:
+        if "features" not in method_row(self.method).needs:
+            return None
+        return as_features(X, n=n, name="X")

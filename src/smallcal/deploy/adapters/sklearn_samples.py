@@ -1,0 +1,102 @@
+"""The samples a scikit-learn classifier is fitted on, their metadata and their folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils import _safe_indexing, column_or_1d, indexable
+from sklearn.utils.multiclass import check_classification_targets
+
+from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, IntArray, as_weight
+from smallcal.errors import InputError
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Metadata: what the estimator's fit and the splitter are given."""
+
+    estimator: Mapping[str, Any] = field(default_factory=dict)
+    splitter: Mapping[str, Any] = field(default_factory=dict)
+
+    def of_rows(self, rows: IntArray, n: int) -> dict[str, Any]:
+        """Return what the estimator is given for some of the n samples."""
+        return {
+            name: _safe_indexing(value, rows) if _length(value) == n else value
+            for name, value in self.estimator.items()
+        }
+
+
+def _length(value: Any) -> int | None:
+    if isinstance(value, str | Mapping) or not (
+        hasattr(value, "__len__") or hasattr(value, "shape")
+    ):
+        return None
+    shape: Sequence[int] = getattr(value, "shape", None) or (len(value),)
+    return int(shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """X as it came, and checked labels and weights."""
+
+    X: Any
+    y: NDArray[Any]
+    weight: FloatArray | None = None
+
+    @classmethod
+    def of(cls, X: Any, y: Any, weight: Any) -> Samples:
+        """Check what the user gave, but for X itself, which is the estimator's affair."""
+        if y is None:
+            raise InputError(
+                "y is None: this classifier requires y to be passed, but the target y is None"
+            )
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        try:
+            X, _ = indexable(X, labels)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"X and y do not fit together: {error}") from None
+        n = len(labels)
+        if n < MIN_FIT_SAMPLES:
+            raise InputError(
+                f"X has {n} sample{'s' if n != 1 else ''}; calibration needs at least "
+                f"{MIN_FIT_SAMPLES} (a few hundred give a useful calibrator)"
+            )
+        return cls(X, labels, as_weight(weight, n=n))
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.y)
+
+    def take(self, rows: IntArray) -> Samples:
+        """Return some of the samples, to fit on."""
+        return Samples(_safe_indexing(self.X, rows), self.y[rows])
+
+    def require_known(self, classes: NDArray[Any]) -> None:
+        """Raise when a label is none of the model's classes."""
+        strange = self.y[~np.isin(self.y, classes)]
+        if len(strange):
+            raise InputError(
+                f"y holds {strange.tolist()[0]!r}, which is none of the estimator's "
+                f"{len(classes)} classes"
+            )
+
+    def codes(self, classes: NDArray[Any]) -> IntArray:
+        """Return the labels as positions in the classes, which need not be sorted."""
+        order = np.argsort(classes)
+        return np.asarray(order[np.searchsorted(classes[order], self.y)], dtype=np.int64)
+
+
+def shuffled_folds(data: Samples, n_folds: int, seed: int) -> KFold | StratifiedKFold:
+    """Return folds with an equal share of each class, as far as its samples go."""
+    if not 2 <= n_folds <= data.n:
+        raise InputError(f"cv must be 2 to {data.n} folds for {data.n} samples; got {n_folds}")
+    largest = np.unique(data.y, return_counts=True)[1].max()
+    kind = StratifiedKFold if largest >= n_folds else KFold
+    return kind(n_folds, shuffle=True, random_state=seed)

@@ -1,0 +1,277 @@
+"""Apply a calibrator to data that need not fit in memory, part by part.
+
+A part gives the same bytes wherever it is done, here, in a process or on a Dask cluster, and is
+written by whoever did it. So a run that is stopped, at any moment and in any way, goes on where it
+was, and its result is the same to the byte as that of a run that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from smallcal._version import __version__
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.data.predictions import as_scores, require_finite
+from smallcal.errors import FileError, InputError
+from smallcal.io import Block, Part, PartFolder, Source, Target, pool
+from smallcal.io.parts import write_part
+
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of a run.
+
+    Attributes
+    ----------
+    rows : int
+        Of the result.
+    rows_before : int
+        Of those, how many an earlier run had done.
+    notes : tuple of str
+    """
+
+    rows: int
+    rows_before: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is the same for all parts of a run; it travels to other processes.
+
+    Attributes
+    ----------
+    calibrator : str
+        Its artefact, as JSON.
+    source : Source
+    target : Target
+    with_temperature : bool
+    version : str
+        The smallcal that must do the work.
+    """
+
+    calibrator: str
+    source: Source
+    target: Target
+    with_temperature: bool = False
+    version: str = __version__
+
+
+def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
+    fitted: FittedCalibrator,
+    source: Source,
+    target: Target,
+    *,
+    with_temperature: bool = False,
+    part_rows: int | None = None,
+    jobs: int = 1,
+    dask: str | None = None,
+    advance: Advance = lambda rows: None,
+) -> Applied:
+    """Write calibrated probabilities of a source, whole or not at all.
+
+    Parameters
+    ----------
+    fitted : FittedCalibrator
+        One whose scores depend on each row alone, and on nothing but its logits.
+    source : Source
+    target : Target
+    with_temperature : bool
+        Also write each row's temperature.
+    part_rows : int, optional
+        Rows of a part; as many as make 64 MB by default.
+    jobs : int
+        Processes. They are spawned, so a script that asks for more than one needs Python's usual
+        ``if __name__ == "__main__":``.
+    dask : str, optional
+        Address of a Dask scheduler to run on instead; its workers must see the same folders.
+    advance : callable, optional
+        Told how many rows were done.
+
+    Raises
+    ------
+    InputError
+        If a row is not finite, or the output holds parts of something else.
+
+    Examples
+    --------
+    >>> import tempfile, smallcal
+    >>> from smallcal.io import open_source
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.save(folder / "z.npy", np.eye(3))
+    >>> cal = smallcal.Identity().fit([[2.0, 0.0, 0.0]] * 10, [0] * 10).fitted_
+    >>> target = Target.of(str(folder / "p.npy"), "npy")
+    >>> apply_in_parts(cal, open_source(folder / "z.npy"), target).rows
+    3
+    >>> np.load(folder / "p.npy")[0].round(2).tolist()
+    [0.58, 0.21, 0.21]
+    """
+    _require_options(fitted, source, jobs, part_rows)
+    document = json.dumps(fitted.to_dict(), sort_keys=True)
+    order = Order(document, source, target, with_temperature)
+    parts = source.parts(part_rows)
+    asked = _asked(order, part_rows)
+    folder = PartFolder(target)
+    if folder.is_finished(asked):
+        advance(source.rows)
+        return Applied(source.rows, source.rows)
+    with folder.claimed(parts):
+        folder.open(asked)
+        missing = folder.missing(parts)
+        before = source.rows - sum(part.rows for part in missing)
+        advance(before)
+        with closing(_done(order, missing, jobs, dask, advance)) as done:
+            for _ in done:
+                pass
+        folder.finish(parts)
+    return Applied(source.rows, before, tuple(folder.notes))
+
+
+def _require_options(
+    fitted: FittedCalibrator, source: Source, jobs: int, part_rows: int | None
+) -> None:
+    if jobs < 1:
+        raise InputError(f"jobs must be at least 1; got {jobs}")
+    if part_rows is not None and part_rows < 1:
+        raise InputError(f"part_rows must be at least 1; got {part_rows}")
+    if not source.rows:
+        raise InputError(f"{source.path} has no rows")
+    if source.n_classes != fitted.n_classes:
+        raise InputError(
+            f"{source.path}: {source.input} must have the {fitted.n_classes} columns this "
+            f"calibrator was fitted on; got {source.n_classes}"
+        )
+
+
+def _asked(order: Order, part_rows: int | None) -> dict[str, Any]:
+    """Return everything that the bytes of the result depend on."""
+    source, target = order.source, order.target
+    return {
+        "smallcal version": order.version,
+        "calibrator": hashlib.sha256(order.calibrator.encode()).hexdigest(),
+        "input files": [[piece.name, *piece.stamp] for piece in source.pieces],
+        "columns": [*source.scores, "|", *source.others],
+        "input": source.input,
+        "output": [target.kind, target.folder],
+        "--with-temperature": order.with_temperature,
+        "--part-rows": part_rows,
+    }
+
+
+def _done(
+    order: Order, parts: Sequence[Part], jobs: int, dask: str | None, advance: Advance
+) -> Generator[None, None, None]:
+    """Do parts, and go on as each is finished."""
+    if dask is None and (jobs == 1 or len(parts) < 2):
+        for part in parts:
+            work(order, part, advance)
+            yield
+        return
+    if not parts:
+        return
+    if dask is None:
+        found = pool.in_processes(partial(work, order), parts, jobs)
+    else:
+        away = replace(order, target=replace(order.target, path=Path(order.target.path).absolute()))
+        found = pool.on_dask(partial(work, away), parts, dask, named=lambda part: part.name)
+    for part, _ in found:
+        advance(part.rows)
+        yield
+
+
+def work(order: Order, part: Part, advance: Advance = lambda rows: None) -> None:
+    """Do one part; what a process, wherever it is, is told to do."""
+    from threadpoolctl import threadpool_limits
+
+    if order.version != __version__:
+        raise InputError(
+            f"the run is of smallcal {order.version}, and a worker has {__version__}; "
+            "install the same everywhere"
+        )
+    target = order.target
+    if not target.work.is_dir():
+        raise FileError(f"a worker cannot see {target.work}; its folder must be there for all")
+    with threadpool_limits(1):
+        write_part(target.part(part), target.part_kind, part.rows, _results(order, part, advance))
+
+
+def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
+    fitted = _calibrator(order.calibrator)
+    for block in order.source.blocks(part, carry=order.target.kind != "npy"):
+        proba = calibrated(fitted, block, part.shown)
+        if order.target.kind == "npy":
+            yield proba
+        else:
+            temperature = fitted.temperature(block.scores) if order.with_temperature else None
+            yield _table(order.source, fitted, block, proba, temperature)
+        advance(len(proba))
+    part.require_unchanged()
+
+
+@lru_cache(maxsize=1)
+def _calibrator(document: str) -> FittedCalibrator:
+    return FittedCalibrator.from_dict(json.loads(document), source="the calibrator")
+
+
+def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> NDArray[Any]:
+    """Apply a calibrator to a block; what is wrong is named by file and row."""
+    try:
+        if fitted.input == "logits":  # here, so that rows are counted from the file's first
+            require_finite(as_scores(block.scores), name="logits", first_row=block.start)
+        return fitted.predict_proba(block.scores)
+    except InputError as error:
+        counted = fitted.input == "logits" or not block.start
+        where = "" if counted else f" (counting from row {block.start} of the file)"
+        raise InputError(f"{shown}: {error}{where}") from error
+
+
+def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
+    """Return a block's own probabilities; what is wrong is named by file and row."""
+    try:
+        scores = as_scores(block.scores, input=input)
+        require_finite(scores, name=input, first_row=block.start)
+    except InputError as error:
+        raise InputError(f"{shown}: {error}") from error
+    own: NDArray[Any] = softmax(scores, axis=1)
+    return own
+
+
+def _table(
+    source: Source,
+    fitted: FittedCalibrator,
+    block: Block,
+    proba: NDArray[Any],
+    temperature: NDArray[Any] | None,
+) -> Any:
+    """Return the probabilities in the shape the scores had, and all other columns after them."""
+    import pyarrow as pa
+
+    if source.as_list:
+        flat = pa.array(np.ascontiguousarray(proba).reshape(-1))
+        columns = {"probabilities": pa.FixedSizeListArray.from_arrays(flat, proba.shape[1])}
+    else:
+        names = source.class_names or fitted.class_names or range(proba.shape[1])
+        columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
+    if temperature is not None:
+        columns["temperature"] = pa.array(temperature)
+    for name in source.others:
+        if name in columns:
+            raise InputError(f"{source.path} has a column called {name!r} already; rename it")
+        column = block.others[name]
+        # An Arrow file has one dictionary per column, and blocks may come with different ones.
+        plain = pa.types.is_dictionary(column.type)
+        columns[name] = column.cast(column.type.value_type) if plain else column
+    return pa.table(columns)

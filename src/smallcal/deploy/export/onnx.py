@@ -1,0 +1,291 @@
+"""A calibrator as ONNX: a file of its own, or grafted onto the model whose logits it takes.
+
+Arithmetic is in double precision; ONNX Runtime has every operation used here in that type (it has
+no error function, which is written out), and the numbers come back in the type they came in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.deploy.export.erf import without_erf
+from smallcal.deploy.export.origin import Origin, origin_of
+from smallcal.deploy.export.program import Program, Value, choose
+from smallcal.deploy.export.translate import program_of
+from smallcal.errors import InputError, missing_extra
+
+#: What a file of its own is written in: ONNX 1.12, which every ONNX Runtime since 1.12 reads.
+OPSET = 17
+IR_VERSION = 8
+#: The oldest whose operations are called as they are here.
+LEAST_OPSET = 13
+TYPES = ("float16", "float32", "float64")
+
+#: Rivals of the predicted class stay below it by this share, to be apart in half precision too.
+_BELOW_IN_HALF = 1 - 2.0**-9
+_OPS = {
+    "add": "Add",
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "minimum": "Min",
+    "maximum": "Max",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+}
+
+
+def to_onnx(
+    fitted: FittedCalibrator, *, dtype: str = "float32", origin: Origin | None = None
+) -> bytes:
+    """Return a calibrator as the bytes of an ONNX file.
+
+    It has the input ``logits`` (``model_probabilities`` where the calibrator takes those; and
+    ``features`` where it needs them) and the outputs ``probabilities`` and, where there is one,
+    ``temperature``. The batch may have any size.
+
+    Parameters
+    ----------
+    fitted : FittedCalibrator
+    dtype : {"float32", "float16", "float64"}
+        Of inputs and outputs.
+    origin : Origin, optional
+        What to say about where it comes from.
+
+    Examples
+    --------
+    >>> import pytest, smallcal as sc
+    >>> onnx = pytest.importorskip("onnx")
+    >>> cal = sc.TemperatureScaling().fit([[2.0, 0.0], [1.0, 0.0]] * 20, [0, 1] * 20)
+    >>> model = onnx.load_from_string(to_onnx(cal.fitted_))
+    >>> [output.name for output in model.graph.output]
+    ['probabilities', 'temperature']
+    """
+    if dtype not in TYPES:
+        raise InputError(f"dtype must be one of {', '.join(TYPES)}; got {dtype!r}")
+    onnx = require_onnx()
+    helper, kind = onnx.helper, _elem_type(onnx, dtype)
+    program = graph_program(fitted, half=dtype == "float16")
+    first = "logits" if program.takes == "logits" else "model_probabilities"
+    inputs = [helper.make_tensor_value_info(first, kind, ["batch", program.n_classes])]
+    if program.n_features:
+        shape = ["batch", program.n_features]
+        inputs.append(helper.make_tensor_value_info("features", kind, shape))
+    graph = Graph(onnx, opset=OPSET)
+    graph.write(program, {"logits": first, "features": "features"})
+    graph.cast_to(graph.name_of(program.probabilities), "probabilities", kind)
+    outputs = [helper.make_tensor_value_info("probabilities", kind, ["batch", program.n_classes])]
+    if program.temperature is not None:
+        column = graph.per_row(program.temperature)
+        flat = graph.node("Squeeze", column, graph.integers([-1]))
+        graph.cast_to(flat, "temperature", kind)
+        outputs.append(helper.make_tensor_value_info("temperature", kind, ["batch"]))
+    model = helper.make_model(
+        helper.make_graph(graph.nodes, "smallcal", inputs, outputs, graph.initializers),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="smallcal",
+    )
+    describe(model, fitted, origin or origin_of(fitted))
+    onnx.checker.check_model(model, full_check=True)
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
+
+def require_onnx() -> Any:
+    """Import onnx, or say in one line what to install."""
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.helper
+        import onnx.numpy_helper
+        import onnx.version_converter
+    except ImportError:
+        raise missing_extra("onnx", "onnx", "exporting to ONNX") from None
+    return onnx
+
+
+def describe(model: Any, fitted: FittedCalibrator, origin: Origin) -> None:
+    """Write into a model which calibrator it holds."""
+    entries = {
+        "smallcal.method": origin.method,
+        "smallcal.library": origin.library,
+        "smallcal.artefact_sha256": origin.sha256,
+    }
+    if fitted.class_names is not None:
+        entries["smallcal.class_names"] = json.dumps(fitted.class_names)
+    for key, value in entries.items():
+        model.metadata_props.add(key=key, value=value.encode(errors="replace").decode())
+
+
+def graph_program(fitted: FittedCalibrator, *, half: bool) -> Program:
+    """Return the program to write: without what ONNX Runtime lacks, and safe in the type."""
+    program = without_erf(program_of(fitted))
+    if not (half and fitted.preserves_argmax):
+        return program
+    logits = next(value for value in program.values() if value.operation == "logits")
+    top, p = logits.at_top(), program.probabilities
+    confidence = (top * p).sum()
+    return replace(program, probabilities=choose(top, p, p.at_most(confidence * _BELOW_IN_HALF)))
+
+
+def _elem_type(onnx: Any, dtype: str) -> int:
+    kind: int = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return kind
+
+
+class Graph:
+    """Nodes and constants in the making; every name begins with a prefix."""
+
+    def __init__(self, onnx: Any, *, opset: int, prefix: str = "smallcal_") -> None:
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self._onnx, self._opset, self._prefix = onnx, opset, prefix
+        self._names: dict[int, str] = {}
+        self._masks: dict[int, str] = {}
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._same_for_all: set[int] = set()
+        self._first = ""
+        self._last: Program | None = None  # a program keeps its values, and so their ids, alive
+
+    def write(self, program: Program, inputs: dict[str, str]) -> None:
+        """Add all of a program; ``inputs`` names the tensors that it reads."""
+        self._last = program
+        self._first = inputs["logits"]
+        for value in program.values():
+            if value.operation in inputs:
+                name = self._cast(inputs[value.operation], "DOUBLE")
+            elif value.operation in _OPS:
+                name = self.node(_OPS[value.operation], *map(self.name_of, value.of))
+            else:
+                name = self._SPECIAL[value.operation](self, value)
+            self._names[id(value)] = name
+            if value.operation not in inputs and self._same_for_all.issuperset(map(id, value.of)):
+                self._same_for_all.add(id(value))
+
+    def name_of(self, value: Value) -> str:
+        """Return the tensor of a value."""
+        return self._names[id(value)]
+
+    def per_row(self, value: Value) -> str:
+        """Return the tensor of a value with a row for each row of the input."""
+        name = self.name_of(value)
+        if id(value) not in self._same_for_all:
+            return name
+        rows = self.node(
+            "Slice", self.node("Shape", self._first), self.integers([0]), self.integers([-1])
+        )
+        shape = self.node("Concat", rows, self.integers([value.width]), axis=0)
+        return self.node("Expand", name, shape)
+
+    def node(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node and return the name of its output."""
+        output = f"{self._prefix}{len(self.nodes)}"
+        self._add(operation, inputs, output, attributes)
+        return output
+
+    def cast_to(self, source: str, output: str, kind: int) -> None:
+        """Add the node that gives a result its name and type."""
+        self._add("Cast", (source,), output, {"to": kind})
+
+    def integers(self, numbers: list[int]) -> str:
+        """Add whole numbers."""
+        return self._kept(np.array(numbers, dtype=np.int64))
+
+    def _add(
+        self, operation: str, inputs: tuple[str, ...], output: str, attributes: dict[str, Any]
+    ) -> None:
+        node = self._onnx.helper.make_node(
+            operation, inputs, [output], name=f"{self._prefix}node_{len(self.nodes)}", **attributes
+        )
+        self.nodes.append(node)
+
+    def _kept(self, array: NDArray[Any]) -> str:
+        """Add numbers, or find them again."""
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self._constants:
+            name = f"{self._prefix}constant_{len(self.initializers)}"
+            content = np.ascontiguousarray(array)
+            self.initializers.append(self._onnx.numpy_helper.from_array(content, name))
+            self._constants[key] = name
+        return self._constants[key]
+
+    def _cast(self, source: str, kind: str) -> str:
+        return self.node("Cast", source, to=getattr(self._onnx.TensorProto, kind))
+
+    def _constant(self, value: Value) -> str:
+        return self._kept(value.numbers)
+
+    def _reached(self, value: Value) -> str:
+        return self._mask(value, self.node("GreaterOrEqual", *map(self.name_of, value.of)))
+
+    def _mask(self, value: Value, name: str) -> str:
+        self._masks[id(value)] = name
+        return self._cast(name, "DOUBLE")
+
+    def _choose(self, value: Value) -> str:
+        where, *others = value.of
+        mask = self._masks.get(id(where)) or self._cast(self.name_of(where), "BOOL")
+        return self.node("Where", mask, *map(self.name_of, others))
+
+    def _sum(self, value: Value) -> str:
+        row = self.name_of(value.of[0])
+        return self._first_column(self.node("ReduceSum", row, self.integers([-1]), keepdims=1))
+
+    def _largest(self, value: Value) -> str:
+        row = self.name_of(value.of[0])
+        if self._opset < 18:
+            return self._first_column(self.node("ReduceMax", row, axes=[-1], keepdims=1))
+        return self._first_column(self.node("ReduceMax", row, self.integers([-1]), keepdims=1))
+
+    def _first_column(self, name: str) -> str:
+        """Return a column as it is; ONNX Runtime leaves an empty batch as wide as it was."""
+        start, end, axis = self.integers([0]), self.integers([1]), self.integers([-1])
+        return self.node("Slice", name, start, end, axis)
+
+    def _at_top(self, value: Value) -> str:
+        place = self.node("ArgMax", self.name_of(value.of[0]), axis=-1, keepdims=1)
+        places = self.integers(list(range(value.width)))
+        return self._mask(value, self.node("Equal", place, places))
+
+    def _dot(self, value: Value) -> str:
+        (row,) = value.of
+        if row.width == 1:  # not MatMul: ONNX Runtime merges a scale into it in single precision
+            return self.node("Mul", self.name_of(row), self._kept(value.numbers[:, 0]))
+        return self.node("MatMul", self.name_of(row), self._kept(value.numbers.T))
+
+    def _rank(self, value: Value) -> str:
+        """Search by halves: comparing with each number would need a row of them per row."""
+        x = self.name_of(value.of[0])
+        steps = 2 ** np.arange(len(value.numbers).bit_length())[::-1]
+        padding = np.full(2 * int(steps[0]) - len(value.numbers), np.inf)
+        ascending = self._kept(np.concatenate([value.numbers, padding]))
+        found = self.integers([0])
+        for step in steps.tolist():
+            further = self.node("Add", found, self.integers([step]))
+            number = self.node("Gather", ascending, self.node("Sub", further, self.integers([1])))
+            found = self.node("Where", self.node("GreaterOrEqual", x, number), further, found)
+        return self._cast(found, "DOUBLE")
+
+    def _join(self, value: Value) -> str:
+        return self.node("Concat", *map(self.per_row, value.of), axis=-1)
+
+    _SPECIAL: dict[str, Callable[[Graph, Value], str]] = {  # noqa: RUF012 - never written to
+        "constant": _constant,
+        "reached": _reached,
+        "choose": _choose,
+        "sum": _sum,
+        "largest": _largest,
+        "at_top": _at_top,
+        "dot": _dot,
+        "rank": _rank,
+        "join": _join,
+    }

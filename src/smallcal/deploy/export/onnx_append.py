@@ -1,0 +1,224 @@
+"""Put a calibrator behind an ONNX model, so that one file yields calibrated probabilities."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.deploy.export.onnx import (
+    LEAST_OPSET,
+    OPSET,
+    TYPES,
+    Graph,
+    describe,
+    graph_program,
+    require_onnx,
+)
+from smallcal.deploy.export.origin import Origin, origin_of
+from smallcal.errors import FileError, InputError
+
+#: One file of the format cannot be larger.
+MAX_BYTES = 2**31 - 1
+
+
+def append_to_onnx(
+    fitted: FittedCalibrator,
+    model: str | os.PathLike[str],
+    *,
+    output_name: str | None = None,
+    features_name: str | None = None,
+    origin: Origin | None = None,
+) -> bytes:
+    """Return an ONNX model with a calibrator behind its logits.
+
+    All outputs of the model stay; ``probabilities`` is added, in the type and shape of the
+    logits (whose last axis are the classes). A model older than opset 13 is converted.
+
+    Parameters
+    ----------
+    fitted : FittedCalibrator
+    model : path
+        An ONNX file that holds its own weights, below 2 GB.
+    output_name : str, optional
+        The output with the logits; needed where there are several.
+    features_name : str, optional
+        The output with the features, for calibrators that need them.
+    origin : Origin, optional
+        What to say about where the calibrator comes from.
+
+    Returns
+    -------
+    bytes
+        Of an ONNX file.
+    """
+    onnx = require_onnx()
+    program_inputs = {"logits": output_name}
+    if fitted.signal.n_features:
+        if features_name is None:
+            raise InputError(f"{fitted.method} needs features: say which output has them")
+        program_inputs["features"] = features_name
+    loaded = _modern(onnx, _loaded(onnx, Path(model)), Path(model))
+    graph = loaded.graph
+    outputs = {role: _output(graph, name, role) for role, name in program_inputs.items()}
+    dtype = _type_of(onnx, outputs["logits"])
+    _require_width(outputs["logits"], fitted.n_classes, "classes")
+    if "features" in outputs:
+        _require_width(outputs["features"], fitted.signal.n_features or 0, "features")
+    taken = set(_names(graph))
+    made = Graph(onnx, opset=_opset(loaded), prefix=_free("smallcal_", taken))
+    program = graph_program(fitted, half=dtype == "float16")
+    made.write(program, {role: output.name for role, output in outputs.items()})
+    kind = outputs["logits"].type.tensor_type.elem_type
+    prefix = _free("smallcal_", taken) if "probabilities" in taken else ""
+    result = f"{prefix}probabilities"
+    made.cast_to(made.name_of(program.probabilities), result, kind)
+    graph.node.extend(made.nodes)
+    graph.initializer.extend(made.initializers)
+    added = graph.output.add()
+    added.CopyFrom(outputs["logits"])
+    added.name = result
+    describe(loaded, fitted, origin or origin_of(fitted))
+    return _bytes(onnx, loaded, Path(model))
+
+
+def _loaded(onnx: Any, path: Path) -> Any:
+    """Read a model and check it; nothing beside the file is touched."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise FileError(f"{path} is {size / 1e9:.1f} GB; one ONNX file holds at most 2 GB")
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    try:
+        model = onnx.load_from_string(content)
+    except Exception as error:  # noqa: BLE001 - which one depends on the release of protobuf
+        raise FileError(f"{path} is not an ONNX model: {_first_line(error)}") from None
+    if any(onnx.external_data_helper.uses_external_data(t) for t in _tensors(model.graph)):
+        raise FileError(
+            f"{path} keeps weights in other files; save it as one file first "
+            "(onnx.save with save_as_external_data=False)"
+        )
+    if any(entry.key == "smallcal.method" for entry in model.metadata_props):
+        raise FileError(f"{path} has a calibrator already; append to the model without one")
+    _check(onnx, model, path)
+    return model
+
+
+def _check(onnx: Any, model: Any, path: Path, *, full: bool = False) -> None:
+    try:
+        onnx.checker.check_model(model, full_check=full)
+    except Exception as error:  # noqa: BLE001 - the checker's errors have no common base
+        raise FileError(f"{path} is not a valid ONNX model: {_first_line(error)}") from None
+
+
+def _modern(onnx: Any, model: Any, path: Path) -> Any:
+    """Convert a model whose operations are too old to stand beside ours."""
+    if _opset(model) >= LEAST_OPSET:
+        return model
+    if not _opset(model):  # only operations of other domains
+        model.opset_import.add(domain="", version=OPSET)
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, OPSET)
+    except Exception as error:  # noqa: BLE001 - the converter's errors have no common base
+        raise FileError(
+            f"{path} is of opset {_opset(model)} and cannot be converted to {OPSET}: "
+            f"{_first_line(error)}; export the model again with opset {OPSET}"
+        ) from None
+
+
+def _opset(model: Any) -> int:
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    return max(versions, default=0)
+
+
+def _output(graph: Any, name: str | None, role: str) -> Any:
+    names = [output.name for output in graph.output]
+    if name is None and len(names) == 1:
+        return graph.output[0]
+    if name not in names:
+        asked = "which output has them" if name is None else f"there is no output {name!r}"
+        raise InputError(f"{role}: {asked}; the model has {', '.join(names) or 'none'}")
+    return graph.output[names.index(name)]
+
+
+def _type_of(onnx: Any, output: Any) -> str:
+    kind = output.type.tensor_type.elem_type
+    name = onnx.TensorProto.DataType.Name(kind).lower()
+    known = {"float": "float32", "float16": "float16", "double": "float64"}
+    if name not in known:
+        raise InputError(
+            f"the output {output.name!r} is of type {name}; logits are {', '.join(TYPES)}"
+        )
+    return known[name]
+
+
+def _require_width(output: Any, width: int, what: str) -> None:
+    """Check the last axis, where the model says how long it is."""
+    tensor = output.type.tensor_type
+    if not tensor.HasField("shape"):
+        return
+    if not tensor.shape.dim:
+        raise InputError(f"the output {output.name!r} is one number, not {width} {what}")
+    last = tensor.shape.dim[-1]
+    if last.HasField("dim_value") and last.dim_value != width:
+        raise InputError(
+            f"the output {output.name!r} has {last.dim_value} columns; the calibrator was fitted "
+            f"on {width} {what}"
+        )
+
+
+def _free(prefix: str, taken: set[str]) -> str:
+    """Return a prefix that no name begins with."""
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    return prefix
+
+
+def _names(graph: Any) -> Iterator[str]:
+    """Yield every name in a graph and the graphs inside it."""
+    for entry in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        yield entry.name
+    for sparse in graph.sparse_initializer:
+        yield sparse.values.name
+    for node in graph.node:
+        yield node.name
+        yield from node.input
+        yield from node.output
+        for inner in _inner_graphs(node):
+            yield from _names(inner)
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Yield every tensor in a graph and the graphs inside it."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield attribute.t
+            yield from attribute.tensors
+        for inner in _inner_graphs(node):
+            yield from _tensors(inner)
+
+
+def _inner_graphs(node: Any) -> Iterator[Any]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _bytes(onnx: Any, model: Any, path: Path) -> bytes:
+    if model.ByteSize() > MAX_BYTES:
+        raise FileError(f"{path} with a calibrator is over 2 GB, more than one ONNX file holds")
+    _check(onnx, model, path, full=True)
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,234 @@
+"""A calibrator as a short program of row-wise arithmetic, which every exporter translates.
+
+A value stands for some numbers of each row: one, or one per class, or one per feature. Twenty
+operations are enough for every signal and every map; :mod:`smallcal.deploy.export.translate` writes
+each of them down once, and a runtime that knows the twenty can apply any calibrator. All
+arithmetic is meant in float64. No operation divides by zero, overflows or gives NaN on finite input, so that it
+also holds where those raise an error.
+
+=========== =========================================================================
+logits      what the model said, as it came in (probabilities, where the calibrator takes those)
+features    what else is known of the row
+constant    numbers of the calibrator
+add, subtract, multiply, divide, minimum, maximum
+            of two values; one of width 1 goes with any other
+reached     1 where the first is at least the second, else 0
+choose      the second where the first is not 0, else the third
+exp, log, sqrt, erf
+            of each number
+sum, largest
+            over a row's numbers
+at_top      1 at the first of the largest numbers, 0 elsewhere
+dot         one number per row of a matrix: the sum of its products with the value
+rank        how many of some ascending numbers are at most the value
+join        two values side by side
+=========== =========================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Union
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray
+
+Number = Union["Value", float]
+
+INPUTS = ("logits", "features")
+PAIRS = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "reached")
+SINGLES = ("exp", "log", "sqrt", "erf")
+OPERATIONS = (
+    *INPUTS,
+    "constant",
+    *PAIRS,
+    "choose",
+    *SINGLES,
+    "sum",
+    "largest",
+    "at_top",
+    "dot",
+    "rank",
+    "join",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """Some numbers of each row, and how they are made.
+
+    Attributes
+    ----------
+    operation : str
+        One of ``OPERATIONS``.
+    width : int
+        Numbers per row.
+    of : tuple of Value
+        What it is made of.
+    numbers : ndarray
+        Of a constant, shape (width,); the matrix of a dot, shape (width, width of its value); the
+        ascending numbers of a rank; else empty.
+
+    Examples
+    --------
+    >>> z = given("logits", 3)
+    >>> confidence = 1 / exp(z - z.largest()).sum()
+    >>> confidence.operation, confidence.width
+    ('divide', 1)
+    """
+
+    operation: str
+    width: int
+    of: tuple[Value, ...] = ()
+    numbers: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    def __add__(self, other: Number) -> Value:
+        return _pair("add", self, other)
+
+    def __radd__(self, other: Number) -> Value:
+        return _pair("add", other, self)
+
+    def __sub__(self, other: Number) -> Value:
+        return _pair("subtract", self, other)
+
+    def __rsub__(self, other: Number) -> Value:
+        return _pair("subtract", other, self)
+
+    def __mul__(self, other: Number) -> Value:
+        return _pair("multiply", self, other)
+
+    def __rmul__(self, other: Number) -> Value:
+        return _pair("multiply", other, self)
+
+    def __truediv__(self, other: Number) -> Value:
+        return _pair("divide", self, other)
+
+    def __rtruediv__(self, other: Number) -> Value:
+        return _pair("divide", other, self)
+
+    def reached(self, other: Number) -> Value:
+        """Return 1 where this is at least the other."""
+        return _pair("reached", self, other)
+
+    def at_least(self, other: Number) -> Value:
+        """Return the larger of the two."""
+        return _pair("maximum", self, other)
+
+    def at_most(self, other: Number) -> Value:
+        """Return the smaller of the two."""
+        return _pair("minimum", self, other)
+
+    def sum(self) -> Value:
+        """Return the sum of a row's numbers."""
+        return Value("sum", 1, (self,))
+
+    def largest(self) -> Value:
+        """Return the largest of a row's numbers."""
+        return Value("largest", 1, (self,))
+
+    def at_top(self) -> Value:
+        """Return 1 at the first of the largest numbers."""
+        return Value("at_top", self.width, (self,))
+
+    def dot(self, matrix: object) -> Value:
+        """Return the products with the rows of a matrix (k, width), or with one row (width,)."""
+        rows = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
+        return Value("dot", len(rows), (self,), rows)
+
+    def rank(self, ascending: object) -> Value:
+        """Return how many of some ascending numbers are at most this."""
+        return Value("rank", 1, (self,), np.asarray(ascending, dtype=np.float64))
+
+    def join(self, other: Value) -> Value:
+        """Return both side by side."""
+        return Value("join", self.width + other.width, (self, other))
+
+
+def given(name: str, width: int) -> Value:
+    """Return an input: logits or features."""
+    return Value(name, width)
+
+
+def constant(numbers: object) -> Value:
+    """Return numbers that are the same for every row."""
+    array = np.atleast_1d(np.asarray(numbers, dtype=np.float64))
+    return Value("constant", len(array), (), array)
+
+
+def choose(where: Value, then: Number, otherwise: Number) -> Value:
+    """Return ``then`` where ``where`` is not 0, ``otherwise`` elsewhere."""
+    parts = where, _value(then), _value(otherwise)
+    return Value("choose", max(part.width for part in parts), parts)
+
+
+def exp(value: Value) -> Value:
+    """Return the exponential of each number."""
+    return Value("exp", value.width, (value,))
+
+
+def log(value: Value) -> Value:
+    """Return the natural logarithm of each number."""
+    return Value("log", value.width, (value,))
+
+
+def sqrt(value: Value) -> Value:
+    """Return the square root of each number."""
+    return Value("sqrt", value.width, (value,))
+
+
+def erf(value: Value) -> Value:
+    """Return the error function of each number."""
+    return Value("erf", value.width, (value,))
+
+
+def _value(number: Number) -> Value:
+    return number if isinstance(number, Value) else constant(number)
+
+
+def _pair(operation: str, first: Number, second: Number) -> Value:
+    parts = _value(first), _value(second)
+    return Value(operation, max(part.width for part in parts), parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What a calibrator computes for a row.
+
+    Attributes
+    ----------
+    probabilities : Value
+    temperature : Value or None
+        What the row's logits are divided by, where that is what the map does.
+    n_classes, n_features : int
+        Widths of the inputs; no features where 0.
+    takes : {"logits", "probabilities"}
+        What the first input holds.
+    """
+
+    probabilities: Value
+    temperature: Value | None
+    n_classes: int
+    n_features: int
+    takes: str
+
+    def values(self) -> Iterator[Value]:
+        """Yield every value that is needed, each after those it is made of."""
+        wanted = (
+            [self.probabilities]
+            if self.temperature is None
+            else [self.temperature, self.probabilities]
+        )
+        seen: set[int] = set()
+        stack = [(value, False) for value in reversed(wanted)]
+        while stack:  # not a recursion: a program may be deeper than Python's stack
+            value, ready = stack.pop()
+            if id(value) in seen:
+                continue
+            if ready:
+                seen.add(id(value))
+                yield value
+            else:
+                stack.append((value, True))
+                stack.extend((part, False) for part in reversed(value.of))

@@ -1,0 +1,186 @@
+"""A program as the few statements that a person would write: what gets a name, what is in place.
+
+One statement for each operation is hard to read and slow; one expression for all repeats what is
+shared. So a value has a name where it is used twice, made of a whole row, or asked for at the
+end; the rest is arithmetic inside the statement that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from smallcal.deploy.export.program import PAIRS, SINGLES, Program, Value
+
+#: How many operations deep one expression may be.
+MAX_DEPTH = 6
+ELEMENTWISE = (*PAIRS, *SINGLES, "choose")
+#: Operations that can read their value while it is being made.
+_REDUCING = ("sum", "largest")
+#: What a name says, where the operation alone would be hard to read.
+_WORDS = {"sum": "total", "join": "joined", "rank": "below"}
+
+Leaf = Callable[[Value], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Statements:
+    """The named values of a program in order, and their names.
+
+    Attributes
+    ----------
+    values : tuple of Value
+        Those that are computed, each after those it is made of.
+    constants : tuple of Value
+        Those of more than one number, which are not computed.
+    names : dict
+        By the ``id`` of a value.
+    program : Program
+        Kept so that the ids stay its own.
+    """
+
+    values: tuple[Value, ...]
+    constants: tuple[Value, ...]
+    names: Mapping[int, str]
+    program: Program
+
+    def leaves(self, value: Value) -> list[Value]:
+        """Return the named rows that an expression reads, in order, each once.
+
+        Values of one number are no rows: they are the same for each number of a row.
+        """
+        found: dict[int, Value] = {}
+        stack = list(reversed(value.of))
+        while stack:
+            part = stack.pop()
+            if id(part) not in self.names:
+                stack.extend(reversed(part.of))
+            elif part.width > 1:
+                found.setdefault(id(part), part)
+        return list(found.values())
+
+
+def statements_of(program: Program) -> Statements:
+    """Decide what gets a name.
+
+    Examples
+    --------
+    >>> from smallcal.deploy.export.program import exp, given
+    >>> z = given("logits", 3)
+    >>> weight = exp(z - z.largest())
+    >>> found = statements_of(Program(weight / weight.sum(), None, 3, 0, "logits"))
+    >>> [found.names[id(value)] for value in found.values]
+    ['logits', 'largest_1', 'exp_2', 'total_3', 'probabilities']
+    """
+    users: dict[int, list[Value]] = {}
+    order = list(program.values())
+    for value in order:
+        for part in value.of:
+            users.setdefault(id(part), []).append(value)
+    last = {id(program.probabilities): "probabilities"}
+    if program.temperature is not None:
+        last[id(program.temperature)] = "temperature"
+    names: dict[int, str] = {}
+    depth: dict[int, int] = {}
+    named: list[Value] = []
+    constants: list[Value] = []
+    for value in order:
+        if value.operation == "constant" and id(value) not in last:
+            if value.width > 1:
+                constants.append(value)
+                names[id(value)] = f"constant_{len(constants)}"
+            continue
+        inside = max((depth.get(id(part), 0) for part in value.of), default=0)
+        depth[id(value)] = inside + (value.operation != "join")
+        in_place = id(value) not in last and depth[id(value)] < MAX_DEPTH
+        if in_place and _fits_in(value, users[id(value)]):
+            continue
+        depth[id(value)] = 0
+        names[id(value)] = last.get(id(value)) or _name(value, len(named))
+        named.append(value)
+    return Statements(tuple(named), tuple(constants), names, program)
+
+
+def _fits_in(value: Value, users: list[Value]) -> bool:
+    """Return whether a value can be written inside the only expression that uses it."""
+    if len(users) > 1:
+        return False
+    (user,) = users
+    if value.operation == "join":
+        return user.operation == "join"
+    if value.operation not in ELEMENTWISE:
+        return False
+    if user.operation == "join":
+        return value.width == 1
+    if user.operation in ELEMENTWISE:
+        return user.width == value.width  # else it would be computed once per number
+    return user.operation in _REDUCING and value.width > 1
+
+
+def _name(value: Value, number: int) -> str:
+    operation = value.operation
+    return operation if not value.of else f"{_WORDS.get(operation, operation)}_{number}"
+
+
+#: What every language writes alike: brackets and a sign between.
+INFIX: Mapping[str, str] = MappingProxyType(
+    {
+        "add": "({0} + {1})",
+        "subtract": "({0} - {1})",
+        "multiply": "({0} * {1})",
+        "divide": "({0} / {1})",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a language writes arithmetic; ``{0}``, ``{1}``, ``{2}`` are the parts.
+
+    Attributes
+    ----------
+    forms : dict
+        Of the elementwise operations; those that are no calls begin and end with a bracket.
+    at_least, not_zero : str
+        Conditions.
+    number : callable
+        Writes a float.
+    """
+
+    forms: Mapping[str, str]
+    at_least: str
+    not_zero: str
+    number: Callable[[float], str]
+
+    def expression(self, value: Value, leaf: Leaf, names: Mapping[int, str]) -> str:
+        """Write a value's arithmetic down to named values, which ``leaf`` writes."""
+        parts = [self.part(part, leaf, names) for part in value.of]
+        if value.operation == "choose":
+            parts[0] = self._condition(value.of[0], leaf, names)
+        form = self.forms[value.operation]
+        return form.format(*(parts if form.startswith("(") else map(bare, parts)))
+
+    def part(self, value: Value, leaf: Leaf, names: Mapping[int, str]) -> str:
+        """Write a value where it is used: by name, as a number, or in place."""
+        if id(value) in names:
+            return leaf(value)
+        if value.operation == "constant":
+            return self.number(float(value.numbers[0]))
+        return self.expression(value, leaf, names)
+
+    def _condition(self, value: Value, leaf: Leaf, names: Mapping[int, str]) -> str:
+        if id(value) not in names and value.operation == "reached":
+            return self.at_least.format(*(self.part(part, leaf, names) for part in value.of))
+        return self.not_zero.format(self.part(value, leaf, names))
+
+
+def bare(text: str) -> str:
+    """Return an expression without the brackets around all of it.
+
+    Examples
+    --------
+    >>> bare("(a + b)"), bare("max(a, b)")
+    ('a + b', 'max(a, b)')
+    """
+    return text[1:-1] if text.startswith("(") else text

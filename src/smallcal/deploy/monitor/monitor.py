@@ -1,0 +1,317 @@
+"""The monitor: feed it rows, with labels where there are some, and ask what it knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.reference import Reference
+from smallcal.calibrators.row_summary import reference_of, watch
+from smallcal.data.predictions import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_features,
+    as_labels,
+    as_scores,
+)
+from smallcal.deploy.monitor import label_free, labelled
+from smallcal.deploy.monitor.labelled import UNIT, Gap
+from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
+from smallcal.deploy.monitor.state import State, fingerprint
+from smallcal.errors import InputError
+from smallcal.io.atomic import one_at_a_time
+
+#: Rows at a time, so that memory does not grow with them.
+_BLOCK = 2**15
+
+
+class Monitor:
+    """Watch a stream of logits for drift, and labelled rows for confidence that has gone wrong.
+
+    Both checks may be asked as often as one likes: the chance that one of them ever gives a false
+    alarm is at most ``alpha``. What is kept is counts and sums, so monitors can be merged and the
+    order of rows does not matter.
+
+    Parameters
+    ----------
+    cal : fitted calibrator
+        Of any deployable method.
+    alpha : float
+        Chance of ever giving a false alarm, of each check.
+    tolerance : float
+        Gap between accuracy and mean calibrated confidence that is no cause for alarm.
+    reference : array-like of shape (n, C), optional
+        Logits of the calibration split, for a calibrator that was saved without its counts.
+    reference_features : array-like of shape (n, d), optional
+    state : mapping, optional
+        What :meth:`to_dict` gave, to go on from there; it brings its own reference.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
+    >>> monitor = sc.Monitor(sc.SRTS().fit(val.logits, val.labels))
+    >>> report = monitor.update(test.logits)
+    >>> report.rows, report.drifted, report.verdict
+    (3000, False, 'fine')
+    >>> blurred = monitor.update(0.5 * test.logits)
+    >>> blurred.drifted, blurred.verdict, blurred.labels_wanted > 0
+    (True, 'label', True)
+    """
+
+    def __init__(
+        self,
+        cal: BaseCalibrator | FittedCalibrator,
+        *,
+        alpha: float = 0.01,
+        tolerance: float = 0.02,
+        reference: object = None,
+        reference_features: object = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        _require_between("alpha", alpha, above=0.0)
+        _require_between("tolerance", tolerance)
+        self._fitted = cal if isinstance(cal, FittedCalibrator) else _fitted_of(cal)
+        if state is not None:
+            self._state = self._own(State.from_dict(state))
+            return
+        counted = self._fitted.reference
+        if reference is not None:
+            counted = reference_of(self._fitted, reference, features=reference_features)
+        self._state = State.empty(
+            fingerprint(self._fitted), _known(counted), alpha=alpha, tolerance=tolerance
+        )
+
+    @property
+    def calibrator(self) -> FittedCalibrator:
+        """The calibrator that is watched."""
+        return self._fitted
+
+    def fresh(self) -> Monitor:
+        """Return a monitor with the same settings and reference that has seen nothing."""
+        return type(self)(self._fitted, state=self._nothing().to_dict())
+
+    def update(
+        self,
+        logits: object,
+        labels: object = None,
+        features: object = None,
+        *,
+        seen: bool = False,
+    ) -> Report:
+        """Take in rows and return what is known with them.
+
+        Parameters
+        ----------
+        logits : array-like of shape (n, C)
+            Or probabilities, for a calibrator that was fitted on them.
+        labels : array-like of shape (n,), optional
+        features : array-like of shape (n, d), optional
+            For calibrators that were fitted with features.
+        seen : bool
+            Whether these rows were taken in before, without their labels: then only labels
+            are.
+
+        Returns
+        -------
+        Report
+        """
+        if seen and labels is None:
+            raise InputError("rows that were seen before have nothing new without labels")
+        self._state = sum(self._read(logits, labels, features, seen=seen), self._state)
+        return self.report()
+
+    def report(self) -> Report:
+        """Return what is known so far."""
+        state, fit = self._state, self._fitted.fit_metrics
+        streams = tuple(_streams(state))
+        gap = sum(state.gaps, Gap())
+        after: Mapping[str, float] = fit.get("after", {})
+        return Report(
+            method=self._fitted.method,
+            alpha=state.alpha,
+            tolerance=state.tolerance,
+            rows=state.rows,
+            labelled=gap.n,
+            streams=streams,
+            drift_log_e=label_free.pooled([stream.log_e for stream in streams]),
+            gap_log_e=labelled.log_evidence(gap, state.tolerance),
+            gap=LabelledGap.of(gap, state.alpha),
+            gaps=tuple(LabelledGap.of(each, state.alpha) for each in state.gaps)
+            if state.groups
+            else (),
+            confidence=state.certainty / UNIT / state.rows if state.rows else None,
+            reference_confidence=after.get("mean_confidence"),
+            accuracy=state.correct / gap.n if gap.n else None,
+        )
+
+    def merge(self, other: Monitor) -> Monitor:
+        """Take in what another monitor of the same calibrator has seen, and return this one."""
+        self._state = self._state + other._state
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain data: a few kilobytes of counts."""
+        return self._state.to_dict()
+
+    @classmethod
+    def from_dict(
+        cls, document: Mapping[str, Any], cal: BaseCalibrator | FittedCalibrator
+    ) -> Monitor:
+        """Return a monitor that goes on from what :meth:`to_dict` gave."""
+        return cls(cal, state=document)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state, whole or not at all; see :meth:`add_to` where several processes do."""
+        self._state.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], cal: BaseCalibrator | FittedCalibrator) -> Monitor:
+        """Return a monitor that goes on from what :meth:`save` wrote.
+
+        Raises
+        ------
+        ArtefactError
+            If the file is missing, damaged or not the state of a monitor.
+        InputError
+            If it is of another calibrator.
+        """
+        return cls(cal, state=State.load(path).to_dict())
+
+    def add_to(self, path: str | os.PathLike[str]) -> Monitor:
+        """Merge this monitor into the state in a file, and return the monitor of the sum.
+
+        Other processes may do the same at the same time: one after another, and nothing is lost.
+        A file that is not there is begun.
+        """
+        with one_at_a_time(path):
+            whole = self._state
+            if Path(path).exists():
+                whole = whole + State.load(path)
+            whole.save(path)
+        return type(self)(self._fitted, state=whole.to_dict())
+
+    def _own(self, state: State) -> State:
+        mine = fingerprint(self._fitted)
+        if state.calibrator != mine:
+            raise InputError(
+                f"the state is of another calibrator (sha256 {state.calibrator[:12]}, not "
+                f"{mine[:12]}); begin a new state after a fit"
+            )
+        return state
+
+    def _read(
+        self, logits: object, labels: object, features: object, *, seen: bool
+    ) -> Iterator[State]:
+        """Yield the counts of blocks of rows; nothing is counted unless all of them can be."""
+        fitted = self._fitted
+        array = as_scores(logits, input=fitted.input)
+        n, n_classes = array.shape
+        codes, extra = None, None
+        if labels is not None:
+            codes = as_labels(labels, n=n, n_classes=n_classes, class_names=fitted.class_names)
+        if features is not None and "features" in fitted.signal.needs:
+            extra = as_features(features, n=n)
+        plain = replace(fitted, input="logits")  # the logarithm is taken already
+        for start in range(0, n, _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            yield self._block(
+                plain,
+                array[rows],
+                None if codes is None else codes[rows],
+                None if extra is None else extra[rows],
+                seen=seen,
+            )
+
+    def _block(
+        self,
+        fitted: FittedCalibrator,
+        logits: FloatArray,
+        labels: IntArray | None,
+        features: FloatArray | None,
+        *,
+        seen: bool,
+    ) -> State:
+        watched = watch(fitted, logits, features=features)
+        proba = fitted.predict_proba(logits.astype(np.float64), features=features)
+        confidence, predicted = proba.max(axis=1), proba.argmax(axis=1)
+        state = self._nothing()
+        if labels is not None:
+            correct = predicted == labels
+            gaps = _by_group(correct, confidence, watched.groups, len(state.gaps))
+            state = replace(state, correct=int(correct.sum()), gaps=gaps)
+        if seen:
+            return state
+        reference, score, groups = state.reference, (), ()
+        if reference.score is not None and watched.score is not None:
+            score = tuple(reference.score.count(watched.score).tolist())
+        if reference.groups is not None and watched.groups is not None:
+            groups = tuple(np.bincount(watched.groups, minlength=len(state.groups)).tolist())
+        return replace(
+            state,
+            rows=len(logits),
+            confidence=tuple(reference.confidence.count(watched.confidence).tolist()),
+            score=score,
+            groups=groups,
+            certainty=int(np.rint(np.minimum(confidence, 1) * UNIT).astype(np.int64).sum()),
+        )
+
+    def _nothing(self) -> State:
+        mine = self._state
+        return State.empty(
+            mine.calibrator, mine.reference, alpha=mine.alpha, tolerance=mine.tolerance
+        )
+
+
+def _streams(state: State) -> Iterator[Stream]:
+    """Yield what is watched, each with the evidence that it has drifted."""
+    reference = state.reference
+    priors = {"confidence": (reference.confidence.counts, reference.confidence.spacings)}
+    if reference.score is not None:
+        priors["score"] = (reference.score.counts, reference.score.spacings)
+    if reference.groups is not None:
+        priors["groups"] = (
+            reference.groups,
+            np.array(reference.groups) + label_free.GROUP_PRIOR,
+        )
+    for name, (before, prior) in priors.items():
+        counts = getattr(state, name)
+        log_e = float(label_free.log_evidence(np.array(counts), prior))
+        yield Stream(name, counts, before, log_e)
+
+
+def _by_group(
+    correct: BoolArray, confidence: FloatArray, groups: IntArray | None, n_groups: int
+) -> tuple[Gap, ...]:
+    if groups is None:
+        return (Gap.of(correct, confidence),)
+    return tuple(Gap.of(correct[groups == k], confidence[groups == k]) for k in range(n_groups))
+
+
+def _fitted_of(cal: BaseCalibrator) -> FittedCalibrator:
+    if not isinstance(cal, BaseCalibrator):
+        raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
+    return cal._fitted()
+
+
+def _known(reference: Reference | None) -> Reference:
+    if reference is None:
+        raise InputError(
+            "this calibrator was saved without counts of its calibration split; pass the split's "
+            "logits as reference=... (--reference FILE), or fit again"
+        )
+    return reference
+
+
+def _require_between(name: str, value: float, *, above: float = -1.0) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not above < value <= 0.5 or value < 0:
+        raise InputError(f"{name} must be a number up to 0.5, such as 0.01; got {value!r}")

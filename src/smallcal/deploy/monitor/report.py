@@ -1,0 +1,315 @@
+"""What a look at a stream found: numbers, words, and Prometheus' text format."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from smallcal.deploy.monitor.labelled import (
+    Gap,
+    confidence_sequence,
+    labels_to_bound,
+    labels_to_show,
+)
+
+#: What to do: nothing, label some rows, or fit a calibrator again.
+VERDICTS = ("fine", "label", "refit")
+
+#: Gaps that labelling should show or bound, where no tolerance says so.
+_LARGE_GAP, _SMALL_GAP = 0.03, 0.01
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One thing that is watched, and how it is distributed now and in the calibration split.
+
+    Attributes
+    ----------
+    name : {"confidence", "score", "groups"}
+    counts, reference : tuple of int
+        Rows in each bin: of the stream, and of the split.
+    log_e : float
+        Evidence of drift: log of the e-value.
+    """
+
+    name: str
+    counts: tuple[int, ...]
+    reference: tuple[int, ...]
+    log_e: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "counts": list(self.counts),
+            "reference": list(self.reference),
+            "p_value": p_value(self.log_e),
+        }
+
+
+@dataclass(frozen=True)
+class LabelledGap:
+    """Accuracy minus mean calibrated confidence, with an interval for all looks at once."""
+
+    n: int
+    gap: float | None
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, sums: Gap, alpha: float) -> LabelledGap:
+        """Summarise residuals."""
+        low, high = confidence_sequence(sums, alpha)
+        return cls(sums.n, sums.mean if sums.n else None, low, high)
+
+    def within(self, tolerance: float) -> bool:
+        """Whether the gap is known to lie within the tolerance."""
+        return -tolerance <= self.low and self.high <= tolerance
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"n": self.n, "gap": self.gap, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a monitor knows so far.
+
+    Attributes
+    ----------
+    method : str
+    alpha, tolerance : float
+        Chance of ever giving a false alarm, for each of the two checks; the gap that is allowed.
+    rows, labelled : int
+        Rows seen, and rows seen with labels.
+    streams : tuple of Stream
+    drift_log_e, gap_log_e : float
+        Evidence of drift, and of a gap beyond the tolerance.
+    gap : LabelledGap
+    gaps : tuple of LabelledGap
+        By group, lowest scores first; empty without groups.
+    confidence, accuracy : float or None
+        Mean calibrated confidence of all rows; accuracy of the labelled ones.
+    reference_confidence : float or None
+        Mean calibrated confidence of the calibration split.
+    """
+
+    method: str
+    alpha: float
+    tolerance: float
+    rows: int
+    labelled: int
+    streams: tuple[Stream, ...]
+    drift_log_e: float
+    gap_log_e: float
+    gap: LabelledGap
+    gaps: tuple[LabelledGap, ...]
+    confidence: float | None
+    reference_confidence: float | None
+    accuracy: float | None
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the inputs are not those of the calibration split any more."""
+        return self.drift_log_e >= -math.log(self.alpha)
+
+    @property
+    def miscalibrated(self) -> bool:
+        """Whether confidence and accuracy differ by more than the tolerance."""
+        return self.gap_log_e >= -math.log(self.alpha)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether either check failed."""
+        return self.drifted or self.miscalibrated
+
+    @property
+    def verdict(self) -> str:
+        """What to do: "fine", "label" some rows, or "refit"."""
+        if self.miscalibrated:
+            return "refit"
+        return "label" if self.drifted and not self.gap.within(self.tolerance) else "fine"
+
+    @property
+    def labels_wanted(self) -> int:
+        """About how many more labelled rows would tell whether refitting is due.
+
+        Enough to show a gap of three times the tolerance; where there are as many already,
+        enough to know that the gap lies within it.
+        """
+        if self.verdict != "label":
+            return 0
+        level = 0.5 if self.confidence is None else self.confidence
+        large = max(3 * self.tolerance, _LARGE_GAP)
+        needed = labels_to_show(large, self.tolerance, level, self.alpha)
+        if needed <= self.labelled:
+            needed = labels_to_bound(max(self.tolerance, _SMALL_GAP), level, self.alpha)
+        return max(needed - self.labelled, 10)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The findings in words."""
+        return tuple(_sentences(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {
+            "method": self.method,
+            "rows": self.rows,
+            "labelled": self.labelled,
+            "alpha": self.alpha,
+            "tolerance": self.tolerance,
+            "alarm": self.alarm,
+            "verdict": self.verdict,
+            "labels_wanted": self.labels_wanted,
+            "drift": {
+                "alarm": self.drifted,
+                "p_value": p_value(self.drift_log_e),
+                "streams": {stream.name: stream.to_dict() for stream in self.streams},
+            },
+            "calibration": {
+                "alarm": self.miscalibrated,
+                "p_value": p_value(self.gap_log_e),
+                **self.gap.to_dict(),
+                "groups": [gap.to_dict() for gap in self.gaps],
+            },
+            "confidence": self.confidence,
+            "reference_confidence": self.reference_confidence,
+            "accuracy": self.accuracy,
+            "sentences": list(self.sentences),
+        }
+
+    def prometheus(self) -> str:
+        """Return the findings in Prometheus' text format."""
+        lines: list[str] = []
+        for name, kind, text, values in _metrics(self):
+            full = f"smallcal_monitor_{name}"
+            lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}"]
+            for labels, value in values:
+                tags = {"method": self.method, **labels}
+                inner = ",".join(f'{key}="{_escaped(tag)}"' for key, tag in tags.items())
+                lines.append(f"{full}{{{inner}}} {float(value)!r}")
+        return "\n".join(lines) + "\n"
+
+
+def p_value(log_e: float) -> float:
+    """Return a p-value that holds at every look at once: 1 / e, at most 1.
+
+    Examples
+    --------
+    >>> p_value(-3.0), round(p_value(math.log(50)), 12)
+    (1.0, 0.02)
+    """
+    return math.exp(-max(log_e, 0.0))
+
+
+def _sentences(report: Report) -> Iterator[str]:
+    yield f"{report.method}: {report.rows:,} rows seen, {report.labelled:,} with labels."
+    if report.rows:
+        yield _inputs(report)
+    if report.labelled:
+        yield _calibration(report)
+    yield _advice(report)
+
+
+def _inputs(report: Report) -> str:
+    p = p_value(report.drift_log_e)
+    change = ""
+    if report.confidence is not None and report.reference_confidence is not None:
+        before, now = 100 * report.reference_confidence, 100 * report.confidence
+        change = f" Mean calibrated confidence is {now:.1f} %, was {before:.1f} %."
+    if not report.drifted:
+        return f"Inputs: no proof of drift (p = {p:.2g}, alarm at {report.alpha:g}).{change}"
+    shown = f"= {p:.1g}" if p > 1e-99 else "below 1e-99"
+    named = max(report.streams, key=lambda stream: stream.log_e).name
+    return f"Inputs have drifted (p {shown}), most of all in {named}.{change}"
+
+
+def _calibration(report: Report) -> str:
+    gap, limit = report.gap, 100 * report.tolerance
+    assert gap.gap is not None  # there are labelled rows
+    shown = (
+        f"accuracy minus confidence is {100 * gap.gap:+.2f} points "
+        f"({100 * gap.low:+.2f} to {100 * gap.high:+.2f})"
+    )
+    if report.miscalibrated:
+        return f"Confidence does not match accuracy: {shown}; {limit:g} are allowed."
+    known = "within" if gap.within(report.tolerance) else "not proven to be beyond"
+    return f"Confidence against accuracy: {shown}, {known} the {limit:g} allowed."
+
+
+def _advice(report: Report) -> str:
+    if report.verdict == "refit":
+        return "Refit: collect fresh labelled rows and fit the calibrator again."
+    if report.verdict == "label":
+        return f"Label about {report.labels_wanted:,} more rows to see whether refitting is due."
+    if report.drifted:
+        return "Nothing to do: inputs have changed, but confidence still matches accuracy."
+    return "Nothing to do."
+
+
+Metric = tuple[str, str, str, list[tuple[dict[str, str], float]]]
+
+
+def _metrics(report: Report) -> Iterator[Metric]:
+    """Yield name, type, help and values of each metric."""
+    checks = (
+        ("drift", report.drifted, report.drift_log_e),
+        ("calibration", report.miscalibrated, report.gap_log_e),
+    )
+    yield "rows_total", "counter", "Rows seen.", [({}, report.rows)]
+    yield "labelled_rows_total", "counter", "Rows seen with labels.", [({}, report.labelled)]
+    yield (
+        "alarm",
+        "gauge",
+        "1 where a check failed: drift of inputs, or a gap beyond the tolerance.",
+        [({"check": name}, float(failed)) for name, failed, _ in checks],
+    )
+    yield (
+        "log10_e_value",
+        "gauge",
+        "Evidence of each check, base 10; the alarm is at -log10(alpha).",
+        [({"check": name}, log_e / math.log(10)) for name, _, log_e in checks],
+    )
+    yield (
+        "stream_log10_e_value",
+        "gauge",
+        "Evidence of drift in each thing that is watched, base 10.",
+        [({"stream": s.name}, s.log_e / math.log(10)) for s in report.streams],
+    )
+    yield from _shares(report)
+    yield from _levels(report)
+
+
+def _shares(report: Report) -> Iterator[Metric]:
+    for stream in report.streams:
+        if stream.name != "groups" or not report.rows:
+            continue
+        for name, counts, text in (
+            ("group_share", stream.counts, "Share of rows in each group, lowest scores first."),
+            ("group_reference_share", stream.reference, "The same in the calibration split."),
+        ):
+            total = sum(counts)
+            shares = [({"group": str(i)}, count / total) for i, count in enumerate(counts)]
+            yield name, "gauge", text, shares
+
+
+def _levels(report: Report) -> Iterator[Metric]:
+    if report.confidence is not None:
+        yield "confidence", "gauge", "Mean calibrated confidence.", [({}, report.confidence)]
+    if report.accuracy is not None:
+        yield "accuracy", "gauge", "Accuracy of labelled rows.", [({}, report.accuracy)]
+    rows = [("all", report.gap), *((str(i), gap) for i, gap in enumerate(report.gaps))]
+    known = [(group, gap) for group, gap in rows if gap.gap is not None]
+    if known:
+        text = "Accuracy minus mean calibrated confidence of labelled rows, by group."
+        yield "gap", "gauge", text, [({"group": g}, gap.gap or 0.0) for g, gap in known]
+        for name, end in (("low", "Lower"), ("high", "Upper")):
+            text = f"{end} end of the gap's interval, which holds at every look at once."
+            values = [({"group": g}, float(getattr(gap, name))) for g, gap in known]
+            yield f"gap_{name}", "gauge", text, values
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,234 @@
+"""What a monitor keeps between looks: counts and sums, in a small JSON file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from smallcal.calibrators import artefact
+from smallcal.calibrators.fitted import FittedCalibrator, reference_from_dict, reference_to_dict
+from smallcal.calibrators.reference import Reference
+from smallcal.deploy.monitor.labelled import UNIT, Gap
+from smallcal.errors import ArtefactError, InputError
+from smallcal.io.atomic import atomic_path
+
+FORMAT = "smallcal-monitor"
+VERSION = 1
+
+#: A state has some kilobytes; with a thousand groups some dozens.
+MAX_BYTES = 1_000_000
+
+Counts = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """Counts of a stream beside those of the calibration split.
+
+    Attributes
+    ----------
+    calibrator : str
+        SHA-256 of the calibrator; see :func:`fingerprint`.
+    alpha, tolerance : float
+    reference : Reference
+    rows : int
+    confidence, score, groups : tuple of int
+        Rows in each bin or group; empty where there is no such thing.
+    certainty : int
+        Sum of calibrated confidences over rows, in 1 / UNIT.
+    correct : int
+        Labelled rows that were predicted right.
+    gaps : tuple of Gap
+        Labelled rows, by group.
+    """
+
+    calibrator: str
+    alpha: float
+    tolerance: float
+    reference: Reference
+    rows: int
+    confidence: Counts
+    score: Counts
+    groups: Counts
+    certainty: int
+    correct: int
+    gaps: tuple[Gap, ...]
+
+    @classmethod
+    def empty(
+        cls, calibrator: str, reference: Reference, *, alpha: float, tolerance: float
+    ) -> State:
+        """Return the state of a monitor that has seen nothing."""
+        shape = Shape.of(reference)
+        return cls(
+            calibrator,
+            alpha,
+            tolerance,
+            reference,
+            rows=0,
+            confidence=(0,) * shape.confidence,
+            score=(0,) * shape.score,
+            groups=(0,) * shape.groups,
+            certainty=0,
+            correct=0,
+            gaps=(Gap(),) * max(shape.groups, 1),
+        )
+
+    def __add__(self, other: State) -> State:
+        for name in ("calibrator", "reference", "alpha", "tolerance"):
+            if getattr(self, name) != getattr(other, name):
+                raise InputError(_unlike(name, getattr(self, name), getattr(other, name)))
+        return State(
+            self.calibrator,
+            self.alpha,
+            self.tolerance,
+            self.reference,
+            rows=self.rows + other.rows,
+            confidence=_summed(self.confidence, other.confidence),
+            score=_summed(self.score, other.score),
+            groups=_summed(self.groups, other.groups),
+            certainty=self.certainty + other.certainty,
+            correct=self.correct + other.correct,
+            gaps=tuple(a + b for a, b in zip(self.gaps, other.gaps, strict=True)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "calibrator": self.calibrator,
+            "alpha": self.alpha,
+            "tolerance": self.tolerance,
+            "reference": reference_to_dict(self.reference),
+            "rows": self.rows,
+            "confidence": list(self.confidence),
+            "score": list(self.score),
+            "groups": list(self.groups),
+            "certainty": self.certainty,
+            "correct": self.correct,
+            "labelled": [[gap.n, gap.total, gap.squares] for gap in self.gaps],
+        }
+
+    @classmethod
+    def from_dict(cls, document: object, *, source: str = "this state") -> State:
+        """Rebuild a state, checking everything first."""
+        if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+            raise ArtefactError(f"{source} is not the state of a monitor (no format {FORMAT!r})")
+        version = document.get("version")
+        if version != VERSION or isinstance(version, bool):
+            raise ArtefactError(
+                f"{source} has state version {version!r}; this smallcal reads version {VERSION}. "
+                "Install the release that wrote it, or begin a new state"
+            )
+        wrong = artefact.problem(document, _rule())
+        if wrong:
+            raise ArtefactError(f"{source} is not a valid state: {wrong}")
+        try:
+            reference = reference_from_dict(document["reference"])
+            assert reference is not None  # by the rule
+            state = cls(
+                document["calibrator"],
+                document["alpha"],
+                document["tolerance"],
+                reference,
+                rows=document["rows"],
+                confidence=tuple(document["confidence"]),
+                score=tuple(document["score"]),
+                groups=tuple(document["groups"]),
+                certainty=document["certainty"],
+                correct=document["correct"],
+                gaps=tuple(Gap(*sums) for sums in document["labelled"]),
+            )
+            _require_consistent(state)
+        except InputError as error:
+            raise ArtefactError(f"{source} is not a valid state: {error}") from None
+        return state
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state, whole or not at all."""
+        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        with atomic_path(path) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> State:
+        """Read a state that :meth:`save` wrote."""
+        text = artefact.read_text(path, most=MAX_BYTES, what="state")
+        return cls.from_dict(artefact.plain(text, source=str(path)), source=str(path))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many bins and groups a reference has."""
+
+    confidence: int
+    score: int
+    groups: int
+
+    @classmethod
+    def of(cls, reference: Reference) -> Shape:
+        """Count them."""
+        return cls(
+            len(reference.confidence.counts),
+            0 if reference.score is None else len(reference.score.counts),
+            0 if reference.groups is None else len(reference.groups),
+        )
+
+
+def fingerprint(fitted: FittedCalibrator) -> str:
+    """Return the SHA-256 of a calibrator's numbers, whatever release wrote them down."""
+    document = fitted.to_dict()
+    del document["library"]
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _rule() -> dict[str, Any]:
+    text = files("smallcal.deploy.monitor").joinpath(f"monitor-v{VERSION}.json").read_text("utf-8")
+    rule: dict[str, Any] = json.loads(text)
+    return rule
+
+
+def _require_consistent(state: State) -> None:
+    """Check what a schema cannot say: that the numbers fit together."""
+    shape = Shape.of(state.reference)
+    for name in ("confidence", "score", "groups"):
+        counts, length = getattr(state, name), getattr(shape, name)
+        if len(counts) != length:
+            raise InputError(f"{name} has {len(counts)} counts; its reference has {length}")
+        if counts and sum(counts) != state.rows:
+            raise InputError(f"{name} counts {sum(counts)} rows of {state.rows}")
+    if len(state.gaps) != max(shape.groups, 1):
+        raise InputError(f"labelled has {len(state.gaps)} entries for {shape.groups} groups")
+    if state.certainty > state.rows * UNIT:
+        raise InputError(f"certainty {state.certainty} is too large for {state.rows} rows")
+    if state.correct > sum(gap.n for gap in state.gaps):
+        raise InputError(f"{state.correct} correct rows are more than the labelled ones")
+    for gap in state.gaps:
+        _require_possible(gap)
+
+
+def _require_possible(gap: Gap) -> None:
+    possible = gap.total**2 <= gap.n * gap.squares and gap.squares <= gap.n * UNIT**2
+    if gap.n < 0 or not possible:
+        raise InputError(f"no {gap.n} residuals have the sums {gap.total}, {gap.squares}")
+
+
+def _unlike(name: str, mine: object, other: object) -> str:
+    if name == "calibrator":
+        return f"the state is of another calibrator (sha256 {str(other)[:12]}, not {mine!s:.12})"
+    if name == "reference":
+        return "the states have different references; monitor with the one they began with"
+    return f"{name} is {mine} here and {other} in the state; a state keeps what it began with"
+
+
+def _summed(mine: Counts, other: Counts) -> Counts:
+    return tuple(a + b for a, b in zip(mine, other, strict=True))

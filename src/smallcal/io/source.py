@@ -1,0 +1,383 @@
+"""Data that need not fit in memory: .npy, Parquet and Arrow files, and folders of the latter two.
+
+A source is cut into parts: rows of one file, in whole row groups (Parquet) or record batches
+(Arrow). A part is read block by block, so memory depends on the size of a block, not of the data;
+only an Arrow record batch is always read whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from smallcal.errors import FileError, missing_extra
+from smallcal.io import npy
+from smallcal.io.layout import Layout, parse_name, score_role
+from smallcal.io.npy import npy_header, npy_rows, require_npy
+from smallcal.io.readers import explained, require_bytes
+from smallcal.io.tables import Columns, list_columns, matrix_of, vector_of
+
+#: The kind of a file by its suffix.
+KINDS = MappingProxyType(
+    {".npy": "npy", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow"}
+)
+#: Bytes of scores in a part, unless the caller says how many rows.
+PART_BYTES = 64 * 2**20
+
+Stamp = tuple[int, int]
+
+
+class Block(NamedTuple):
+    """Some rows: their scores, their labels, all other columns, and where they begin."""
+
+    scores: NDArray[Any]
+    labels: NDArray[Any] | None
+    others: Any
+    start: int
+
+
+class Piece(NamedTuple):
+    """One file of a source, with the number of rows in each of its units."""
+
+    file: Path
+    name: str
+    units: tuple[int, ...]
+    stamp: Stamp
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one file, the least that is done again after a crash.
+
+    Attributes
+    ----------
+    file : str
+        With its whole path, so that another machine finds it.
+    shown : str
+        The path as the user wrote it.
+    name : str
+        What the part's own file is called, without suffix.
+    start, rows : int
+        Counted in the file.
+    units : tuple of int
+        The first row group or record batch, and the one after the last.
+    stamp : tuple of int
+        Size and time of the last change of the file.
+    """
+
+    file: str
+    shown: str
+    name: str
+    start: int
+    rows: int
+    units: tuple[int, int]
+    stamp: Stamp
+
+    def require_unchanged(self) -> None:
+        """Raise when the file is not the one that the source was opened with."""
+        file = Path(self.file)
+        if not file.exists():
+            raise FileError(f"a worker cannot see {file}; its folder must be there for all")
+        if stamp_of(file) != self.stamp:
+            raise FileError(f"{self.shown} was changed while it was read; run the command again")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Scores in one file or a folder of files, and which of their columns is what.
+
+    Attributes
+    ----------
+    path : str
+        As it was given.
+    kind : {"npy", "parquet", "arrow"}
+    pieces : tuple of Piece
+    scores : tuple of str
+        The column of lists, or the columns of the classes; empty for .npy.
+    label : str or None
+    others : tuple of str
+        All columns that are not scores, the label among them.
+    class_names : tuple of str, or None
+    input : {"logits", "probabilities"}
+    n_classes : int
+    as_list : bool
+        Whether a row of scores is one list.
+    row_bytes : int
+        Bytes of one row's scores.
+    """
+
+    path: str
+    kind: str
+    pieces: tuple[Piece, ...]
+    n_classes: int
+    row_bytes: int
+    scores: tuple[str, ...] = ()
+    label: str | None = None
+    others: tuple[str, ...] = ()
+    class_names: tuple[str, ...] | None = None
+    input: str = "logits"
+    as_list: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files."""
+        return sum(sum(piece.units) for piece in self.pieces)
+
+    def parts(self, rows: int | None = None) -> list[Part]:
+        """Cut the source into parts of at least so many rows, as far as each file has them."""
+        size = rows or max(1, PART_BYTES // self.row_bytes)
+        cut = [(piece, _cuts(piece.units, size, self.kind)) for piece in self.pieces]
+        numbered = any(len(cuts) > 1 for _, cuts in cut)
+        return [
+            Part(
+                file=os.path.abspath(piece.file),
+                shown=str(piece.file),
+                name=f"{piece.name}-{number:05d}" if numbered else piece.name,
+                start=start,
+                rows=height,
+                units=units,
+                stamp=piece.stamp,
+            )
+            for piece, cuts in cut
+            for number, (start, height, units) in enumerate(cuts)
+        ]
+
+    def blocks(self, part: Part, *, carry: bool = True) -> Iterator[Block]:
+        """Yield the rows of a part; without ``carry`` only scores and labels are read."""
+        step = max(1, npy.BLOCK_BYTES // self.row_bytes)
+        start = part.start
+        file = Path(part.file)
+        part.require_unchanged()
+        if self.kind == "npy":
+            for scores in npy_rows(file, start, start + part.rows, step):
+                yield Block(scores, None, None, start)
+                start += len(scores)
+            return
+        label = () if self.label is None else (self.label,)
+        wanted = [*self.scores, *(self.others if carry else label)]
+        for table in _tables(self.kind, file, part, wanted, step):
+            yield self._block(table, part.shown, start, carry=carry)
+            start += table.num_rows
+        if start != part.start + part.rows:
+            raise FileError(f"{part.shown} does not hold the rows that it promises; write it again")
+
+    def _block(self, table: Any, shown: str, start: int, *, carry: bool) -> Block:
+        scores = matrix_of(table, self.scores, source=shown, first_row=start)
+        labels = None
+        if self.label is not None and not carry:
+            labels = vector_of(table, self.label, source=shown, first_row=start)
+        return Block(scores, labels, table.select(list(self.others)) if carry else None, start)
+
+
+def _cuts(units: tuple[int, ...], size: int, kind: str) -> list[tuple[int, int, tuple[int, int]]]:
+    """Return first row, rows and units of each part: as few whole units as reach the size.
+
+    Examples
+    --------
+    >>> _cuts((4, 4, 4), 6, "parquet")
+    [(0, 8, (0, 2)), (8, 4, (2, 3))]
+    >>> _cuts((10,), 6, "npy")
+    [(0, 6, (0, 0)), (6, 4, (0, 0))]
+    """
+    if kind == "npy":
+        return [(row, min(size, units[0] - row), (0, 0)) for row in range(0, units[0], size)]
+    found, first, height = [], 0, 0
+    for number, (end, rows) in enumerate(zip(accumulate(units), units, strict=True), start=1):
+        height += rows
+        if height and (height >= size or number == len(units)):
+            found.append((end - height, height, (first, number)))
+            first, height = number, 0
+    return found
+
+
+def stamp_of(file: Path) -> Stamp:
+    """Return what changes when a file is written again: its size and the time of the change."""
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def is_source(path: Path) -> bool:
+    """Whether a path can be opened as a source: a folder, or a file of one of the kinds."""
+    if path.is_dir():
+        return True
+    kind = KINDS.get(path.suffix.lower())
+    if kind != "npy":
+        return kind is not None
+    header = npy_header(path)
+    return header is not None and header.is_matrix
+
+
+def open_source(path: Path, *, prefix: str | None = None, input: str | None = None) -> Source:
+    """Look at the files of a source: how many rows, which columns.
+
+    Raises
+    ------
+    FileError
+        If a file is damaged, the files of a folder differ in their columns, or there are none.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> file = Path(tempfile.mkdtemp()) / "a.npy"
+    >>> np.save(file, np.zeros((100, 3)))
+    >>> source = open_source(file)
+    >>> source.rows, source.n_classes, [part.rows for part in source.parts(40)]
+    (100, 3, [40, 40, 20])
+    """
+    files = _files(path)
+    kind = KINDS[files[0].suffix.lower()]
+    if kind == "npy":
+        with explained(path):
+            header = require_npy(path)
+            piece = Piece(path, path.stem, (header.shape[0],), stamp_of(path))
+        return Source(
+            path=str(path),
+            kind=kind,
+            pieces=(piece,),
+            n_classes=header.shape[1],
+            row_bytes=header.row_bytes,
+            input=input or "logits",
+        )
+    return _open_tables(path, files, kind, prefix, input)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the data files of a folder by name; those that begin with . or _ are not data."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in KINDS
+        and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
+    )
+    kinds = {KINDS[file.suffix.lower()] for file in found}
+    if not kinds or "npy" in kinds:
+        raise FileError(f"{path} is a folder without Parquet or Arrow files; name a file in it")
+    if len(kinds) > 1:
+        raise FileError(f"{path} holds both Parquet and Arrow files; keep one kind in a folder")
+    return found
+
+
+def _open_tables(
+    path: Path, files: list[Path], kind: str, prefix: str | None, input: str | None
+) -> Source:
+    pieces, first = [], None
+    for file in files:
+        with _opened(kind, file) as content:
+            schema = content.schema_arrow if kind == "parquet" else content.schema
+            units = _units(kind, content, file)
+            if first is None:
+                first = schema
+            elif not schema.equals(first):
+                raise FileError(f"{file} has other columns than {files[0]}; a data set has one set")
+        name = file.relative_to(path).with_suffix("").as_posix() if path.is_dir() else file.stem
+        pieces.append(Piece(file, name, units, stamp_of(file)))
+    scores, label, names, role = _roles(first, str(path), prefix, input)
+    as_list = scores[0] in list_columns(first)
+    n_classes = _width(kind, pieces, scores[0], str(path)) if as_list else len(scores)
+    item = first.field(scores[0]).type if first is not None else None
+    item = getattr(item, "value_type", item)
+    return Source(
+        path=str(path),
+        kind=kind,
+        pieces=tuple(pieces),
+        n_classes=n_classes,
+        row_bytes=n_classes * max(1, getattr(item, "bit_width", 64) // 8),
+        scores=scores,
+        label=label,
+        others=tuple(str(name) for name in first.names if name not in scores) if first else (),
+        class_names=names,
+        input=input or role,
+        as_list=as_list,
+    )
+
+
+def _roles(
+    schema: Any, source: str, prefix: str | None, input: str | None
+) -> tuple[tuple[str, ...], str | None, tuple[str, ...] | None, str]:
+    """Return the columns of scores, the label, the names of the classes, and what scores are."""
+    headers = [str(name) for name in schema.names]
+    lists = list_columns(schema)
+    if lists:
+        labels = [name for name in headers if parse_name(name)[0] == "labels"]
+        roles = Layout.of([*lists, *labels], source=source).choose(prefix)
+        role = score_role(roles, input)
+        return (roles[role],), roles.get("labels"), None, role
+    columns = Columns.of(headers, source=source)
+    # A table of columns has one split, without a name.
+    Layout.of([columns.kind] if columns.scores else [], source=source).choose(prefix)
+    label = None if columns.label is None else headers[columns.label]
+    scores = tuple(headers[i] for i in columns.scores)
+    return scores, label, columns.class_names, columns.kind
+
+
+def _width(kind: str, pieces: list[Piece], column: str, source: str) -> int:
+    """Return the length of the first list."""
+    for piece in pieces:
+        if sum(piece.units):
+            last = next(i for i, rows in enumerate(piece.units, start=1) if rows)
+            part = Part(str(piece.file), str(piece.file), "", 0, 1, (last - 1, last), piece.stamp)
+            table = next(_tables(kind, piece.file, part, [column], 1))
+            return int(matrix_of(table, [column], source=str(piece.file)).shape[1])
+    raise FileError(f"{source} has no rows")
+
+
+@contextmanager
+def _opened(kind: str, file: Path) -> Iterator[Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet", f"reading {file.suffix} files") from None
+    with explained(file):
+        require_bytes(file)
+        if kind == "parquet":
+            # A stream with a small buffer: a row group of any size is read page by page.
+            with pq.ParquetFile(file, buffer_size=2**20, pre_buffer=False) as content:
+                yield content
+        else:
+            with pa.OSFile(str(file)) as handle:
+                yield pa.ipc.open_file(handle)
+
+
+def _units(kind: str, content: Any, file: Path) -> tuple[int, ...]:
+    """Return the number of rows in each row group or record batch."""
+    if kind == "parquet":
+        groups = range(content.metadata.num_row_groups)
+        return tuple(content.metadata.row_group(number).num_rows for number in groups)
+    import pyarrow as pa
+
+    # One plain column is enough to count by, and a map reads none of what is not packed.
+    plain = [i for i, field in enumerate(content.schema) if pa.types.is_primitive(field.type)]
+    options = pa.ipc.IpcReadOptions(included_fields=plain[:1], use_threads=False)
+    with pa.memory_map(str(file)) as mapped:
+        batches = pa.ipc.open_file(mapped, options=options)
+        return tuple(batches.get_batch(i).num_rows for i in range(batches.num_record_batches))
+
+
+def _tables(kind: str, file: Path, part: Part, columns: list[str], step: int) -> Iterator[Any]:
+    """Yield the rows of a part as tables of at most ``step`` rows."""
+    import pyarrow as pa
+
+    with _opened(kind, file) as content:
+        if kind == "parquet":
+            for batch in content.iter_batches(
+                step, row_groups=list(range(*part.units)), columns=columns, use_threads=False
+            ):
+                yield pa.Table.from_batches([batch]).select(columns)
+            return
+        for number in range(*part.units):
+            batch = content.get_batch(number)
+            batch.validate(full=True)  # a damaged file could point outside of itself
+            table = pa.Table.from_batches([batch]).select(columns)
+            for start in range(0, table.num_rows, step):
+                yield table.slice(start, step)

@@ -1,0 +1,290 @@
+"""Reliability diagrams: accuracy against confidence in bins, and how confidences are spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.errors import InputError
+from smallcal.metrics import Scored
+from smallcal.metrics.binned import DEFAULT_BINS, bin_table, equal_mass, equal_width
+from smallcal.plots import style
+from smallcal.plots.series import prefix_of, views_of
+from smallcal.statistics.interval import binomial_interval, require_options
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Strategy = Literal["width", "mass"]
+
+_CUTS = {"width": equal_width, "mass": equal_mass}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReliabilityBins:
+    """What a reliability diagram shows of one set of probabilities; empty bins are left out.
+
+    Attributes
+    ----------
+    count : ndarray of shape (k,), int64
+    confidence, accuracy : ndarray of shape (k,)
+        Means in each bin.
+    low, high : ndarray of shape (k,)
+        Clopper and Pearson's interval of the accuracy.
+    ece : float
+        Calibration error in these bins.
+    level : float
+    spread : ndarray of shape (bins,), int64
+        Samples by confidence in bins of equal width, whatever the strategy.
+    """
+
+    count: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    low: FloatArray
+    high: FloatArray
+    ece: float
+    level: float
+    spread: IntArray
+
+
+def reliability_data(
+    y_true: object,
+    probs: object,
+    *,
+    bins: int = DEFAULT_BINS,
+    strategy: Strategy = "width",
+    level: float = 0.95,
+) -> dict[str, ReliabilityBins]:
+    """Return what :func:`reliability` draws, by name of the probabilities.
+
+    Examples
+    --------
+    >>> row = reliability_data([0, 1], [[0.9, 0.1], [0.7, 0.3]], bins=2)["probs"]
+    >>> row.count.tolist(), row.confidence.tolist(), row.accuracy.tolist()
+    ([2], [0.8], [0.5])
+    """
+    require_options(1, level)
+    if strategy not in _CUTS:
+        raise InputError(f"strategy must be 'width' or 'mass'; got {strategy!r}")
+    views = views_of(y_true, probs)
+    return {name: _bins_of(view, bins, strategy, level) for name, view in views.items()}
+
+
+def _bins_of(view: Scored, bins: int, strategy: Strategy, level: float) -> ReliabilityBins:
+    table = bin_table(view, _CUTS[strategy](view.confidence, bins), bins=bins)
+    full = table.count > 0
+    count, confidence, accuracy = table.count[full], table.confidence[full], table.accuracy[full]
+    low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+    spread = np.bincount(equal_width(view.confidence, bins), minlength=bins)
+    return ReliabilityBins(
+        count=count,
+        confidence=confidence,
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        ece=float(count @ np.abs(confidence - accuracy) / view.n),
+        level=level,
+        spread=spread,
+    )
+
+
+def reliability(
+    y_true: object,
+    probs: object,
+    *,
+    bins: int = DEFAULT_BINS,
+    strategy: Strategy = "width",
+    level: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw accuracy against mean confidence, bin by bin, with intervals and counts.
+
+    Bands are Clopper and Pearson's interval of each bin's accuracy, which holds the truth at
+    least as often as it says; marks grow with the samples in the bin; the strip on top shows how
+    many samples have which confidence. Points below the diagonal are over-confident.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    probs : array-like of shape (n, C), or mapping of name to such
+        Class probabilities.
+    bins : int
+    strategy : {"width", "mass"}
+        Bins of equal width, or of equally many samples.
+    level : float
+    ax : Axes, optional
+        Where to draw; a new figure of its own otherwise, saved by ``ax.figure.savefig``.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> axes = reliability([0, 1], [[0.9, 0.1], [0.7, 0.3]], bins=2)
+    >>> axes.get_xlabel()
+    'confidence (%)'
+    """
+    found = reliability_data(y_true, probs, bins=bins, strategy=strategy, level=level)
+    return draw_reliability(found, ax=ax)
+
+
+def draw_reliability(found: dict[str, ReliabilityBins], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`reliability_data` gave."""
+    ax = style.axes_or_new(ax, size=(5.2, 5.0))
+    style.diagonal(ax, 0, 1)
+    for index, (name, row) in enumerate(found.items()):
+        _draw_bins(ax, name, row, style.look(index))
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    style.percent(ax)
+    style.dress(ax, xlabel="confidence (%)", ylabel="accuracy (%)")
+    style.legend(ax)
+    _draw_spread(ax, found)
+    return ax
+
+
+def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
+    x, y = row.confidence, row.accuracy
+    ax.fill_between(
+        x, row.low, row.high, color=look.color, alpha=style.BAND_ALPHA, linewidth=0, zorder=2
+    )
+    ax.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.4, zorder=3)
+    sizes = 14 + 70 * row.count / row.count.max()
+    marks = ax.scatter(x, y, s=sizes, marker=look.marker, color=look.color, linewidths=0, zorder=4)
+    named = prefix_of(name)
+    style.name_series(ax, f"{named}ECE {100 * row.ece:.2f} %", look)
+    texts = [
+        f"{named}{count:,} samples: confidence {100 * c:.1f} %, accuracy {100 * a:.1f} % "
+        f"({100 * row.level:g} % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
+    ]
+    style.with_tips(marks, texts, name=f"reliability-{name}")
+
+
+def _draw_spread(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
+    """Draw counts by confidence in a strip over the axes."""
+    strip = style.strip_over(ax, ylabel="samples")
+    for index, row in enumerate(found.values()):
+        look = style.look(index)
+        edges = np.linspace(0, 1, len(row.spread) + 1)
+        if len(found) == 1:
+            strip.stairs(row.spread, edges, fill=True, color=look.color, alpha=0.5)
+        strip.stairs(row.spread, edges, color=look.color, linestyle=look.linestyle, linewidth=1.2)
+    strip.set_ylim(bottom=0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spread:
+    """How the confidences of one set of probabilities are spread.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (bins + 1,)
+    count : ndarray of shape (bins,), int64
+    share : ndarray of shape (bins,)
+        Counts as a share of all samples.
+    confidence, accuracy : float
+        Means over all samples.
+    """
+
+    edges: FloatArray
+    count: IntArray
+    share: FloatArray
+    confidence: float
+    accuracy: float
+
+
+def confidence_histogram_data(
+    y_true: object, probs: object, *, bins: int = 20
+) -> dict[str, Spread]:
+    """Return what :func:`confidence_histogram` draws, by name of the probabilities.
+
+    Examples
+    --------
+    >>> row = confidence_histogram_data([0, 1], [[0.9, 0.1], [0.7, 0.3]], bins=2)["probs"]
+    >>> row.count.tolist(), round(row.confidence, 3), row.accuracy
+    ([0, 2], 0.8, 0.5)
+    """
+    found = {}
+    for name, view in views_of(y_true, probs).items():
+        count = np.bincount(equal_width(view.confidence, bins), minlength=bins)
+        found[name] = Spread(
+            edges=np.linspace(0, 1, bins + 1),
+            count=count,
+            share=count / view.n,
+            confidence=float(view.confidence.mean()),
+            accuracy=float(view.correct.mean()),
+        )
+    return found
+
+
+def confidence_histogram(
+    y_true: object, probs: object, *, bins: int = 20, ax: Axes | None = None
+) -> Axes:
+    """Draw how many samples have which confidence, with mean confidence and accuracy marked.
+
+    The gap between the two lines is what a model claims too much, or too little, on average.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    probs : array-like of shape (n, C), or mapping of name to such
+    bins : int
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> axes = confidence_histogram([0, 1], [[0.9, 0.1], [0.7, 0.3]])
+    >>> axes.get_ylabel()
+    'share of samples (%)'
+    """
+    found = confidence_histogram_data(y_true, probs, bins=bins)
+    return draw_confidence_histogram(found, ax=ax)
+
+
+def draw_confidence_histogram(found: dict[str, Spread], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`confidence_histogram_data` gave."""
+    ax = style.axes_or_new(ax)
+    for index, (name, row) in enumerate(found.items()):
+        _draw_histogram(ax, name, row, style.look(index), filled=len(found) == 1)
+    for number, value in enumerate(sorted({row.accuracy for row in found.values()})):
+        label = f"accuracy {100 * value:.1f} %" if number == 0 else None
+        ax.axvline(value, color=style.INK, linewidth=1.6, label=label, zorder=3)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1.12 * max(float(row.share.max()) for row in found.values()))
+    style.percent(ax)
+    style.dress(ax, xlabel="confidence (%)", ylabel="share of samples (%)")
+    # Three lines cross the axes from top to bottom: no place in them is free.
+    style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
+    return ax
+
+
+def _draw_histogram(ax: Axes, name: str, row: Spread, look: style.Look, *, filled: bool) -> None:
+    dashes = look.linestyle
+    if filled:
+        ax.stairs(row.share, row.edges, fill=True, color=look.color, alpha=0.3)
+    ax.stairs(row.share, row.edges, color=look.color, linestyle=dashes, linewidth=1.4)
+    ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
+    middle = (row.edges[:-1] + row.edges[1:]) / 2
+    marks = ax.scatter(
+        middle, row.share, s=18, marker=look.marker, color=look.color, linewidths=0, zorder=4
+    )
+    label = f"{prefix_of(name)}mean confidence {100 * row.confidence:.1f} %"
+    style.name_series(ax, label, look)
+    texts = [
+        f"{prefix_of(name)}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
+        f"({100 * share:.1f} %)"
+        for a, b, count, share in zip(
+            row.edges[:-1], row.edges[1:], row.count, row.share, strict=True
+        )
+    ]
+    style.with_tips(marks, texts, name=f"confidence-histogram-{name}")

@@ -1,0 +1,186 @@
+"""Selective prediction: the error rate of what is kept, against how much is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.errors import InputError
+from smallcal.metrics import Scored
+from smallcal.metrics.replicas import Order, resampled_risk
+from smallcal.metrics.selective import aurc_of, selective_risks_of
+from smallcal.plots import style
+from smallcal.plots.series import prefix_of, views_of
+from smallcal.statistics.bootstrap import counts_of_draws
+from smallcal.statistics.interval import binomial_interval, require_options
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Points of the curve, evenly spread over coverage.
+_POINTS = 50
+
+#: Counts at a time, so that the running sums of a block of resamples stay below 16 MB.
+_CACHED = 500_000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RiskCurve:
+    """The risk-coverage curve of one set of probabilities.
+
+    Attributes
+    ----------
+    kept : ndarray of shape (m,), int64
+        How many of the most confident samples are kept.
+    coverage : ndarray of shape (m,)
+        The same as a share of all.
+    risk : ndarray of shape (m,)
+        Their error rate.
+    low, high : ndarray of shape (m,)
+        Pointwise band.
+    aurc : float
+        Area under the whole curve.
+    level : float
+    """
+
+    kept: IntArray
+    coverage: FloatArray
+    risk: FloatArray
+    low: FloatArray
+    high: FloatArray
+    aurc: float
+    level: float
+
+
+def risk_coverage_data(
+    y_true: object,
+    probs: object,
+    *,
+    level: float = 0.95,
+    n_boot: int = 400,
+    random_state: int = 0,
+) -> dict[str, RiskCurve]:
+    """Return what :func:`risk_coverage` draws, by name of the probabilities.
+
+    Examples
+    --------
+    >>> p = [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]
+    >>> row = risk_coverage_data([0, 0, 1], p, n_boot=50)["probs"]
+    >>> row.kept.tolist(), row.risk.round(3).tolist()
+    ([1, 2, 3], [0.0, 0.5, 0.333])
+    """
+    require_options(n_boot, level)
+    if n_boot < 2:
+        raise InputError(f"n_boot must be at least 2, for the band; got {n_boot}")
+    return {
+        name: _curve_of(view, level, n_boot, random_state)
+        for name, view in views_of(y_true, probs).items()
+    }
+
+
+def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> RiskCurve:
+    points = min(_POINTS, view.n)
+    kept = np.rint(np.arange(1, points + 1) * view.n / points).astype(np.int64)
+    risk = selective_risks_of(view)[kept - 1]
+    low, high = binomial_interval(risk * kept, kept.astype(np.float64), level=level)
+    drawn = _resampled(view, kept, n_boot, seed)
+    tail = (1 - level) / 2
+    drawn_low, drawn_high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    return RiskCurve(
+        kept=kept,
+        coverage=kept / view.n,
+        risk=risk,
+        low=np.minimum(low, drawn_low),
+        high=np.maximum(high, drawn_high),
+        aurc=aurc_of(view),
+        level=level,
+    )
+
+
+def _resampled(view: Scored, kept: IntArray, n_boot: int, seed: int) -> FloatArray:
+    """Return the risk at each number kept in each resample, shape (n_boot, m)."""
+    order, found = Order.of(view), []
+    few = max(1, _CACHED // view.n)
+    for block in counts_of_draws(view.n, n_boot, np.random.default_rng(seed)):
+        for start in range(0, len(block), few):
+            falling = order.fall(block[start : start + few])
+            risks = [resampled_risk(int(number), falling) for number in kept]
+            found.append(np.column_stack(risks))
+    return np.concatenate(found)
+
+
+def risk_coverage(
+    y_true: object,
+    probs: object,
+    *,
+    level: float = 0.95,
+    n_boot: int = 400,
+    random_state: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the error rate among the most confident samples against the share that is kept.
+
+    The band is pointwise, and the wider of two: resamples of the samples, which also move the
+    confidence at which one stops keeping, and Clopper and Pearson's interval, which knows that
+    no error among a few samples is not no error at all.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    probs : array-like of shape (n, C), or mapping of name to such
+    level : float
+    n_boot : int
+        Resamples for the band.
+    random_state : int
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> p = [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]
+    >>> risk_coverage([0, 0, 1], p, n_boot=50).get_xlabel()
+    'coverage: most confident samples kept (%)'
+    """
+    found = risk_coverage_data(y_true, probs, level=level, n_boot=n_boot, random_state=random_state)
+    return draw_risk_coverage(found, ax=ax)
+
+
+def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`risk_coverage_data` gave."""
+    ax = style.axes_or_new(ax)
+    for index, (name, row) in enumerate(found.items()):
+        _draw_curve(ax, name, row, style.look(index))
+    top = max(float(np.median(row.high)) for row in found.values())
+    most = max(float(row.risk.max()) for row in found.values())
+    # A band over one or two samples reaches to 1 and would squeeze the rest.
+    ax.set(xlim=(0, 1), ylim=(0, min(1.0, max(1.15 * most, 1.3 * top, 1e-3))))
+    style.percent(ax)
+    style.dress(
+        ax,
+        xlabel="coverage: most confident samples kept (%)",
+        ylabel="error rate of those kept (%)",
+    )
+    style.legend(ax)
+    return ax
+
+
+def _draw_curve(ax: Axes, name: str, row: RiskCurve, look: style.Look) -> None:
+    x, y = row.coverage, row.risk
+    ax.fill_between(
+        x, row.low, row.high, color=look.color, alpha=style.BAND_ALPHA, linewidth=0, zorder=2
+    )
+    ax.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.5, zorder=3)
+    marks = ax.scatter(x, y, s=14, marker=look.marker, color=look.color, linewidths=0, zorder=4)
+    style.name_series(ax, f"{prefix_of(name)}AURC {100 * row.aurc:.2f} %", look)
+    texts = [
+        f"{prefix_of(name)}the {k:,} most confident ({100 * c:.0f} %): {100 * r:.1f} % wrong "
+        f"({100 * row.level:g} % band {100 * low:.1f} to {100 * high:.1f} %)"
+        for k, c, r, low, high in zip(row.kept, x, y, row.low, row.high, strict=True)
+    ]
+    style.with_tips(marks, texts, name=f"risk-coverage-{name}")

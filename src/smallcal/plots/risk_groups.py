@@ -1,0 +1,397 @@
+"""Why one temperature is not enough, or is: what its groups show at the same confidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.maps import ScalarMap
+from smallcal.calibrators.signals import FeatureRisk, NoSignal, Risk
+from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.errors import InputError
+from smallcal.metrics import Scored
+from smallcal.metrics.binned import bin_table, equal_width
+from smallcal.plots import style
+from smallcal.statistics.interval import binomial_interval, require_options
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ONE = "one temperature"
+
+
+def fitted_of(calibrator: object) -> FittedCalibrator:
+    """Return the numbers of a fitted estimator, or those given themselves."""
+    if isinstance(calibrator, BaseCalibrator):
+        return calibrator._fitted()
+    if isinstance(calibrator, FittedCalibrator):
+        return calibrator
+    raise InputError(
+        f"calibrator must be fitted, such as sc.SRTS().fit(...); got {type(calibrator).__name__}"
+    )
+
+
+def is_risk(fitted: FittedCalibrator) -> bool:
+    """Whether the groups are ordered by the risk of being wrong."""
+    return isinstance(fitted.signal, Risk | FeatureRisk)
+
+
+@dataclass(frozen=True, eq=False)
+class _Routed:
+    """A test split as a grouped calibrator sees it."""
+
+    fitted: FittedCalibrator
+    group: IntArray
+    #: By stage: raw, one temperature, the calibrator itself.
+    views: dict[str, Scored]
+
+    @classmethod
+    def of(
+        cls, y_true: object, logits: object, calibrator: object, *, features: object = None
+    ) -> _Routed:
+        fitted = fitted_of(calibrator)
+        if not fitted.map.steps:
+            raise InputError(
+                f"calibrator must have groups, as srts-bce has; {fitted.method} has the map "
+                f"{fitted.map.kind!r}"
+            )
+        needs = fitted.signal.needs
+        features = features if "features" in needs else None
+        labels = y_true if "labels" in needs else None
+        group = fitted.group(logits, features=features, labels=labels)
+        stages = {
+            "raw": at_one_temperature(fitted, 1.0).predict_proba(logits),
+            ONE: at_one_temperature(fitted, fitted.pooled_temperature).predict_proba(logits),
+            fitted.method: fitted.predict_proba(logits, features=features, labels=labels),
+        }
+        views = {name: Scored.of(y_true, proba) for name, proba in stages.items()}
+        return cls(fitted, group, views)
+
+    def label(self, group: int) -> str:
+        """Return what a group is called, with its temperature."""
+        last = len(self.fitted.map.steps) - 1
+        word = "risk" if is_risk(self.fitted) else "scores"
+        end = {0: f", lowest {word}", last: f", highest {word}"}.get(group, "") if last else ""
+        return f"group {group + 1}{end}, T = {self.fitted.map.steps[group]:.3g}"
+
+
+def at_one_temperature(fitted: FittedCalibrator, temperature: float) -> FittedCalibrator:
+    """Return the same calibrator with one temperature for all."""
+    return replace(
+        fitted, map=ScalarMap(temperature), signal=NoSignal(), tail_temperature=None, options={}
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupBins:
+    """Reliability at one temperature, within one group; bins with little of it are left out.
+
+    Attributes
+    ----------
+    bin : ndarray of shape (k,), int64
+        Which of the bins that all groups share.
+    count : ndarray of shape (k,), int64
+    confidence, accuracy, low, high : ndarray of shape (k,)
+        Confidence is that of one temperature for all; the interval is Clopper and Pearson's.
+    temperature : float
+        The group's own.
+    level : float
+    """
+
+    bin: IntArray
+    count: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    low: FloatArray
+    high: FloatArray
+    temperature: float
+    level: float
+
+
+def matched_confidence_data(
+    y_true: object,
+    logits: object,
+    *,
+    calibrator: object,
+    bins: int = 10,
+    least: int = 5,
+    level: float = 0.95,
+    features: object = None,
+) -> dict[str, GroupBins]:
+    """Return what :func:`matched_confidence` draws, by group; empty groups are left out.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
+    >>> cal = sc.SRTS().fit(val.logits, val.labels)
+    >>> found = matched_confidence_data(test.labels, test.logits, calibrator=cal)
+    >>> [name.partition(", T")[0] for name in found]
+    ['group 1, lowest risk', 'group 2', 'group 3, highest risk']
+    """
+    require_options(1, level)
+    routed = _Routed.of(y_true, logits, calibrator, features=features)
+    view = routed.views[ONE]
+    index = equal_width(view.confidence, bins)
+    found = {}
+    for group in np.unique(routed.group).tolist():
+        rows = np.flatnonzero(routed.group == group)
+        table = bin_table(view.take(rows), index[rows], bins=bins)
+        full = np.flatnonzero(table.count >= max(least, 1))
+        if not len(full):
+            continue
+        count, accuracy = table.count[full], table.accuracy[full]
+        low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+        found[routed.label(group)] = GroupBins(
+            bin=full,
+            count=count,
+            confidence=table.confidence[full],
+            accuracy=accuracy,
+            low=low,
+            high=high,
+            temperature=routed.fitted.map.steps[group],
+            level=level,
+        )
+    if not found:
+        raise InputError(f"no group has {least} samples in any bin; lower least or bins")
+    return found
+
+
+def matched_confidence(
+    y_true: object,
+    logits: object,
+    *,
+    calibrator: object,
+    bins: int = 10,
+    least: int = 5,
+    level: float = 0.95,
+    features: object = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw, group by group, how accurate predictions of the same confidence are.
+
+    Confidence is what one temperature for all gives (the calibrator's pooled one). If that were
+    enough, groups would not differ where they meet in one bin. Bars are Clopper and Pearson's
+    intervals.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    logits : array-like of shape (n, C)
+        What the calibrator is applied to.
+    calibrator : fitted estimator with groups, such as ``sc.SRTS``
+    bins : int
+        Of equal width, the same for all groups.
+    least : int
+        A group with fewer samples than this in a bin is not shown there.
+    level : float
+    features : array-like of shape (n, d), optional
+        For calibrators that were fitted with features.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> cal = sc.SRTS().fit(val.logits, val.labels)
+    >>> matched_confidence(val.labels, val.logits, calibrator=cal).get_xlabel()
+    'confidence at one temperature (%)'
+    """
+    found = matched_confidence_data(
+        y_true,
+        logits,
+        calibrator=calibrator,
+        bins=bins,
+        least=least,
+        level=level,
+        features=features,
+    )
+    return draw_matched_confidence(found, ax=ax)
+
+
+def draw_matched_confidence(found: dict[str, GroupBins], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`matched_confidence_data` gave."""
+    ax = style.axes_or_new(ax, size=(5.2, 4.6))
+    style.diagonal(ax, 0, 1)
+    largest = max(int(row.count.max()) for row in found.values())
+    for index, (name, row) in enumerate(found.items()):
+        _draw_group(ax, name, row, style.look(index), largest)
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    style.percent(ax)
+    style.dress(ax, xlabel="confidence at one temperature (%)", ylabel="accuracy (%)")
+    style.legend(ax)
+    return ax
+
+
+def _draw_group(ax: Axes, name: str, row: GroupBins, look: style.Look, largest: int) -> None:
+    x, y = row.confidence, row.accuracy
+    ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6, zorder=2)
+    ax.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.4, zorder=3)
+    sizes = 14 + 70 * row.count / largest
+    marks = ax.scatter(x, y, s=sizes, marker=look.marker, color=look.color, linewidths=0, zorder=4)
+    style.name_series(ax, name, look)
+    texts = [
+        f"{name}: {count:,} samples, confidence {100 * c:.1f} %, accuracy {100 * a:.1f} % "
+        f"({100 * row.level:g} % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
+    ]
+    style.with_tips(marks, texts, name=f"matched-confidence-{name.partition(',')[0]}")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupResiduals:
+    """Accuracy minus mean confidence of each group, at one stage of calibration.
+
+    Attributes
+    ----------
+    group : ndarray of shape (k,), int64
+        Groups that hold samples, from 0 at the lowest score.
+    count : ndarray of shape (k,), int64
+    residual, low, high : ndarray of shape (k,)
+        The interval is Clopper and Pearson's of the accuracy, confidences taken as they are.
+    temperature : ndarray of shape (k,)
+        Each group's own.
+    labels : tuple of str
+    level : float
+    """
+
+    group: IntArray
+    count: IntArray
+    residual: FloatArray
+    low: FloatArray
+    high: FloatArray
+    temperature: FloatArray
+    labels: tuple[str, ...]
+    level: float
+
+
+def group_residuals_data(
+    y_true: object,
+    logits: object,
+    *,
+    calibrator: object,
+    level: float = 0.95,
+    features: object = None,
+) -> dict[str, GroupResiduals]:
+    """Return what :func:`group_residuals` draws: raw, at one temperature, and calibrated.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
+    >>> cal = sc.SRTS().fit(val.logits, val.labels)
+    >>> found = group_residuals_data(test.labels, test.logits, calibrator=cal)
+    >>> list(found), found["raw"].group.tolist()
+    (['raw', 'one temperature', 'srts-bce'], [0, 1, 2])
+    """
+    require_options(1, level)
+    routed = _Routed.of(y_true, logits, calibrator, features=features)
+    groups = np.unique(routed.group)
+    bins = len(routed.fitted.map.steps)
+    found = {}
+    for stage, view in routed.views.items():
+        table = bin_table(view, routed.group, bins=bins)
+        count, accuracy = table.count[groups], table.accuracy[groups]
+        confidence = table.confidence[groups]
+        low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+        found[stage] = GroupResiduals(
+            group=groups,
+            count=count,
+            residual=accuracy - confidence,
+            low=low - confidence,
+            high=high - confidence,
+            temperature=np.array(routed.fitted.map.steps)[groups],
+            labels=tuple(routed.label(group) for group in groups.tolist()),
+            level=level,
+        )
+    return found
+
+
+def group_residuals(
+    y_true: object,
+    logits: object,
+    *,
+    calibrator: object,
+    level: float = 0.95,
+    features: object = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw accuracy minus confidence of each group: raw, at one temperature, and calibrated.
+
+    Above zero a group is under-confident, below it over-confident. The fitted temperatures stand
+    under the groups.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    logits : array-like of shape (n, C)
+    calibrator : fitted estimator with groups, such as ``sc.SRTS``
+    level : float
+    features : array-like of shape (n, d), optional
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> cal = sc.SRTS().fit(val.logits, val.labels)
+    >>> group_residuals(val.labels, val.logits, calibrator=cal).get_ylabel()
+    'accuracy - confidence (points)'
+    """
+    found = group_residuals_data(
+        y_true, logits, calibrator=calibrator, level=level, features=features
+    )
+    return draw_group_residuals(found, ax=ax)
+
+
+def draw_group_residuals(found: dict[str, GroupResiduals], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`group_residuals_data` gave."""
+    ax = style.axes_or_new(ax, size=(5.2, 4.2))
+    ax.axhline(0, color=style.GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    for index, (stage, row) in enumerate(found.items()):
+        _draw_residuals(ax, stage, row, index)
+    first = next(iter(found.values()))
+    ax.set_xticks(np.arange(len(first.group)), [name.replace(", ", "\n") for name in first.labels])
+    ax.set_xlim(-0.5, len(first.group) - 0.5)
+    style.percent(ax, "y")
+    # The labels say "lowest risk" where it is one.
+    signal = "risk" if any("risk" in label for label in first.labels) else "routing score"
+    style.dress(ax, xlabel=f"groups by {signal}", ylabel="accuracy - confidence (points)")
+    style.legend(ax)
+    return ax
+
+
+def _draw_residuals(ax: Axes, stage: str, row: GroupResiduals, index: int) -> None:
+    look = style.look(index)
+    x = np.arange(len(row.group)) + 0.22 * (index - 1)
+    ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.6, zorder=2)
+    (marks,) = ax.plot(
+        x,
+        row.residual,
+        linestyle="none",
+        marker=look.marker,
+        markersize=7,
+        color=look.color,
+        label=stage,
+        zorder=3,
+    )
+    texts = [
+        f"{stage}, {label}: {100 * r:+.1f} points ({100 * row.level:g} % interval {100 * low:+.1f} "
+        f"to {100 * high:+.1f}), {count:,} samples"
+        for label, r, low, high, count in zip(
+            row.labels, row.residual, row.low, row.high, row.count, strict=True
+        )
+    ]
+    style.with_tips(marks, texts, name=f"group-residuals-{stage}")

@@ -1,0 +1,171 @@
+"""What a shift does to calibration: each shifted set by how much accuracy it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+from smallcal.plots import style
+from smallcal.statistics.compare import evaluate
+from smallcal.statistics.interval import require_options
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShiftErrors:
+    """One method on every shifted set.
+
+    Attributes
+    ----------
+    sets : tuple of str
+    accuracy, error, low, high : ndarray of shape (k,)
+        Accuracy, and the calibration error with its interval, as fractions.
+    metric : str
+    level : float
+    """
+
+    sets: tuple[str, ...]
+    accuracy: FloatArray
+    error: FloatArray
+    low: FloatArray
+    high: FloatArray
+    metric: str
+    level: float
+
+
+def shift_errors_data(
+    labels: Mapping[str, object],
+    probs: Mapping[str, Mapping[str, object]],
+    *,
+    metric: str = "ece15",
+    level: float = 0.95,
+    n_boot: int = 400,
+    random_state: int = 0,
+) -> dict[str, ShiftErrors]:
+    """Return what :func:`shift_errors` draws, by method.
+
+    Examples
+    --------
+    >>> sure, doubt = [[0.9, 0.1]] * 10, [[0.6, 0.4]] * 10
+    >>> labels = {"clean": [0] * 9 + [1], "fog 3": [0] * 6 + [1] * 4}
+    >>> found = shift_errors_data(labels, {"raw": {"clean": sure, "fog 3": sure}})
+    >>> found["raw"].sets, found["raw"].error.round(2).tolist()
+    (('clean', 'fog 3'), [0.0, 0.3])
+    """
+    require_options(n_boot, level)
+    if not labels or not probs:
+        raise InputError("shift_errors needs at least one set of samples and one method")
+    found = {}
+    for name, sets in probs.items():
+        if set(sets) != set(labels):
+            raise InputError(f"{name} must have probabilities for {', '.join(labels)}, no others")
+        rows = []
+        for key, y_true in labels.items():
+            table = evaluate(
+                y_true,
+                sets[key],
+                metrics=["accuracy", metric],
+                ci=True,
+                n_boot=n_boot,
+                level=level,
+                random_state=random_state,
+            )
+            error = table[metric]
+            rows.append((table["accuracy"].point, error.point, error.low, error.high))
+        found[name] = errors_of(list(labels), rows, metric=metric, level=level)
+    return found
+
+
+def errors_of(
+    sets: Sequence[str],
+    rows: Sequence[tuple[float, float, float, float]],
+    *,
+    metric: str,
+    level: float,
+) -> ShiftErrors:
+    """Return the record of (accuracy, error, low, high) rows that were measured before."""
+    accuracy, error, low, high = np.array(rows, dtype=np.float64).T
+    return ShiftErrors(
+        sets=tuple(sets),
+        accuracy=accuracy,
+        error=error,
+        low=low,
+        high=high,
+        metric=metric,
+        level=level,
+    )
+
+
+def shift_errors(
+    labels: Mapping[str, object],
+    probs: Mapping[str, Mapping[str, object]],
+    *,
+    metric: str = "ece15",
+    level: float = 0.95,
+    n_boot: int = 400,
+    random_state: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the calibration error on shifted sets against the accuracy that they leave.
+
+    Severities need no order and no numbers: accuracy says how hard a shift is. Bars are bootstrap
+    intervals.
+
+    Parameters
+    ----------
+    labels : mapping
+        True classes (n,) of each set, by its name.
+    probs : mapping
+        By method, the probabilities (n, C) of each set.
+    metric : str
+        A calibration error.
+    level, n_boot, random_state
+        Of the intervals.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> labels, sure = {"fog 3": [0] * 6 + [1] * 4}, [[0.9, 0.1]] * 10
+    >>> shift_errors(labels, {"raw": {"fog 3": sure}}).get_ylabel()
+    'ece15 (%)'
+    """
+    found = shift_errors_data(
+        labels, probs, metric=metric, level=level, n_boot=n_boot, random_state=random_state
+    )
+    return draw_shift_errors(found, ax=ax)
+
+
+def draw_shift_errors(found: Mapping[str, ShiftErrors], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`shift_errors_data` gave."""
+    ax = style.axes_or_new(ax)
+    for index, (name, row) in enumerate(found.items()):
+        look = style.look(index)
+        ax.vlines(row.accuracy, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6)
+        marks = ax.scatter(
+            row.accuracy, row.error, s=26, marker=look.marker, color=look.color, linewidths=0
+        )
+        ax.scatter([], [], s=26, marker=look.marker, color=look.color, label=name)
+        texts = [
+            f"{name}, {key}: accuracy {100 * a:.1f} %, {row.metric} {100 * e:.2f} % "
+            f"({100 * row.level:g} % interval {100 * low:.2f} to {100 * high:.2f} %)"
+            for key, a, e, low, high in zip(
+                row.sets, row.accuracy, row.error, row.low, row.high, strict=True
+            )
+        ]
+        style.with_tips(marks, texts, name=f"shift-errors-{name}")
+    ax.set_ylim(bottom=0)
+    style.percent(ax)
+    style.dress(ax, xlabel="accuracy (%)", ylabel=f"{row.metric} (%)")
+    style.legend(ax)
+    return ax

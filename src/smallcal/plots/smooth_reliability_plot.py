@@ -1,0 +1,284 @@
+"""The reliability diagram without bins: residuals smoothed at the width that smECE finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smallcal.data.predictions import BoolArray, FloatArray
+from smallcal.errors import InputError
+from smallcal.metrics import Scored
+from smallcal.metrics.smooth import reflected_smooth, smece_exact_of
+from smallcal.plots import style
+from smallcal.plots.series import prefix_of, views_of
+from smallcal.statistics.bootstrap import counts_of_draws
+from smallcal.statistics.interval import binomial_interval, require_options
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Nodes of the fine grid, and every how many of them the curve has a point.
+_NODES, _STRIDE = 8193, 32
+
+#: A curve any narrower would only follow single samples.
+NARROWEST = 0.005
+
+#: Samples that must lie under the kernel for the curve to be drawn.
+LEAST_SAMPLES = 10
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SmoothCurve:
+    """What a smooth reliability diagram shows of one set of probabilities.
+
+    Attributes
+    ----------
+    confidence : ndarray of shape (m,)
+        Where the curve has points: an even grid from the least to the largest confidence, without
+        places that have fewer than ``LEAST_SAMPLES`` samples under the kernel.
+    accuracy : ndarray of shape (m,)
+        Confidence plus the smoothed residual (right or not, minus confidence).
+    low, high : ndarray of shape (m,)
+        Pointwise band, the wider of resamples of the samples and exact intervals.
+    density : ndarray of shape (m,)
+        Of the confidences.
+    width, smece : float
+        The kernel's width, and the smooth calibration error it is taken from.
+    level : float
+    step : float
+        Of the grid.
+    """
+
+    confidence: FloatArray
+    accuracy: FloatArray
+    low: FloatArray
+    high: FloatArray
+    density: FloatArray
+    width: float
+    smece: float
+    level: float
+    step: float = _STRIDE / (_NODES - 1)
+
+
+def smooth_reliability_data(
+    y_true: object,
+    probs: object,
+    *,
+    level: float = 0.95,
+    n_boot: int = 400,
+    random_state: int = 0,
+) -> dict[str, SmoothCurve]:
+    """Return what :func:`smooth_reliability` draws, by name of the probabilities.
+
+    Examples
+    --------
+    >>> row = smooth_reliability_data([0, 1] * 50, [[0.9, 0.1], [0.7, 0.3]] * 50)["probs"]
+    >>> round(row.smece, 3), bool((row.low <= row.high).all())
+    (0.3, True)
+    """
+    require_options(n_boot, level)
+    if n_boot < 2:
+        raise InputError(f"n_boot must be at least 2, for the band; got {n_boot}")
+    return {
+        name: _curve_of(view, level, n_boot, random_state)
+        for name, view in views_of(y_true, probs).items()
+    }
+
+
+def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> SmoothCurve:
+    error = smece_exact_of(view)
+    width = max(error, NARROWEST)
+    residual, density = _smoothed(view, np.ones(view.n), width)
+    place = np.linspace(0, 1, len(density))
+    shown = density * width * np.sqrt(2 * np.pi) >= min(LEAST_SAMPLES, view.n / 2)
+    # The kernel reaches beyond the samples; the curve need not.
+    step = place[1]
+    shown &= (place > view.confidence.min() - step) & (place < view.confidence.max() + step)
+    place = place[shown]
+    gap = residual[shown] / density[shown]
+    low, high = _band(view, width, shown, (level, n_boot, seed))
+    exact_low, exact_high = _exact_band(view, width, level)
+    return SmoothCurve(
+        confidence=place,
+        accuracy=np.clip(place + gap, 0, 1),
+        low=np.clip(place + np.minimum(low, gap + exact_low[shown]), 0, 1),
+        high=np.clip(place + np.maximum(high, gap + exact_high[shown]), 0, 1),
+        density=density[shown] / view.n,
+        width=width,
+        smece=error,
+        level=level,
+    )
+
+
+def _smoothed(view: Scored, counts: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
+    """Return the smoothed residuals b - c, and the smoothed number of samples."""
+    residual = reflected_smooth(view.confidence, -view.residual * counts, width, nodes=_NODES)
+    density = reflected_smooth(view.confidence, counts, width, nodes=_NODES)
+    return residual[::_STRIDE], density[::_STRIDE]
+
+
+def _band(
+    view: Scored, width: float, shown: BoolArray, bootstrap: tuple[float, int, int]
+) -> tuple[FloatArray, FloatArray]:
+    level, n_boot, seed = bootstrap
+    drawn = []
+    for block in counts_of_draws(view.n, n_boot, np.random.default_rng(seed)):
+        for counts in block:
+            residual, density = _smoothed(view, counts, width)
+            # A resample may hold next to nothing where the data hold ten samples.
+            drawn.append(residual[shown] / np.maximum(density[shown], 1e-9))
+    tail = (1 - level) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    return low, high
+
+
+def _exact_band(view: Scored, width: float, level: float) -> tuple[FloatArray, FloatArray]:
+    """Return how far the exact interval of the accuracy under the kernel reaches either way.
+
+    As many samples count as equal ones would make the weighted mean as noisy (Kish): the sum of
+    weights, squared, over the sum of squared weights.
+    """
+    kernel, right = np.ones(view.n), view.correct.astype(np.float64)
+    weight, hits = (
+        reflected_smooth(view.confidence, mass, width, nodes=_NODES)[::_STRIDE]
+        for mass in (kernel, right)
+    )
+    count = weight**2 / np.maximum(_squared_weights(view, width), 1e-300)
+    share = np.clip(hits / np.maximum(weight, 1e-300), 0, 1)
+    # The transform leaves 1 - 1e-16 where all are right.
+    share[share > 1 - 1e-9], share[share < 1e-9] = 1, 0
+    low, high = binomial_interval(share * count, count, level=level)
+    return low - share, high - share
+
+
+def _squared_weights(view: Scored, width: float) -> FloatArray:
+    """Return the sum of squared kernels: narrower kernels, and products with the mirror images."""
+    narrow = reflected_smooth(view.confidence, np.ones(view.n), width / np.sqrt(2), nodes=_NODES)[
+        ::_STRIDE
+    ]
+    place = np.linspace(0, 1, len(narrow))
+    squares = np.maximum(narrow, 0) / (2 * width * np.sqrt(np.pi))
+    for end in (0.0, 1.0):
+        near = np.exp(-(((view.confidence - end) / width) ** 2)).sum()
+        squares += np.exp(-(((place - end) / width) ** 2)) * near / (np.pi * width**2)
+    return np.asarray(squares)
+
+
+def smooth_reliability(
+    y_true: object,
+    probs: object,
+    *,
+    level: float = 0.95,
+    n_boot: int = 400,
+    random_state: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw accuracy against confidence as a smooth curve with a band.
+
+    Residuals are smoothed with the reflected Gaussian of smECE, at the width that smECE finds (no
+    narrower than 0.005), and added to the confidence: a calibrated model follows the diagonal.
+    The curve is left out where fewer than ten samples lie under the kernel. The band is pointwise
+    and the wider of two: resamples of the samples with the width kept, and Clopper and Pearson's
+    interval of the accuracy for as many samples as the kernel's weights amount to, which is there
+    too where every sample is right.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    probs : array-like of shape (n, C), or mapping of name to such
+    level : float
+    n_boot : int
+        Resamples for the band.
+    random_state : int
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> axes = smooth_reliability([0, 1] * 50, [[0.9, 0.1], [0.7, 0.3]] * 50, n_boot=20)
+    >>> axes.get_ylabel()
+    'accuracy, smoothed (%)'
+    """
+    found = smooth_reliability_data(
+        y_true, probs, level=level, n_boot=n_boot, random_state=random_state
+    )
+    return draw_smooth_reliability(found, ax=ax)
+
+
+def draw_smooth_reliability(found: dict[str, SmoothCurve], *, ax: Axes | None = None) -> Axes:
+    """Draw what :func:`smooth_reliability_data` gave."""
+    ax = style.axes_or_new(ax, size=(5.2, 5.0))
+    style.diagonal(ax, 0, 1)
+    for index, (name, row) in enumerate(found.items()):
+        _draw_curve(ax, name, row, style.look(index))
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    style.percent(ax)
+    style.dress(ax, xlabel="confidence (%)", ylabel="accuracy, smoothed (%)")
+    style.legend(ax)
+    _draw_density(ax, found)
+    return ax
+
+
+def _draw_curve(ax: Axes, name: str, row: SmoothCurve, look: style.Look) -> None:
+    for part in _stretches(row):
+        x = row.confidence[part]
+        ax.fill_between(
+            x,
+            row.low[part],
+            row.high[part],
+            color=look.color,
+            alpha=style.BAND_ALPHA,
+            linewidth=0,
+            zorder=2,
+        )
+        ax.plot(
+            x,
+            row.accuracy[part],
+            color=look.color,
+            linestyle=look.linestyle,
+            linewidth=1.6,
+            zorder=3,
+        )
+    style.name_series(ax, f"{prefix_of(name)}smECE {100 * row.smece:.2f} %", look)
+    few = np.linspace(0, len(row.confidence) - 1, min(12, len(row.confidence))).astype(int)
+    marks = ax.scatter(
+        row.confidence[few],
+        row.accuracy[few],
+        s=26,
+        marker=look.marker,
+        color=look.color,
+        linewidths=0,
+        zorder=4,
+    )
+    texts = [
+        f"{prefix_of(name)}confidence {100 * row.confidence[i]:.1f} %: accuracy "
+        f"{100 * row.accuracy[i]:.1f} % ({100 * row.level:g} % band {100 * row.low[i]:.1f} to "
+        f"{100 * row.high[i]:.1f} %)"
+        for i in few
+    ]
+    style.with_tips(marks, texts, name=f"smooth-reliability-{name}")
+
+
+def _stretches(row: SmoothCurve) -> list[slice]:
+    """Return the parts of the curve that have no gap in them."""
+    cuts = np.flatnonzero(np.diff(row.confidence) > 1.5 * row.step) + 1
+    edges = [0, *cuts.tolist(), len(row.confidence)]
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+def _draw_density(ax: Axes, found: dict[str, SmoothCurve]) -> None:
+    strip = style.strip_over(ax, ylabel="density")
+    for index, row in enumerate(found.values()):
+        look = style.look(index)
+        for part in _stretches(row):
+            x, y = row.confidence[part], row.density[part]
+            strip.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.2)
+            if len(found) == 1:
+                strip.fill_between(x, y, color=look.color, alpha=0.4, linewidth=0)
+    strip.set_ylim(bottom=0)

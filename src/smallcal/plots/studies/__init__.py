@@ -1,0 +1,1 @@
+"""Plots of finished studies."""

@@ -1,0 +1,175 @@
+"""A metric against the number of calibration samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray
+from smallcal.plots.studies.curves import (
+    BASELINE,
+    Curves,
+    Line,
+    curves_of,
+    line_of,
+    numbers_by,
+    pooled,
+    who,
+)
+from smallcal.plots.studies.panels import (
+    draw_gaps,
+    draw_lines,
+    looks_of,
+    name_lines,
+    settle,
+    strips_under,
+)
+from smallcal.plots.studies.run import Run, RunLike, measured_at_all, open_run
+from smallcal.plots.style import GREY, axes_or_new, dress, figure_of, with_tips
+from smallcal.studies.frame import ALL
+from smallcal.studies.tables.catalogue import differences, means, wins
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Where the whole split stands on a scale of logarithms: one doubling to the right of the rest.
+_STEP = 2.0
+
+
+def budget_curve_data(
+    run: RunLike,
+    *,
+    metric: str = "ece15",
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> Curves:
+    """Return a metric at each budget: means, differences from the baseline, wins.
+
+    The numbers are those of the tables ``means``, ``differences`` and ``wins`` of all models
+    together, made of the cells that were measured with every method at every budget.
+
+    Parameters
+    ----------
+    run : path, Frame, Outcome, mapping of columns, or (Study, Frame)
+        A run's folder, ``outcome.frame``, columns by name, or rows with their study. Rows alone are
+        taken to be of the study ``budget``.
+    metric : str
+    baseline : str, optional
+        The method that differences are taken from; the study's own unless it is given.
+    where : mapping, optional
+        Column to a value or a list of values: only these rows. A budget of 0 is the whole split.
+
+    Returns
+    -------
+    Curves
+        Its ``x`` are the budgets.
+
+    Examples
+    --------
+    >>> rows = [(cell, n, label, error / n) for cell in "ab" for n in (250, 500)
+    ...         for label, error in (("tva-ts", 8.0), ("srts-bce", 6.0))]
+    >>> cell, budget, label, value = zip(*rows)
+    >>> columns = {"cell": cell, "dataset": cell, "backbone": ["mlp"] * 8, "budget": budget,
+    ...            "label": label, "metric": ["ece15"] * 8, "value": value}
+    >>> found = budget_curve_data(columns)
+    >>> found.x.tolist(), found.line("srts-bce").value.round(1).tolist()
+    ([250.0, 500.0], [2.4, 1.2])
+    >>> found.line("srts-bce").wins.tolist()
+    [100.0, 100.0]
+    """
+    opened, left_out = measured_at_all(
+        open_run(run, "budget", metric=metric, baseline=baseline, where=where), "budget"
+    )
+    budgets = sorted(opened.frame.unique("budget"), key=lambda n: (n == ALL, n))
+    names = tuple("all" if n == ALL else f"{n:,}" for n in budgets)
+    keys = [f"{n:,}" for n in budgets]
+    return curves_of(opened, np.array(budgets, dtype=float), names, _lines(opened, keys), left_out)
+
+
+def _lines(run: Run, budgets: list[str]) -> tuple[Line, ...]:
+    """Read every method's numbers from the tables."""
+    mean = numbers_by(pooled(run, means(run.study, run.frame)), "samples", "method")
+    gap = numbers_by(differences(run.study, run.frame), "samples", "method")
+    win = numbers_by(wins(run.study, run.frame), "samples", "method")
+    found = []
+    for label in run.frame.where(metric=run.metric).unique("label"):
+        keys = [(budget, label) for budget in budgets]
+        rival = label != run.study.baseline
+        found.append(
+            line_of(
+                label,
+                [mean[key][0] for key in keys],
+                [gap[key] for key in keys] if rival else (),
+                [win[key][0].value for key in keys] if rival else (),
+            )
+        )
+    return tuple(found)
+
+
+def budget_curve(
+    run: RunLike,
+    *,
+    metric: str = "ece15",
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a metric against the number of calibration samples, and how often each method wins.
+
+    Above: means over cells. In the middle: paired differences from the baseline with their 95 %
+    intervals, so that how much models differ does not matter. Marks are hollow where the
+    interval holds zero, or there is none. Below: the share of cells and draws in which a method
+    is strictly better than the baseline.
+
+    Parameters are those of :func:`budget_curve_data`, and ``ax``.
+    """
+    found = budget_curve_data(run, metric=metric, baseline=baseline, where=where)
+    axes = axes_or_new(ax, size=(6.8, 6.4))
+    places = _places(found.x)
+    gaps, strip = strips_under(axes, 0.75, 0.4)
+    draw_lines(axes, found, places, "budget-curve")
+    dress(axes, xlabel="", ylabel=found.unit, title=who(found))
+    draw_gaps(gaps, found, places, "budget-curve")
+    dress(gaps, xlabel="", ylabel=f"minus {found.baseline}")
+    _draw_wins(strip, found, places)
+    dress(strip, xlabel="calibration samples", ylabel="wins %")
+    axes.set_xscale("log")
+    strip.set_xticks(places, found.names)
+    strip.minorticks_off()
+    name_lines(axes, found)
+    if ax is None:
+        settle(figure_of(axes))
+    return axes
+
+
+def _places(budgets: FloatArray) -> FloatArray:
+    """Return where budgets are drawn; the whole split, whose size differs, to the right of all."""
+    known = budgets[budgets != ALL]
+    last = _STEP * known.max() if len(known) else 1.0
+    return np.where(budgets == ALL, last, budgets)
+
+
+def _draw_wins(strip: Axes, found: Curves, places: FloatArray) -> None:
+    strip.axhline(50, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    for line in found.lines:
+        if BASELINE in line.verdict:
+            continue
+        style = looks_of(found)[line.label]
+        strip.plot(places, line.wins, color=style.color, linestyle=style.linestyle, linewidth=1)
+        (marks,) = strip.plot(
+            places,
+            line.wins,
+            linestyle="none",
+            marker=style.marker,
+            markersize=4,
+            color=style.color,
+        )
+        texts = [
+            f"{line.label}, {name}: better than {found.baseline} in {win:.0f} % of cells and draws"
+            for name, win in zip(found.names, line.wins, strict=True)
+        ]
+        with_tips(marks, texts, name=f"budget-wins {line.label}")
+    strip.set_ylim(-6, 106)
+    strip.set_yticks([0, 50, 100])

@@ -1,0 +1,274 @@
+"""What a method gains under each corruption, against how wrong the raw model is there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+from smallcal.plots.studies.run import Run, RunLike, one_budget, open_run, require_one_of
+from smallcal.plots.style import GREY, Look, axes_or_new, dress, legend, look, with_tips
+from smallcal.studies.catalogue import study_named
+from smallcal.studies.tables.shift import heterogeneity, rank_correlation
+from smallcal.studies.tables.table import Number, unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Names are written beside the points of a single model with no more corruptions than these.
+_MOST_NAMES = 20
+#: The most models that get a mark and a line in the legend each.
+_MOST_MODELS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class ModelGain:
+    """The corruptions of one model, in order of the raw error.
+
+    Attributes
+    ----------
+    model : str
+    corruptions : tuple of str
+    error, gain : ndarray
+        Of the raw model; of the method over the baseline, positive where the method is better.
+    rank : tuple of float
+        Spearman's rank correlation of both, with its 95 % interval; NaN where it does not exist.
+    slope, intercept : float
+        The median line of Theil and Sen through the points.
+    """
+
+    model: str
+    corruptions: tuple[str, ...]
+    error: FloatArray
+    gain: FloatArray
+    rank: tuple[float, float, float]
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True, eq=False)
+class CorruptionGains:
+    """What a method gains over the baseline, corruption by corruption, model by model."""
+
+    metric: str
+    unit: str
+    method: str
+    baseline: str
+    raw: str
+    models: tuple[ModelGain, ...]
+
+
+def corruption_gain_data(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    method: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> CorruptionGains:
+    """Return the gain of a method under each corruption and the raw model's error there.
+
+    The numbers are those of the table ``heterogeneity``: means over severities, draws and seeds.
+
+    Parameters
+    ----------
+    run, where
+        As for :func:`~smallcal.plots.budget_curve_data`; rows alone are taken to be of the study
+        ``heterogeneity``.
+    metric, method, baseline : str, optional
+        What is measured, whose gain it is, and over whom; the study's own unless given.
+
+    Raises
+    ------
+    InputError
+        If nothing is shifted, or the raw model was not measured.
+    """
+    opened = _settled(run, metric, method, baseline, where)
+    study = opened.study
+    table = heterogeneity(study, opened.frame)
+    if not table.rows:
+        raise InputError("run has no shifted sets; the study heterogeneity measures them")
+    rows: dict[str, list[tuple[str | Number, ...]]] = {}
+    for row in table.rows:
+        rows.setdefault(str(row[table.header.index("models")]), []).append(row)
+    return CorruptionGains(
+        opened.metric,
+        unit_of(opened.metric),
+        study.settings["gain_of"],
+        study.baseline,
+        study.settings["raw"],
+        tuple(_model(name, some) for name, some in rows.items()),
+    )
+
+
+def _settled(
+    run: RunLike,
+    metric: str | None,
+    method: str | None,
+    baseline: str | None,
+    where: Mapping[str, Any] | None,
+) -> Run:
+    """Return the run with a study that says whose gain it is; those of shifts do not."""
+    opened = one_budget(
+        open_run(run, "heterogeneity", metric=metric, baseline=baseline, where=where)
+    )
+    study = opened.study
+    settings = {**study_named("heterogeneity").settings, **study.settings}
+    settings |= {"rivals": (study.baseline,)} | ({} if method is None else {"gain_of": method})
+    labels = opened.frame.where(metric=opened.metric).unique("label")
+    require_one_of("method", settings["gain_of"], labels)
+    require_one_of("the raw model", settings["raw"], labels)
+    return replace(opened, study=replace(study, settings=settings))
+
+
+def _model(name: str, rows: list[tuple[str | Number, ...]]) -> ModelGain:
+    """Read a model's rows: samples, models, corruption, raw error, method's error, gain."""
+    error, gain = (
+        np.array([cell.value for row in rows if isinstance(cell := row[place], Number)])
+        for place in (3, 5)
+    )
+    slope, intercept = _median_line(error, gain)
+    kinds = tuple(str(row[2]) for row in rows)
+    return ModelGain(name, kinds, error, gain, rank_interval(gain, error), slope, intercept)
+
+
+def rank_interval(
+    a: FloatArray, b: FloatArray, *, level: float = 0.95
+) -> tuple[float, float, float]:
+    """Return Spearman's rank correlation with an interval; NaN where there is none.
+
+    The interval is Fisher's, with the variance of Bonett and Wright (2000) for ranks: pairs are
+    taken to be drawn independently, which corruptions are only more or less.
+
+    Examples
+    --------
+    >>> a, b = np.arange(8.0), np.array([2.0, 0.0, 1.0, 5.0, 3.0, 4.0, 7.0, 6.0])
+    >>> [round(value, 2) for value in rank_interval(a, b)]
+    [0.83, 0.18, 0.98]
+    """
+    from scipy.special import ndtri
+
+    found = rank_correlation(a, b)
+    if found is None:
+        return math.nan, math.nan, math.nan
+    rho = found[0]
+    if len(a) < 4 or abs(rho) > 1 - 1e-9:
+        return rho, math.nan, math.nan
+    reach = float(ndtri((1 + level) / 2)) * math.sqrt((1 + rho**2 / 2) / (len(a) - 3))
+    return rho, math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach)
+
+
+def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
+    from scipy.stats import theilslopes
+
+    if len(x) < 3 or np.ptp(x) == 0:
+        return math.nan, math.nan
+    found = theilslopes(y, x)
+    return float(found.slope), float(found.intercept)
+
+
+def corruption_gain(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    method: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the gain of a method under each corruption against the raw model's error there.
+
+    Points above the dashed line favour the method. The legend has Spearman's rank correlation of
+    each model with its interval; the line through the points is that of Theil and Sen. With
+    many models all points look the same, and the title has the median correlation.
+
+    Parameters are those of :func:`corruption_gain_data`, and ``ax``.
+    """
+    found = corruption_gain_data(run, metric=metric, method=method, baseline=baseline, where=where)
+    axes = axes_or_new(ax)
+    axes.axhline(0, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    few = len(found.models) <= _MOST_MODELS
+    for i, model in enumerate(found.models):
+        _draw_model(axes, found, model, look(i if few else 0), named=few)
+    if len(found.models) == 1 and len(found.models[0].corruptions) <= _MOST_NAMES:
+        _write_names(axes, found.models[0])
+    dress(
+        axes,
+        xlabel=f"{found.raw}: {found.unit}",
+        ylabel=f"gain of {found.method} over {found.baseline}",
+        title="" if few else _together(found),
+    )
+    legend(
+        axes,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.01),
+        borderaxespad=0.0,
+        title="rank correlation of gain and error",
+        alignment="left",
+    )
+    return axes
+
+
+def _draw_model(
+    ax: Axes, found: CorruptionGains, model: ModelGain, style: Look, *, named: bool
+) -> None:
+    (marks,) = ax.plot(
+        model.error,
+        model.gain,
+        linestyle="none",
+        marker=style.marker,
+        color=style.color,
+        label=f"{model.model}: {rank_text(model)}" if named else None,
+        zorder=3,
+    )
+    texts = [
+        f"{model.model}, {kind}: {found.raw} {found.unit} {error:.2f}, gain {gain:+.2f}"
+        for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True)
+    ]
+    with_tips(marks, texts, name=f"corruption-gain {model.model}")
+    if named and math.isfinite(model.slope):
+        ends = model.error[[0, -1]]
+        ax.plot(
+            ends,
+            model.intercept + model.slope * ends,
+            color=style.color,
+            linestyle=style.linestyle,
+            linewidth=1,
+            zorder=2,
+        )
+
+
+def _write_names(ax: Axes, model: ModelGain) -> None:
+    for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True):
+        ax.annotate(
+            kind.replace("_", " "),
+            (error, gain),
+            xytext=(5, 4),
+            textcoords="offset points",
+            fontsize=7,
+            color=GREY,
+        )
+
+
+def rank_text(model: ModelGain) -> str:
+    """Return a model's rank correlation in words."""
+    rho, low, high = model.rank
+    if math.isnan(rho):
+        return "too few corruptions"
+    sides = "" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
+    return f"{rho:+.2f}{sides}"
+
+
+def _together(found: CorruptionGains) -> str:
+    ranks = np.array([model.rank[0] for model in found.models])
+    known = ranks[np.isfinite(ranks)]
+    text = f"{len(ranks)} models"
+    if len(known):
+        low, middle, high = np.quantile(known, [0, 0.5, 1])
+        text += f"; rank correlations {low:+.2f} to {high:+.2f}, median {middle:+.2f}"
+    return text

@@ -1,0 +1,231 @@
+"""Curves of a metric, method by method, with the numbers of the tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray
+from smallcal.plots.studies.run import Run, true_names
+from smallcal.statistics.interval import Interval
+from smallcal.studies.tables.pairs import shown, verdict_on
+from smallcal.studies.tables.table import Number, Table, scale_of, unit_of
+
+#: What is said of the method that the others are compared with.
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A method's numbers along an axis, in the units of the tables; NaN where there is none.
+
+    Attributes
+    ----------
+    label : str
+    value, spread : ndarray
+        Mean over cells, and standard deviation (ddof = 0) over them, as in the table of means.
+    difference, low, high : ndarray
+        Paired difference from the baseline with its 95 % interval: models, seeds in each, draws
+        (or shifted sets) in each are resampled, as in the table of differences.
+    verdict : tuple of str
+        ``better``, ``worse``, ``tie``, ``no interval`` or ``baseline``.
+    wins : ndarray
+        Percent of cells and draws in which the method is strictly better than the baseline.
+    """
+
+    label: str
+    value: FloatArray
+    spread: FloatArray
+    difference: FloatArray
+    low: FloatArray
+    high: FloatArray
+    verdict: tuple[str, ...]
+    wins: FloatArray
+
+    @property
+    def band(self) -> tuple[FloatArray, FloatArray]:
+        """The interval of the difference, put around the line; no width where it is the baseline.
+
+        Where every model has as many seeds, it holds the baseline's value exactly in a tie.
+        """
+        own = np.array([verdict == BASELINE for verdict in self.verdict])
+        below = np.where(own, 0.0, self.low - self.difference)
+        above = np.where(own, 0.0, self.high - self.difference)
+        return self.value + below, self.value + above
+
+    @property
+    def reach(self) -> float:
+        """How far from zero the differences and their intervals lie at most."""
+        ends = np.abs([self.difference, self.low, self.high])
+        return float(np.nanmax(ends, initial=0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """A metric along an axis, for every method.
+
+    Attributes
+    ----------
+    metric, unit, baseline : str
+        The unit is the heading of the metric's column in the tables.
+    x : ndarray
+    names : tuple of str
+        What is written at each place.
+    lines : tuple of Line
+    models : tuple of str
+        Data sets and backbones that the numbers are of.
+    n_cells : int
+        How many these are with their seeds.
+    left_out : tuple of str
+        What was not measured everywhere, so that it is in no number here.
+    methods : mapping of str to str
+        What labels such as ``default`` stood for when they were fitted.
+    """
+
+    metric: str
+    unit: str
+    baseline: str
+    x: FloatArray
+    names: tuple[str, ...]
+    lines: tuple[Line, ...]
+    models: tuple[str, ...]
+    n_cells: int
+    left_out: tuple[str, ...] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
+
+    def line(self, label: str) -> Line:
+        """Return a method's line."""
+        return next(line for line in self.lines if line.label == label)
+
+
+def curves_of(
+    run: Run,
+    x: FloatArray,
+    names: tuple[str, ...],
+    lines: tuple[Line, ...],
+    left_out: tuple[str, ...] = (),
+) -> Curves:
+    """Put lines together with what they are of."""
+    return Curves(
+        run.metric,
+        unit_of(run.metric),
+        run.study.baseline,
+        x,
+        names,
+        lines,
+        models_in(run),
+        len(run.frame.unique("cell")),
+        left_out,
+        true_names(run.frame),
+    )
+
+
+def models_in(run: Run) -> tuple[str, ...]:
+    """Return the models of a run as the tables call them."""
+    return tuple(f"{a} {b}" for (a, b), _ in run.frame.groups("dataset", "backbone"))
+
+
+def pooled(run: Run, table: Table) -> Table:
+    """Return the rows of all models together; those of the only one where there is one."""
+    place = table.header.index("models")
+    wanted = models_in(run) if len(models_in(run)) == 1 else ("all",)
+    return replace(table, rows=tuple(row for row in table.rows if row[place] in wanted))
+
+
+def numbers_by(table: Table, *names: str) -> dict[tuple[str, ...], tuple[Number, str]]:
+    """Return the last number of each row, and its verdict if it has one, by columns of words.
+
+    Examples
+    --------
+    >>> table = Table("means", "Means", ("method", "nll"), (("none", Number(1.0)),))
+    >>> numbers_by(table, "method")[("none",)][0].value
+    1.0
+    """
+    found = {}
+    for row in table.rows:
+        cells = dict(zip(table.header, row, strict=True))
+        verdict = first_word(str(cells.get("verdict", "")))
+        if isinstance(row[-1], Number):
+            found[tuple(str(cells[name]) for name in names)] = (row[-1], verdict)
+    return found
+
+
+def line_of(
+    label: str,
+    means: Sequence[Number],
+    gaps: Sequence[tuple[Number, str]],
+    wins: Sequence[float] = (),
+) -> Line:
+    """Put a method's numbers together; without gaps it is the baseline."""
+    bare = [(Number(math.nan), BASELINE)] * len(means)
+    numbers, verdicts = zip(*(gaps or bare), strict=True)
+    return Line(
+        label,
+        value=np.array([number.value for number in means]),
+        spread=_floats(number.spread for number in means),
+        difference=np.array([number.value for number in numbers]),
+        low=_floats(number.low for number in numbers),
+        high=_floats(number.high for number in numbers),
+        verdict=tuple(verdicts),
+        wins=np.array(wins if len(wins) else [math.nan] * len(means)),
+    )
+
+
+def _floats(values: Any) -> FloatArray:
+    return np.array([math.nan if value is None else value for value in values])
+
+
+def gap_of(found: Interval | None, metric: str) -> tuple[Number, str]:
+    """Return a difference in the metric's units, and the verdict on it."""
+    return shown(found, metric), first_word(verdict_on({metric: found}))
+
+
+def first_word(verdict: str) -> str:
+    """Return the verdict on a single metric.
+
+    Examples
+    --------
+    >>> first_word("no interval: ece15"), first_word("nothing to compare")
+    ('no interval', 'nothing to compare')
+    """
+    return verdict.partition(":")[0]
+
+
+def tip(curves: Curves, line: Line, i: int) -> str:
+    """Say what one mark stands for.
+
+    Examples
+    --------
+    >>> line = line_of("none", [Number(2.0, 0.5)], [(Number(0.4, None, 0.1, 0.7), "worse")])
+    >>> tip(Curves("nll", "nll x100", "ts-nll", np.ones(1), ("250",), (line,), ("a",), 1), line, 0)
+    'none, 250: nll x100 2.00 ±0.50; minus ts-nll +0.40 [+0.10, +0.70] (worse)'
+    """
+    digits = 2 if scale_of(curves.metric) == 100 else 4
+    spread = None if math.isnan(line.spread[i]) else float(line.spread[i])
+    text = f"{line.label}, {curves.names[i]}: {curves.unit} "
+    text += Number(float(line.value[i]), spread, digits=digits).text()
+    if line.verdict[i] == BASELINE:
+        return f"{text} (baseline)"
+    low, high = (None if math.isnan(side) else float(side) for side in (line.low[i], line.high[i]))
+    gap = Number(float(line.difference[i]), None, low, high, digits).text()
+    text += f"; minus {curves.baseline} {gap} ({line.verdict[i]})"
+    return text if math.isnan(line.wins[i]) else f"{text}; wins {line.wins[i]:.0f} %"
+
+
+def who(curves: Curves) -> str:
+    """Say what the numbers are of.
+
+    Examples
+    --------
+    >>> who(Curves("nll", "nll", "none", np.empty(0), (), (), ("toy a", "toy b"), 4, ("toy c",)))
+    '2 models, 4 cells (1 left out)'
+    """
+    models = curves.models
+    text = models[0] if len(models) == 1 else f"{len(models)} models"
+    if curves.n_cells > len(models):
+        text += f", {curves.n_cells} {'seeds' if len(models) == 1 else 'cells'}"
+    return f"{text} ({len(curves.left_out)} left out)" if curves.left_out else text

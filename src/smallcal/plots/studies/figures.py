@@ -1,0 +1,109 @@
+"""Which figures a study allows: ``FIGURES`` is the only list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from smallcal.errors import InputError
+from smallcal.plots.forest_plot import forest
+from smallcal.plots.studies.budget_curve import budget_curve
+from smallcal.plots.studies.corruption_gain import corruption_gain
+from smallcal.plots.studies.differences import difference_rows
+from smallcal.plots.studies.k_ablation import k_ablation
+from smallcal.plots.studies.run import open_run
+from smallcal.plots.studies.severity_curve import severity_curve
+from smallcal.studies.frame import ALL, Frame
+from smallcal.studies.study import Study
+from smallcal.studies.tables.pairs import better_of
+from smallcal.studies.tables.table import unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: which studies have it, how it is drawn, and whether it has all budgets."""
+
+    suits: Callable[[Study], bool]
+    draw: Callable[..., Axes]
+    all_budgets: bool = False
+
+
+def _differences(run: tuple[Study, Frame], *, metric: str, where: Mapping[str, Any]) -> Axes:
+    rows = difference_rows(run, metric=metric, where=where)
+    if not rows:
+        raise InputError("no difference has an interval: each is of a single fit")
+    axes = forest(rows, better=better_of(metric))
+    axes.set_xlabel(f"{unit_of(metric)}, minus {run[0].baseline}")
+    return axes
+
+
+#: Every figure of studies by the name of its file.
+FIGURES: Mapping[str, Figure] = MappingProxyType(
+    {
+        "budget-curve": Figure(
+            lambda study: "means" in study.tables and len(study.budgets) > 1,
+            budget_curve,
+            all_budgets=True,
+        ),
+        "severity-curve": Figure(lambda study: "severity" in study.tables, severity_curve),
+        "corruption-gain": Figure(lambda study: "heterogeneity" in study.tables, corruption_gain),
+        "k-ablation": Figure(
+            lambda study: (
+                "means" in study.tables
+                and all(entry.options.get("n_groups") for entry in study.entries)
+            ),
+            k_ablation,
+        ),
+        "differences": Figure(lambda study: "differences" in study.tables, _differences),
+    }
+)
+
+
+def study_figures(
+    study: Study, frame: Frame, *, metric: str | None = None
+) -> Iterator[tuple[str, Callable[[], Axes]]]:
+    """Yield the name of each figure that a study allows, and what draws it.
+
+    Figures that are not of all budgets are drawn once for each, and say so in their names.
+
+    Parameters
+    ----------
+    study : Study
+    frame : Frame
+        The rows of its run.
+    metric : str, optional
+        The study's first unless it is given.
+
+    Raises
+    ------
+    InputError
+        If the study has no figures, or the metric was not measured.
+
+    Examples
+    --------
+    >>> from smallcal.studies import study_named
+    >>> [name for name, figure in FIGURES.items() if figure.suits(study_named("budget"))]
+    ['budget-curve', 'differences']
+    """
+    fitting = {name: figure for name, figure in FIGURES.items() if figure.suits(study)}
+    if not fitting:
+        raise InputError(f"the study {study.name!r} has no figures; its tables say all there is")
+    run = open_run((study, frame), study.name, metric=metric)
+    budgets = run.frame.unique("budget")
+    for name, figure in fitting.items():
+        for budget in [None] if figure.all_budgets else budgets:
+            where = {} if budget is None else {"budget": budget}
+            told = len(budgets) > 1 and budget is not None
+            suffix = f"-{'all' if budget == ALL else budget}" if told else ""
+            yield name + suffix, _drawing(figure, (study, frame), run.metric, where)
+
+
+def _drawing(
+    figure: Figure, run: tuple[Study, Frame], metric: str, where: Mapping[str, Any]
+) -> Callable[[], Axes]:
+    return lambda: figure.draw(run, metric=metric, where=where)

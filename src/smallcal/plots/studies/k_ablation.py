@@ -1,0 +1,155 @@
+"""A metric against the number of groups."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+from smallcal.plots.studies.curves import (
+    BASELINE,
+    Curves,
+    Line,
+    curves_of,
+    line_of,
+    models_in,
+    numbers_by,
+    who,
+)
+from smallcal.plots.studies.panels import draw_band, draw_lines
+from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
+from smallcal.plots.style import FAINT, GREY, SMALL, axes_or_new, dress, look
+from smallcal.studies.tables.catalogue import differences, means
+from smallcal.studies.tables.table import Number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCurves:
+    """A metric by the number of groups.
+
+    Attributes
+    ----------
+    curves : Curves
+        Its ``x`` are the numbers of groups, its only line is of all models together.
+    by_model : dict of str to ndarray
+        The means of each model.
+    """
+
+    curves: Curves
+    by_model: dict[str, FloatArray]
+
+
+def k_ablation_data(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> GroupCurves:
+    """Return a metric for each number of groups, of all models and of each.
+
+    The numbers are those of the tables ``means`` and ``differences``; models whose whole
+    splits differ in size are taken together, which the tables do not do.
+
+    Parameters
+    ----------
+    run, baseline, where
+        As for :func:`~smallcal.plots.budget_curve_data`; rows alone are taken to be of the study
+        ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
+    metric : str, optional
+        The study's first unless it is given.
+
+    Raises
+    ------
+    InputError
+        If no label says a number of groups, or there are several budgets.
+    """
+    opened = one_budget(open_run(run, "k-ablation", metric=metric, baseline=baseline, where=where))
+    numbers = _groups(opened)
+    if not numbers:
+        there = ", ".join(opened.frame.unique("label"))
+        raise InputError(f"no label of run says a number of groups, as K=3 does; it has {there}")
+    frame = opened.frame.where(label=list(numbers))
+    opened, left_out = measured_at_all(Run(opened.study, frame), "label")
+    labels = sorted(numbers, key=numbers.__getitem__)
+    x = np.array([numbers[label] for label in labels], dtype=float)
+    mean = numbers_by(means(opened.study, opened.frame), "models", "method")
+    names = models_in(opened)
+    everyone = names[0] if len(names) == 1 else "all"
+    line = _line(opened, [mean[everyone, label][0] for label in labels], labels)
+    curves = curves_of(opened, x, tuple(f"K={k:g}" for k in x), (line,), left_out)
+    by_model = {name: np.array([mean[name, label][0].value for label in labels]) for name in names}
+    return GroupCurves(curves, by_model)
+
+
+def _groups(run: Run) -> dict[str, int]:
+    """Return the labels that stand for a number of groups, and the number."""
+    told = {entry.label: entry.options.get("n_groups") for entry in run.study.entries}
+    found = {}
+    for label in run.frame.where(metric=run.metric).unique("label"):
+        written = re.fullmatch(r"K=(\d+)", label)
+        number = told.get(label) or (written and int(written.group(1)))
+        if number:
+            found[label] = int(number)
+    return found
+
+
+def _line(run: Run, mean: list[Number], labels: list[str]) -> Line:
+    gap = numbers_by(differences(run.study, run.frame), "method")
+    gap[run.study.baseline,] = (Number(math.nan), BASELINE)
+    return line_of("mean", mean, [gap[label,] for label in labels])
+
+
+def k_ablation(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a metric against the number of groups: all models together, and each behind.
+
+    The band is the 95 % interval of the paired difference from the baseline (one group), put
+    around the line; marks are hollow where it holds zero.
+
+    Parameters are those of :func:`k_ablation_data`, and ``ax``.
+    """
+    found = k_ablation_data(run, metric=metric, baseline=baseline, where=where)
+    curves = found.curves
+    axes = axes_or_new(ax)
+    if len(found.by_model) > 1:
+        for values in found.by_model.values():
+            axes.plot(curves.x, values, color=FAINT, linewidth=1, zorder=1)
+    axes.axhline(
+        float(curves.lines[0].value[curves.lines[0].verdict.index(BASELINE)]),
+        color=GREY,
+        linewidth=1,
+        linestyle=(0, (4, 3)),
+        zorder=1,
+    )
+    draw_band(axes, curves.x, *curves.lines[0].band, look(0))
+    draw_lines(axes, curves, curves.x, "k-ablation")
+    dress(axes, xlabel="groups", ylabel=curves.unit, title=who(curves))
+    axes.set_xscale("log")
+    axes.set_xticks(curves.x, [f"{k:g}" for k in curves.x])
+    axes.minorticks_off()
+    axes.annotate(
+        f"dashed: {curves.baseline}; hollow: tie with it",
+        (1, 1),
+        xycoords="axes fraction",
+        ha="right",
+        va="bottom",
+        fontsize=SMALL,
+        color=GREY,
+    )
+    return axes

@@ -1,0 +1,224 @@
+"""What the plots of studies are given: a run's folder, its rows, or plain columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from smallcal.calibrators.catalogue import ALIASES
+from smallcal.errors import InputError
+from smallcal.studies.catalogue import study_named
+from smallcal.studies.engine import Outcome, recorded
+from smallcal.studies.frame import ALL, CLEAN, COLUMNS, FAILED, Frame
+from smallcal.studies.study import Study
+from smallcal.studies.tables.pairs import metrics_in
+from smallcal.studies.tables.shift import shifted_rows
+
+#: Rows alone do not say which study they are of; with the study they do.
+RunLike: TypeAlias = (
+    str
+    | os.PathLike[str]
+    | Frame
+    | Outcome
+    | Mapping[str, Any]
+    | tuple[Study, Frame]
+    | tuple[Study, Outcome]
+)
+
+#: What columns must hold at least, and what the others are where they are not given.
+_NEEDED = ("cell", "dataset", "backbone", "label", "metric", "value")
+_USUAL: Mapping[str, Any] = {"set": CLEAN}
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A study and the rows to draw of it."""
+
+    study: Study
+    frame: Frame
+
+    @property
+    def metric(self) -> str:
+        """The metric that is drawn."""
+        return self.study.metrics[0]
+
+
+def open_run(
+    run: RunLike,
+    usual: str,
+    *,
+    metric: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> Run:
+    """Return the rows of a run that are asked for, with a study of one metric.
+
+    Parameters
+    ----------
+    run : path, Frame, Outcome, mapping of columns, or (Study, Frame)
+    usual : str
+        The study that rows are taken to be of where nothing says so.
+    metric : str, optional
+        The study's first metric that was measured unless it is given.
+    baseline : str, optional
+        The study's own unless it is given.
+    where : mapping, optional
+        Column to a value or a list of values: only these rows.
+
+    Raises
+    ------
+    InputError
+        If there are no such rows, or no such metric or baseline.
+
+    Examples
+    --------
+    >>> rows = {"cell": ["a"], "dataset": ["toy"], "backbone": ["mlp"], "label": ["tva-ts"],
+    ...         "metric": ["nll"], "value": [0.5]}
+    >>> open_run(rows, "budget").metric
+    'nll'
+    """
+    study, frame = _opened(run, usual)
+    frame = _only(_as_asked(study, frame), where or {})
+    there = frame.unique("metric")
+    chosen = metric if metric is not None else next(iter(metrics_in(frame, study)), FAILED)
+    require_one_of("metric", chosen, there)
+    base = study.baseline if baseline is None else baseline
+    require_one_of("baseline", base, frame.where(metric=chosen).unique("label"))
+    return Run(replace(study, metrics=(chosen,), baseline=base), frame)
+
+
+def require_one_of(what: str, name: str, there: Iterable[str]) -> None:
+    """Raise unless a name is among those that were measured."""
+    names = list(there)
+    if name not in names:
+        raise InputError(
+            f"{what} {name!r} was not measured in this run; it has {', '.join(names) or 'nothing'}"
+        )
+
+
+def _opened(run: RunLike, usual: str) -> tuple[Study, Frame]:
+    if isinstance(run, str | os.PathLike):
+        return recorded(Path(run))
+    if isinstance(run, tuple) and len(run) == 2 and isinstance(run[0], Study):
+        return run[0], _opened(run[1], usual)[1]
+    if isinstance(run, Outcome):
+        return study_named(usual), run.frame
+    if isinstance(run, Frame):
+        return study_named(usual), run
+    if isinstance(run, Mapping):
+        return study_named(usual), _frame(run)
+    raise InputError(
+        "run must be a run's folder, its rows (outcome.frame), columns by name, or "
+        f"(study, rows); got {type(run).__name__}"
+    )
+
+
+def _frame(columns: Mapping[str, Any]) -> Frame:
+    """Make a frame of columns; what is not given is empty, and the set is the clean one."""
+    unknown = [str(name) for name in columns if name not in COLUMNS]
+    missing = [name for name in _NEEDED if name not in columns]
+    if unknown or missing:
+        wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}"
+        raise InputError(f"run {wrong}; its columns must be among {', '.join(COLUMNS)}")
+    lists = {name: np.asarray(column).tolist() for name, column in columns.items()}
+    sizes = {name: len(column) for name, column in lists.items()}
+    if len(set(sizes.values())) != 1:
+        raise InputError(f"the columns of run differ in length: {sizes}")
+    rows = zip(*lists.values(), strict=True)
+    return Frame.of([{**_USUAL, **dict(zip(lists, row, strict=True))} for row in rows])
+
+
+def _as_asked(study: Study, frame: Frame) -> Frame:
+    """Return the rows of what did not fail; the whole split is one budget, whatever its size."""
+    frame = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
+    budgets = frame["budget"]
+    pairs = set(zip(frame["cell"].tolist(), budgets.tolist(), strict=True))
+    sizes = {(cell, n) for cell, n in pairs if n not in study.budgets}
+    if ALL not in study.budgets or _twice(sizes):
+        sizes = set()
+    if len({n for _, n in pairs}) > 1 and not _twice(pairs):
+        sizes = pairs  # one budget for each cell, and not the same: their whole splits
+    keys = zip(frame["cell"].tolist(), budgets.tolist(), strict=True)
+    whole = np.array([key in sizes for key in keys], dtype=bool)
+    return Frame({**frame.columns, "budget": np.where(whole, ALL, budgets)})
+
+
+def _twice(pairs: Collection[tuple[str, int]]) -> bool:
+    """Whether a cell is there with two budgets."""
+    return len({cell for cell, _ in pairs}) < len(pairs)
+
+
+def _only(frame: Frame, where: Mapping[str, Any]) -> Frame:
+    for name in where:
+        if name not in COLUMNS:
+            raise InputError(f"where names {name!r}; the columns are {', '.join(COLUMNS)}")
+    kept = frame.where(**where)
+    if not len(kept):
+        raise InputError(f"run has no rows where {dict(where)}" if where else "run has no rows")
+    return kept
+
+
+def true_names(frame: Frame) -> dict[str, str]:
+    """Return what labels such as ``default`` stood for when they were fitted."""
+    return {
+        label: method
+        for label, method in zip(frame["label"].tolist(), frame["method"].tolist(), strict=True)
+        if label in ALIASES and method not in ("", label)
+    }
+
+
+def one_budget(run: Run) -> Run:
+    """Return the run if it has one budget, which curves along something else need."""
+    budgets = run.frame.unique("budget")
+    if len(budgets) > 1:
+        raise InputError(
+            f"run has the budgets {', '.join(map(str, sorted(budgets)))}: choose one, for "
+            f"instance where={{'budget': {max(budgets)}}}"
+        )
+    return run
+
+
+def measured_at_all(run: Run, along: str) -> tuple[Run, tuple[str, ...]]:
+    """Return the rows of what was measured everywhere along an axis, and what is left out.
+
+    A curve whose points are means of different models, or of different corruptions, would rise
+    and fall with who is in them. So of budgets, cells are kept that have all methods at all
+    budgets; of severities, the corruptions of a cell that have all methods at all severities.
+    """
+    frame = run.frame
+    rows = frame.where(metric=run.metric)
+    unit: tuple[str, ...] = ("cell",)
+    if along == "severity":
+        rows, unit = shifted_rows(rows), ("cell", "set")
+    seen: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
+    labels = rows.unique("label")
+    points = {(place, label) for place in rows.unique(along) for label in labels}
+    if along == "label":
+        points = {(label, label) for label in labels}
+    columns = (*unit, along, "label", "value")
+    for *key, place, label, value in zip(*(rows[c].tolist() for c in columns), strict=True):
+        there = seen.setdefault(tuple(key), set())
+        if np.isfinite(value):
+            there.add((place, label))
+    full = {key for key, there in seen.items() if there == points}
+    left_out = tuple(" ".join(map(str, key)) for key in seen if key not in full)
+    if not full:
+        raise InputError(
+            f"nothing was measured with every method at every {along}: choose fewer of them, for "
+            "instance where={'label': [...]}"
+        )
+    return replace(run, frame=_of_units(frame, unit, full)), left_out
+
+
+def _of_units(frame: Frame, unit: tuple[str, ...], full: set[tuple[Any, ...]]) -> Frame:
+    """Return the rows of these cells; of these sets, and the clean one, where sets are named."""
+    if len(unit) == 2:
+        full = full | {(cell, CLEAN) for cell, _ in full}
+    keys = zip(*(frame[name].tolist() for name in unit), strict=True)
+    keep = np.array([key in full for key in keys], dtype=bool)
+    return Frame({name: column[keep] for name, column in frame.columns.items()})

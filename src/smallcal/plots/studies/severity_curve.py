@@ -1,0 +1,202 @@
+"""A metric against the severity of a shift, and where the samples of each severity go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+from smallcal.plots.studies.curves import Curves, Line, curves_of, gap_of, line_of, pooled, who
+from smallcal.plots.studies.panels import draw_gaps, draw_lines, name_lines, settle, strips_under
+from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
+from smallcal.plots.style import GREY, INK, PALETTE, SMALL, axes_or_new, dress, figure_of, with_tips
+from smallcal.studies.frame import CLEAN
+from smallcal.studies.tables.pairs import difference
+from smallcal.studies.tables.shift import at_severity, by_severity, occupancy, shifted_rows
+from smallcal.studies.tables.table import Number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Half of the width of a bar, in severities.
+_HALF = 0.28
+
+
+@dataclass(frozen=True, eq=False)
+class Occupancy:
+    """Percent of the samples in each group, by severity.
+
+    Attributes
+    ----------
+    label : str
+        The method whose groups these are.
+    shares : ndarray of shape (severities, groups)
+        Clean samples first, if there are any; groups from the lowest scores to the highest.
+    """
+
+    label: str
+    shares: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class SeverityCurves:
+    """A metric by severity, and the groups of a grouped method if there is one."""
+
+    curves: Curves
+    occupancy: Occupancy | None
+
+
+def severity_curve_data(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> SeverityCurves:
+    """Return a metric on clean samples and at each severity, and the occupancy of groups.
+
+    Means are those of the table ``severity``, shares those of the table ``occupancy``, of all
+    models together; differences are paired by set, with models, seeds in each and sets in each
+    resampled. Only corruptions that a cell has at every severity count.
+
+    Parameters
+    ----------
+    run, baseline, where
+        As for :func:`~smallcal.plots.budget_curve_data`; rows alone are taken to be of the study
+        ``shift``.
+    metric : str, optional
+        The study's first unless it is given.
+
+    Raises
+    ------
+    InputError
+        If nothing is shifted, or there are several budgets.
+    """
+    opened = one_budget(open_run(run, "shift", metric=metric, baseline=baseline, where=where))
+    rows = shifted_rows(opened.frame.where(metric=opened.metric))
+    if not len(rows):
+        raise InputError("run has no shifted sets; the study shift measures them")
+    opened, left_out = measured_at_all(opened, "severity")
+    places = [*[0] * _has_clean(opened), *sorted(rows.unique("severity"))]
+    curves = curves_of(
+        opened,
+        np.array(places, dtype=float),
+        tuple(map(_name, places)),
+        _lines(opened, places),
+        left_out,
+    )
+    return SeverityCurves(curves, _occupancy(opened, places))
+
+
+def _has_clean(run: Run) -> bool:
+    """Whether every method was measured on the clean samples of every cell."""
+    rows = run.frame.where(metric=run.metric)
+    clean = rows.where(set=CLEAN)
+    there = {
+        (cell, label)
+        for cell, label, value in zip(clean["cell"], clean["label"], clean["value"], strict=True)
+        if np.isfinite(value)
+    }
+    return len(there) == len(rows.unique("cell")) * len(rows.unique("label"))
+
+
+def _name(severity: int) -> str:
+    return str(severity) if severity else CLEAN
+
+
+def _lines(run: Run, severities: list[int]) -> tuple[Line, ...]:
+    """Read the means from the table, and take differences in the same rows."""
+    frame = run.frame.where(metric=run.metric)
+    sets = [at_severity(frame, s) if s else frame.where(set=CLEAN) for s in severities]
+    table = pooled(run, by_severity(run.study, frame))
+    first = table.header.index(CLEAN)
+    found = []
+    for row in table.rows:
+        label = str(row[table.header.index("method")])
+        means = [cell for cell in row[first:] if isinstance(cell, Number)][-len(severities) :]
+        gaps = [gap_of(difference(rows, run.study, run.metric, label), run.metric) for rows in sets]
+        found.append(line_of(label, means, () if label == run.study.baseline else gaps))
+    return tuple(found)
+
+
+def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
+    """Return the groups of the study's own method, or of the first that has groups."""
+    table = pooled(run, occupancy(run.study, run.frame))
+    place, first = table.header.index("method"), table.header.index("set") + 1
+    grouped = list(dict.fromkeys(str(row[place]) for row in table.rows))
+    if not grouped:
+        return None
+    label = next((name for name in run.study.settings.get("ours", ()) if name in grouped), None)
+    label = label or grouped[0]
+    by_set = {str(row[first - 1]): row[first:] for row in table.rows if row[place] == label}
+    rows = [by_set.get(f"severity {s}" if s else CLEAN) for s in severities]
+    shares = [[n.value for n in row if isinstance(n, Number)] for row in rows if row is not None]
+    if len(shares) != len(rows):
+        return None
+    found = np.array(shares)
+    return Occupancy(label, found[:, np.isfinite(found).all(axis=0)])
+
+
+def severity_curve(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a metric against severity, and below it which groups the samples fall into.
+
+    Means, differences and hollow marks are as in :func:`~smallcal.plots.budget_curve`. The bars
+    below show the groups of one method, the lightest with the lowest scores.
+
+    Parameters are those of :func:`severity_curve_data`, and ``ax``.
+    """
+    found = severity_curve_data(run, metric=metric, baseline=baseline, where=where)
+    curves = found.curves
+    axes = axes_or_new(ax, size=(6.8, 6.4))
+    gaps, *strips = strips_under(axes, *((0.75,) if found.occupancy is None else (0.75, 0.4)))
+    draw_lines(axes, curves, curves.x, "severity-curve")
+    dress(axes, xlabel="", ylabel=curves.unit, title=who(curves))
+    name_lines(axes, curves)
+    draw_gaps(gaps, curves, curves.x, "severity-curve")
+    dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
+    if found.occupancy is not None:
+        _draw_groups(strips[0], curves, found.occupancy)
+    last = [gaps, *strips][-1]
+    last.set_xticks(curves.x, curves.names)
+    last.set_xlabel("severity", color=INK)
+    if ax is None:
+        settle(figure_of(axes))
+    return axes
+
+
+def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
+    """Draw a bar for each severity, cut into groups."""
+    n_groups = groups.shares.shape[1]
+    bottom = np.zeros(len(curves.x))
+    for group in range(n_groups):
+        share = groups.shares[:, group]
+        bars = strip.bar(
+            curves.x,
+            share,
+            2 * _HALF,
+            bottom,
+            color=PALETTE[0],
+            alpha=0.15 + 0.75 * group / max(n_groups - 1, 1),
+            linewidth=0,
+        )
+        texts = [
+            f"{groups.label}, {name}: {value:.1f} % in group {group + 1} of {n_groups}"
+            for name, value in zip(curves.names, share, strict=True)
+        ]
+        with_tips(list(bars), texts, name=f"occupancy group {group + 1}")
+        bottom = bottom + share
+    strip.set_ylim(0, 100)
+    dress(strip, xlabel="", ylabel="samples %")
+    title = f"groups of {groups.label}: dark is high risk"
+    strip.set_title(title, color=GREY, fontsize=SMALL, pad=2)

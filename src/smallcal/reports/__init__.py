@@ -1,0 +1,14 @@
+"""What was measured, on what, and what it means: one document as a page, Markdown or JSON.
+
+``content.gather`` turns samples into one plain dictionary, and everything else reads that:
+``markdown`` writes it as text, ``page`` as HTML, ``checks`` compares it with conditions.
+
+>>> import smallcal as sc
+>>> found = sc.report(sc.load_demo("cal"), sc.load_demo("test"), methods=["ts-nll"], n_boot=100)
+>>> found.recommended
+'ts-nll'
+"""
+
+from smallcal.reports.document import Report, report
+
+__all__ = ["Report", "report"]

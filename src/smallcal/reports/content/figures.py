@@ -1,0 +1,245 @@
+"""The figures of a report: what each shows, in numbers and in words; nothing is drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from smallcal import plots
+from smallcal.data.predictions import FloatArray
+from smallcal.metrics import METRICS
+from smallcal.plots.shift_errors_plot import errors_of
+from smallcal.reports.content.measure import CLASSIC, RAW, Fit, Measured
+from smallcal.reports.content.words import listed, shown_value, with_interval
+from smallcal.reports.samples import Samples
+
+#: Samples shown where each is a mark of its own, spread evenly over the test samples.
+_MARKS = 1_000
+
+#: Resamples behind a band, which is drawn a millimetre wide.
+_BAND_BOOT = 200
+
+#: Differences that get a forest plot.
+_FOREST = ("ece15", "top_label_bce")
+
+Spec = dict[str, Any]
+
+
+def figure_specs(
+    measured: Measured, chosen: str, test: Samples, *, bootstrap: tuple[int, float, int]
+) -> list[Spec]:
+    """Return every figure; ``bootstrap`` is (n_boot, level, seed)."""
+    return [
+        *_forests(measured),
+        *_of_confidence(measured, chosen, test, bootstrap),
+        *_of_groups(measured, chosen, test, level=bootstrap[1]),
+        *_of_temperature(measured, chosen, test),
+    ]
+
+
+def shift_specs(rows: Sequence[Mapping[str, Any]] | None, *, level: float) -> list[Spec]:
+    """Return the figure of shifted sets, from the rows of :mod:`smallcal.reports.content.shift`."""
+    if not rows:
+        return []
+    sets = [f"{row['kind']} {row['severity']}".strip() for row in rows]
+    found = {}
+    for name in rows[0]["values"]:
+        values = [row["values"][name] for row in rows]
+        numbers = [
+            (row["accuracy"]["value"], *(row["ece15"][key] for key in ("value", "low", "high")))
+            for row in values
+        ]
+        found[name] = errors_of(sets, numbers, metric="ece15", level=level)
+    said = [f"{name} {100 * row.error.mean():.2f} % on average" for name, row in found.items()]
+    return [
+        _spec(
+            "shift-errors",
+            "shift_errors",
+            found,
+            "Calibration error under shift",
+            "Each mark is a shifted set, by the accuracy that is left there; bars are "
+            f"{100 * level:g} % intervals.",
+            f"ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
+        )
+    ]
+
+
+def _spec(id: str, plot: str, data: object, *words: str) -> Spec:
+    """Return a figure; ``words`` are its title, its caption, and what it shows in words."""
+    title, caption, alt = words
+    return {
+        "id": id,
+        "title": title,
+        "caption": caption,
+        "alt": alt,
+        "plot": plot,
+        "data": _records(data),
+    }
+
+
+def _records(data: object) -> Any:
+    """Return a twin's records as mappings."""
+    if isinstance(data, Mapping):
+        return {name: asdict(row) for name, row in data.items()}
+    return asdict(data)  # type: ignore[call-overload]
+
+
+def _forests(measured: Measured) -> Iterator[Spec]:
+    if not measured.result.differences:
+        return
+    for metric in _FOREST:
+        parts = [
+            f"{name} {with_interval(metric, measured.difference(name, RAW, metric), signed=True)}, "
+            f"{measured.verdict(name, RAW, metric)}"
+            for name in measured.result.differences
+        ]
+        thin = " The thin line adds the basic interval, as resampled errors are biased."
+        yield _spec(
+            f"forest-{metric.replace('_', '-')}",
+            "forest",
+            plots.forest_data(measured.result, metric=metric),
+            f"{metric}: difference from the raw model",
+            f"Left of zero is better. {100 * measured.result.level:g} % intervals, paired by "
+            f"sample.{thin if METRICS[metric].biased else ''}",
+            f"Difference in {metric} from the raw model: {'; '.join(parts)}.",
+        )
+
+
+def _shown(measured: Measured, chosen: str) -> dict[str, FloatArray]:
+    """Return the probabilities that are put side by side: raw, the classic, the chosen."""
+    names = [name for name in dict.fromkeys([RAW, CLASSIC, chosen]) if name in measured.fits]
+    return {name: measured.fits[name].proba for name in names}
+
+
+def _of_confidence(
+    measured: Measured, chosen: str, test: Samples, bootstrap: tuple[int, float, int]
+) -> Iterator[Spec]:
+    n_boot, level, seed = min(bootstrap[0], _BAND_BOOT), *bootstrap[1:]
+    labels, probas = test.preds.labels, _shown(measured, chosen)
+
+    def each(metric: str) -> str:
+        said = [f"{name} {with_interval(metric, measured.value(name, metric))}" for name in probas]
+        return listed(said)
+
+    yield _spec(
+        "reliability",
+        "reliability",
+        plots.reliability_data(labels, probas, level=level),
+        "Reliability",
+        f"Accuracy against confidence in 15 bins; bands are exact {100 * level:g} % intervals. "
+        "On the diagonal a model is as right as it says; below it, it is too sure.",
+        f"Reliability diagram in 15 bins of confidence. ece15: {each('ece15')}.",
+    )
+    smooth = plots.smooth_reliability_data(
+        labels, probas, level=level, n_boot=n_boot, random_state=seed
+    )
+    said = listed(
+        [f"{name} {shown_value('smece_exact', row.smece)}" for name, row in smooth.items()]
+    )
+    yield _spec(
+        "smooth-reliability",
+        "smooth_reliability",
+        smooth,
+        "Reliability without bins",
+        "Accuracy against confidence, smoothed at the width that the smooth calibration error "
+        f"finds; bands are {100 * level:g} % intervals over resampled test samples.",
+        f"Smoothed reliability diagram. Smooth calibration error: {said}.",
+    )
+    spread = plots.confidence_histogram_data(labels, probas)
+    said = listed([f"{name} {100 * row.confidence:.2f} %" for name, row in spread.items()])
+    accuracy = shown_value("accuracy", measured.points[RAW]["accuracy"])
+    yield _spec(
+        "confidence-histogram",
+        "confidence_histogram",
+        spread,
+        "How confidences are spread",
+        "Dashed lines are mean confidences; the solid line is the accuracy they should meet.",
+        f"Histogram of confidences. Mean confidence: {said}. Accuracy of the raw model: "
+        f"{accuracy}.",
+    )
+    yield _spec(
+        "risk-coverage",
+        "risk_coverage",
+        plots.risk_coverage_data(labels, probas, level=level, n_boot=n_boot, random_state=seed),
+        "Error rate of what is kept",
+        "If only the most confident share of samples is answered, how many of them are wrong; "
+        f"bands are {100 * level:g} % intervals, point by point.",
+        f"Risk-coverage curves. Area under the curve: {each('aurc')}.",
+    )
+
+
+def _grouped(measured: Measured, chosen: str) -> Fit | None:
+    """Return the chosen method if it has groups, else the first that has."""
+    fits = [measured.fits[chosen], *measured.fits.values()]
+    return next((fit for fit in fits if fit.deployable and len(fit.fitted.map.steps) > 1), None)
+
+
+def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) -> Iterator[Spec]:
+    fit = _grouped(measured, chosen)
+    if fit is None:
+        return
+    preds = test.preds
+    given: dict[str, Any] = {
+        "calibrator": fit.estimator,
+        "level": level,
+        "features": preds.features,
+    }
+    matched = plots.matched_confidence_data(preds.labels, preds.logits, **given)
+    steps = "; ".join(matched)
+    yield _spec(
+        "matched-confidence",
+        "matched_confidence",
+        matched,
+        f"Groups of {fit.name} at the same confidence",
+        "Reliability within each group, at the confidence that one temperature for all gives. "
+        "Where groups part at the same confidence, one temperature cannot serve them all; exact "
+        f"{100 * level:g} % intervals.",
+        f"Reliability diagrams by group: {steps}.",
+    )
+    residuals = plots.group_residuals_data(preds.labels, preds.logits, **given)
+    said = [
+        f"{stage}: {', '.join(_residual(row, i) for i in range(len(row.group)))}"
+        for stage, row in residuals.items()
+    ]
+    yield _spec(
+        "group-residuals",
+        "group_residuals",
+        residuals,
+        f"What is left in each group of {fit.name}",
+        "Accuracy minus mean confidence: below zero a group is too sure, above it too timid. "
+        f"Exact {100 * level:g} % intervals.",
+        f"Accuracy minus confidence by group, lowest score first. {'; '.join(said)}.",
+    )
+
+
+def _residual(row: Any, i: int) -> str:
+    return (
+        f"{100 * row.residual[i]:+.2f} points ({100 * row.low[i]:+.2f} to {100 * row.high[i]:+.2f})"
+    )
+
+
+def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[Spec]:
+    fits = dict.fromkeys([measured.fits[chosen], _grouped(measured, chosen)])
+    for fit in fits:
+        if fit is None or not fit.deployable or not fit.routed:
+            continue
+        n = test.preds.n
+        rows = np.unique(np.linspace(0, n - 1, min(n, _MARKS)).astype(np.int64))
+        some = test.preds.take(rows)
+        found = plots.temperature_signal_data(fit.estimator, some.logits, features=some.features)
+        low, middle, high = np.quantile(found.temperature, [0.05, 0.5, 0.95])
+        count = f"{len(rows):,} of the test samples" if len(rows) < n else "the test samples"
+        yield _spec(
+            f"temperature-{'groups' if fit.fitted.map.steps else 'samples'}",
+            "temperature_signal",
+            found,
+            f"Temperatures of {fit.name}",
+            f"The temperature that divides each sample's logits, for {count}. Above 1 it makes "
+            "the model less sure, below 1 more.",
+            f"Temperature against {found.label}: half of the samples lie below {middle:.3f}, nine "
+            f"in ten between {low:.3f} and {high:.3f}; one temperature for all would be "
+            f"{found.pooled:.3f}.",
+        )

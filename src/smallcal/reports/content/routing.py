@@ -1,0 +1,180 @@
+"""What a fitted calibrator does, as plain data: groups, temperatures, what each signal adds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from smallcal.advice.refits import LEVELS, Shown
+from smallcal.calibrators.base import flag_text
+from smallcal.calibrators.catalogue import method
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.signals import FeatureRisk, LinearScore
+from smallcal.reports.content.measure import Fit
+from smallcal.reports.samples import Samples
+
+#: Classes shown with the strongest effects, of either sign.
+_STRONGEST = 5
+
+_REGRESSED = ("regressed", "class_regressed")
+
+
+def summary(fitted: FittedCalibrator) -> dict[str, Any]:
+    """Return what there is to say about a calibrator, as plain data."""
+    return {
+        "method": fitted.method,
+        "objective": fitted.objective,
+        "signal": fitted.signal.kind,
+        "map": fitted.map.kind,
+        "options": dict(fitted.options),
+        "input": fitted.input,
+        "n": fitted.data.get("n"),
+        "n_classes": fitted.n_classes,
+        "n_parameters": fitted.n_parameters,
+        "preserves_argmax": fitted.preserves_argmax,
+        "pooled_temperature": fitted.pooled_temperature,
+        "groups": [
+            {"from": low, "to": high, "n": n, "temperature": temperature}
+            for low, high, n, temperature in groups_of(fitted)
+        ],
+        "effects": effects_of(fitted),
+        "tail_temperature": fitted.tail_temperature,
+        "flags": {
+            name: {"groups": list(where), "meaning": flag_text(fitted, name)}
+            for name, where in fitted.flags.items()
+        },
+        "fit_metrics": dict(fitted.fit_metrics),
+    }
+
+
+def groups_of(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:
+    """Return, for each group: the scores it runs from and to, its samples, its temperature."""
+    steps = fitted.map.steps
+    edges = [None, *getattr(fitted.map, "thresholds", ()), None]
+    return (
+        list(zip(edges[:-1], edges[1:], fitted.group_counts, steps, strict=True)) if steps else []
+    )
+
+
+def effects_of(fitted: FittedCalibrator) -> dict[str, float]:
+    """Return the factor on the temperature for a standard deviation more of each statistic."""
+    if fitted.map.kind not in _REGRESSED:
+        return {}
+    names, slopes = (
+        getattr(fitted.signal, "statistics", ()),
+        getattr(fitted.map, "coefficients", ()),
+    )
+    return {name: math.exp(-slope) for name, slope in zip(names, slopes, strict=True)}
+
+
+def weights(fitted: FittedCalibrator) -> list[dict[str, Any]]:
+    """Return what each standardised statistic adds to the score, or to the log-temperature.
+
+    ``share`` is the size of a weight among them all. Statistics go together, so it says what the
+    formula uses, not what causes what.
+    """
+    signal = fitted.signal
+    if isinstance(signal, LinearScore):
+        names, found = signal.statistics, signal.coef
+    elif fitted.map.kind in _REGRESSED:
+        names = getattr(signal, "statistics", ())
+        found = tuple(-slope for slope in getattr(fitted.map, "coefficients", ()))
+    else:
+        return []
+    total = sum(abs(weight) for weight in found) or 1.0
+    return [
+        {"statistic": name, "weight": weight, "share": abs(weight) / total}
+        for name, weight in zip(names, found, strict=True)
+    ]
+
+
+def routing(fit: Fit, calibration: Samples, test: Samples) -> dict[str, Any] | None:
+    """Return the anatomy of a method that gives samples different temperatures, else None."""
+    fitted = fit.fitted
+    if not fit.deployable:
+        return None
+    here, there = (Shown.of(fitted, samples.preds) for samples in (calibration, test))
+    if here.temperature is None or there.temperature is None or here.n_bands < 2:
+        return None
+    assert here.band is not None
+    shares = [shares_of(here, samples) for samples in (calibration, test)]
+    edges = [None, *here.edges, None]
+    bands = [
+        {
+            "group": i,
+            "from": edges[i],
+            "to": edges[i + 1],
+            "temperature": float(np.median(here.temperature[here.band == i])),
+            "calibration_share": shares[0][i],
+            "test_share": shares[1][i],
+        }
+        for i in range(here.n_bands)
+    ]
+    return {
+        "method": fit.name,
+        "signal": fitted.signal.kind,
+        "map": fitted.map.kind,
+        # Thirds by temperature have no thresholds of their own: those are temperatures.
+        "banded_by": "temperature" if here.regressed else "score",
+        "bands": bands,
+        "pooled_temperature": fitted.pooled_temperature,
+        "tail_temperature": fitted.tail_temperature,
+        "test_temperature": {
+            f"{level:g}": float(np.quantile(there.temperature, level)) for level in LEVELS
+        },
+        "weights_of": "log-temperature" if fitted.map.kind in _REGRESSED else "score",
+        "weights": weights(fitted),
+        "intercept": _intercept(fitted),
+        "class_effects": class_effects(fitted, calibration),
+    }
+
+
+def shares_of(shown: Shown, samples: Samples) -> list[float]:
+    """Return the share of samples in each group or band of a calibrator."""
+    preds = samples.preds
+    shares = shown.occupancy(preds.logits, preds.features, input="logits")
+    return [float(share) for share in shares]
+
+
+def _intercept(fitted: FittedCalibrator) -> float | None:
+    if isinstance(fitted.signal, LinearScore | FeatureRisk):
+        return float(fitted.signal.intercept)
+    intercept = getattr(fitted.map, "intercept", None)
+    return None if intercept is None else -float(intercept)
+
+
+def class_effects(fitted: FittedCalibrator, samples: Samples) -> dict[str, Any] | None:
+    """Return how the predicted class moves the temperature: as factors, the strongest by name."""
+    found = np.array(getattr(fitted.map, "effects", ()), dtype=np.float64)
+    if not len(found):
+        return None
+    factors = np.exp(-found)
+    order = np.argsort(-np.abs(found), kind="stable")[:_STRONGEST]
+    return {
+        "n": int(np.count_nonzero(found)),
+        "sd": float(found.std()),
+        "low": float(factors.min()),
+        "high": float(factors.max()),
+        "strongest": [
+            {"class": samples.class_name(int(i)), "column": int(i), "factor": float(factors[i])}
+            for i in order
+        ],
+    }
+
+
+def gate(fit: Fit, calibration: Samples) -> dict[str, Any] | None:
+    """Return what a method's own gate decided; None where it has no gate."""
+    fitted = fit.fitted
+    if not fitted.options.get("gate"):
+        return None
+    care = {"seed": fitted.discipline.seed}
+    gained, needed = method(fit.name).with_options(care).weigh(calibration.preds)
+    return {
+        "method": fit.name,
+        "kept_raw": "kept_raw" in fitted.flags,
+        "n": calibration.preds.n,
+        "gained": gained,
+        "needed": needed,
+    }

@@ -1,0 +1,201 @@
+"""The report: made from samples, kept as a dictionary, written as a page, Markdown or JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from smallcal.errors import InputError, missing_extra
+from smallcal.io.atomic import atomic_path
+from smallcal.reports import conditions
+from smallcal.reports.content.gather import DEFAULT_BOOT, DEFAULT_METHODS, Settings, gather
+from smallcal.reports.samples import Samples, samples_of
+
+#: What a file's suffix means.
+FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What was measured, on what, and what it means.
+
+    Attributes
+    ----------
+    content : dict
+        Everything the report says; :mod:`smallcal.reports.content.gather` lists the keys.
+    """
+
+    content: Mapping[str, Any]
+
+    @property
+    def recommended(self) -> str:
+        """The true name of the method to use; ``none`` is the raw model."""
+        name: str = self.content["verdict"]["recommended"]
+        return name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return dict(self.content)
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        return json.dumps(self.content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def to_markdown(self) -> str:
+        """Return the report as Markdown."""
+        from smallcal.reports.render.markdown import render
+
+        return render(self.content)
+
+    def to_html(self) -> str:
+        """Return the report as one page that needs nothing else; asks for the extra ``report``."""
+        require_page()
+        from smallcal.reports.render.html import render
+
+        return render(self.content)
+
+    def text(self, format: str) -> str:
+        """Return the report as "html", "md" or "json"."""
+        writers = {"html": self.to_html, "md": self.to_markdown, "json": self.to_json}
+        if format not in writers:
+            raise InputError(f"format must be one of {', '.join(writers)}; got {format!r}")
+        return writers[format]()
+
+    def save(self, path: str | os.PathLike[str], *, format: str | None = None) -> None:
+        """Write the report, whole or not at all; the suffix says as what."""
+        text = self.text(format_of(path) if format is None else format)
+        with atomic_path(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def check(self, condition: str) -> dict[str, Any]:
+        """Return whether a condition that must not hold does, and why.
+
+        Parameters
+        ----------
+        condition : str
+            Such as ``ece15>0.03``, of the recommended method, or ``ts-nll:ece15>3%``.
+
+        Returns
+        -------
+        dict
+            ``condition``, ``method``, ``metric``, ``value``, ``failed`` and ``reason``.
+        """
+        return conditions.check(condition, self.content)
+
+
+def require_page() -> None:
+    """Raise where a page cannot be drawn: better before everything is measured than after."""
+    for package in ("jinja2", "matplotlib"):
+        try:
+            import_module(package)
+        except ImportError:
+            raise missing_extra(package, "report", "writing an HTML report") from None
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return what a file's suffix asks for.
+
+    Examples
+    --------
+    >>> format_of("report.md")
+    'md'
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(
+            f"cannot tell what to write as {path}: end the name in {', '.join(FORMATS)}"
+        )
+    return FORMATS[suffix]
+
+
+def report(
+    calibration: object,
+    test: object,
+    *,
+    methods: Sequence[str] = DEFAULT_METHODS,
+    class_names: Sequence[str] | None = None,
+    shift: Mapping[Any, object] | None = None,
+    n_boot: int = DEFAULT_BOOT,
+    level: float = 0.95,
+    input: str | None = None,
+    random_state: int = 0,
+    title: str | None = None,
+    command: str | None = None,
+    advance: Callable[[int], object] = lambda steps: None,
+) -> Report:
+    """Fit several methods, measure them, and say in words which one to use and why.
+
+    Parameters
+    ----------
+    calibration, test : pair of arrays, Predictions or path
+        Logits and labels to fit on, and to measure on.
+    methods : sequence of str
+        Names in :func:`smallcal.methods`; the raw model is always among them.
+    class_names : sequence of str, optional
+    shift : mapping of (kind, severity) to samples, optional
+        Test samples of the same model under other conditions.
+    n_boot : int
+        Resamples of the test samples, at least 100.
+    level : float
+        Of all intervals.
+    input : {"logits", "probabilities"}, optional
+        What the numbers are; what a file's own names say, else logits.
+    random_state : int
+    title : str, optional
+    command : str, optional
+        The command that makes this report again, to be shown in it.
+    advance : callable, optional
+        Told how many steps were done.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> found = sc.report(sc.load_demo("cal"), sc.load_demo("test"), methods=["tva-ts"], n_boot=100)
+    >>> found.content["verdict"]["outcome"]
+    'better'
+    >>> found.check("ece15>5%")["failed"], found.check("none:ece15>5%")["failed"]
+    (False, True)
+    """
+    settings = Settings(
+        methods=tuple(methods),
+        n_boot=n_boot,
+        level=level,
+        seed=random_state,
+        title=title,
+        command=command,
+    )
+    if isinstance(methods, str):
+        raise InputError(f"methods must be a list of names; got the string {methods!r}")
+
+    def checked(given: object, role: str) -> Samples:
+        return samples_of(given, role=role, input=input, class_names=class_names)
+
+    content = gather(
+        checked(calibration, "calibration"),
+        checked(test, "test"),
+        settings,
+        shift={
+            _condition(key): checked(given, " ".join(filter(None, _condition(key))))
+            for key, given in (shift or {}).items()
+        },
+        advance=advance,
+    )
+    return Report(content)
+
+
+def _condition(key: object) -> tuple[str, str]:
+    """Return the kind and the severity that a key of ``shift`` names."""
+    if isinstance(key, str):
+        return key, ""
+    if isinstance(key, tuple) and len(key) == 2:
+        return str(key[0]), str(key[1])
+    raise InputError(f"shift must map (kind, severity) to samples; got the key {key!r}")

@@ -1,0 +1,1 @@
+"""How a report looks: a page, Markdown, its figures."""

@@ -1,0 +1,70 @@
+"""The report as one HTML page that needs nothing else: no server, no font, no other file.
+
+``content.py`` has the numbers and words, ``sections.py`` puts them in order, and the files in
+``templates`` give them their looks. Everything that is written into the page is escaped by the
+templates, except what this module marks as safe: style sheet, script and figures.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from smallcal.errors import missing_extra
+from smallcal.reports.render import theme
+from smallcal.reports.render.sections import view_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(content: Mapping[str, Any]) -> str:
+    """Return the page of a report; the same content gives the same text.
+
+    Parameters
+    ----------
+    content : mapping
+        What ``Report.to_dict`` gives.
+
+    Returns
+    -------
+    str
+        A whole HTML document, to be written as UTF-8.
+    """
+    environment = _environment()
+    from markupsafe import Markup
+
+    script = _text("report.js")
+    return environment.get_template("report.html").render(
+        view_of(content),
+        policy=_policy(script),
+        style=Markup(theme.stylesheet() + _text("report.css")),
+        script=Markup(script),
+    )
+
+
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError:
+        raise missing_extra("jinja2", "report", "writing an HTML report") from None
+    return Environment(
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, auto_reload=False
+    )
+
+
+def _text(name: str) -> str:
+    return (files("smallcal.reports.render") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _policy(script: str) -> str:
+    """Forbid the page everything it does not need: of scripts, all but its own."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Figures have style attributes, which only this word allows.
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )

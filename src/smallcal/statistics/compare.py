@@ -1,0 +1,331 @@
+"""Measure calibrators on test samples, alone or side by side, and say how sure one may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
+
+from smallcal.errors import InputError
+from smallcal.metrics import METRICS, Metric, Scored
+from smallcal.metrics.table import chosen_metrics
+from smallcal.statistics.bootstrap import DEFAULT_BOOT, Values, resample
+from smallcal.statistics.groups import GroupRow, by_group
+from smallcal.statistics.interval import Interval, interval_of, require_options
+from smallcal.statistics.noise import FLOORED, noise_floor
+
+Table = dict[str, dict[str, float]]
+Intervals = dict[str, dict[str, Interval]]
+Advance = Callable[[int], object]
+
+_UNIT = "test samples"
+
+
+@overload
+def evaluate(
+    y_true: object,
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = ...,
+) -> dict[str, float]: ...
+
+
+@overload
+def evaluate(
+    y_true: object,
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = ...,
+    ci: bool,
+    n_boot: int = ...,
+    level: float = ...,
+    random_state: int = ...,
+    advance: Advance = ...,
+) -> dict[str, Any]: ...
+
+
+@overload
+def evaluate(
+    y_true: object,
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = ...,
+    by: object,
+    n_boot: int = ...,
+    level: float = ...,
+    random_state: int = ...,
+) -> dict[str, dict[str, GroupRow]]: ...
+
+
+def evaluate(
+    y_true: object,
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = None,
+    ci: bool = False,
+    by: object = None,
+    n_boot: int = DEFAULT_BOOT,
+    level: float = 0.95,
+    random_state: int = 0,
+    advance: Advance = lambda rows: None,
+) -> Any:
+    """Compute all metrics, or those that are named, with intervals if asked.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+    metrics : iterable of str, optional
+        Names out of :data:`smallcal.metrics.METRICS`, in the order wanted; all by default.
+    ci : bool
+        Also give bootstrap intervals over test samples, and for calibration errors the noise
+        floor: what a perfectly calibrated model would show on average.
+    by : array-like of shape (n,), optional
+        The group of each sample. Then every group gets its own row, see
+        :func:`smallcal.statistics.groups.by_group`.
+    n_boot : int
+        Resamples.
+    level : float
+    random_state : int
+    advance : callable, optional
+        Told how many resamples were done.
+
+    Returns
+    -------
+    dict
+        Metric name to a fraction; with ``ci`` to an
+        :class:`~smallcal.statistics.interval.Interval`; with ``by`` group to metric name to
+        :class:`~smallcal.statistics.groups.GroupRow`. NaN means that the data leave the value
+        undefined;
+        ``METRICS[name].undefined`` says when.
+
+    Examples
+    --------
+    >>> evaluate([0, 1], [[0.75, 0.25], [0.5, 0.5]], metrics=["accuracy", "confidence_gap"])
+    {'accuracy': 0.5, 'confidence_gap': 0.125}
+    >>> rows = evaluate([0, 1] * 50, [[0.75, 0.25], [0.5, 0.5]] * 50, metrics=["ece15"], ci=True)
+    >>> rows["ece15"].low <= rows["ece15"].point <= rows["ece15"].high
+    True
+    """
+    require_options(n_boot, level)
+    chosen = chosen_metrics(METRICS if metrics is None else metrics)
+    if by is not None:
+        names = [metric.name for metric in chosen]
+        return by_group(
+            y_true,
+            y_proba,
+            by,
+            metrics=names,
+            n_boot=n_boot,
+            level=level,
+            random_state=random_state,
+        )
+    view = Scored.of(y_true, y_proba)
+    points = {metric.name: metric.of(view) for metric in chosen}
+    if not ci:
+        return points
+    values = resample({"": view}, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
+    found = {
+        name: interval_of(
+            point, values["", name], unit=_UNIT, level=level, biased=METRICS[name].biased
+        )
+        for name, point in points.items()
+    }
+    shown = [name for name in found if name in FLOORED]
+    floors = noise_floor(view.proba, metrics=shown, random_state=random_state)
+    return {
+        name: replace(row, floor=floors[name].mean) if name in floors else row
+        for name, row in found.items()
+    }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Metrics of several methods on the same samples.
+
+    Attributes
+    ----------
+    values : dict of method to dict of metric to float
+    baseline : str
+    differences : dict of method to dict of metric to float
+        Method minus baseline.
+    intervals : dict of method to dict of metric to Interval
+        Of those differences, paired by sample; empty when ``n_boot`` is 0. An interval unpacks
+        to (low, high).
+    value_intervals : dict of method to dict of metric to Interval
+        Of the values.
+    level : float
+    n_boot, n : int
+    """
+
+    values: Table
+    baseline: str
+    differences: Table
+    intervals: Intervals = field(default_factory=dict)
+    value_intervals: Intervals = field(default_factory=dict)
+    level: float = 0.95
+    n_boot: int = 0
+    n: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {
+            "n": self.n,
+            "baseline": self.baseline,
+            "values": self.values,
+            "differences": self.differences,
+            "intervals": _plain(self.intervals),
+            "value_intervals": _plain(self.value_intervals),
+            "verdicts": {name: self.verdict(name) for name in self.intervals},
+            "level": self.level,
+            "n_boot": self.n_boot,
+        }
+
+    def verdict(self, method: str, *, margin: Mapping[str, float] | None = None) -> str:
+        """Say in one line how a method differs from the baseline.
+
+        Only a difference whose interval lies on one side of zero is called one; for calibration
+        errors, the basic interval must agree.
+
+        Parameters
+        ----------
+        method : str
+        margin : mapping of metric to float, optional
+            Differences smaller than this do not matter; a metric whose whole interval is within
+            its margin is called equivalent.
+        """
+        rows = self.intervals.get(method)
+        if rows is None:
+            raise InputError(f"no intervals for {method!r}: compare it with n_boot above 0")
+        margins = margin or {}
+        said: list[str] = []
+        same: dict[str, list[str]] = {"tie": [], "equivalent": []}
+        for name, row in rows.items():
+            verdict = row.verdict(METRICS[name].better, margin=margins.get(name))
+            # Resampled calibration errors are biased; a change must survive both intervals.
+            real = row.sure if METRICS[name].biased else row.excludes_zero
+            changed = real and verdict != "equivalent"
+            if changed:
+                said.append(_change(name, row))
+            else:
+                same["equivalent" if verdict == "equivalent" else "tie"].append(name)
+        if same["tie"]:
+            said.append(f"{', '.join(same['tie'])} unchanged beyond chance")
+        if same["equivalent"]:
+            said.append(f"{', '.join(same['equivalent'])} equivalent within the margin")
+        return f"{method}: {'; '.join(said)}."
+
+
+def _change(name: str, row: Interval) -> str:
+    scale, unit = (100, " points") if METRICS[name].percent else (1, "")
+    digits = 2 if METRICS[name].percent else 4
+    verb = "lowers" if row.high < 0 else "raises"
+    small, large = sorted((abs(row.low), abs(row.high)))
+    size, near, far = (f"{scale * v:.{digits}f}" for v in (abs(row.point), small, large))
+    return f"{verb} {name} by {size}{unit}, {100 * row.level:g} % interval {near} to {far}"
+
+
+def _plain(table: Intervals) -> dict[str, dict[str, Any]]:
+    return {
+        name: {metric: entry.to_dict() for metric, entry in row.items()}
+        for name, row in table.items()
+    }
+
+
+def compare(
+    y_true: object,
+    y_probas: Mapping[str, object],
+    *,
+    baseline: str | None = None,
+    metrics: Iterable[str] | None = None,
+    n_boot: int = DEFAULT_BOOT,
+    level: float = 0.95,
+    random_state: int = 0,
+    advance: Advance = lambda rows: None,
+) -> Comparison:
+    """Compare calibrated probabilities of several methods on the same samples.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    y_probas : mapping of method name to array-like of shape (n, C)
+    baseline : str, optional
+        The method others are compared with; the first by default.
+    metrics : iterable of str, optional
+        Names in :data:`smallcal.metrics.METRICS`; all by default.
+    n_boot : int
+        Resamples of the test samples, the same for all methods; 0 gives point values only.
+        ``smece`` and ``smece_exact``, which take milliseconds each, get at most 200.
+    level : float
+        Of the intervals.
+    random_state : int
+        Seeds the resamples.
+    advance : callable, optional
+        Told how many resamples were done.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.array([0, 1, 1, 0])
+    >>> sharp = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.7, 0.3]])
+    >>> flat = np.full((4, 2), 0.5)
+    >>> result = compare(y, {"flat": flat, "sharp": sharp}, metrics=["nll", "accuracy"], n_boot=100)
+    >>> round(result.differences["sharp"]["nll"], 3)
+    -0.496
+    >>> result.verdict("sharp")
+    'sharp: lowers nll by 0.4955, 95 % interval 0.3838 to 0.5878; accuracy unchanged beyond chance.'
+    """
+    if not y_probas:
+        raise InputError("y_probas is empty; pass {name: probabilities}")
+    reference = next(iter(y_probas)) if baseline is None else baseline
+    if reference not in y_probas:
+        raise InputError(f"baseline {reference!r} is not among {', '.join(y_probas)}")
+    require_options(n_boot, level)
+    chosen = chosen_metrics(METRICS if metrics is None else metrics)
+    scored = {name: Scored.of(y_true, proba) for name, proba in y_probas.items()}
+    points = {
+        name: {metric.name: metric.of(view) for metric in chosen} for name, view in scored.items()
+    }
+    differences = {
+        name: {metric: value - points[reference][metric] for metric, value in row.items()}
+        for name, row in points.items()
+        if name != reference
+    }
+    result = Comparison(
+        points, reference, differences, level=level, n_boot=n_boot, n=scored[reference].n
+    )
+    if not n_boot:
+        return result
+    values = resample(scored, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
+    return _with_intervals(result, values, chosen)
+
+
+def _with_intervals(result: Comparison, values: Values, chosen: Sequence[Metric]) -> Comparison:
+    names = [metric.name for metric in chosen]
+
+    def row(table: Table, name: str, metric: str, *, paired: bool) -> Interval:
+        drawn = values[name, metric]
+        if paired:
+            drawn = drawn - values[result.baseline, metric]
+        biased = METRICS[metric].biased
+        return interval_of(
+            table[name][metric], drawn, unit=_UNIT, level=result.level, biased=biased
+        )
+
+    return replace(
+        result,
+        intervals={
+            name: {metric: row(result.differences, name, metric, paired=True) for metric in names}
+            for name in result.differences
+        },
+        value_intervals={
+            name: {metric: row(result.values, name, metric, paired=False) for metric in names}
+            for name in result.values
+        },
+    )

@@ -1,0 +1,125 @@
+"""Metrics group by group, and which groups differ from the others beyond chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smallcal.data.predictions import BoolArray, FloatArray
+from smallcal.errors import InputError
+from smallcal.metrics import Metric, Scored
+from smallcal.metrics.table import chosen_metrics
+from smallcal.statistics.bootstrap import DEFAULT_BOOT, resample
+from smallcal.statistics.interval import Interval, interval_of, require_options
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """A group's metric, its number of samples, and whether it differs from the others.
+
+    ``p_value`` is of "no difference from the others", before any correction.
+    """
+
+    interval: Interval
+    n: int
+    p_value: float
+    differs: bool
+
+
+def by_group(
+    y_true: object,
+    y_proba: object,
+    groups: object,
+    *,
+    metrics: Sequence[str] = ("accuracy", "ece15", "nll"),
+    n_boot: int = DEFAULT_BOOT,
+    level: float = 0.95,
+    random_state: int = 0,
+) -> dict[str, dict[str, GroupRow]]:
+    """Return metrics of each group of samples, and whether a group differs from the others.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    y_proba : array-like of shape (n, C)
+    groups : array-like of shape (n,)
+        The group of each sample: numbers or names.
+    metrics, n_boot, level, random_state
+        As in :func:`interval`.
+
+    Returns
+    -------
+    dict of group to dict of metric to GroupRow
+        ``differs`` is true when the group's value differs from that of all other samples at
+        ``1 - level``, with Holm's correction for the number of groups.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = np.tile([0.9, 0.1], (400, 1))
+    >>> y = (rng.random(400) < np.repeat([0.1, 0.6], 200)).astype(int)
+    >>> table = by_group(y, p, np.repeat(["good", "bad"], 200), metrics=["accuracy"])
+    >>> table["bad"]["accuracy"].differs
+    True
+    """
+    require_options(n_boot, level)
+    view, chosen = Scored.of(y_true, y_proba), chosen_metrics(metrics)
+    codes = np.asarray(groups)
+    if codes.shape != (view.n,):
+        raise InputError(f"groups must have shape ({view.n},); got {codes.shape}")
+    names = np.unique(codes)
+    if len(names) < 2 or n_boot < 1:
+        raise InputError("by needs at least two groups, and n_boot at least 1")
+    rows = {
+        str(name): _group_rows(view, codes == name, chosen, (n_boot, level, random_state + 2 * i))
+        for i, name in enumerate(names)
+    }
+    for metric in chosen:
+        p_values = {name: row[metric.name].p_value for name, row in rows.items()}
+        for name in holm(p_values, 1 - level):
+            rows[name][metric.name] = replace(rows[name][metric.name], differs=True)
+    return rows
+
+
+def _group_rows(
+    view: Scored, member: BoolArray, metrics: Sequence[Metric], bootstrap: tuple[int, float, int]
+) -> dict[str, GroupRow]:
+    """Return one group's rows; it and the rest are resampled independently."""
+    n_boot, level, seed = bootstrap
+    inside, outside = (view.take(np.flatnonzero(m)) for m in (member, ~member))
+    own = resample({"": inside}, metrics, n_boot=n_boot, random_state=seed)
+    rest = resample({"": outside}, metrics, n_boot=n_boot, random_state=seed + 1)
+    rows = {}
+    for metric in metrics:
+        drawn, others = own["", metric.name], rest["", metric.name]
+        found = interval_of(metric.of(inside), drawn, unit="test samples", level=level)
+        rows[metric.name] = GroupRow(found, inside.n, _two_sided(drawn - others), differs=False)
+    return rows
+
+
+def _two_sided(differences: FloatArray) -> float:
+    """Return the bootstrap p-value of "no difference"; never 0, as resamples are finite."""
+    defined = differences[~np.isnan(differences)]
+    if not len(defined):
+        return 1.0
+    tail = min((defined <= 0).sum(), (defined >= 0).sum())
+    return float(min(1.0, 2 * (tail + 1) / (len(defined) + 1)))
+
+
+def holm(p_values: Mapping[str, float], alpha: float) -> list[str]:
+    """Return the names whose hypotheses fall, by Holm's step-down correction.
+
+    Examples
+    --------
+    >>> holm({"a": 0.001, "b": 0.03, "c": 0.04}, 0.05)
+    ['a']
+    """
+    fallen: list[str] = []
+    ordered = sorted(p_values, key=lambda name: p_values[name])
+    for i, name in enumerate(ordered):
+        if p_values[name] > alpha / (len(ordered) - i):
+            break
+        fallen.append(name)
+    return fallen

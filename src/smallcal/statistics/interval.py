@@ -1,0 +1,207 @@
+"""What a bootstrap says about a number: an interval, and how sure one may be of its sign."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import betaincinv
+
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+
+Better = Literal["lower", "higher", "zero"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number with its bootstrap interval.
+
+    Attributes
+    ----------
+    point : float
+        The estimate on the data themselves.
+    mean : float
+        Mean over resamples. For calibration errors it lies above the point: resampling adds
+        noise, and noise adds error. ``corrected`` takes that off.
+    low, high : float
+        Percentile interval.
+    level : float
+    n_boot : int
+    unit : str
+        What was resampled.
+    p_below, p_above : float
+        Shares of resamples below and above zero: for a difference, the probability of its
+        direction.
+    n_undefined : int
+        Resamples in which the number does not exist; they are left out and counted here.
+    floor : float or None
+        For a calibration error: what a perfectly calibrated model would show on average.
+    note : str
+
+    Examples
+    --------
+    >>> found = interval_of(0.5, np.array([0.4, 0.5, 0.6]), unit="samples")
+    >>> found.text()
+    '0.5000 (95 % interval 0.4050 to 0.5950; 3 resamples of samples)'
+    >>> low, high = found
+    """
+
+    point: float
+    mean: float
+    low: float
+    high: float
+    level: float
+    n_boot: int
+    unit: str
+    p_below: float
+    p_above: float
+    n_undefined: int = 0
+    floor: float | None = None
+    note: str = ""
+    values: FloatArray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield low and high."""
+        yield self.low
+        yield self.high
+
+    @property
+    def bias(self) -> float:
+        """What resampling adds: mean minus point."""
+        return self.mean - self.point
+
+    @property
+    def corrected(self) -> float:
+        """The point with the bias that resampling shows taken off."""
+        return 2 * self.point - self.mean
+
+    @property
+    def basic(self) -> tuple[float, float]:
+        """The basic interval: the percentile interval mirrored at the point."""
+        return 2 * self.point - self.high, 2 * self.point - self.low
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval is on one side of zero; never where it does not exist."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def sure(self) -> bool:
+        """Whether the basic interval, too, lies on the same side of zero.
+
+        For calibration errors, whose resamples are biased, the two intervals can disagree.
+        """
+        low, high = self.basic
+        return (self.low > 0 and low > 0) or (self.high < 0 and high < 0)
+
+    def win_rate(self, better: Better = "lower") -> float:
+        """Return the share of resamples in which a difference is for the better."""
+        return self.p_above if better == "higher" else self.p_below
+
+    def verdict(self, better: Better = "lower", *, margin: float | None = None) -> str:
+        """Return "better", "worse", "tie", or, with a margin, "equivalent".
+
+        A difference whose interval holds zero is never better or worse. It is equivalent when
+        the whole interval lies within the margin.
+        """
+        if margin is not None and not margin > 0:
+            raise InputError(f"margin must be positive; got {margin}")
+        if margin is not None and -margin < self.low and self.high < margin:
+            return "equivalent"
+        if not self.excludes_zero or better == "zero":
+            return "tie"
+        return "better" if (self.high < 0) == (better == "lower") else "worse"
+
+    def text(self) -> str:
+        """Return the number and its interval in words."""
+        if math.isnan(self.low):
+            return f"{self.point:.4f} (no interval: undefined in every resample)"
+        how = f"{self.n_boot:,} resamples of {self.unit}" if self.n_boot else ""
+        odd = f"undefined in {self.n_undefined:,} of them" if self.n_undefined else ""
+        interval = f"{100 * self.level:g} % interval {self.low:.4f} to {self.high:.4f}"
+        return f"{self.point:.4f} ({'; '.join(filter(None, [interval, how, odd, self.note]))})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON; NaN becomes None."""
+        plain = {key: value for key, value in asdict(self).items() if key != "values"}
+        plain |= {"excludes_zero": self.excludes_zero}
+        plain |= {"basic": list(self.basic), "bias": self.bias, "corrected": self.corrected}
+        return {key: _plain(value) for key, value in plain.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def interval_of(
+    point: float,
+    values: FloatArray,
+    *,
+    unit: str,
+    level: float = 0.95,
+    note: str = "",
+    biased: bool = False,
+) -> Interval:
+    """Return the interval that resampled values give; undefined ones (NaN) are counted.
+
+    ``biased`` marks a number that resampling raises; its note then gives the corrected value.
+    """
+    defined = values[~np.isnan(values)]
+    tail = (1 - level) / 2
+    low, high = np.quantile(defined, [tail, 1 - tail]) if len(defined) else (np.nan, np.nan)
+    share = max(len(defined), 1)
+    mean = float(defined.mean()) if len(defined) else math.nan
+    if biased and len(defined):
+        note = f"resampling is biased by {mean - point:+.4f}; corrected {2 * point - mean:.4f}"
+    return Interval(
+        point=float(point),
+        mean=mean,
+        low=float(low),
+        high=float(high),
+        level=level,
+        n_boot=len(values),
+        unit=unit,
+        p_below=float((defined < 0).sum() / share),
+        p_above=float((defined > 0).sum() / share),
+        n_undefined=len(values) - len(defined),
+        note=note,
+        values=values,
+    )
+
+
+def binomial_interval(
+    successes: FloatArray, n: FloatArray, *, level: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Return Clopper and Pearson's interval of a chance: it holds the truth at least so often.
+
+    Parameters
+    ----------
+    successes, n : ndarray of shape (k,)
+        Successes among n trials; 0 and n give an end at exactly 0 and 1.
+    level : float
+
+    Examples
+    --------
+    >>> low, high = binomial_interval(np.array([0.0, 9.0]), np.array([10.0, 10.0]))
+    >>> low.round(4).tolist(), high.round(4).tolist()
+    ([0.0, 0.555], [0.3085, 0.9975])
+    """
+    tail = (1 - level) / 2
+    # An argument of 0 is not allowed; the end it belongs to is known.
+    low = betaincinv(np.maximum(successes, 1e-9), n - successes + 1, tail)
+    high = betaincinv(successes + 1, np.maximum(n - successes, 1e-9), 1 - tail)
+    return np.where(successes > 0, low, 0.0), np.where(successes < n, high, 1.0)
+
+
+def require_options(n_boot: int, level: float, *, name: str = "n_boot") -> None:
+    """Raise unless the options of a bootstrap make sense."""
+    if not isinstance(n_boot, int | np.integer) or isinstance(n_boot, bool) or n_boot < 0:
+        raise InputError(f"{name} must be a whole number, not negative; got {n_boot!r}")
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1; got {level}")

@@ -1,0 +1,415 @@
+"""How large a calibration error is before it means anything: floors, debiasing and tests.
+
+A calibration error measured on n samples is above zero even for a perfectly calibrated model,
+because accuracies in bins are noisy. Everything here compares a measured error with that noise.
+Top-label metrics see a sample only through its confidence c and whether it is correct, so a
+perfectly calibrated model is simulated by drawing "correct" with chance c. The classwise error
+needs whole labels, which are drawn from the rows of the probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import ndtr
+
+from smallcal.data.predictions import BoolArray, FloatArray, as_probabilities
+from smallcal.errors import InputError
+from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_mass, equal_width
+from smallcal.metrics.scored import BLOCK_SIZE, Scored, row_blocks
+from smallcal.metrics.table import METRICS
+
+#: Metrics without a fast path are simulated at most this often.
+SLOW_SIMULATIONS = 200
+
+_FAST = {"ece15": equal_width, "adaece15": equal_mass}
+_DEFAULT = ("ece15", "adaece15", "smece")
+#: Metrics that have a noise floor.
+FLOORED = tuple(name for name, row in METRICS.items() if row.biased)
+
+# Two sums of the same numbers in another order differ by less; a tie must count as a tie.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """What a calibration error shows when there is nothing to show.
+
+    Attributes
+    ----------
+    mean : float
+        Its expected value if the model were perfectly calibrated.
+    high : float
+        Its ``level`` quantile: larger values are unlikely to be noise.
+    n_sim : int
+        Simulations behind both, which may be fewer than were asked for.
+    level : float
+        The level of ``high``.
+    """
+
+    mean: float
+    high: float
+    n_sim: int
+    level: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestResult:
+    """The outcome of a test of the hypothesis that the model is perfectly calibrated.
+
+    Attributes
+    ----------
+    statistic : float
+        What was measured, NaN where the data leave it undefined.
+    p_value : float
+        The chance of a statistic at least as extreme if the model were calibrated, NaN with it.
+    method : str
+        The test, in words.
+    note : str
+        Anything a reader of the p-value must know; empty when there is nothing.
+    """
+
+    # Without this, pytest takes the name for a class of tests when a user imports it.
+    __test__: ClassVar[bool] = False
+
+    statistic: float
+    p_value: float
+    method: str
+    note: str = ""
+
+
+def noise_floor(
+    y_proba: object,
+    *,
+    metrics: Iterable[str] | None = None,
+    n_sim: int = 1000,
+    level: float = 0.95,
+    random_state: int = 0,
+) -> dict[str, Floor]:
+    """Calibration errors that a perfectly calibrated model would show on these probabilities.
+
+    No labels are needed: they are drawn as the probabilities say. A measured error below
+    ``high`` cannot be told from noise. Metrics asked for together do not change one another.
+
+    Parameters
+    ----------
+    y_proba : array-like of shape (n, C)
+        Class probabilities. For the classwise error, rows that do not sum to exactly 1 are
+        scaled to do so before labels are drawn.
+    metrics : iterable of str, optional
+        Any of ece15, adaece15, cwece15, smece and smece_exact; by default ece15, adaece15 and
+        smece.
+    n_sim : int, default 1000
+        Simulations. All metrics but ece15 and adaece15 stop at 200.
+    level : float, default 0.95
+        Which quantile to report as ``high``.
+    random_state : int, default 0
+        Seed; the same seed gives the same floors.
+
+    Returns
+    -------
+    dict of str to Floor
+
+    Examples
+    --------
+    >>> floor = noise_floor([[0.8, 0.2]] * 100, metrics=["ece15"])["ece15"]
+    >>> round(floor.mean, 2), round(floor.high, 2)
+    (0.03, 0.08)
+    """
+    names = _known(_DEFAULT if metrics is None else metrics)
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, both excluded; got {level!r}")
+    n = len(as_probabilities(y_proba))
+    # The labels are placeholders: nothing below reads them.
+    scored = Scored.of(np.zeros(n, dtype=np.int64), y_proba)
+    drawn = _simulated(scored, names, n_sim, random_state)
+    return {
+        name: Floor(
+            mean=float(values.mean()),
+            high=float(np.quantile(values, level)),
+            n_sim=len(values),
+            level=float(level),
+        )
+        for name, values in drawn.items()
+    }
+
+
+def debiased_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
+    """Calibration error of the confidence with the expected contribution of noise taken off.
+
+    The gap d_B between mean confidence and accuracy of bin B is a true gap plus noise of
+    variance v_B, and E|d_B| exceeds the true |gap|. How much depends on the true gaps, so these
+    are modelled as draws from one normal distribution, N(mu, tau^2), whose two parameters are
+    estimated from all bins by moments. With F(mu, s) the mean absolute value of N(mu, s^2) and
+    w_B the share of samples in bin B, the estimate is
+
+        sum_B w_B (|d_B| - F(mu, sqrt(tau^2 + v_B)) + F(mu, tau)),
+
+    and 0 when that is negative. For a calibrated model mu and tau are about 0, and what is taken
+    off is the noise floor; where gaps stand out of the noise, next to nothing is taken off.
+
+    Cutting off at 0 and estimating mu and tau leave about two fifths of the floor in the mean
+    for a calibrated model. Gaps near the size of the noise come out low: 5 % of either sign in
+    bins of 130 samples are reported as 4.3 % on average (benchmarks/small_counts.py).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+    bins : int, default 15
+        Number of bins of equal width.
+
+    Returns
+    -------
+    float
+        Between 0 and the plug-in value that :func:`smallcal.metrics.ece` gives.
+
+    Examples
+    --------
+    >>> y_true, y_proba = [0] * 75 + [1] * 25, [[0.8, 0.2]] * 100
+    >>> round(debiased_ece(y_true, y_proba), 4)  # 0.05 before noise is taken off
+    0.0367
+    """
+    scored = Scored.of(y_true, y_proba)
+    gap, noise, share = binned_gaps(scored.confidence, scored.residual, bins=bins)
+    full = share > 0
+    gap, noise, share = gap[full], noise[full], share[full]
+    centre, spread = _true_gaps(gap, noise, share)
+    seen = _mean_absolute(centre, np.sqrt(spread + noise))
+    true = _mean_absolute(centre, np.full_like(noise, math.sqrt(spread)))
+    return max(0.0, float(share @ (np.abs(gap) - seen + true)))
+
+
+def binned_gaps(
+    confidence: FloatArray, residual: FloatArray, *, bins: int = DEFAULT_BINS
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return each bin's mean gap, the variance that noise gives it, and its share of samples.
+
+    ``residual`` is confidence minus correctness. Bins without samples have zeros in all three.
+    """
+    index = equal_width(confidence, bins)
+    count = bin_sums(index, np.ones(len(confidence)), bins)
+    full = count > 0
+    size, share = count[full], count[full] / len(confidence)
+    gap = bin_sums(index, residual, bins)[full] / size
+
+    def noise_if(shift: float) -> FloatArray:
+        """Variances of the gaps if the chance of being correct is c - shift."""
+        chance = np.clip(confidence - shift, 0.0, 1.0)
+        return np.asarray(bin_sums(index, chance * (1 - chance), bins)[full] / size**2)
+
+    # Accuracies, of a bin or of all samples, would give no variance where all are correct by
+    # luck. So only the part of the mean gap that is above the noise moves the chances.
+    noise = noise_if(math.copysign(_true_gaps(gap, noise_if(0.0), share)[0], share @ gap))
+    found = np.zeros((3, bins))
+    found[:, full] = gap, noise, share
+    return found[0], found[1], found[2]
+
+
+def spiegelhalter(y_true: object, y_proba: object) -> TestResult:
+    """Spiegelhalter's test: whether the squared error is what the confidences promise.
+
+    z = sum (b - c)(1 - 2c) / sqrt(sum (1 - 2c)^2 c (1 - c)), where c is the confidence and b is
+    1 for a correct prediction. It is near standard normal for a calibrated model with many
+    samples. Confidences near 1/2 hardly count, and gaps on both sides of 1/2 in the same
+    direction cancel, so a large p-value does not prove calibration.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+
+    Returns
+    -------
+    TestResult
+        A positive z means more error than promised: over-confidence where c > 1/2. z and the
+        two-sided p-value are NaN, as ``note`` tells, when every confidence is 0, 1/2 or 1.
+
+    Examples
+    --------
+    >>> result = spiegelhalter([0] * 60 + [1] * 40, [[0.8, 0.2]] * 100)
+    >>> round(result.statistic, 3), round(result.p_value, 6)
+    (5.0, 1e-06)
+    """
+    scored = Scored.of(y_true, y_proba)
+    c = scored.confidence
+    slope = 1 - 2 * c
+    variance = float((slope**2 * c * (1 - c)).sum())
+    method = "Spiegelhalter's z of the confidence, two-sided, normal approximation"
+    wrong = int(np.count_nonzero((c == 1.0) & ~scored.correct))
+    note = f"{wrong} wrong with confidence 1, where a calibrated model never is" if wrong else ""
+    # A confidence within 1e-12 of 1/2 is one half plus rounding, and its slope is all rounding.
+    if variance <= 1e-24 * scored.n:
+        note = "; ".join(["undefined: every confidence is 0, 1/2 or 1", *filter(None, [note])])
+        return TestResult(statistic=math.nan, p_value=math.nan, method=method, note=note)
+    z = -float((scored.residual * slope).sum()) / math.sqrt(variance)
+    return TestResult(
+        statistic=z, p_value=math.erfc(abs(z) / math.sqrt(2)), method=method, note=note
+    )
+
+
+def calibration_p_value(
+    y_true: object,
+    y_proba: object,
+    *,
+    metric: str = "ece15",
+    n_sim: int = 1000,
+    random_state: int = 0,
+) -> TestResult:
+    """Test calibration by comparing a calibration error with simulated ones.
+
+    Labels are drawn as the probabilities say, and p = (1 + simulated errors at least as large
+    as the measured one) / (1 + simulations). Such a p-value is valid at every n.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
+    metric : str, default "ece15"
+        One of ece15, adaece15, cwece15, smece and smece_exact.
+    n_sim : int, default 1000
+        Simulations. All metrics but ece15 and adaece15 stop at 200; ``note`` says so.
+    random_state : int, default 0
+        Seed of the simulations.
+
+    Returns
+    -------
+    TestResult
+        ``statistic`` is the measured error.
+
+    Examples
+    --------
+    >>> result = calibration_p_value([0] * 60 + [1] * 40, [[0.8, 0.2]] * 100)
+    >>> round(result.statistic, 4), round(result.p_value, 3)
+    (0.2, 0.001)
+    """
+    (name,) = _known([metric])
+    scored = Scored.of(y_true, y_proba)
+    values = _simulated(scored, [name], n_sim, random_state)[name]
+    observed = METRICS[name].of(scored)
+    exceeding = int(np.count_nonzero(values >= observed - _ROUNDING))
+    used = len(values)
+    return TestResult(
+        statistic=observed,
+        p_value=(1 + exceeding) / (1 + used),
+        method=f"{name} against {used} simulations of a calibrated model",
+        note=f"{used} simulations instead of {n_sim}: {name} is slow" if used < n_sim else "",
+    )
+
+
+def _known(names: Iterable[str]) -> list[str]:
+    if isinstance(names, str):
+        raise InputError(f"metrics must be a list of names; got the string {names!r}")
+    wanted = list(names)
+    for name in wanted:
+        if name not in FLOORED:
+            raise InputError(f"no noise floor for {name!r}; choose from {', '.join(FLOORED)}")
+    return wanted
+
+
+def _simulated(
+    scored: Scored, names: Sequence[str], n_sim: int, seed: int
+) -> dict[str, FloatArray]:
+    """Return simulated values of each metric, every one of them begun from the seed."""
+    _require_whole(n_sim, "n_sim", least=1)
+    _require_whole(seed, "random_state", least=0)
+    fast = [name for name in names if name in _FAST]
+    found = _binned_values(scored, fast, n_sim, seed) if fast else {}
+    few = min(n_sim, SLOW_SIMULATIONS)
+    for name in names:
+        if name == "cwece15":
+            found[name] = _classwise_values(scored, few, seed)
+        elif name not in _FAST:
+            found[name] = _looped_values(scored, name, few, seed)
+    return {name: found[name] for name in names}
+
+
+def _require_whole(value: int, name: str, *, least: int) -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
+
+
+def _correctness(scored: Scored, n_sim: int, seed: int) -> Iterator[BoolArray]:
+    """Yield blocks of simulations, one per row; how they are cut does not change the draws."""
+    rng = np.random.default_rng(seed)
+    height = max(1, BLOCK_SIZE // scored.n)
+    for start in range(0, n_sim, height):
+        yield rng.random((min(height, n_sim - start), scored.n)) < scored.confidence
+
+
+def _binned_values(
+    scored: Scored, names: Sequence[str], n_sim: int, seed: int
+) -> dict[str, FloatArray]:
+    """Simulate binned errors together: one matrix product counts the hits of all bins."""
+    bins, n = DEFAULT_BINS, scored.n
+    index = [_FAST[name](scored.confidence, bins) for name in names]
+    due = np.concatenate([bin_sums(cut, scored.confidence, bins) for cut in index])
+    member = np.zeros((n, len(names) * bins))
+    for j, cut in enumerate(index):
+        member[np.arange(n), cut + j * bins] = 1.0
+    # Counts are whole numbers, so the product is exact and the same on every machine.
+    hits = [block.astype(np.float64) @ member for block in _correctness(scored, n_sim, seed)]
+    gaps = np.abs(due - np.concatenate(hits)).reshape(n_sim, len(names), bins)
+    return dict(zip(names, gaps.sum(axis=2).T / n, strict=True))
+
+
+def _looped_values(scored: Scored, name: str, n_sim: int, seed: int) -> FloatArray:
+    """Simulate a top-label metric: it reads ``correct`` alone, so labels may stay as they are."""
+    metric = METRICS[name].of
+    blocks = _correctness(scored, n_sim, seed)
+    return np.array([metric(replace(scored, correct=row)) for block in blocks for row in block])
+
+
+def _classwise_values(scored: Scored, n_sim: int, seed: int) -> FloatArray:
+    """Simulate the classwise error; only the cells of the drawn labels change between draws."""
+    bins, n_classes = DEFAULT_BINS, scored.n_classes
+    cells = n_classes * bins
+    rng = np.random.default_rng(seed)
+    sums = np.zeros((n_sim, cells))
+    for rows in row_blocks(scored.proba):
+        proba = scored.proba[rows]
+        cell = (equal_width(proba, bins) + bins * np.arange(n_classes)).ravel()
+        sums += bin_sums(cell, proba.ravel(), cells)
+        # Row i of the cumulated probabilities is moved to (i, i + 1], so that one search in one
+        # long sorted list draws a label in every row.
+        row = np.arange(len(proba))
+        ladder = np.maximum(proba, 0.0).cumsum(axis=1)
+        ladder = (ladder / ladder[:, -1:] + row[:, None]).ravel()
+        for total in sums:
+            drawn = np.searchsorted(ladder, rng.random(len(row)) + row, side="right")
+            # Rounding may lift a draw of nearly 1 into the next row.
+            drawn = np.minimum(drawn, (row + 1) * n_classes - 1)
+            total -= np.bincount(cell[drawn], minlength=cells)
+    return np.asarray(np.abs(sums).sum(axis=1) / (scored.n * n_classes))
+
+
+def _true_gaps(gap: FloatArray, noise: FloatArray, share: FloatArray) -> tuple[float, float]:
+    """Estimate |mean| and variance of the true gaps by moments; noise is taken off both."""
+    shift = float(share @ gap)
+    shift_noise = float(share**2 @ noise)
+    centre = math.sqrt(max(0.0, shift**2 - shift_noise))
+    freedom = 1 - float(share @ share)
+    if freedom < _ROUNDING:  # one bin holds everything: no spread to see
+        return centre, 0.0
+    seen = float(share @ (gap - shift) ** 2)
+    return centre, max(0.0, (seen - float(share @ noise) + shift_noise) / freedom)
+
+
+def _mean_absolute(centre: float, deviation: FloatArray) -> FloatArray:
+    """Return the mean absolute value of normal variables with a common mean >= 0."""
+    # Beyond 40 deviations the tail is 0 in floating point. The bound also serves a deviation of
+    # 0, and the tiny number a mean of 0 with it.
+    z = centre / np.maximum(deviation, centre / 40 + 1e-300)
+    tail = deviation * np.exp(-(z**2) / 2) * math.sqrt(2 / math.pi)
+    return np.asarray(centre * (1 - 2 * ndtr(-z)) + tail)

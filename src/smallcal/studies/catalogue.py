@@ -1,0 +1,370 @@
+"""Every study by name: ``STUDIES`` is the only registry; the command line and the docs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from smallcal.errors import InputError
+from smallcal.metrics import METRICS
+from smallcal.studies.frame import ALL, Entry
+from smallcal.studies.study import Study
+
+_ECE = ("ece15", "adaece15", "smece")
+_PROPER = ("nll", "brier", "top_label_bce")
+_CORE = ("ece15", *_PROPER, "eaurc")
+
+
+def _entries(*names: str) -> tuple[Entry, ...]:
+    return tuple(Entry(name) for name in names)
+
+
+def _groups(*numbers: int) -> tuple[Entry, ...]:
+    return tuple(Entry(f"K={k}", "srts-bce", {"n_groups": k}) for k in numbers)
+
+
+def _fitted_by(objective: str, *names: str) -> tuple[Entry, ...]:
+    return tuple(Entry(f"{name}, {objective}", name, {"objective": objective}) for name in names)
+
+
+#: Those of the paper's main table that hold few numbers, its closest peers, and our default.
+_MAIN = _entries(
+    "none",
+    "ts-nll",
+    "tva-ts",
+    "srts-nll",
+    "srts-bce",
+    "margin-k3",
+    "pwlinear-3",
+    "hts-bce",
+    "qats-bce",
+    "smart-bce",
+    "default",
+)
+
+#: Maps of the risk, and of other signals, with few numbers each.
+_MATCHED = _entries(
+    "tva-ts",
+    "srts-bce",
+    "margin-k3",
+    "linear-risk",
+    "pwlinear-3",
+    "spline-risk",
+    "qats-nll",
+    "qats-bce",
+    "hts-nll",
+    "hts-bce",
+    "smart-bce",
+    "signal-linear",
+)
+
+#: Compared with every other method, as the paper does.
+_OURS = {"ours": ("srts-bce", "default")}
+
+_THRESHOLDS = (0.80, 0.90, 0.95)
+
+_ROWS = (
+    Study(
+        name="clean",
+        title="Clean calibration",
+        question="How well calibrated is each method on the test split?",
+        entries=(*_MAIN, *_entries("hts-nll", "smart-softece")),
+        baseline="tva-ts",
+        metrics=tuple(METRICS),
+        tables=("means", "differences"),
+    ),
+    Study(
+        name="budget",
+        title="Calibration budgets",
+        question="How does each method do with few calibration samples?",
+        entries=_entries(
+            *("none", "ts-nll", "tva-ts", "srts-bce", "margin-k3", "pwlinear-3"),
+            *("hts-nll", "hts-bce", "smart-bce", "default"),
+        ),
+        baseline="tva-ts",
+        metrics=(*_ECE, *_PROPER),
+        budgets=(250, 625, 1250, 2500),
+        draws=20,
+        tables=("means", "wins", "differences", "seeds"),
+        settings=_OURS,
+    ),
+    Study(
+        name="k-ablation",
+        title="Number of groups",
+        question="How many groups of risk are worth having?",
+        entries=_groups(1, 2, 3, 5, 10, 20),
+        baseline="K=1",
+        metrics=_CORE,
+        tables=("means", "differences"),
+    ),
+    Study(
+        name="objective",
+        title="Objectives",
+        question="What should a temperature minimise, alone and by risk?",
+        entries=(
+            *_entries("ts-nll", "tva-ts", "ts-brier", "ts-softece"),
+            *_entries("srts-nll", "srts-bce", "srts-brier", "srts-softece"),
+            *(
+                Entry(f"srts-mixed({w:g})", "srts-bce", {"objective": f"mixed({w:g})"})
+                for w in (0.1, 0.3, 1.0, 3.0, 10.0)
+            ),
+            *_fitted_by("nll", "confidence-k3", "random-k3", "shuffled-k3"),
+            *_fitted_by("brier", "confidence-k3", "random-k3"),
+        ),
+        baseline="tva-ts",
+        metrics=(*_ECE, *_PROPER, "eaurc"),
+        tables=("means", "differences"),
+    ),
+    Study(
+        name="routing-signal",
+        title="Routing signals",
+        question="Does it matter what samples are grouped by?",
+        entries=_entries(
+            "tva-ts",
+            "srts-bce",
+            "confidence-k3",
+            "margin-k3",
+            "probmargin-k3",
+            "confmargin-k3",
+            "features-k3",
+            "features-logits-k3",
+            "random-k3",
+            "shuffled-k3",
+            "oracle-risk",
+            "oracle-correctness",
+        ),
+        baseline="tva-ts",
+        metrics=_CORE,
+        tables=("means", "differences"),
+    ),
+    Study(
+        name="routing-target",
+        title="Routing targets",
+        question="Should the router learn errors, or residuals of the confidence?",
+        entries=_entries(
+            "tva-ts", "srts-bce", "margin-k3", "signed-residual-k3", "abs-residual-k3"
+        ),
+        baseline="tva-ts",
+        metrics=(*_ECE, *_PROPER, "eaurc"),
+        tables=("means", "differences"),
+    ),
+    Study(
+        name="matched-maps",
+        title="Maps of equal size",
+        question="Is a step better than a line, a spline or another curve with as many numbers?",
+        entries=(*_MATCHED, Entry("pwlinear-3, logit", "pwlinear-3", {"scale": "logit"})),
+        baseline="tva-ts",
+        metrics=_CORE,
+        budgets=(ALL, 250),
+        draws=20,
+        tables=("means", "wins", "differences", "seeds"),
+        settings=_OURS,
+    ),
+    Study(
+        name="heads",
+        title="Unrestricted heads",
+        question="What do networks without restraint do with so few samples?",
+        entries=_entries(
+            "ts-nll",
+            "tva-ts",
+            "srts-nll",
+            "srts-bce",
+            "smart-bce",
+            "sats-logit-nll",
+            "sats-logit-bce",
+            "sats-features-nll",
+            "sats-features-bce",
+            "utemphead",
+        ),
+        baseline="tva-ts",
+        metrics=_CORE,
+        tables=("means", "differences"),
+    ),
+    Study(
+        name="deployment",
+        title="Confident errors",
+        question="How many errors are made with high confidence, and how good is abstaining?",
+        entries=_MAIN,
+        baseline="tva-ts",
+        metrics=(),
+        probe="deployed",
+        settings={"metrics": ("hcfp90", "hcfp95", "aurc", "eaurc"), "coverages": _THRESHOLDS},
+        tables=("means", "differences", "shift-means"),
+    ),
+    Study(
+        name="proper-scores",
+        title="Proper scores",
+        question="What does calibrating gain in proper scores over leaving the model alone?",
+        entries=_MAIN,
+        baseline="none",
+        metrics=_PROPER,
+        tables=("means", "differences"),
+    ),
+    Study(
+        name="thresholds",
+        title="Fixed thresholds",
+        question="What is kept, how wrong is it, and does it know, at fixed confidences?",
+        entries=_MAIN,
+        baseline="tva-ts",
+        metrics=(),
+        probe="thresholds",
+        settings={"thresholds": _THRESHOLDS},
+        tables=("means", "shift-means"),
+    ),
+    Study(
+        name="matched-coverage",
+        title="Equal coverage",
+        question="How wrong is what is kept, when all methods keep as much as one temperature?",
+        entries=_MAIN,
+        baseline="tva-ts",
+        metrics=(),
+        probe="matched_coverage",
+        settings={"thresholds": _THRESHOLDS},
+        tables=("means", "differences", "shift-means"),
+    ),
+    Study(
+        name="top1-audit",
+        title="Predictions kept",
+        question="Does any method change a prediction, and does accuracy pay for it?",
+        entries=(*_MAIN, *_entries("vector-scaling", "dirichlet-odir", "ets")),
+        baseline="none",
+        metrics=(),
+        probe="top1",
+        settings={"metrics": ("nll", "ece15", "eaurc")},
+        tables=("means",),
+    ),
+    Study(
+        name="efficiency",
+        title="Cost",
+        question="What does each method cost to fit and to apply?",
+        entries=_MAIN,
+        baseline="tva-ts",
+        metrics=(),
+        probe="efficiency",
+        settings={"repeats": 5},
+        tables=("means",),
+    ),
+    Study(
+        name="shift",
+        title="Shifted samples",
+        question="How well does a calibrator that was fitted on clean samples do on shifted ones?",
+        entries=(*_entries("none", "ts-nll", "srts-nll"), *_MATCHED, *_entries("default")),
+        baseline="tva-ts",
+        metrics=("ece15", *_PROPER, "accuracy", "aurc", "eaurc"),
+        probe="shifted",
+        settings=_OURS,
+        tables=("shift-means", "severity", "tiers", "occupancy"),
+        needs=("shift",),
+    ),
+    Study(
+        name="requantize",
+        title="Thresholds cut anew",
+        question="Control: what if groups were kept equally full under shift?",
+        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        baseline="srts-bce",
+        metrics=("ece15", "top_label_bce", "eaurc"),
+        probe="requantized",
+        settings={"control": "requantized"},
+        tables=("controls",),
+        needs=("shift",),
+    ),
+    Study(
+        name="paired-clean",
+        title="Groups of the clean twins",
+        question="Control: what if each shifted sample kept the group of its clean twin?",
+        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        baseline="srts-bce",
+        metrics=("ece15", "top_label_bce", "eaurc"),
+        probe="paired_clean",
+        settings={"control": "paired_clean"},
+        tables=("controls",),
+        needs=("shift", "paired"),
+    ),
+    Study(
+        name="heterogeneity",
+        title="Where routing helps",
+        question="Under which corruptions does routing gain, and how wrong is the raw model there?",
+        entries=_entries("none", "tva-ts", "smart-bce", "srts-bce"),
+        baseline="tva-ts",
+        metrics=("ece15",),
+        probe="shifted",
+        settings={"gain_of": "srts-bce", "raw": "none", "rivals": ("tva-ts", "smart-bce")},
+        tables=("heterogeneity",),
+        needs=("shift",),
+    ),
+    Study(
+        name="selector",
+        title="Choosing one group or three",
+        question="Can the calibration split tell whether three temperatures beat one?",
+        entries=(Entry("K=1", "tva-ts"), Entry("K=3", "srts-bce")),
+        baseline="K=1",
+        metrics=("ece15", "top_label_bce"),
+        probe="gated",
+        settings={
+            "rules": ("repeat", "fold", "sample"),
+            "loss": "top_label_bce",
+            "repeats": 5,
+            "folds": 5,
+        },
+        tables=("selector",),
+    ),
+    Study(
+        name="nested-k",
+        title="Choosing the number of groups",
+        question="Does a held-out fifth find the right number of groups?",
+        entries=_groups(1, 2, 3, 5, 10),
+        baseline="K=1",
+        metrics=("ece15", "top_label_bce"),
+        probe="held_out",
+        settings={"loss": "ece15", "fixed": "K=3"},
+        tables=("nested-k",),
+    ),
+    Study(
+        name="oracle-k",
+        title="The best number of groups",
+        question="Diagnostic: how much is there to gain from the right number of groups?",
+        entries=_groups(1, 2, 3, 5, 10, 15, 20),
+        baseline="K=1",
+        metrics=_ECE,
+        settings={"fixed": "K=3"},
+        tables=("oracle-k",),
+    ),
+    Study(
+        name="audit",
+        title="What a fit holds",
+        question="Do the fitted numbers agree from seed to seed, and from draw to draw?",
+        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        baseline="srts-bce",
+        metrics=(),
+        probe="audited",
+        budgets=(ALL, 250),
+        draws=20,
+        tables=("audit", "occupancy"),
+    ),
+    Study(
+        name="signal-to-noise",
+        title="Signal and noise",
+        question="Does miscalibration depend on the signal, and does grouping by it pay?",
+        entries=_entries("tva-ts", "srts-bce", "margin-k3", "confidence-k3"),
+        baseline="tva-ts",
+        metrics=("ece15", "top_label_bce"),
+        probe="signal_to_noise",
+        settings={"n_null": 199},
+        tables=("signal-to-noise",),
+    ),
+)
+
+STUDIES: Mapping[str, Study] = MappingProxyType({study.name: study for study in _ROWS})
+
+
+def study_named(name: str) -> Study:
+    """Return a study by name.
+
+    Examples
+    --------
+    >>> study_named("budget").budgets
+    (250, 625, 1250, 2500)
+    """
+    if name not in STUDIES:
+        raise InputError(f"unknown study {name!r}; choose from {', '.join(STUDIES)}")
+    return STUDIES[name]

@@ -1,0 +1,238 @@
+"""Look at a collection before any work is spent on it: everything that would spoil a study."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from smallcal.data.checks import on_simplex
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.errors import InputError, SmallcalError
+from smallcal.io.read import split_path
+from smallcal.studies.collection import Cell, Collection, ShiftSet, read_split
+from smallcal.studies.frame import CLEAN
+
+ERROR = "error"
+NOTE = "note"
+
+#: Real data hold a few equal rows by chance (a text said twice); from this share on it is a leak.
+LEAK_SHARE = 0.01
+
+_SHOWN_ROWS = 5
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong, or worth knowing, about one cell.
+
+    Attributes
+    ----------
+    cell : str
+        The cell's name.
+    file : str
+        As ``collection.toml`` names it; empty where it is not about one file.
+    what : str
+        What is wrong, in words.
+    severity : {"error", "note"}
+        An error spoils results; a note does not.
+    """
+
+    cell: str
+    file: str
+    what: str
+    severity: str = ERROR
+
+
+def check_collection(
+    collection: Collection, *, advance: Callable[[int], object] = lambda cells: None
+) -> list[Problem]:
+    """Return what is wrong with a collection; an empty list for nothing.
+
+    Parameters
+    ----------
+    collection : Collection
+    advance : callable, optional
+        Told as each cell is done.
+
+    Returns
+    -------
+    list of Problem
+        In the order of the cells. A file that cannot be read is a problem, never an exception.
+
+    Examples
+    --------
+    >>> from smallcal.studies.collection import collection_of
+    >>> cell = {"dataset": "a", "backbone": "b", "calibration": "no.npz:val", "test": "no.npz:test"}
+    >>> found = check_collection(collection_of({"cell": [cell]}, Path(), source="an example"))
+    >>> found[0].severity, found[0].what
+    ('error', 'cannot read no.npz: No such file or directory')
+    """
+    found: list[Problem] = []
+    used: dict[tuple[str, str | None], str] = {}
+    for cell in collection.cells:
+        found += _check_description(cell)
+        found += _check_reuse(cell, used)
+        found += _check_content(cell)
+        advance(1)
+    return found
+
+
+def _check_description(cell: Cell) -> Iterator[Problem]:
+    """Names that files and tables cannot tell apart."""
+    if set(cell.name) & set('/\\\0:*?"<>|'):
+        yield Problem(cell.name, "", "data set and backbone must be names that a file can have")
+    sets = [(shift.kind, shift.severity) for shift in cell.shifts]
+    for kind, severity in dict.fromkeys(sets):
+        if sets.count((kind, severity)) > 1:
+            yield Problem(cell.name, "", f"shift {kind}, severity {severity}, is there twice")
+        if kind == CLEAN:
+            yield Problem(cell.name, "", f"no shift may be called {CLEAN}: that is the test split")
+
+
+def _check_reuse(cell: Cell, used: dict[tuple[str, str | None], str]) -> Iterator[Problem]:
+    """One split in two places: a model tested on what it was calibrated on, or counted twice."""
+    for role, file in _roles(cell):
+        path, prefix = split_path(cell.folder / file)
+        place = f"the {role} of {cell.name}"
+        first = used.setdefault((_true_path(path), prefix), place)
+        if first != place:
+            yield Problem(cell.name, file, f"used as {role}, but it is {first} already")
+
+
+def _true_path(path: Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # no such name can exist, which reading it will tell
+        return str(path)
+
+
+def _roles(cell: Cell) -> Iterator[tuple[str, str]]:
+    yield "calibration split", cell.calibration
+    yield "test split", cell.test
+    for shift in cell.shifts:
+        yield f"shift {shift.kind}-{shift.severity}", shift.file
+
+
+def _check_content(cell: Cell) -> Iterator[Problem]:
+    """Read a cell's files, no more than three at a time, and compare them."""
+    columns: dict[str, int] = {}
+    calibration = yield from _read(cell, "calibration")
+    if calibration is not None:
+        columns["calibration"] = calibration.n_classes
+        yield from _check_calibration(cell, calibration)
+    test = yield from _read(cell, "test")
+    if test is not None:
+        yield from _check_logits(cell, cell.test, test, columns)
+        columns["test"] = test.n_classes
+    if calibration is not None and test is not None:
+        yield from _check_leak(cell, calibration, test)
+    for shift in cell.shifts:
+        yield from _check_shift(cell, shift, test, columns)
+
+
+def _read(cell: Cell, which: str | ShiftSet) -> Generator[Problem, None, Predictions | None]:
+    """Return a split, or yield why there is none; not kept in memory, unlike a study's."""
+    file = which.file if isinstance(which, ShiftSet) else getattr(cell, which)
+    path = str(cell.folder / file)
+    try:
+        return read_split(path)
+    except (SmallcalError, OSError, ValueError, MemoryError) as error:
+        what = " ".join(str(error).split()).removeprefix(f"{path}: ")
+        yield Problem(cell.name, file, what)
+    return None
+
+
+def _check_calibration(cell: Cell, calibration: Predictions) -> Iterator[Problem]:
+    try:
+        calibration.require_fittable()
+    except InputError as error:
+        yield Problem(cell.name, cell.calibration, str(error))
+    missing = calibration.n_classes - len(np.unique(calibration.labels))
+    if missing:
+        what = f"{missing} of {calibration.n_classes} classes have no sample"
+        yield Problem(cell.name, cell.calibration, what, NOTE)
+
+
+def _check_logits(
+    cell: Cell, file: str, preds: Predictions, columns: dict[str, int]
+) -> Iterator[Problem]:
+    """Probabilities under the name of logits, and another number of classes than before."""
+    if on_simplex(preds.logits):
+        what = "logits look like probabilities; call the array probabilities"
+        yield Problem(cell.name, file, what)
+    for split, n_classes in list(columns.items())[:1]:
+        if preds.n_classes != n_classes:
+            what = f"has {preds.n_classes} columns; the {split} split has {n_classes}"
+            yield Problem(cell.name, file, what)
+
+
+def _check_leak(cell: Cell, calibration: Predictions, test: Predictions) -> Iterator[Problem]:
+    """Rows of the test split that the calibration split holds too."""
+    rows = shared_rows(calibration.logits, test.logits)
+    if len(rows):
+        what = (
+            f"{len(rows):,} of {test.n:,} rows have logits that the calibration split has too: "
+            f"{_shown(rows)}"
+        )
+        severity = ERROR if len(rows) >= LEAK_SHARE * test.n else NOTE
+        yield Problem(cell.name, cell.test, what, severity)
+
+
+def shared_rows(ours: FloatArray, theirs: FloatArray) -> IntArray:
+    """Return the rows of ``theirs`` that are also rows of ``ours``.
+
+    Examples
+    --------
+    >>> shared_rows(np.array([[1.0, 2.0]]), np.array([[3.0, 2.0], [1.0, 2.0]])).tolist()
+    [1]
+    """
+    if ours.shape[1] != theirs.shape[1]:
+        return np.array([], dtype=np.int64)
+    kind = np.promote_types(ours.dtype, theirs.dtype)
+    known = {_digest(row) for row in ours.astype(kind)}
+    found = [i for i, row in enumerate(theirs.astype(kind)) if _digest(row) in known]
+    return np.array(found, dtype=np.int64)
+
+
+def _digest(row: FloatArray) -> bytes:
+    # Plus zero: -0.0 and 0.0 are one number with two spellings.
+    return hashlib.blake2b((row + row.dtype.type(0)).tobytes(), digest_size=16).digest()
+
+
+def _check_shift(
+    cell: Cell, shift: ShiftSet, test: Predictions | None, columns: dict[str, int]
+) -> Iterator[Problem]:
+    preds = yield from _read(cell, shift)
+    if preds is None:
+        return
+    yield from _check_logits(cell, shift.file, preds, columns)
+    if test is None:
+        return
+    if shift.paired:
+        yield from _check_pairs(cell, shift.file, preds, test)
+    elif np.array_equal(preds.labels, test.labels):
+        what = "labels are those of the test split, in order; say paired = true if its rows are too"
+        yield Problem(cell.name, shift.file, what, NOTE)
+
+
+def _check_pairs(cell: Cell, file: str, preds: Predictions, test: Predictions) -> Iterator[Problem]:
+    if preds.n != test.n:
+        what = f"paired, but it has {preds.n:,} rows and the test split {test.n:,}"
+        yield Problem(cell.name, file, what)
+        return
+    rows = np.flatnonzero(preds.labels != test.labels)
+    if len(rows):
+        what = f"paired, but {len(rows):,} labels differ from the test split's: {_shown(rows)}"
+        yield Problem(cell.name, file, what)
+
+
+def _shown(rows: IntArray) -> str:
+    """Name the first few rows, counted from 0."""
+    first = ", ".join(str(row) for row in rows[:_SHOWN_ROWS])
+    more = len(rows) - _SHOWN_ROWS
+    return f"row{'s' if len(rows) > 1 else ''} {first}" + (f" and {more:,} more" * (more > 0))

@@ -1,0 +1,1 @@
+"""What a study measures at each place it visits."""

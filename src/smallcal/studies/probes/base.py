@@ -1,0 +1,91 @@
+"""Where an entry is fitted and measured: what every probe needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.estimators import make
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.statistics.compare import evaluate
+from smallcal.studies.collection import Cell
+from smallcal.studies.frame import CLEAN, Entry
+from smallcal.studies.study import Study
+
+#: A number with the set it was measured on: set, severity, metric, value.
+Found = tuple[str, int, str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Where an entry is fitted and measured."""
+
+    study: Study
+    cell: Cell
+    cal: Predictions
+
+    def estimator(self, entry: Entry) -> BaseCalibrator:
+        """Return an entry's estimator, unfitted; folds are seeded by the cell's seed."""
+        estimator = make(entry.name, **entry.options)
+        if "random_state" in estimator.get_params():
+            estimator.set_params(random_state=self.cell.seed)
+        return estimator
+
+    def fit(self, entry: Entry) -> BaseCalibrator:
+        """Fit an entry on the draw."""
+        cal = self.cal
+        return self.estimator(entry).fit(cal.logits, cal.labels, features=cal.features)
+
+    @property
+    def baseline(self) -> Entry:
+        """The entry that the others are compared with."""
+        return next(e for e in self.study.entries if e.label == self.study.baseline)
+
+
+Probe = Callable[[Site, Entry], Iterator[Found]]
+
+
+def sets_of(cell: Cell) -> Iterator[tuple[str, int, Predictions]]:
+    """Yield the test split and every shifted one, with its kind and severity."""
+    yield CLEAN, 0, cell.read("test")
+    for shift in cell.shifts:
+        yield shift.kind, shift.severity, cell.read(shift)
+
+
+def applied(fitted: BaseCalibrator, preds: Predictions) -> FloatArray:
+    """Return a calibrator's probabilities; diagnostics that read labels get them."""
+    return fitted.predict_proba(preds.logits, **_extra(fitted, preds))
+
+
+def groups_of(fitted: BaseCalibrator, preds: Predictions) -> IntArray:
+    """Return the group of each sample."""
+    return fitted.group(preds.logits, **_extra(fitted, preds))
+
+
+def _extra(fitted: BaseCalibrator, preds: Predictions) -> dict[str, Any]:
+    """Return what a calibrator reads beside logits."""
+    given = {"features": ("features", preds.features), "labels": ("y", preds.labels)}
+    return {
+        key: value for need, (key, value) in given.items() if need in fitted.fitted_.signal.needs
+    }
+
+
+def is_grouped(fitted: BaseCalibrator) -> bool:
+    """Whether a calibrator has more than one group."""
+    return len(fitted.fitted_.map.steps) > 1
+
+
+def scores_on(
+    preds: Predictions, proba: FloatArray, metrics: Sequence[str], where: tuple[str, int]
+) -> Iterator[Found]:
+    """Yield metrics of probabilities."""
+    for metric, value in evaluate(preds.labels, proba, metrics=metrics).items():
+        yield *where, metric, value
+
+
+def clean(site: Site, entry: Entry) -> Iterator[Found]:
+    """Metrics on the test split."""
+    test = site.cell.read("test")
+    yield from scores_on(test, applied(site.fit(entry), test), site.study.metrics, (CLEAN, 0))

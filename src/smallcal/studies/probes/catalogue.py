@@ -1,0 +1,185 @@
+"""What is measured of each fit. A probe takes a fitted entry's surroundings and yields numbers."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from smallcal.calibrators.catalogue import ALIASES, method
+from smallcal.errors import SmallcalError
+from smallcal.io.pool import said
+from smallcal.metrics import Scored
+from smallcal.metrics.selective import selective_risk_of
+from smallcal.metrics.threshold import coverage_at_threshold_of, risk_at_threshold_of
+from smallcal.studies.collection import Cell
+from smallcal.studies.frame import CLEAN, FAILED, Entry, Task, draw_rows
+from smallcal.studies.probes.base import Found, Probe, Site, applied, clean, scores_on, sets_of
+from smallcal.studies.probes.diagnostics import audited, gated, held_out, signal_and_noise
+from smallcal.studies.probes.shift import paired_clean, requantized, shifted
+from smallcal.studies.study import Study
+
+
+def measure(study: Study, cell: Cell, task: Task) -> list[dict[str, Any]]:
+    """Fit and measure every entry of a study on one draw; a failure is a row that says why.
+
+    Faults of the machine (memory, a disk) are raised: they must not be taken for results.
+    """
+    about = _about(cell, task)
+    try:
+        split = cell.read("calibration")
+        rows = draw_rows(split.labels, task.budget, seed=cell.seed, draw=task.draw)
+    except SmallcalError as error:
+        return failed_rows(study, cell, task, error)
+    about["budget"] = len(rows)
+    site = Site(study, cell, split.take(rows))
+    found: list[dict[str, Any]] = []
+    for entry in study.entries:
+        if "features" in method(entry.name).needs and split.features is None:
+            continue  # nothing to fit it on: the tables leave it out
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                numbers = list(PROBES[study.probe](site, entry))
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - one unit's failure must not stop the others
+            found.append({**about, **_named(entry), **_failure(error)})
+            continue
+        found += [
+            {
+                **about,
+                **_named(entry),
+                "set": name,
+                "severity": severity,
+                "metric": metric,
+                "value": float(value),
+            }
+            for name, severity, metric, value in numbers
+        ]
+    return found
+
+
+def failed_rows(study: Study, cell: Cell, task: Task, error: Exception) -> list[dict[str, Any]]:
+    """Return a row for each entry that says why none of them could be measured."""
+    about = _about(cell, task)
+    return [{**about, **_named(entry), **_failure(error)} for entry in study.entries]
+
+
+def _about(cell: Cell, task: Task) -> dict[str, Any]:
+    return {
+        "cell": cell.name,
+        "dataset": cell.dataset,
+        "backbone": cell.backbone,
+        "seed": cell.seed,
+        "budget": task.budget,
+        "draw": task.draw,
+    }
+
+
+def _named(entry: Entry) -> dict[str, Any]:
+    return {"label": entry.label, "method": ALIASES.get(entry.name, entry.name)}
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    return {"metric": FAILED, "value": float("nan"), "error": said(error)}
+
+
+def _deployed(site: Site, entry: Entry) -> Iterator[Found]:
+    """Metrics and the risk at given coverages, on the test split and on every shifted one."""
+    fitted, settings = site.fit(entry), site.study.settings
+    for name, severity, preds in sets_of(site.cell):
+        proba = applied(fitted, preds)
+        yield from scores_on(preds, proba, settings["metrics"], (name, severity))
+        scored = Scored.of(preds.labels, proba)
+        for coverage in settings["coverages"]:
+            risk = selective_risk_of(scored, coverage=coverage)
+            yield name, severity, f"selective_risk{_percent(coverage)}", risk
+
+
+def _thresholds(site: Site, entry: Entry) -> Iterator[Found]:
+    """Coverage, risk, and confidence minus accuracy of what is kept at fixed thresholds."""
+    fitted = site.fit(entry)
+    for name, severity, preds in sets_of(site.cell):
+        scored = Scored.of(preds.labels, applied(fitted, preds))
+        for threshold in site.study.settings["thresholds"]:
+            at, kept = f"_at{_percent(threshold)}", scored.confidence >= threshold
+            coverage = coverage_at_threshold_of(scored, threshold=threshold)
+            yield name, severity, f"coverage{at}", coverage
+            if kept.any():
+                risk = risk_at_threshold_of(scored, threshold=threshold)
+                yield name, severity, f"risk{at}", risk
+                yield name, severity, f"gap{at}", float(scored.residual[kept].mean())
+
+
+def _matched_coverage(site: Site, entry: Entry) -> Iterator[Found]:
+    """Risk and gap when every method keeps as many as the baseline does at each threshold."""
+    fitted, reference = site.fit(entry), site.fit(site.baseline)
+    for name, severity, preds in sets_of(site.cell):
+        scored = Scored.of(preds.labels, applied(fitted, preds))
+        theirs = Scored.of(preds.labels, applied(reference, preds))
+        yield from scores_on(preds, scored.proba, ("aurc",), (name, severity))
+        for threshold in site.study.settings["thresholds"]:
+            at = f"_at_tva_coverage{_percent(threshold)}"
+            kept = int((theirs.confidence >= threshold).sum())
+            if not kept:
+                continue
+            risk = selective_risk_of(scored, coverage=kept / scored.n)
+            confidence = np.sort(scored.confidence)[-kept:].mean()
+            yield name, severity, f"risk{at}", risk
+            yield name, severity, f"gap{at}", float(confidence) - (1 - risk)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}"
+
+
+def _top1(site: Site, entry: Entry) -> Iterator[Found]:
+    """Accuracy before and after, the predictions that changed, and metrics."""
+    test = site.cell.read("test")
+    proba = applied(site.fit(entry), test)
+    changed = proba.argmax(axis=1) != test.predicted
+    yield CLEAN, 0, "accuracy", float((proba.argmax(axis=1) == test.labels).mean())
+    yield CLEAN, 0, "accuracy_before", float(test.correct.mean())
+    yield CLEAN, 0, "changed", float(changed.mean())
+    yield from scores_on(test, proba, site.study.settings["metrics"], (CLEAN, 0))
+
+
+def _efficiency(site: Site, entry: Entry) -> Iterator[Found]:
+    """Seconds to fit and microseconds a sample to apply: medians of repeats."""
+    test = site.cell.read("test")
+    repeats = site.study.settings["repeats"]
+    fits, applies = [], []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        fitted = site.fit(entry)
+        middle = time.perf_counter()
+        applied(fitted, test)
+        applies.append(time.perf_counter() - middle)
+        fits.append(middle - begin)
+    yield CLEAN, 0, "fit_seconds", float(np.median(fits))
+    yield CLEAN, 0, "apply_microseconds", 1e6 * float(np.median(applies)) / test.n
+    yield CLEAN, 0, "parameters", float(fitted.n_parameters_)
+
+
+PROBES: Mapping[str, Probe] = MappingProxyType(
+    {
+        "clean": clean,
+        "shifted": shifted,
+        "requantized": requantized,
+        "paired_clean": paired_clean,
+        "thresholds": _thresholds,
+        "matched_coverage": _matched_coverage,
+        "top1": _top1,
+        "efficiency": _efficiency,
+        "deployed": _deployed,
+        "gated": gated,
+        "held_out": held_out,
+        "audited": audited,
+        "signal_to_noise": signal_and_noise,
+    }
+)

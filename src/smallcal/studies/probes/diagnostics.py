@@ -1,0 +1,118 @@
+"""What is measured of a choice between entries, of a fit's own numbers, and before any fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from smallcal.advice.cross_validate import (
+    Folds,
+    HeldOut,
+    held_out_losses,
+    rarer,
+    repeated_folds,
+    single_split,
+)
+from smallcal.advice.refits import Shown, error_rates, ordered, risk_direction
+from smallcal.advice.select_walk import MIN_EACH, walk
+from smallcal.advice.signal_to_noise import signal_to_noise
+from smallcal.data.predictions import Predictions
+from smallcal.metrics.table import chosen_metrics
+from smallcal.studies.frame import CLEAN, Entry
+from smallcal.studies.probes.base import Found, Site, clean, sets_of
+from smallcal.studies.probes.shift import occupancy
+
+
+def gated(site: Site, entry: Entry) -> Iterator[Found]:
+    """Metrics on the test split, and whether each rule takes the entry in the baseline's place.
+
+    All rules look at the same folds.
+    """
+    yield from clean(site, entry)
+    if entry.label == site.study.baseline:
+        return
+    settings, preds = site.study.settings, _double(site.cal)
+    folds = repeated_folds(
+        preds, n_repeats=settings["repeats"], n_folds=settings["folds"], seed=site.cell.seed
+    )
+    loss = settings["loss"]
+    found = _losses(site, preds, (site.baseline, entry), folds, loss)
+    for rule in settings["rules"]:
+        row = walk(found, loss=loss, rule=rule, enough=rarer(preds) >= MIN_EACH)[-1]
+        yield CLEAN, 0, f"accepted_{rule}", float(row.verdict == "accepted")
+        yield CLEAN, 0, f"gain_{rule}", row.gain
+        yield CLEAN, 0, f"standard_error_{rule}", row.standard_error
+
+
+def held_out(site: Site, entry: Entry) -> Iterator[Found]:
+    """Metrics on the test split, and the loss on a fifth of the draw that was held out."""
+    yield from clean(site, entry)
+    loss, preds = site.study.settings["loss"], _double(site.cal)
+    folds = single_split(preds, seed=site.cell.seed)
+    found = _losses(site, preds, (entry,), folds, loss)[entry.label]
+    if not found.failures:
+        yield CLEAN, 0, f"held_out_{loss}", float(found.folds[loss].mean())
+
+
+def _losses(
+    site: Site, preds: Predictions, entries: tuple[Entry, ...], folds: Folds, loss: str
+) -> dict[str, HeldOut]:
+    methods = {entry.label: site.estimator(entry)._compose() for entry in entries}
+    return held_out_losses(preds, methods, folds, chosen_metrics(dict.fromkeys([loss, "nll"])))
+
+
+def _double(preds: Predictions) -> Predictions:
+    return replace(preds, logits=preds.logits.astype(np.float64))
+
+
+def audited(site: Site, entry: Entry) -> Iterator[Found]:
+    """Numbers of a fit: temperatures, thresholds, whether they hold up, and its groups."""
+    fitted = site.fit(entry)
+    shown = Shown.of(fitted.fitted_, site.cal)
+    for metric, value in _numbers(shown).items():
+        yield CLEAN, 0, metric, value
+    for name, severity, preds in sets_of(site.cell):
+        yield from occupancy(fitted, preds, (name, severity))
+
+
+def _numbers(shown: Shown) -> dict[str, float]:
+    """Return the numbers of one fit, with the names of the paper's reference values."""
+    steps, flags = np.array(shown.fitted.map.steps), shown.fitted.flags
+    found = {f"temperature{i}": float(t) for i, t in enumerate(steps, 1)}
+    if not shown.regressed:
+        found |= {f"threshold{i}": float(edge) for i, edge in enumerate(shown.edges, 1)}
+    found["share_of_fits_at_bounds"] = float(shown.saturated())
+    found["share_of_fits_pooled_groups"] = float(bool({"fallback", "no_router"} & set(flags)))
+    if shown.n_bands > 1 and shown.band is not None:
+        view, direction = shown.scored, risk_direction(shown)
+        rates = error_rates(shown.band, ~view.correct, shown.n_bands, np.ones(view.n))
+        found["share_of_fits_risk_in_order"] = float(ordered(rates, direction))
+        if len(steps):
+            rising = ordered(steps, direction, strict=True)
+            found["share_of_fits_temperatures_in_order"] = float(rising)
+    return found
+
+
+def signal_and_noise(site: Site, entry: Entry) -> Iterator[Found]:
+    """Metrics on the test split, and what grouping by the entry's signal promises."""
+    yield from clean(site, entry)
+    composed = site.estimator(entry)._compose()
+    if composed.map != "groups":
+        return
+    found = signal_to_noise(
+        site.cal.logits,
+        site.cal.labels,
+        signals=(composed.signal,),
+        n_groups=composed.options["n_groups"],
+        n_null=site.study.settings["n_null"],
+        features=site.cal.features,
+        random_state=site.cell.seed,
+    )
+    row = found.rows[0]
+    yield CLEAN, 0, "signal_to_noise", row.ratio
+    yield CLEAN, 0, "signal_to_noise_floor", row.floor
+    yield CLEAN, 0, "signal_to_noise_random", found.random_ratio
+    yield CLEAN, 0, "predicted_gain", row.predicted_gain
+    yield CLEAN, 0, "p_value", row.p_value

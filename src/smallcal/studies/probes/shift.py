@@ -1,0 +1,104 @@
+"""What is measured under shift: the calibrator as it is deployed, and two controls nobody has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.maps.groups import GroupMap, group_thresholds
+from smallcal.calibrators.signals import row_blocks
+from smallcal.calibrators.softmax import scaled_softmax, tailed_softmax
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.errors import InputError
+from smallcal.studies.frame import Entry
+from smallcal.studies.probes.base import (
+    Found,
+    Site,
+    applied,
+    groups_of,
+    is_grouped,
+    scores_on,
+    sets_of,
+)
+
+
+def shifted(site: Site, entry: Entry) -> Iterator[Found]:
+    """Metrics and groups on the test split and on every shifted one, all maps frozen."""
+    fitted = site.fit(entry)
+    for name, severity, preds in sets_of(site.cell):
+        where = (name, severity)
+        yield from scores_on(preds, applied(fitted, preds), site.study.metrics, where)
+        yield from occupancy(fitted, preds, where)
+
+
+def occupancy(
+    fitted: BaseCalibrator, preds: Predictions, where: tuple[str, int]
+) -> Iterator[Found]:
+    """Yield the share of samples in each group, if there are groups."""
+    if is_grouped(fitted):
+        count = np.bincount(groups_of(fitted, preds), minlength=len(fitted.temperatures_))
+        for group, share in enumerate(count / preds.n, 1):
+            yield *where, f"share_of_group{group}", float(share)
+
+
+def requantized(site: Site, entry: Entry) -> Iterator[Found]:
+    """Under shift: thresholds cut anew at the shifted samples' own quantiles, a control."""
+    fitted = site.fit(entry)
+    for name, severity, preds in sets_of(site.cell):
+        where, metrics = (name, severity), site.study.metrics
+        yield from scores_on(preds, applied(fitted, preds), metrics, where)
+        if is_grouped(fitted):
+            again = recut(fitted.fitted_, preds)
+            yield from _named("_requantized", scores_on(preds, again, metrics, where))
+
+
+def recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
+    """Return probabilities with as many samples in one group as in the other."""
+    own = fitted.map
+    if not isinstance(own, GroupMap):
+        raise InputError(f"{fitted.method} has no thresholds that could be cut anew")
+    scores = fitted.scores(preds.logits, labels=preds.labels, features=preds.features)
+    cuts = group_thresholds(scores, len(own.temperatures))
+    again = replace(fitted, map=replace(own, thresholds=tuple(cuts.tolist())))
+    return again.predict_proba(preds.logits, labels=preds.labels, features=preds.features)
+
+
+def paired_clean(site: Site, entry: Entry) -> Iterator[Found]:
+    """Under shift: each sample keeps the group of its clean twin, which nobody has in use."""
+    fitted = site.fit(entry)
+    test, metrics = site.cell.read("test"), site.study.metrics
+    twins = groups_of(fitted, test) if is_grouped(fitted) else None
+    for shift in site.cell.shifts:
+        if not shift.paired:
+            continue
+        preds, where = site.cell.read(shift), (shift.kind, shift.severity)
+        if not np.array_equal(preds.labels, test.labels):
+            raise InputError(
+                f"{shift.file} is said to be paired, but its labels are not the test's"
+            )
+        yield from scores_on(preds, applied(fitted, preds), metrics, where)
+        if twins is not None:
+            again = with_groups(fitted.fitted_, preds, twins)
+            yield from _named("_paired_clean", scores_on(preds, again, metrics, where))
+
+
+def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) -> FloatArray:
+    """Return probabilities with samples in given groups, whatever their scores say."""
+    temperature = np.array(fitted.map.steps)[groups]
+    out = np.empty_like(preds.logits)
+    for block in row_blocks(preds.logits):
+        rows, own = block.rows, temperature[block.rows]
+        if fitted.tail_temperature is None:
+            scaled_softmax(block, own, out=out[rows])
+        else:
+            tailed_softmax(block, own, fitted.tail_temperature, out=out[rows])
+    return out
+
+
+def _named(suffix: str, numbers: Iterator[Found]) -> Iterator[Found]:
+    for name, severity, metric, value in numbers:
+        yield name, severity, metric + suffix, value

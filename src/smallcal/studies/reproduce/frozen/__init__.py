@@ -1,0 +1,49 @@
+"""A small collection that never changes, with its own reference values and checksums.
+
+Two simulated models of 20 classes with two seeds each, one of them with shifted sets. Made by
+``scripts/freeze_collection.py``, which also computed the values, without smallcal.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from smallcal.errors import FileError
+from smallcal.studies.collection import Collection, file_sha256, load_collection
+from smallcal.studies.reproduce.reference import Reference, load_reference
+
+#: Where it is.
+FOLDER = Path(__file__).parent
+
+CHECKSUMS = "checksums.json"
+
+
+def load_frozen(folder: Path = FOLDER) -> tuple[Collection, Reference]:
+    """Return the frozen collection and its values, if every file is as it was frozen.
+
+    Raises
+    ------
+    FileError
+        If a file is missing or has changed.
+
+    Examples
+    --------
+    >>> collection, reference = load_frozen()
+    >>> [cell.name for cell in collection.cells][:2]
+    ['simulated20__structured__s0', 'simulated20__structured__s1']
+    """
+    require_unchanged(folder)
+    return load_collection(folder), load_reference(folder / "reference.json")
+
+
+def require_unchanged(folder: Path) -> None:
+    """Raise if a file of a folder is not what its checksums say."""
+    file = folder / CHECKSUMS
+    try:
+        expected = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileError(f"{file} cannot be read: {error}") from None
+    for name, digest in expected.items():
+        if file_sha256(folder / name) != digest:
+            raise FileError(f"{folder / name} is not what was frozen: its checksum differs")

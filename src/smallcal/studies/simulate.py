@@ -1,0 +1,338 @@
+"""A world with known truth: logits of a many-class model whose true probabilities are known.
+
+Real logits come without the answer to the question a calibrator is asked. Here it is known::
+
+    label y, ease e, noise n           drawn for each sample, the same at every severity
+    e_s = e (1 - 0.06 severity)        the shift weakens what the sample shows
+    u = e_s (e_s 1_y + n)              then P(y | u) = softmax(u), by Bayes' rule
+    z = T u                            what the model says: it is calibrated at temperature T
+
+    log T = log(temperature) + structure · g - log(1 - 0.06 severity)
+
+with g the rank of the sample's difficulty (its margin's, small margins last) among clean
+samples, from -1 to 1. So ``structure = 0`` is a model that one temperature calibrates exactly,
+otherwise the temperature depends on risk; and a model that does not know of the shift takes
+weak evidence for strong.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from smallcal.data.checks import FloatArray, IntArray, as_numpy
+from smallcal.data.special import erf, softmax
+from smallcal.errors import InputError
+from smallcal.metrics.proper import FLOOR
+from smallcal.metrics.scored import Scored, row_blocks
+
+#: The highest severity; there a sample shows 70 % of what it did.
+MAX_SEVERITY = 5.0
+
+#: By how much a step of severity weakens what a sample shows.
+_WEAKENING = 0.06
+
+#: Standard deviation of the log-ease of samples.
+_SPREAD = 0.1
+
+#: Rows of the pilot that difficulty is ranked in, and numbers it may hold.
+_PILOT_ROWS = 4_000
+_PILOT_SIZE = 2_000_000
+
+#: Quantiles it is ranked by: few, so that temperature is smooth and margins keep their order.
+_KNOTS = 11
+
+#: Streams of random numbers; each is a generator of its own, so that more rows change no others.
+_PILOT, _LABELS, _EASE, _NOISE, _HIDDEN = range(5)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Simulated:
+    """Logits, labels, and the truth behind them.
+
+    Attributes
+    ----------
+    logits : ndarray of shape (n, C), float32
+    labels : ndarray of shape (n,), int64
+    probabilities : ndarray of shape (n, C), float64
+        The true chances of each class: labels were drawn from them.
+    temperature : ndarray of shape (n,), float64
+        What the logits must be divided by so that the confidence is true.
+    visible_temperature : ndarray of shape (n,), float64
+        The same as far as logits can tell; another one only where the world has ``noise``.
+    """
+
+    logits: FloatArray
+    labels: IntArray
+    probabilities: FloatArray
+    temperature: FloatArray
+    visible_temperature: FloatArray
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.labels)
+
+    def expected(self, y_proba: object) -> dict[str, float]:
+        """Return metrics of probabilities, labels averaged out: what new labels give on average.
+
+        Parameters
+        ----------
+        y_proba : array-like of shape (n, C)
+            Calibrated probabilities of these logits.
+
+        Returns
+        -------
+        dict
+            ``accuracy``, ``top_label_bce``, ``nll`` and ``brier``, as fractions and in nats;
+            their means over labels are exact, only the choice of samples is left to chance.
+
+        Examples
+        --------
+        >>> rows = World(n_classes=10, temperature=2.0, structure=0.0).draw(500)
+        >>> raw, true = (softmax(rows.logits / t) for t in (1.0, rows.temperature[:, None]))
+        >>> rows.expected(raw)["nll"] > rows.expected(true)["nll"]
+        True
+        """
+        given_shape = as_numpy(y_proba, name="y_proba").shape
+        if given_shape != self.logits.shape:
+            raise InputError(f"y_proba must have shape {self.logits.shape}; got {given_shape}")
+        scored = Scored.of(self.labels, y_proba)
+        right = self.probabilities[np.arange(self.n), scored.proba.argmax(axis=1)]
+        log_right, log_wrong = (_log(p) for p in (scored.confidence, scored.doubt))
+        nll, brier = np.empty(self.n), np.empty(self.n)
+        for rows in row_blocks(scored.proba):
+            given, true = scored.proba[rows], self.probabilities[rows]
+            nll[rows] = -np.einsum("ij,ij->i", true, _log(given))
+            brier[rows] = 1 + np.einsum("ij,ij->i", given, given - 2 * true)
+        return {
+            "accuracy": float(right.mean()),
+            "top_label_bce": float(-(right * log_right + (1 - right) * log_wrong).mean()),
+            "nll": float(nll.mean()),
+            "brier": float(brier.mean()),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A model and the samples it meets, all of it known.
+
+    Parameters
+    ----------
+    n_classes : int
+    accuracy : float
+        Of the model on clean samples, exact on average over samples. From chance to 0.98.
+    temperature : float
+        What the logits of a sample of middling difficulty must be divided by; above 1 the
+        model is over-confident.
+    structure : float
+        Miscalibration that depends on risk: log-temperature rises by this much above the middle
+        for the hardest samples and falls by as much for the easiest. 0 is none; at most 0.5 in
+        size, so that samples keep the order of their margins.
+    noise : float
+        Miscalibration that depends on nothing a calibrator can see: each sample's temperature is
+        off by a factor of exp(noise) or exp(-noise), in such proportions that the true chances
+        given the logits stay what they are without it.
+    seed : int
+        Of the model. Worlds that differ in nothing else are models trained anew: they meet the
+        same samples with the same labels.
+
+    Examples
+    --------
+    >>> world = World(n_classes=20, accuracy=0.7, temperature=1.5, structure=0.3)
+    >>> clean, shifted = world.draw(1000), world.draw(1000, severity=5)
+    >>> clean.logits.shape, bool((clean.labels == shifted.labels).all())
+    ((1000, 20), True)
+    >>> bool(np.allclose(softmax(clean.logits / clean.temperature[:, None]), clean.probabilities))
+    True
+    """
+
+    n_classes: int = 100
+    accuracy: float = 0.8
+    temperature: float = 1.5
+    structure: float = 0.3
+    noise: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the controls."""
+        _require_whole("n_classes", self.n_classes, least=2)
+        _require_whole("seed", self.seed)
+        _require_between("accuracy", self.accuracy, 1 / self.n_classes, 0.98)
+        _require_between("temperature", self.temperature, 0.05, 20.0)
+        _require_between("structure", self.structure, -0.5, 0.5)
+        _require_between("noise", self.noise, 0.0, 1.0)
+
+    def draw(
+        self, n: int, *, split: str = "cal", severity: float = 0.0, draw: int = 0
+    ) -> Simulated:
+        """Draw n samples.
+
+        Parameters
+        ----------
+        n : int
+            The first rows are the same for every n.
+        split : str
+            Any name; splits have no samples in common.
+        severity : float
+            Of a shift, from 0 (clean) to 5. The rows are those of the clean split, with the same
+            labels: evidence gets weaker and the model does not know.
+        draw : int
+            Another number draws other samples.
+
+        Returns
+        -------
+        Simulated
+
+        Examples
+        --------
+        >>> world = World(n_classes=10)
+        >>> calibration, test = world.draw(250), world.draw(2000, split="test")
+        """
+        _require_whole("n", n, least=1)
+        _require_whole("draw", draw)
+        _require_between("severity", severity, 0.0, MAX_SEVERITY)
+        if not isinstance(split, str) or not split:
+            raise InputError(f"split must be a name, such as 'cal' or 'test'; got {split!r}")
+        left = 1 - _WEAKENING * severity
+        scale, margins = _solved(self.n_classes, float(self.accuracy))
+        sample = (*split.encode(), draw)
+        labels = _labels(_stream(_LABELS, *sample).random(n), self.n_classes)
+        ease = scale * np.exp(_SPREAD * _stream(_EASE, *sample).standard_normal(n))
+        noise = _stream(_NOISE, self.seed, *sample).standard_normal((n, self.n_classes))
+        scores = _evidence(left * ease, labels, noise)
+        difficulty = 1 - 2 * _rank(_margin(scores) / left, margins)
+        visible = self.temperature * np.exp(self.structure * difficulty) / left
+        logits = (scores * visible[:, None]).astype(np.float32)
+        luck = _stream(_HIDDEN, self.seed, *sample).random(n)
+        probabilities, factor = _hide(logits, visible, labels, luck, self.noise)
+        return Simulated(
+            logits=logits,
+            labels=labels,
+            probabilities=probabilities,
+            temperature=visible * factor,
+            visible_temperature=visible,
+        )
+
+
+def _stream(*key: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence([len(key), *key]))
+
+
+def _labels(uniform: FloatArray, n_classes: int) -> IntArray:
+    return (uniform * n_classes).astype(np.int64)
+
+
+def _evidence(ease: FloatArray, labels: IntArray, noise: FloatArray) -> FloatArray:
+    """Return log-likelihoods of the classes: the sample shows e in its own and 0 in the others.
+
+    Unit noise on top of a mean that is e in place y and 0 elsewhere has log-likelihood e x_y plus
+    terms without y, so these are the log-odds that Bayes' rule gives to equally frequent classes.
+    """
+    seen = noise * ease[:, None]
+    seen[np.arange(len(labels)), labels] += ease**2
+    return seen
+
+
+def _margin(scores: FloatArray) -> FloatArray:
+    second, first = np.partition(scores, -2, axis=1)[:, -2:].T
+    return np.asarray(first - second)
+
+
+def _rank(margin: FloatArray, sorted_margins: FloatArray) -> FloatArray:
+    """Return the share of clean samples with smaller margins, without jumps."""
+    return np.interp(margin, sorted_margins, np.linspace(0, 1, len(sorted_margins)))
+
+
+@cache
+def _solved(n_classes: int, accuracy: float) -> tuple[float, FloatArray]:
+    """Return the ease that gives this accuracy, and quantiles of clean samples' margins."""
+    low, high = math.log(1e-3), math.log(1e2)
+    for _ in range(50):
+        middle = (low + high) / 2
+        if _accuracy(math.exp(middle), n_classes) < accuracy:
+            low = middle
+        else:
+            high = middle
+    scale = math.exp(low)
+    n = max(200, min(_PILOT_ROWS, _PILOT_SIZE // n_classes))
+    rng = _stream(_PILOT, n_classes)
+    labels = _labels(rng.random(n), n_classes)
+    ease = scale * np.exp(_SPREAD * rng.standard_normal(n))
+    pilot = _margin(_evidence(ease, labels, rng.standard_normal((n, n_classes))))
+    margins = np.quantile(pilot, np.linspace(0, 1, _KNOTS))
+    margins.flags.writeable = False  # it is kept and handed out again
+    return scale, margins
+
+
+def _accuracy(scale: float, n_classes: int) -> float:
+    """Return the expected accuracy, a sum over a grid that is right to six digits.
+
+    The true class wins when e + n_y is above the other C - 1 normal numbers: with chance
+    ∫ φ(x) Φ(x + e)^(C - 1) dx, averaged over the ease e.
+    """
+    x, steps = np.linspace(-9, 9, 361), np.linspace(-5, 5, 41)
+    ease = scale * np.exp(_SPREAD * steps)
+    below = (1 + erf((x + ease[:, None]) / math.sqrt(2))) / 2
+    wins = np.maximum(below, 0) ** (n_classes - 1)
+    of_x, of_ease = (np.exp(-(grid**2) / 2) for grid in (x, steps))
+    return float(of_ease @ wins @ of_x / of_x.sum() / of_ease.sum())
+
+
+def _hide(
+    logits: FloatArray, visible: FloatArray, labels: IntArray, luck: FloatArray, noise: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the true probabilities and the factor of each sample's temperature.
+
+    Hot samples are less sure than their logits say, cold ones surer. With doubts d, d_hot and
+    d_cold, a share (d - d_cold) / (d_hot - d_cold) of hot ones leaves the chance of an error at
+    d. The label is drawn already, so the kind is drawn given the label, by Bayes' rule; among
+    the classes not predicted nothing changes.
+    """
+    scaled = logits / visible[:, None]
+    proba = softmax(scaled)
+    if noise == 0:
+        return proba, np.ones(len(logits))
+    rows, top = np.arange(len(logits)), logits.argmax(axis=1)
+    doubt, hot, cold = (_doubt(scaled / t, top) for t in (1.0, math.exp(noise), math.exp(-noise)))
+    share = _ratio(doubt - cold, hot - cold, 0.5)
+    chance = share * np.where(labels == top, (1 - hot) / (1 - doubt), _ratio(hot, doubt, 1.0))
+    is_hot = luck < chance
+    chosen = np.where(is_hot, hot, cold)
+    proba *= _ratio(chosen, doubt, 1.0)[:, None]
+    proba[rows, top] = 1 - chosen
+    return proba, np.where(is_hot, math.exp(noise), math.exp(-noise))
+
+
+def _doubt(scores: FloatArray, top: IntArray) -> FloatArray:
+    """Return the probability of all classes but the top one, with its digits where it is small."""
+    rows = np.arange(len(scores))
+    weight = np.exp(scores - scores[rows, top][:, None])
+    weight[rows, top] = 0
+    others = weight.sum(axis=1)
+    return np.asarray(others / (1 + others))
+
+
+def _ratio(numerator: FloatArray, denominator: FloatArray, otherwise: float) -> FloatArray:
+    """Divide, with a fixed answer where a doubt is too small for float64."""
+    safe = np.where(denominator > 0, denominator, 1.0)
+    return np.where(denominator > 0, numerator / safe, otherwise)
+
+
+def _log(probability: FloatArray) -> FloatArray:
+    return np.asarray(np.log(np.clip(probability, FLOOR, 1.0)))
+
+
+def _require_whole(name: str, value: int, *, least: int = 0) -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not least <= value < 2**32:
+        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
+
+
+def _require_between(name: str, value: float, low: float, high: float) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}; got {value!r}")

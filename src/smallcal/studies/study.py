@@ -1,0 +1,175 @@
+"""What a study is: declarative, so that the engine, the command line and the docs read the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.errors import FileError, InputError
+from smallcal.studies.collection import FILE_NAME, Cell, Collection
+from smallcal.studies.frame import ALL, Entry, Task
+
+#: What a study may need of a cell: how it is told, and what to write into the collection.
+NEEDS: Mapping[str, tuple[Callable[[Cell], bool], str]] = MappingProxyType(
+    {
+        "shift": (lambda cell: bool(cell.shifts), "[[cell.shift]]"),
+        "paired": (
+            lambda cell: any(shift.paired for shift in cell.shifts),
+            "[[cell.shift]] with paired = true",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One experiment.
+
+    Attributes
+    ----------
+    name, title, question : str
+        What the command line calls it, what it is, and what it asks.
+    entries : tuple of Entry
+        What is fitted.
+    baseline : str
+        The label that differences are taken from.
+    metrics : tuple of str
+    probe : str
+        Name in ``PROBES``: what is measured of each fit.
+    budgets : tuple of int
+        Sizes of the calibration draws; 0 is the whole split.
+    draws : int
+        Draws at each budget; the whole split can be drawn in one way only.
+    tables : tuple of str
+        Names in ``TABLES``: how the rows become tables.
+    n_boot : int
+        Resamples behind each interval.
+    settings : dict
+        What the probe and the tables need beside.
+    needs : tuple of str
+        Names in ``NEEDS``: cells without these are left out.
+    """
+
+    name: str
+    title: str
+    question: str
+    entries: tuple[Entry, ...]
+    baseline: str
+    metrics: tuple[str, ...]
+    tables: tuple[str, ...]
+    probe: str = "clean"
+    budgets: tuple[int, ...] = (ALL,)
+    draws: int = 1
+    n_boot: int = 20_000
+    settings: dict[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+    def with_options(
+        self,
+        *,
+        budgets: tuple[int, ...] | None = None,
+        draws: int | None = None,
+        methods: tuple[str, ...] | None = None,
+        n_boot: int | None = None,
+    ) -> Study:
+        """Return the study with what the user asked for instead."""
+        changed: dict[str, Any] = {}
+        if budgets is not None:
+            changed["budgets"] = budgets
+        if draws is not None:
+            changed["draws"] = draws
+        if n_boot is not None:
+            changed["n_boot"] = n_boot
+        if methods is not None:
+            changed["entries"] = self._entries(methods)
+        if changed.get("draws", 1) < 1 or min(changed.get("budgets", (0,))) < 0:
+            raise InputError("draws must be at least 1, and budgets not negative")
+        return replace(self, **changed)
+
+    def _entries(self, methods: tuple[str, ...]) -> tuple[Entry, ...]:
+        """Return the entries of these labels or method names, the baseline always among them."""
+        known = {entry.label: entry for entry in self.entries}
+        chosen = {self.baseline: known[self.baseline]}
+        for name in methods:
+            if name not in known and name not in METHODS and name not in ALIASES:
+                raise InputError(f"unknown method {name!r}; this study has {', '.join(known)}")
+            chosen[name] = known.get(name, Entry(name))
+        return tuple(chosen.values())
+
+    def suits(self, cell: Cell) -> bool:
+        """Whether a cell has what the study needs."""
+        return all(NEEDS[need][0](cell) for need in self.needs)
+
+    def require(self, collection: Collection) -> None:
+        """Raise unless at least one cell has what the study needs."""
+        for need in self.needs:
+            has, entry = NEEDS[need]
+            if not any(map(has, collection.cells)):
+                raise InputError(
+                    f"study {self.name!r} needs shifted test sets, and no cell here has any of "
+                    f"them: add {entry} to {FILE_NAME}"
+                )
+
+    def tasks(self, collection: Collection) -> tuple[Task, ...]:
+        """Return the tasks in order: cell by cell, so that files are read once."""
+        return self.tasks_of([cell.name for cell in collection.cells if self.suits(cell)])
+
+    def tasks_of(self, cells: Sequence[str]) -> tuple[Task, ...]:
+        """Return the tasks of cells by name, which is all that a finished run keeps of them."""
+        found = []
+        for cell in cells:
+            for budget in self.budgets:
+                draws = 1 if budget == ALL else self.draws
+                found += [Task(cell, budget, draw) for draw in range(draws)]
+        return tuple(found)
+
+    def document(self) -> dict[str, Any]:
+        """Return everything that decides the rows, for the manifest."""
+        return {
+            "name": self.name,
+            "entries": [
+                {"label": e.label, "method": e.name, "options": dict(e.options)}
+                for e in self.entries
+            ],
+            "baseline": self.baseline,
+            "metrics": list(self.metrics),
+            "probe": self.probe,
+            "budgets": list(self.budgets),
+            "draws": self.draws,
+            "n_boot": self.n_boot,
+            "settings": {
+                key: list(v) if isinstance(v, tuple) else v for key, v in self.settings.items()
+            },
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], *, known: Study) -> Study:
+        """Return the study that a manifest describes; its titles and tables are ``known``'s.
+
+        Raises
+        ------
+        FileError
+            If the document lacks what a study needs.
+        """
+        try:
+            return replace(
+                known,
+                entries=tuple(Entry(**entry) for entry in document["entries"]),
+                baseline=document["baseline"],
+                metrics=tuple(document["metrics"]),
+                probe=document["probe"],
+                budgets=tuple(document["budgets"]),
+                draws=document["draws"],
+                n_boot=document["n_boot"],
+                settings={
+                    key: tuple(v) if isinstance(v, list) else v
+                    for key, v in document["settings"].items()
+                },
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise FileError(
+                f"the manifest does not describe a study: {type(error).__name__}: {error}"
+            ) from None

@@ -1,0 +1,1 @@
+"""What a study's measurements amount to, as tables."""

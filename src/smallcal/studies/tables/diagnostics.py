@@ -1,0 +1,370 @@
+"""Tables of diagnostics: intervals by model, choices of capacity, audits, signal and noise."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from smallcal.advice.refits import Spread
+from smallcal.advice.select_walk import ROUNDING
+from smallcal.data.predictions import FloatArray
+from smallcal.statistics.nested import clustered, nested
+from smallcal.studies.frame import CLEAN, Frame
+from smallcal.studies.study import Study
+from smallcal.studies.tables.pairs import (
+    Values,
+    blocks,
+    metrics_in,
+    models_of,
+    number_of,
+    one_seed,
+    paired,
+    shown,
+    values_of,
+)
+from smallcal.studies.tables.shift import Row, comparisons
+from smallcal.studies.tables.table import Number, Table, unit_of
+
+#: A cell and a draw of it.
+Fit = tuple[str, int]
+#: Every label's value in one fit.
+Line = Mapping[str, float]
+
+
+def seeds(study: Study, frame: Frame) -> Table:
+    """Show differences model by model: seeds and draws resampled, and seeds alone."""
+    rows = frame.where(set=CLEAN)
+    metrics = metrics_in(rows, study)
+    found: list[Row] = []
+    for (budget, dataset, backbone), part in rows.groups("budget", "dataset", "backbone"):
+        for ours, theirs in comparisons(study, part.unique("label")):
+            gaps = {m: models_of(part, paired(part, m, ours, theirs)) for m in metrics}
+            if not gaps[metrics[0]]:
+                continue
+            levels, n_boot = ("seed", "draw"), study.n_boot
+            numbers = [
+                shown(nested(table[0], levels=levels, n_boot=n_boot) if table else None, m)
+                for m, table in gaps.items()
+            ]
+            first = gaps[metrics[0]][0]
+            alone = shown(clustered(first, levels=levels, n_boot=n_boot), metrics[0])
+            lower = sum(float(np.mean(draws)) < 0 for draws in first)
+            in_favour = f"{lower} of {len(first)}"
+            where = (f"{budget:,}", f"{dataset} {backbone}", ours, theirs)
+            found.append((*where, in_favour, *numbers, alone))
+    return Table(
+        "seeds",
+        "Differences model by model",
+        (
+            *("samples", "models", "method", "minus", "lower in"),
+            *map(unit_of, metrics),
+            f"{metrics[0]}, seeds alone" if metrics else "seeds alone",
+        ),
+        tuple(found),
+        f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of seeds, of draws in "
+        "each; in the last column of seeds alone. Lower in: seeds with a lower "
+        f"{metrics[0] if metrics else 'mean'}.",
+        one_seed(rows),
+    )
+
+
+def lines_of(frame: Frame, metric: str) -> dict[Fit, dict[str, float]]:
+    """Return a metric by fit and label, fits in order."""
+    found: dict[Fit, dict[str, float]] = {}
+    rows = frame.where(metric=metric, set=CLEAN)
+    columns = ("cell", "draw", "label", "value")
+    for cell, draw, label, value in zip(*(rows[name].tolist() for name in columns), strict=True):
+        found.setdefault((cell, draw), {})[label] = value
+    return found
+
+
+def of_fits(numbers: Mapping[Fit, float]) -> Values:
+    """Return numbers of fits as each cell's draws."""
+    found: Values = {}
+    for (cell, _), value in numbers.items():
+        found.setdefault(cell, []).append(value)
+    return found
+
+
+def lowest(line: Line) -> str:
+    """Return the label of the lowest value; one that is lower by rounding alone is not.
+
+    Examples
+    --------
+    >>> lowest({"K=1": 0.02, "K=3": 0.01, "K=5": 0.01})
+    'K=3'
+    """
+    best = ""
+    for label, value in line.items():
+        if math.isfinite(value) and (not best or value < line[best] - ROUNDING):
+            best = label
+    return best
+
+
+def picks_text(picks: Mapping[Fit, str]) -> str:
+    """Return which label was chosen: seed by seed, or how often.
+
+    Examples
+    --------
+    >>> picks_text({("a", 0): "K=1", ("b", 0): "K=3"})
+    'K=1 / K=3'
+    >>> picks_text({("a", 0): "K=1", ("a", 1): "K=3", ("a", 2): "K=3"})
+    'K=1: 1, K=3: 2'
+    """
+    if len({cell for cell, _ in picks}) == len(picks) <= 5:
+        return " / ".join(picks.values())
+    return ", ".join(
+        f"{label}: {count}" for label, count in sorted(Counter(picks.values()).items())
+    )
+
+
+def _chosen(lines: Mapping[Fit, Line], picks: Mapping[Fit, str], metric: str) -> Number:
+    return number_of(of_fits({fit: lines[fit][picks[fit]] for fit in picks}), metric)
+
+
+def selector(study: Study, frame: Frame) -> Table:
+    """Show which entry each rule picks, what that gives, and what the best pick would give."""
+    metric, base = study.metrics[0], study.baseline
+    rivals = [entry.label for entry in study.entries if entry.label != base]
+    found: list[Row] = []
+    excesses: dict[tuple[str, str, str], list[list[float]]] = {}
+    for budget, models, part in blocks(frame.where(set=CLEAN)):
+        for rich in rivals:
+            for rule in study.settings["rules"]:
+                picks, numbers = _picked(part, metric, (base, rich), rule)
+                if not picks:
+                    continue
+                best = numbers[3].value
+                excess = [number.value - best for number in numbers[:3]]
+                row = (budget, models, rich, rule, picks_text(picks), *numbers, Number(excess[2]))
+                found.append(row)
+                if models != "all":
+                    excesses.setdefault((budget, rich, rule), []).append(excess)
+    return Table(
+        "selector",
+        "Chosen on the calibration split",
+        (
+            *("samples", "models", "candidate", "rule", "picks"),
+            *(f"always {base}", "always candidate", "selected", "best of 2", "excess"),
+        ),
+        tuple(found),
+        f"Test {unit_of(metric)}, mean ± standard deviation (ddof = 0) over seeds, or models and "
+        f"seeds. A rule takes the candidate in place of {base} when its cross-validated gain "
+        "is above one standard error: of the repeats' means, of all folds, or of the samples. "
+        "Excess: above the better of the two in each fit, which nobody knows beforehand.",
+        tuple(_excess_text(key, np.mean(values, axis=0), base) for key, values in excesses.items()),
+    )
+
+
+def _picked(
+    part: Frame, metric: str, pair: tuple[str, str], rule: str
+) -> tuple[dict[Fit, str], list[Number]]:
+    """Return a rule's picks, and the metric of either entry, of the picks, and of the best ones."""
+    base, rich = pair
+    lines, taken = lines_of(part, metric), lines_of(part, f"accepted_{rule}")
+    fits = [fit for fit in lines if set(pair) <= set(lines[fit]) and rich in taken.get(fit, ())]
+    picks = {fit: rich if taken[fit][rich] else base for fit in fits}
+    best = {fit: lowest({label: lines[fit][label] for label in pair}) for fit in fits}
+    always = (dict.fromkeys(fits, label) for label in pair)
+    return picks, [_chosen(lines, chosen, metric) for chosen in (*always, picks, best)]
+
+
+def _excess_text(key: tuple[str, str, str], means: FloatArray, base: str) -> str:
+    budget, rich, rule = key
+    return (
+        f"{budget} samples, rule {rule!r}: mean over models of the excess {means[2]:.2f}; always "
+        f"{rich} {means[1]:.2f}, always {base} {means[0]:.2f}."
+    )
+
+
+def nested_k(study: Study, frame: Frame) -> Table:
+    """Show which entry a held-out fifth picks, and what that gives."""
+    loss = study.settings["loss"]
+
+    def pick(part: Frame) -> dict[Fit, str]:
+        held = lines_of(part, f"held_out_{loss}")
+        return {fit: lowest(line) for fit, line in held.items()}
+
+    return _by_choice(
+        study,
+        frame,
+        pick,
+        name="nested-k",
+        title=f"Chosen by {loss} on a held-out fifth",
+        note=f"Fitted on four fifths, chosen by the lowest {loss} on the last, refitted on all.",
+    )
+
+
+def oracle_k(study: Study, frame: Frame) -> Table:
+    """Show the entry that is best on the test split: a bound, not a method."""
+    return _by_choice(
+        study,
+        frame,
+        lambda part: {fit: lowest(line) for fit, line in lines_of(part, study.metrics[0]).items()},
+        name="oracle-k",
+        title="Chosen on the test split",
+        note=f"Each fit takes the entry with the lowest test {study.metrics[0]}: a diagnostic that "
+        "reads the answer, and cannot be deployed.",
+    )
+
+
+def _by_choice(
+    study: Study,
+    frame: Frame,
+    pick: Callable[[Frame], dict[Fit, str]],
+    *,
+    name: str,
+    title: str,
+    note: str,
+) -> Table:
+    """Show what a choice gives in every metric, beside the baseline and the fixed entry."""
+    fixed = study.settings["fixed"]
+    found: list[Row] = []
+    for budget, models, part in blocks(frame.where(set=CLEAN)):
+        lines = {metric: lines_of(part, metric) for metric in study.metrics}
+        first = lines[study.metrics[0]]
+        kept = [label for label in (study.baseline, fixed) if label in part.unique("label")]
+        picks = {
+            fit: label
+            for fit, label in pick(part).items()
+            if label and {*kept, label} <= set(first.get(fit, ()))
+        }
+        columns = {"chosen": picks, **{label: dict.fromkeys(picks, label) for label in kept}}
+        for label, chosen in columns.items():
+            numbers = [_chosen(lines[m], chosen, m) for m in study.metrics]
+            text = picks_text(chosen) if label == "chosen" else ""
+            found.append((budget, models, label, text, *numbers))
+    return Table(
+        name,
+        title,
+        ("samples", "models", "entry", "picks", *map(unit_of, study.metrics)),
+        tuple(found),
+        f"{note} Test metrics, mean ± standard deviation (ddof = 0) over seeds, or models and "
+        "seeds; draws are averaged first.",
+    )
+
+
+def _values(frame: Frame, metric: str, label: str) -> list[float]:
+    """Return a label's finite values of a metric in all fits."""
+    values = frame.where(metric=metric, label=label)["value"].tolist()
+    return [value for value in values if math.isfinite(value)]
+
+
+def audit(study: Study, frame: Frame) -> Table:
+    """Show what can be inspected in the fits: numbers, and how many of them hold up."""
+    rows = frame.where(set=CLEAN)
+    temperatures = [m for m in rows.unique("metric") if m.startswith("temperature")]
+    thresholds = [m for m in rows.unique("metric") if m.startswith("threshold")]
+    shares = {
+        "share_of_fits_at_bounds": "at a bound %",
+        "share_of_fits_pooled_groups": "fallback %",
+        "share_of_fits_risk_in_order": "risk in order %",
+        "share_of_fits_temperatures_in_order": "temperatures in order %",
+    }
+    found: list[Row] = []
+    for budget, models, part in blocks(rows):
+        for label in part.unique("label"):
+            own = part.where(label=label)
+            fits = len(lines_of(own, "share_of_fits_at_bounds"))
+            numbers = [
+                *(_quartiles(_values(own, metric, label)) for metric in temperatures),
+                *(_spread(_values(own, metric, label)) for metric in thresholds),
+                *(_percent(_values(own, metric, label)) for metric in shares),
+            ]
+            found.append((budget, models, label, f"{fits:,}", *numbers))
+    return Table(
+        "audit",
+        "What the fits hold",
+        (
+            *("samples", "models", "method", "fits"),
+            *(f"T{i}" for i in range(1, len(temperatures) + 1)),
+            *(f"threshold {i}" for i in range(1, len(thresholds) + 1)),
+            *shares.values(),
+        ),
+        tuple(found),
+        "Over seeds and draws. Temperatures of the groups, lowest scores first: median "
+        "[quartiles]. Thresholds: mean ± standard deviation (ddof = 0). Shares of fits with a "
+        "temperature at a bound; with a group too small for one of its own; whose groups' error "
+        "rates on the calibration draw are in order; whose temperatures strictly rise with risk.",
+    )
+
+
+def _quartiles(values: list[float]) -> Number:
+    if not values:
+        return Number(math.nan)
+    found = Spread.of(math.nan, values)
+    return Number(found.median, None, found.low, found.high, signed=False)
+
+
+def _spread(values: list[float]) -> Number:
+    if not values:
+        return Number(math.nan)
+    return Number(float(np.mean(values)), float(np.std(values)), digits=3)
+
+
+def _percent(values: list[float]) -> Number:
+    return Number(100 * float(np.mean(values)), digits=1) if values else Number(math.nan)
+
+
+def signal_to_noise(study: Study, frame: Frame) -> Table:
+    """Show what grouping by a signal promised, and what it gave."""
+    rows = frame.where(set=CLEAN)
+    found: list[Row] = []
+    for budget, models, part in blocks(rows):
+        grouped = part.where(metric="signal_to_noise").unique("label")
+        for label in grouped:
+            found.append((budget, models, label, *_promise(study, part, label)))
+    return Table(
+        "signal-to-noise",
+        "Signal and noise",
+        (
+            *("samples", "models", "method", "ECE outcome"),
+            *("B/σ² x1000", "floor x1000", "random x1000", "p"),
+            *("predicted TopBCE gain x100", "TopBCE gain x100", "ECE gain %"),
+        ),
+        tuple(found),
+        f"Means over fits (p: the median). B/σ²: variance of the loss's slope between groups over "
+        "that within; grouping should lower the fitted loss, TopBCE, where it is above its floor, "
+        "(K - 1) / n. Gains are over "
+        f"{study.baseline} on the test split. Outcome: wins or loses where ECE is lower or higher "
+        "in every seed; the ratio does not promise it.",
+    )
+
+
+def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
+    ece = {
+        cell: float(np.mean(draws))
+        for cell, draws in paired(part, "ece15", label, study.baseline).items()
+    }
+    yield outcome(list(ece.values()))
+    for metric in ("signal_to_noise", "signal_to_noise_floor", "signal_to_noise_random"):
+        yield Number(1000 * _mean(part, metric, label))
+    p_values = _values(part, "p_value", label)
+    yield Number(float(np.median(p_values)) if p_values else math.nan, digits=3)
+    yield Number(100 * _mean(part, "predicted_gain", label), digits=3)
+    loss = [np.mean(d) for d in paired(part, "top_label_bce", label, study.baseline).values()]
+    yield Number(-100 * float(np.mean(loss)) if loss else math.nan, digits=3)
+    yield Number(-100 * float(np.mean(list(ece.values()))) if ece else math.nan)
+
+
+def _mean(part: Frame, metric: str, label: str) -> float:
+    means = [np.mean(draws) for draws in values_of(part, metric, label).values()]
+    return float(np.mean(means)) if means else math.nan
+
+
+def outcome(differences: list[float]) -> str:
+    """Return in a word whether differences of an error are for the better.
+
+    Examples
+    --------
+    >>> outcome([-0.1, -0.2]), outcome([0.1]), outcome([-0.1, 0.1]), outcome([])
+    ('wins', 'loses', 'mixed', 'unknown')
+    """
+    if not differences:
+        return "unknown"
+    if all(gap < 0 for gap in differences):
+        return "wins"
+    return "loses" if all(gap > 0 for gap in differences) else "mixed"

@@ -1,0 +1,331 @@
+"""Tables of studies under shift.
+
+A number for each test set first, then means over a model's sets, then over its seeds: sets are
+never pooled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from smallcal.data.predictions import FloatArray
+from smallcal.statistics.interval import Interval
+from smallcal.statistics.nested import tiers
+from smallcal.studies.frame import CLEAN, Frame
+from smallcal.studies.study import Study
+from smallcal.studies.tables.pairs import (
+    blocks,
+    metric_rows,
+    metrics_in,
+    number_of,
+    one_seed,
+    paired,
+    shown,
+    values_of,
+    verdict_on,
+    with_best,
+)
+from smallcal.studies.tables.table import Number, Table, scale_of, unit_of
+
+Row = tuple[str | Number, ...]
+
+_SHARE = "share_of_group"
+
+
+def shifted_rows(frame: Frame) -> Frame:
+    """Return the rows of shifted test sets."""
+    return frame.where(set=[name for name in frame.unique("set") if name not in ("", CLEAN)])
+
+
+def shift_means(study: Study, frame: Frame) -> Table:
+    """Show every metric under shift: mean over sets, then mean and spread over seeds."""
+    rows = shifted_rows(frame)
+    metrics = [m for m in metrics_in(rows, study) if not m.startswith(_SHARE)]
+    return Table(
+        "shift-means",
+        "Under shift",
+        ("samples", "models", "method", *map(unit_of, metrics)),
+        metric_rows(rows, metrics),
+        "Fitted on clean samples; each shifted sample goes where its own logits put it. Mean over "
+        "shifted sets, then mean ± standard deviation (ddof = 0) over seeds, or models and seeds.",
+    )
+
+
+def by_severity(study: Study, frame: Frame) -> Table:
+    """Show the study's first metric at each severity."""
+    metric = study.metrics[0]
+    severities = sorted(shifted_rows(frame).unique("severity"))
+    found: list[Row] = []
+    for budget, models, part in blocks(frame.where(metric=metric)):
+        labels = part.unique("label")
+        sets = [part.where(set=CLEAN), *(at_severity(part, s) for s in severities)]
+        columns = [
+            with_best(
+                [number_of(values_of(rows, metric, label), metric) for label in labels], metric
+            )
+            for rows in sets
+        ]
+        for i, label in enumerate(labels):
+            found.append((budget, models, label, *(column[i] for column in columns)))
+    return Table(
+        "severity",
+        f"{metric} by severity",
+        ("samples", "models", "method", CLEAN, *(f"severity {s}" for s in severities)),
+        tuple(found) if severities else (),
+        f"{unit_of(metric)}. Mean over the sets of a severity, then mean ± standard deviation "
+        "(ddof = 0) over seeds, or models and seeds.",
+    )
+
+
+def at_severity(frame: Frame, severity: int) -> Frame:
+    """Return the rows of shifted sets of one severity."""
+    return shifted_rows(frame).where(severity=severity)
+
+
+def comparisons(study: Study, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield which labels are compared: ours with every other, or all with the baseline."""
+    ours = [label for label in study.settings.get("ours", ()) if label in labels]
+    if not ours:
+        yield from ((label, study.baseline) for label in labels if label != study.baseline)
+    for label in ours:
+        yield from ((label, other) for other in labels if other != label)
+
+
+def cube(
+    frame: Frame, metric: str, ours: str, theirs: str
+) -> tuple[FloatArray | None, tuple[str, ...]]:
+    """Return differences by seed, corruption and severity, and the corruptions left out.
+
+    Draws are averaged first. A corruption that lacks a severity, or a seed, is left out: the
+    intervals need a full table.
+    """
+    part = shifted_rows(frame)
+    table: dict[tuple[str, str, int], float] = {}
+    for (kind, severity), rows in part.groups("set", "severity"):
+        for cell, draws in paired(rows, metric, ours, theirs).items():
+            if np.isfinite(draws).all():
+                table[cell, kind, severity] = float(np.mean(draws))
+    cells = list(dict.fromkeys(cell for cell, _, _ in table))
+    kinds = list(dict.fromkeys(kind for _, kind, _ in table))
+    severities = sorted({severity for _, _, severity in table})
+    full = [k for k in kinds if all((c, k, s) in table for c in cells for s in severities)]
+    left_out = tuple(str(kind) for kind in part.unique("set") if kind not in full)
+    if not full:
+        return None, left_out
+    values = [[[table[c, k, s] for s in severities] for k in full] for c in cells]
+    return np.array(values), left_out
+
+
+def three_tiers(study: Study, frame: Frame) -> Table:
+    """Show differences under shift with three intervals, from the optimistic to the honest."""
+    metric = study.metrics[0]
+    found: list[Row] = []
+    absent: set[str] = set()
+    for (budget, dataset, backbone), part in shifted_rows(frame).groups(
+        "budget", "dataset", "backbone"
+    ):
+        for ours, theirs in comparisons(study, part.unique("label")):
+            values, left_out = cube(part, metric, ours, theirs)
+            absent |= set(left_out)
+            if values is None:
+                continue
+            three = tiers(values, n_boot=study.n_boot)
+            whole = three["seed x corruption x severity"]
+            numbers = (shown(interval, metric) for interval in three.values())
+            verdict = verdict_on({metric: whole})
+            found.append((f"{budget:,}", f"{dataset} {backbone}", ours, theirs, verdict, *numbers))
+    note = (
+        f"{unit_of(metric)}: the method minus the other, mean over seeds, corruptions and "
+        f"severities; 95 % intervals from {study.n_boot:,} resamples of single sets, of "
+        "corruptions, and of seeds, corruptions and severities. The last one decides the verdict."
+    )
+    if absent:
+        note += f" Left out, for a severity or a seed is missing: {', '.join(sorted(absent))}."
+    header = ("samples", "models", "method", "minus", "verdict", "cell", "corruption")
+    return Table(
+        "tiers",
+        "Differences under shift",
+        (*header, "seed x corruption x severity"),
+        tuple(found),
+        note,
+        one_seed(shifted_rows(frame)),
+    )
+
+
+def occupancy(study: Study, frame: Frame) -> Table:
+    """Show which share of samples falls into each group, clean and at each severity."""
+    rows = frame.where(metric=[m for m in frame.unique("metric") if m.startswith(_SHARE)])
+    rows = rows.where(metric=[m for m in rows.unique("metric") if m[len(_SHARE) :].isdigit()])
+    metrics = sorted(rows.unique("metric"), key=lambda name: int(name[len(_SHARE) :]))
+    severities = sorted(shifted_rows(rows).unique("severity"))
+    found: list[Row] = []
+    for budget, models, part in blocks(rows):
+        for label in part.unique("label"):
+            own = part.where(label=label)
+            sets = {CLEAN: own.where(set=CLEAN), "shifted": shifted_rows(own)}
+            sets |= {f"severity {s}": at_severity(own, s) for s in severities}
+            for name, some in sets.items():
+                if len(some):
+                    shares = (_share(some, metric, label) for metric in metrics)
+                    found.append((budget, models, label, name, *shares))
+    return Table(
+        "occupancy",
+        "Groups",
+        ("samples", "models", "method", "set", *(f"group {m[len(_SHARE) :]} %" for m in metrics)),
+        tuple(found),
+        "Share of test samples in each group, lowest scores first. Mean over sets and draws, then "
+        "mean ± standard deviation (ddof = 0) over seeds, or models and seeds.",
+    )
+
+
+def _share(frame: Frame, metric: str, label: str) -> Number:
+    number = number_of(values_of(frame, metric, label), metric)
+    return Number(number.value, number.spread, digits=1)
+
+
+def controls(study: Study, frame: Frame) -> Table:
+    """Show what a control that nobody could deploy does, beside the deployed calibrator."""
+    suffix = f"_{study.settings['control']}"
+    metrics = [m for m in study.metrics if m + suffix in frame.unique("metric")]
+    found: list[Row] = []
+    for budget, models, part in blocks(shifted_rows(frame)):
+        for label in part.where(metric=[m + suffix for m in metrics]).unique("label"):
+            own = part.where(label=label)
+            sets = {"all": own}
+            sets |= {str(s): at_severity(own, s) for s in sorted(own.unique("severity"))}
+            for severity, rows in sets.items():
+                cells: list[Number] = []
+                for metric in metrics:
+                    cells += _control(study, rows, metric, metric + suffix)
+                found.append((budget, models, label, severity, *cells))
+    name = study.settings["control"].replace("_", " ")
+    header = [part for m in metrics for part in (unit_of(m), f"{m} {name}", f"{m} difference")]
+    return Table(
+        "controls",
+        f"Deployed, and {name}",
+        ("samples", "models", "method", "severity", *header),
+        tuple(found),
+        "Mean over sets, then mean ± standard deviation (ddof = 0) over seeds, or models and "
+        f"seeds; control minus deployed, with 95 % intervals from {study.n_boot:,} resamples of "
+        "seeds, corruptions and severities. The control cannot be deployed.",
+        one_seed(shifted_rows(frame)),
+    )
+
+
+def _control(study: Study, frame: Frame, metric: str, control: str) -> list[Number]:
+    (label,) = frame.unique("label")
+    twin = _renamed(frame, control, metric)
+    values, _ = cube(twin, metric, control, label)
+    interval: Interval | None = None
+    if values is not None:
+        interval = tiers(values, n_boot=study.n_boot)["seed x corruption x severity"]
+    return [
+        number_of(values_of(frame, metric, label), metric),
+        number_of(values_of(frame, control, label), metric),
+        shown(interval, metric),
+    ]
+
+
+def _renamed(frame: Frame, control: str, metric: str) -> Frame:
+    """Return rows in which the control's numbers are those of another label."""
+    columns = dict(frame.columns)
+    is_control = columns["metric"] == control
+    columns["label"] = np.where(is_control, control, columns["label"])
+    columns["metric"] = np.where(is_control, metric, columns["metric"])
+    return Frame(columns)
+
+
+def heterogeneity(study: Study, frame: Frame) -> Table:
+    """Show the gain of each corruption against the raw model's error there."""
+    settings, metric = study.settings, study.metrics[0]
+    there = frame.unique("label")
+    ours, raw = settings["gain_of"], settings["raw"]
+    rivals = [label for label in settings["rivals"] if label in there]
+    found: list[Row] = []
+    sentences: list[str] = []
+    parts = shifted_rows(frame).groups("budget", "dataset", "backbone")
+    for (budget, dataset, backbone), part in parts if {ours, raw} <= set(there) else ():
+        where = (f"{budget:,}", f"{dataset} {backbone}")
+        columns = {label: by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
+        kinds = [k for k in columns[raw] if all(k in column for column in columns.values())]
+        kinds.sort(key=columns[raw].__getitem__)
+        table = {label: np.array([column[k] for k in kinds]) for label, column in columns.items()}
+        gains = {label: table[label] - table[ours] for label in rivals}
+        for i, kind in enumerate(kinds):
+            numbers = (table[raw][i], table[ours][i], *(gain[i] for gain in gains.values()))
+            percent = (Number(float(scale_of(metric) * value)) for value in numbers)
+            found.append((*where, kind, *percent))
+        if kinds:
+            sentences += _said(gains, table[raw], ours, f"{where[1]}, {where[0]} samples", kinds)
+    return Table(
+        "heterogeneity",
+        f"Where {ours} gains",
+        (
+            *("samples", "models", "corruption", f"{raw} {unit_of(metric)}", ours),
+            *(f"gain over {label}" for label in rivals),
+        ),
+        tuple(found),
+        f"{unit_of(metric)}, means over severities and seeds, in order of the raw model's error.",
+        tuple(sentences),
+    )
+
+
+def by_corruption(frame: Frame, metric: str, label: str) -> dict[str, float]:
+    """Return a label's mean over severities, draws and seeds of each corruption."""
+    found = {}
+    for (kind,), rows in frame.groups("set"):
+        number = number_of(values_of(rows, metric, label), "")
+        if not math.isnan(number.value):
+            found[kind] = number.value
+    return found
+
+
+def _said(
+    gains: Mapping[str, FloatArray],
+    errors: FloatArray,
+    ours: str,
+    where: str,
+    kinds: Sequence[str],
+) -> Iterator[str]:
+    """Yield what the corruptions show together."""
+    for label, gain in gains.items():
+        low, high = int(gain.argmin()), int(gain.argmax())
+        yield (
+            f"{where}: the gain of {ours} over {label} runs from {100 * gain[low]:+.2f} "
+            f"({kinds[low]}) to {100 * gain[high]:+.2f} ({kinds[high]}); its rank correlation with "
+            f"the raw error is {rank_text(gain, errors)}."
+        )
+    if len(gains) > 1:
+        first, second = list(gains)[:2]
+        least = np.min(list(gains.values()), axis=0)
+        yield (
+            f"{where}: the rank correlation of the gains over {first} and over {second} is "
+            f"{rank_text(gains[first], gains[second])}; {ours} is below all of "
+            f"{', '.join(gains)} for {int((least > 0).sum())} of {len(kinds)} corruptions."
+        )
+
+
+def rank_text(a: FloatArray, b: FloatArray) -> str:
+    """Return Spearman's rank correlation in words, where it exists.
+
+    Examples
+    --------
+    >>> rank_text(np.array([3.0, 2.0, 1.0, 0.5]), np.array([1.0, 2.0, 3.0, 2.5]))
+    '-0.80 (p = 0.200)'
+    """
+    found = rank_correlation(a, b)
+    if found is None:
+        return "not defined with so few corruptions"
+    return f"{found[0]:+.2f} (p = {found[1]:.3f})"
+
+
+def rank_correlation(a: FloatArray, b: FloatArray) -> tuple[float, float] | None:
+    """Return Spearman's rank correlation and its p-value, where it exists."""
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return None
+    found = spearmanr(a, b)
+    return float(found.statistic), float(found.pvalue)

@@ -1,0 +1,195 @@
+"""Tables of a study: as data, and written as Markdown, LaTeX (booktabs) and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from smallcal.io.atomic import atomic_path
+from smallcal.metrics import METRICS
+from smallcal.studies.frame import Frame
+from smallcal.studies.study import Study
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in a table: what is shown, and what was computed.
+
+    Attributes
+    ----------
+    value : float
+        In the units of its column.
+    spread : float or None
+        Standard deviation (ddof = 0) over the units that the table names.
+    low, high : float or None
+        An interval.
+    best : bool
+        Shown in bold: no other row of its block is better, as printed.
+    signed : bool
+        Whether a number with an interval is a difference, shown with its sign.
+    """
+
+    value: float
+    spread: float | None = None
+    low: float | None = None
+    high: float | None = None
+    digits: int = 2
+    best: bool = False
+    signed: bool = True
+
+    def text(self) -> str:
+        """Return the number as a table shows it.
+
+        Examples
+        --------
+        >>> Number(1.234, spread=0.1).text(), Number(-0.5, low=-1.0, high=0.25).text()
+        ('1.23 ±0.10', '-0.50 [-1.00, +0.25]')
+        """
+        if math.isnan(self.value):
+            return "–"
+        if self.low is not None and self.high is not None:
+            size = f"{'+' if self.signed else ''}.{self.digits}f"
+            return f"{self.value:{size}} [{self.low:{size}}, {self.high:{size}}]"
+        shown = f"{self.value:.{self.digits}f}"
+        return shown if self.spread is None else f"{shown} ±{self.spread:.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: words and numbers."""
+
+    name: str
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str | Number, ...], ...]
+    note: str = ""
+    sentences: tuple[str, ...] = field(default=())
+
+    def markdown(self) -> str:
+        """Return the table in Markdown."""
+        lines = [f"## {self.title}", ""]
+        if self.rows:
+            lines += [f"| {' | '.join(self.header)} |", "|" + "---|" * len(self.header)]
+            for row in self.rows:
+                lines.append("| " + " | ".join(_markdown(cell) for cell in row) + " |")
+        else:
+            lines.append("Nothing was measured.")
+        lines += [""] * bool(self.note) + [self.note] * bool(self.note)
+        lines += ["", *(f"- {sentence}" for sentence in self.sentences)] * bool(self.sentences)
+        return "\n".join(lines)
+
+    def latex(self) -> str:
+        """Return the table in LaTeX, for booktabs."""
+        words = sum(isinstance(cell, str) for cell in self.rows[0]) if self.rows else 1
+        columns = "l" * words + "r" * (len(self.header) - words)
+        body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
+        return "\n".join(
+            [
+                r"\begin{table}[t]",
+                r"\centering",
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                " & ".join(escaped(name) for name in self.header) + r" \\",
+                r"\midrule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                rf"\caption{{{escaped(' '.join([self.title + '.', self.note]).strip())}}}",
+                rf"\label{{tab:{self.name}}}",
+                r"\end{table}",
+            ]
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the table as plain data."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "note": self.note,
+            "header": list(self.header),
+            "rows": [[_plain(cell) for cell in row] for row in self.rows],
+            "sentences": list(self.sentences),
+        }
+
+
+def _markdown(cell: str | Number) -> str:
+    if isinstance(cell, str):
+        return cell.replace("|", r"\|")
+    return f"**{cell.text()}**" if cell.best else cell.text()
+
+
+def _latex(cell: str | Number) -> str:
+    if isinstance(cell, str):
+        return escaped(cell)
+    text = cell.text().replace("±", r"$\pm$").replace("–", "--")
+    return rf"\textbf{{{text}}}" if cell.best else text
+
+
+def escaped(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    Examples
+    --------
+    >>> escaped("50 % of a_b & c ±1")
+    '50 \\% of a\\_b \\& c $\\pm$1'
+    """
+    kept = "".join("\\" + c if c in "%_&#$" else c for c in text)
+    return kept.replace("±", r"$\pm$").replace("–", "--").replace("→", r"$\to$")
+
+
+def _plain(cell: str | Number) -> Any:
+    if isinstance(cell, str):
+        return cell
+    numbers = {"value": cell.value, "spread": cell.spread, "low": cell.low, "high": cell.high}
+    finite = {
+        key: None if value is not None and not math.isfinite(value) else value
+        for key, value in numbers.items()
+        if key == "value" or value is not None
+    }
+    return {**finite, "best": cell.best}
+
+
+def tables_of(study: Study, frame: Frame) -> tuple[Table, ...]:
+    """Make the tables that a study asks for."""
+    from smallcal.studies.tables.catalogue import TABLES
+
+    made = [TABLES[name](study, frame) for name in study.tables]
+    # A study that does not need shifted sets has no tables of them where there are none.
+    return tuple(table for table in made if table.rows) or tuple(made[:1])
+
+
+def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
+    """Write a run's tables in every form."""
+    head = f"# {study.title}\n\n{study.question}\n\n"
+    document = {"study": study.name, "tables": [table.document() for table in tables]}
+    texts = {
+        "tables.md": head + "\n\n".join(table.markdown() for table in tables) + "\n",
+        "tables.tex": "\n\n".join(table.latex() for table in tables) + "\n",
+        "tables.json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
+    }
+    for name, text in texts.items():
+        with atomic_path(folder / name) as path:
+            path.write_text(text, encoding="utf-8")
+
+
+def scale_of(metric: str) -> float:
+    """Return what a metric is multiplied by in tables: percent, or x100 for proper scores."""
+    base = metric.partition("_requantized")[0].partition("_paired_clean")[0]
+    known = METRICS.get(base)
+    hundred = ("accuracy", "coverage", "risk", "gap", "selective", "changed", "share")
+    if known is not None and (known.percent or base in ("nll", "brier", "top_label_bce")):
+        return 100.0
+    return 100.0 if base.startswith(hundred) else 1.0
+
+
+def unit_of(metric: str) -> str:
+    """Return a metric's heading, with its unit."""
+    if scale_of(metric) == 1.0:
+        return metric
+    known = METRICS.get(metric)
+    proper = known is not None and not known.percent
+    return f"{metric} x100" if proper else f"{metric} %"

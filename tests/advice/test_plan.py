@@ -1,0 +1,528 @@
+"""Plans: what is measured equals a plain loop, what is foretold comes true where truth is known."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+from scipy.stats import norm
+
+import smallcal as sc
+from cases import true_name
+from simulated import simulate
+from smallcal.advice.plan import count_steps, plan_sizes
+from smallcal.advice.plan_fits import Rung, climb, draw_rows, ladder, uncalibrated
+from smallcal.advice.plan_forecast import (
+    PRIOR_SCALE,
+    RAW_SCALE,
+    SAMPLES,
+    Forecast,
+    fit_curve,
+    lasting_gaps,
+)
+from smallcal.data.predictions import Predictions
+
+BINS = 15
+
+
+def quiet(name, z, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        return sc.make(name).fit(z, y)
+
+
+def losses(y, p):
+    """Top-label BCE of each row, written out."""
+    top = p.max(axis=1)
+    right = p.argmax(axis=1) == y
+    others = np.array([row.sum() - row.max() for row in p])
+    return -np.log(np.maximum(np.where(right, top, others), 1e-12)), top, right
+
+
+def numbers(value):
+    """Every number in a nest of dicts and lists."""
+    if isinstance(value, dict):
+        return [x for entry in value.values() for x in numbers(entry)]
+    if isinstance(value, list | tuple):
+        return [x for entry in value for x in numbers(entry)]
+    return [value] if isinstance(value, int | float) else []
+
+
+# --- the curve -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_curve_is_the_one_that_nnls_fits(seed):
+    rng = np.random.default_rng(seed)
+    sizes = np.sort(rng.uniform(20, 2000, size=6))
+    # Rising, falling and steep curves, so that each bound binds in some.
+    truth = rng.choice([0.0, 0.4]) + rng.choice([-3.0, 0.0, 30.0]) / sizes
+    values = np.maximum(truth + rng.normal(0, 0.05, size=(4, 6)), 0)
+    weight = rng.uniform(0.1, 10, size=6)
+    level, slope = fit_curve(sizes, values, weight)
+    design = np.column_stack([np.ones(6), 1 / sizes]) * np.sqrt(weight)[:, None]
+    for row in range(4):
+        expected, _ = nnls(design, values[row] * np.sqrt(weight))
+        np.testing.assert_allclose([level[row], slope[row]], expected, rtol=1e-9, atol=1e-12)
+
+
+# --- what is measured ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["tva-ts", "srts-bce", "vector-scaling"])
+def test_measured_rows_equal_a_plain_loop(method):
+    z, y = simulate(200, 6, seed=3)
+    found = sc.plan(z, y, method=method, sizes=[60, 150], draws=6)
+    for size in (60, 150):
+        row = found.row(size)
+        assert row.measured
+        each = [[] for _ in y]
+        for draw in range(6):
+            rows, left = draw_rows(200, size, draw, seed=0)
+            assert len(rows) == size
+            assert not set(rows) & set(left)
+            loss, _, _ = losses(y[left], quiet(method, z[rows], y[rows]).predict_proba(z[left]))
+            for i, value in zip(left, loss, strict=True):
+                each[i].append(value)
+        expected = np.mean([np.mean(entry) for entry in each if entry])
+        assert row.metrics["top_label_bce"].value == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_raw_model_is_measured_on_all_rows():
+    z, y = simulate(200, 6, seed=3)
+    found = sc.plan(z, y, method="tva-ts", sizes=[60], draws=5)
+    p = quiet("none", z, y).predict_proba(z)
+    raw = found.row(0, "none")
+    expected = sc.evaluate(y, p, metrics=["top_label_bce"])["top_label_bce"]
+    assert raw.metrics["top_label_bce"].value == pytest.approx(expected, rel=1e-12)
+    assert raw.metrics["top_label_bce"].spread == raw.metrics["ece15"].spread == 0
+
+
+def test_a_rung_is_what_its_loops_say():
+    z, y = simulate(150, 5, seed=4)
+    size, draws = 90, 8
+    rung = climb(Predictions.of(z, y), "tva-ts", size, draws=draws, seed=0)
+    fits = []
+    for draw in range(draws):
+        rows, left = draw_rows(150, size, draw, seed=0)
+        loss, top, right = losses(y[left], quiet("tva-ts", z[rows], y[rows]).predict_proba(z[left]))
+        fits.append({i: (t, t - r, v) for i, t, r, v in zip(left, top, right, loss, strict=True)})
+    held = {i: [fit[i] for fit in fits if i in fit] for i in range(150)}
+    mean = {i: np.mean(entry, axis=0) for i, entry in held.items() if entry}
+    gap = [[] for _ in range(BINS)]
+    for top, residual, _ in mean.values():
+        gap[min(int(top * BINS), BINS - 1)].append(residual)
+    for b in range(BINS):
+        assert rung.share[b] == pytest.approx(len(gap[b]) / len(mean))
+        assert rung.gap[b] == pytest.approx(np.mean(gap[b]) if gap[b] else 0)
+    lifts = []
+    for draw, fit in enumerate(fits):
+        shift = [[] for _ in range(BINS)]
+        lift = []
+        for i, (top, residual, loss) in fit.items():
+            k = len(held[i])
+            fair = math.sqrt(k / (k - 1)) if k > 1 else 0
+            shift[min(int(top * BINS), BINS - 1)].append((residual - mean[i][1]) * fair)
+            lift.append((loss - mean[i][2]) * fair)
+        lifts.append(np.mean(lift))
+        for b in range(BINS):
+            expected = np.mean(shift[b]) / math.sqrt(1 - size / 150) if shift[b] else 0
+            assert rung.shift[draw, b] == pytest.approx(expected, abs=1e-12)
+            assert rung.weight[draw, b] == pytest.approx(len(shift[b]) / len(fit))
+    assert rung.wobble == pytest.approx(np.std(lifts, ddof=1) / (1 + size / 150))
+
+
+# --- lasting gaps --------------------------------------------------------------------------------
+
+
+def rung_with(gap, noise, share=None, size=50):
+    gap, noise = np.array(gap, float), np.array(noise, float)
+    share = np.full(len(gap), 1 / len(gap)) if share is None else np.array(share)
+    zeros = np.zeros((1, len(gap)))
+    return Rung(
+        size=size,
+        n=100,
+        loss=np.full(100, 0.5),
+        wobble=0.0,
+        gap=gap,
+        noise=noise,
+        share=share,
+        shift=zeros,
+        weight=share[None],
+    )
+
+
+@pytest.mark.parametrize("size", [50, 0])
+def test_lasting_gaps_have_the_moments_that_a_fine_grid_gives(size):
+    """The raw model's gaps (size 0) have a mean of their own; a fitted method's have mean 0."""
+    gap, noise = np.array([0.06, -0.01, 0.05]), np.array([0.03, 0.02, 0.05]) ** 2
+    rung = rung_with(gap, noise, size=size)
+    drawn = np.concatenate([lasting_gaps(rung, np.random.default_rng(s)) for s in range(150)])
+    tau = np.linspace(1e-4, 0.5, 2000)[:, None, None]
+    mu = np.linspace(-1, 1, 1001)[:, None] if size == 0 else np.zeros((1, 1))
+    scale = RAW_SCALE if size == 0 else PRIOR_SCALE
+    seen = norm.pdf(gap, mu, np.sqrt(tau**2 + noise)).prod(axis=2, keepdims=True)
+    chance = seen / (1 + (tau / scale) ** 2)
+    chance /= chance.sum()
+    trust = tau**2 / (tau**2 + noise)
+    mean = mu + trust * (gap - mu)
+    first = (chance * mean).sum(axis=(0, 1))
+    second = (chance * (mean**2 + trust * noise)).sum(axis=(0, 1))
+    np.testing.assert_allclose(drawn.mean(axis=0), first, atol=0.001)
+    np.testing.assert_allclose((drawn**2).mean(axis=0), second, rtol=0.04)
+
+
+def test_many_rows_leave_the_gaps_as_they_are_and_few_rows_shrink_them():
+    gap = np.array([0.1, -0.2, 0.15])
+    sure = lasting_gaps(rung_with(gap, [1e-8] * 3), np.random.default_rng(0))
+    np.testing.assert_allclose(sure.mean(axis=0), gap, atol=1e-3)
+    vague = lasting_gaps(rung_with(gap / 10, [0.01] * 3), np.random.default_rng(0))
+    assert (np.abs(vague.mean(axis=0)) < np.abs(gap) / 20).all()
+
+
+def test_an_empty_bin_is_known_by_the_others_alone():
+    rung = rung_with([0.1, -0.1, 0], [1e-6] * 3, [0.5, 0.5, 0])
+    drawn = lasting_gaps(rung, np.random.default_rng(0))
+    assert drawn.shape == (SAMPLES, 3)
+    assert abs(drawn[:, 2].mean()) < 0.03
+    assert 0.05 < drawn[:, 2].std() < 0.4
+
+
+# --- known truth ---------------------------------------------------------------------------------
+
+
+def population_bce(temperatures, z, true_p):
+    """Expected top-label BCE at each temperature, labels never drawn."""
+    top = z.argmax(axis=1)
+    chance = true_p[np.arange(len(z)), top]
+    found = []
+    for t in temperatures:
+        p = np.exp((z - z.max(axis=1, keepdims=True)) / t)
+        p /= p.sum(axis=1, keepdims=True)
+        c = p.max(axis=1)
+        found.append(-(chance * np.log(c) + (1 - chance) * np.log1p(-c)).mean())
+    return np.array(found)
+
+
+def softmax(z):
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    """Population TopBCE of tva-ts over independent draws, by size; true temperature 1.6."""
+    z, _ = simulate(20_000, 8, seed=99)
+    true_p = softmax(z / 1.6)
+
+    def at(size, draws=60):
+        fitted = [quiet("tva-ts", *simulate(size, 8, seed=[5, size, d])) for d in range(draws)]
+        values = population_bce([cal.temperatures_[0] for cal in fitted], z, true_p)
+        return values.mean(), values.std(ddof=1)
+
+    return at
+
+
+def test_foretold_top_label_bce_holds_the_truth_at_four_times_the_pilot(truth):
+    mean, _ = truth(1200)
+    inside, errors = 0, []
+    for seed in range(6):
+        found = sc.plan(*simulate(300, 8, seed=seed), method="tva-ts", sizes=[1200])
+        row = found.row(1200).metrics["top_label_bce"]
+        assert not found.row(1200).measured
+        inside += row.low <= mean <= row.high
+        errors.append(row.value - mean)
+    assert inside >= 5
+    # The pilot's level is uncertain by 0.5 / sqrt(300); six of them by less.
+    assert abs(np.mean(errors)) < 0.04
+
+
+def test_foretold_spreads_are_those_of_independent_draws(truth):
+    """Draws of half a pilot overlap, and are measured on the other half: both are allowed for."""
+    _, spread = truth(150)
+    found = [
+        climb(Predictions.of(*simulate(300, 8, seed=[7, seed])), "tva-ts", 150, draws=20, seed=0)
+        for seed in range(12)
+    ]
+    wobble = np.sqrt(np.mean([rung.wobble**2 for rung in found]))
+    assert wobble == pytest.approx(spread, rel=0.4)
+
+
+def test_foretold_ece_is_that_of_independent_draws_and_falls():
+    """The method is right here, so nothing lasts: ECE is the luck of the draw and the noise."""
+    big, labels = simulate(6000, 8, seed=[8, 1])
+    shown = {}
+    for size in (150, 1200):
+        fitted = [quiet("tva-ts", *simulate(size, 8, seed=[9, size, d])) for d in range(40)]
+        values = [
+            sc.evaluate(labels, cal.predict_proba(big), metrics=["ece15"])["ece15"]
+            for cal in fitted
+        ]
+        shown[size] = np.mean(values), np.std(values, ddof=1)
+    plans = [
+        sc.plan(
+            *simulate(300, 8, seed=[10, seed]), method="tva-ts", sizes=[150, 1200], test_size=6000
+        )
+        for seed in range(6)
+    ]
+    for size, (mean, spread) in shown.items():
+        rows = [found.row(size).metrics["ece15"] for found in plans]
+        assert np.mean([row.value for row in rows]) == pytest.approx(mean, abs=0.006)
+        assert np.mean([row.spread for row in rows]) == pytest.approx(spread, rel=0.5)
+        assert sum(row.low <= mean <= row.high for row in rows) >= 4
+    for found in plans:
+        values = [row.metrics["ece15"].value for row in found.rows]
+        assert values[-1] < values[0]
+        assert found.more["ece15"].point < 0
+
+
+# --- shape, options, words -----------------------------------------------------------------------
+
+
+@given(st.integers(50, 20_000), st.lists(st.integers(10, 50_000), max_size=5))
+def test_a_ladder_leaves_rows_to_measure_on(n, wanted):
+    steps = ladder(n, wanted)
+    assert steps == sorted(set(steps))
+    assert len(steps) >= 2
+    assert steps[0] >= 10
+    assert steps[-1] <= 0.8 * n
+    assert set(steps) >= {size for size in wanted if size <= int(0.8 * n)}
+    sizes = plan_sizes(n, wanted or None)
+    assert n in sizes
+    assert set(wanted) <= set(sizes)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return sc.plan(*simulate(300, 6), method="default", draws=8)
+
+
+def test_a_plan_names_the_true_method_and_all_sizes(small):
+    assert small.method == true_name("default")
+    assert [row.size for row in small.rows] == [50, 100, 200, 300, 500, 1000]
+    assert [row.measured for row in small.rows] == [True] * 3 + [False] * 3
+    assert {row.method for row in small.references} == {"none", "tva-ts"}
+    for row in (*small.rows, *small.references):
+        shown, true = row.metrics["ece15"], row.metrics["debiased_ece15"]
+        assert true.value < shown.value
+        for entry in row.metrics.values():
+            assert entry.low <= entry.value <= entry.high
+            assert entry.spread >= 0
+    assert all(math.isfinite(x) for x in numbers(json.loads(json.dumps(small.to_dict()))))
+    with pytest.raises(sc.InputError, match="no row of tva-ts with 77 samples"):
+        small.row(77, "tva-ts")
+
+
+def test_the_same_seed_gives_the_same_plan():
+    z, y = simulate(150, 4)
+    first = sc.plan(z, y, method="srts-bce", draws=5, sizes=[100])
+    again = sc.plan(z, y, method="srts-bce", draws=5, sizes=[100])
+    assert first.to_dict() == again.to_dict()
+    other = sc.plan(z, y, method="srts-bce", draws=5, sizes=[100], random_state=1)
+    assert other.to_dict() != first.to_dict()
+
+
+def test_gains_are_paired_with_the_raw_model():
+    z, y = simulate(400, 6)
+    found = sc.plan(z, y, method="tva-ts", draws=8, sizes=[200])
+    row, raw = found.row(200), found.row(0, "none")
+    for metric, gain in row.gains.items():
+        value = row.metrics[metric].value - raw.metrics[metric].value
+        assert gain.point == pytest.approx(value)
+    preds = Predictions.of(z, y)
+    rows = climb(preds, "tva-ts", 200, draws=8, seed=0).loss - uncalibrated(preds).loss
+    # Rows of the pilot and rows of the test set both vary; the draws hardly add to it.
+    width = 2 * norm.ppf(0.95) * np.nanstd(rows) * math.sqrt(1 / 400 + 1 / 5000)
+    gain = row.gains["top_label_bce"]
+    assert gain.high - gain.low == pytest.approx(width, rel=0.2)
+
+
+def test_a_larger_test_set_shows_less_noise():
+    z, y = simulate(200, 6)
+    shown = [
+        sc.plan(z, y, method="tva-ts", draws=5, sizes=[100], test_size=m).row(100).metrics["ece15"]
+        for m in (100, 1000, 100_000)
+    ]
+    values = [entry.value for entry in shown]
+    assert values == sorted(values, reverse=True)
+    assert values[0] > values[2] + 0.02
+
+
+def test_the_progress_is_told_as_often_as_promised():
+    z, y = simulate(200, 6)
+    for method in ("srts-bce", "tva-ts"):
+        told = []
+        sc.plan(z, y, method=method, draws=5, advance=told.append)
+        assert sum(told) == count_steps(200, None, method)
+
+
+def test_probabilities_give_the_plan_of_their_logarithms():
+    z, y = simulate(120, 4)
+    p = softmax(z)
+    options = {"method": "tva-ts", "draws": 5, "sizes": [60]}
+    first = sc.plan(p, y, input="probabilities", **options)
+    second = sc.plan(np.log(p), y, **options)
+    np.testing.assert_allclose(numbers(first.to_dict()), numbers(second.to_dict()), rtol=1e-9)
+
+
+def test_targets_lie_on_the_curve():
+    z, y = simulate(300, 8)
+    preds = Predictions.of(z, y)
+    rungs = [climb(preds, "tva-ts", size, draws=10, seed=0) for size in ladder(300, [100])]
+    curve = Forecast(rungs, test_size=5000, seed=0)
+    aim = curve.of("ece15", 700).point
+    (found,) = sc.plan(z, y, method="tva-ts", sizes=[100], draws=10, target={"ece15": aim}).targets
+    assert found.size == pytest.approx(700, rel=0.05)
+    assert found.low <= found.size
+    assert found.high is None or found.high >= found.size
+    assert found.floor < aim
+
+
+def test_targets_out_of_reach_and_within_easy_reach_are_said_to_be():
+    z, y = simulate(300, 8)
+    found = sc.plan(
+        z,
+        y,
+        method="tva-ts",
+        draws=5,
+        target={"ece15": 0.001, "debiased_ece15": 0.5, "top_label_bce": 0.01},
+    )
+    hard, easy, never = found.targets
+    assert hard.size is never.size is None
+    assert hard.floor > 0.001
+    assert easy.size == 50
+    text = " ".join(found.sentences)
+    assert "ece15 of 0.10 % on 5,000 test rows: not expected with tva-ts" in text
+    assert "debiased_ece15 of 50.00 %: at most 50 samples" in text
+    assert "top_label_bce of 0.0100: not expected" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "magic"}, "unknown method 'magic'"),
+        ({"method": "none"}, "none fits nothing"),
+        ({"method": "features-k3"}, "needs features and cannot be planned"),
+        ({"method": "oracle-risk"}, "needs labels and cannot be planned"),
+        ({"sizes": [5]}, "sizes must be whole numbers of at least 10; got 5"),
+        ({"sizes": [100.5]}, "sizes must be whole numbers"),
+        ({"sizes": []}, "sizes names none"),
+        ({"draws": 2}, "draws must be at least 5"),
+        ({"test_size": 0}, "test_size must be a whole number"),
+        ({"level": 1.5}, "level must lie between 0 and 1"),
+        ({"target": {"auroc": 0.9}}, "no target for 'auroc'"),
+        ({"target": {"ece15": 2.0}}, "a fraction: write 0.02 for 2 %"),
+        ({"target": {"ece15": -1.0}}, "must be a number above 0"),
+        ({"target": {"ece15": math.nan}}, "must be a number above 0"),
+        ({"input": "odds"}, "input must be one of"),
+    ],
+)
+def test_bad_options_are_told_before_any_fit(options, message):
+    z, y = simulate(100, 4)
+    with pytest.raises(sc.InputError, match=message):
+        sc.plan(z, y, advance=lambda fits: pytest.fail("a fit was made"), **options)
+
+
+def one_wrong(z, y):
+    answers = z.argmax(axis=1)
+    answers[7] = (answers[7] + 1) % z.shape[1]
+    return z, answers
+
+
+#: Odd pilots, made of an ordinary one, and what is noted about them.
+KINDS = {
+    "all right": (lambda z, y: (z, z.argmax(axis=1)), "no prediction of the pilot is wrong"),
+    "all wrong": (lambda z, y: (z, z.argmin(axis=1)), "no prediction of the pilot is right"),
+    "one wrong": (one_wrong, "only 1 prediction of the pilot is wrong"),
+    "two classes": (lambda z, y: simulate(120, 2, seed=1), ""),
+    "many classes": (lambda z, y: simulate(250, 1000, seed=1, signal=12.0), ""),
+    "missing class": (lambda z, y: (z[y != 2], y[y != 2]), ""),
+    "sure of everything": (lambda z, y: (1000 * z, y), ""),
+    "small": (lambda z, y: (z[:50], y[:50]), "a pilot of 50 samples says little"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_pilots_give_numbers_and_sensible_words(kind):
+    change, note = KINDS[kind]
+    z, y = change(*simulate(120, 5, seed=1))
+    found = sc.plan(z, y, draws=5, target={"ece15": 0.02})
+    # A target that may never be reached has no size; everything else is a number.
+    assert all(math.isfinite(x) for x in numbers(found.to_dict()))
+    assert all("nan" not in sentence and "inf" not in sentence for sentence in found.sentences)
+    assert note in " ".join(found.notes)
+
+
+def test_a_pilot_that_is_too_small_is_refused_in_words():
+    z, y = simulate(20, 4)
+    with pytest.raises(sc.InputError, match=r"at least 50 labelled samples.*this split has 20"):
+        sc.plan(z, y)
+
+
+def test_constant_logits_are_refused():
+    with pytest.raises(sc.InputError, match="constant"):
+        sc.plan(np.zeros((100, 3)), np.arange(100) % 3)
+
+
+def test_a_calibrated_model_is_said_to_gain_nothing():
+    z, y = simulate(400, 6, temperature=1.0, seed=5)
+    found = sc.plan(z, y, method="tva-ts", draws=10)
+    assert "Calibrating changes nothing measurable" in found.sentences[1]
+    assert not any("tva-ts)" in sentence for sentence in found.sentences)  # not against itself
+
+
+def test_a_miscalibrated_model_is_said_to_gain():
+    z, y = simulate(400, 6, temperature=3.0, seed=5)
+    found = sc.plan(z, y, method="srts-bce", draws=10, sizes=[100, 5000])
+    assert "Calibrating is worth it" in found.sentences[1]
+    assert found.sentences[0].startswith("With all 400 samples srts-bce is expected to show ECE ")
+    assert "5,000 would give" in found.sentences[0]
+    assert "4,600 more would lower ECE by" in found.sentences[3]
+    assert "5,000 samples are more than ten times the pilot" in found.notes[0]
+
+
+def test_the_raw_ece_is_foretold_with_little_shrinkage():
+    """Small gaps that all point one way are no noise; the mean over pilots must not miss them."""
+    z, y = simulate(20_000, 8, temperature=1.8, seed=[11, 0])
+    p = quiet("none", z, y).predict_proba(z)
+    truth = sc.evaluate(y, p, metrics=["ece15"])["ece15"]
+    found = []
+    for seed in range(30):
+        rung = uncalibrated(Predictions.of(*simulate(300, 8, temperature=1.8, seed=[11, 1, seed])))
+        found.append(Forecast([rung], test_size=20_000, seed=0).of("ece15", 0))
+    # Bins of 20 rows are drawn towards their mean: 15.2 points come out as 13.7.
+    assert np.mean([entry.point for entry in found]) == pytest.approx(truth, abs=0.02)
+    bands = [np.quantile(entry.values, [0.05, 0.95]) for entry in found]
+    assert sum(low <= truth <= high for low, high in bands) >= 24
+
+
+def test_the_raw_model_has_one_rung():
+    rung = uncalibrated(Predictions.of(*simulate(100, 4)))
+    assert (rung.size, rung.wobble) == (0, 0.0)
+    assert not rung.shift.any()
+    assert not np.isnan(rung.loss).any()
+
+
+def test_a_plan_of_real_logits_comes_true(real_cell):
+    """One pilot of 500 rows; the truth is measured on the test rows."""
+    val, labels = real_cell["val_logits"], real_cell["val_labels"]
+    test, answers = real_cell["test_logits"], real_cell["test_labels"]
+    rows, _ = draw_rows(len(val), 500, 0, seed=2)
+    found = sc.plan(
+        val[rows], labels[rows], method="tva-ts", sizes=[2000], draws=10, test_size=len(test)
+    )
+    shown = []
+    for draw in range(5):
+        take, _ = draw_rows(len(val), 2000, draw, seed=1)
+        p = quiet("tva-ts", val[take], labels[take]).predict_proba(test)
+        shown.append(list(sc.evaluate(answers, p, metrics=["ece15", "top_label_bce"]).values()))
+    ece, bce = np.mean(shown, axis=0)
+    assert found.row(2000).metrics["ece15"].value == pytest.approx(ece, abs=0.012)
+    entry = found.row(2000).metrics["top_label_bce"]
+    assert entry.low <= bce <= entry.high

@@ -1,0 +1,516 @@
+"""The gate against the paper's selectors as plain loops, known truths, and nasty splits."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.model_selection import StratifiedKFold, train_test_split
+
+import smallcal as sc
+from cases import features_of
+from simulated import simulate
+from smallcal.advice.cross_validate import HeldOut, held_out_losses, repeated_folds, single_split
+from smallcal.advice.select import DEFAULT_CANDIDATES, candidates_for
+from smallcal.advice.select_walk import RULES, chosen_row, walk
+from smallcal.data.predictions import Predictions
+from smallcal.metrics.table import chosen_metrics
+
+QUICK = ["none", "tva-ts", "signal-linear+tail"]
+
+
+def by_risk(n, seed=0, n_classes=6):
+    """Logits that are too sure where the margin is small, and not sure enough where it is large."""
+    z, _ = simulate(n, n_classes, temperature=1.0, seed=seed)
+    ordered = np.sort(z, axis=1)
+    margin = ordered[:, -1] - ordered[:, -2]
+    true = z / np.where(margin < np.median(margin), 3.0, 0.6)[:, None]
+    p = np.exp(true - true.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    rng = np.random.default_rng([seed, 1])
+    return z, (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+
+
+def calibrated(n, seed=0, n_classes=6):
+    return simulate(n, n_classes, temperature=1.0, seed=seed)
+
+
+def proba(name, train, z_test, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        return sc.make(name, **options).fit(*train).predict_proba(z_test)
+
+
+def bce(y, p):
+    """Top-label cross-entropy of each sample, both sides clipped at 1e-12."""
+    top = p.argmax(axis=1)
+    rest = p.copy()
+    rest[np.arange(len(p)), top] = 0
+    bet = np.where(top == y, p.max(axis=1), rest.sum(axis=1))
+    return -np.log(np.clip(bet, 1e-12, 1))
+
+
+def plain_gains(z, y, seed):
+    """TvA-TS minus SRTS-BCE: each fold's mean gain (5, 5), and each sample's gain (5, n)."""
+    wrong = z.argmax(axis=1) != y
+    folds, samples = np.empty((5, 5)), np.empty((5, len(y)))
+    for repeat in range(5):
+        cut = StratifiedKFold(5, shuffle=True, random_state=seed + repeat)
+        for fold, (train, held) in enumerate(cut.split(z, wrong)):
+            part = z[train], y[train]
+            one = bce(y[held], proba("tva-ts", part, z[held]))
+            three = bce(y[held], proba("srts-bce", part, z[held], random_state=seed))
+            folds[repeat, fold] = one.mean() - three.mean()
+            samples[repeat, held] = one - three
+    return folds, samples
+
+
+PAPER = ("tva-ts", ("srts-bce", {"n_groups": 3}))
+SPLITS = {
+    "routed": (by_risk(800), 0),
+    "scalar": (simulate(603, 12), 3),
+    "odd": (by_risk(307, seed=5), 11),
+}
+
+
+@pytest.fixture(scope="module", params=SPLITS)
+def plain(request):
+    (z, y), seed = SPLITS[request.param]
+    return z, y, seed, *plain_gains(z, y, seed)
+
+
+@pytest.mark.parametrize("rule", ["repeat", "fold", "sample"])
+def test_one_standard_error_rules_equal_plain_loops(plain, rule):
+    z, y, seed, folds, samples = plain
+    gains = {"repeat": folds.mean(axis=1), "fold": folds.ravel(), "sample": samples.mean(axis=0)}
+    mean, error = gains[rule].mean(), gains[rule].std(ddof=1) / np.sqrt(len(gains[rule]))
+    found = sc.select(z, y, candidates=PAPER, rule=rule, random_state=seed)
+    row = found.table[1]
+    assert row.gain == pytest.approx(mean, rel=1e-9, abs=1e-14)
+    assert row.standard_error == pytest.approx(error, rel=1e-9, abs=1e-14)
+    assert found.choice == ("srts-bce" if mean > error else "tva-ts")
+    assert (row.against, row.verdict == "accepted") == ("tva-ts", mean > error)
+
+
+def test_the_cases_above_go_both_ways():
+    picks = {
+        sc.select(z, y, candidates=PAPER, rule="repeat", random_state=seed).choice
+        for (z, y), seed in SPLITS.values()
+    }
+    assert picks == {"tva-ts", "srts-bce"}
+
+
+def test_one_group_and_one_temperature_are_the_same_candidate():
+    z, y = by_risk(400)
+    named = sc.select(z, y, candidates=PAPER, rule="repeat")
+    grouped = sc.select(
+        z, y, candidates=[("srts-bce", {"n_groups": k}) for k in (1, 3)], rule="repeat"
+    )
+    assert grouped.table[0].candidate == "srts-bce[n_groups=1]"
+    assert grouped.table[0].n_parameters == 1
+    assert grouped.table[1].gain == named.table[1].gain
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("stratum", ["class", "correctness"])
+def test_nested_choice_of_k_equals_a_plain_loop(seed, stratum):
+    z, y = by_risk(900, seed=seed, n_classes=6 if stratum == "class" else 400)
+    strata = y if stratum == "class" else z.argmax(axis=1) == y
+    train, held = train_test_split(
+        np.arange(len(y)), test_size=0.2, stratify=strata, random_state=seed
+    )
+    train.sort()  # the folds inside a router depend on the order of its rows
+    ece = {}
+    for k in (1, 2, 3, 5, 10):
+        p = proba("srts-bce", (z[train], y[train]), z[held], n_groups=k, random_state=seed)
+        ece[k] = sc.evaluate(y[held], p, metrics=["ece15"])["ece15"]
+    found = sc.select(
+        z,
+        y,
+        candidates={str(k): ("srts-bce", {"n_groups": k}) for k in ece},
+        rule="holdout",
+        loss="ece15",
+        random_state=seed,
+    )
+    assert [row.loss for row in found.table] == pytest.approx(list(ece.values()), rel=1e-12)
+    assert found.choice == str(min(ece, key=ece.get))
+    assert found.choice_method == "srts-bce"
+    assert found.choice_options == {"n_groups": int(found.choice)}
+    assert (found.n_repeats, found.n_folds) == (1, 1)
+
+
+def test_a_single_split_serves_classes_with_one_sample_and_no_errors():
+    z, y = simulate(50, 40)
+    assert np.bincount(y).min() < 2
+    held = single_split(Predictions.of(z, y), seed=0).of[0] == 0
+    wrong = z.argmax(axis=1) != y
+    assert held.sum() == 10
+    assert abs(wrong[held].mean() - wrong[~held].mean()) < 0.1
+    assert (single_split(Predictions.of(z, z.argmax(axis=1)), seed=0).of[0] == 0).sum() == 10
+
+
+def test_intervals_equal_a_plain_bootstrap(plain):
+    z, y, seed, _, samples = plain
+    row = sc.select(z, y, candidates=PAPER, level=0.9, random_state=seed).table[1]
+    gains = samples.mean(axis=0)
+    rng = np.random.default_rng(seed)
+    n = len(y)
+    means = [gains[rng.integers(n, size=n, dtype=np.uint32)].mean() for _ in range(2000)]
+    assert tuple(row.interval) == pytest.approx(tuple(np.quantile(means, [0.05, 0.95])), rel=1e-7)
+    assert row.interval.point == pytest.approx(gains.mean(), rel=1e-9, abs=1e-14)
+    assert (row.interval.unit, row.interval.level) == ("held-out samples", 0.9)
+
+
+def test_nll_is_reported_beside_the_loss():
+    z, y = simulate(300, 5)
+    row = sc.select(z, y, candidates=["none", "tva-ts"], n_repeats=1).table[1]
+    nll = {}
+    for name in ("none", "tva-ts"):
+        total = np.empty(len(y))
+        cut = StratifiedKFold(5, shuffle=True, random_state=0)
+        for train, held in cut.split(z, z.argmax(axis=1) != y):
+            p = proba(name, (z[train], y[train]), z[held])
+            total[held] = -np.log(p[np.arange(len(held)), y[held]])
+        nll[name] = total.mean()
+    assert row.nll == pytest.approx(nll["tva-ts"], rel=1e-9)
+    assert row.nll_interval.point == pytest.approx(nll["none"] - nll["tva-ts"], rel=1e-7)
+
+
+# Known truths.
+
+
+def test_a_model_that_errs_by_risk_gets_a_routed_map():
+    z, y = by_risk(5000)
+    found = sc.select(z, y, candidates=DEFAULT_CANDIDATES[:-1], n_repeats=2)
+    chosen = next(row for row in found.table if row.candidate == found.choice)
+    assert chosen.n_parameters > 1
+    assert chosen.interval.low > 0
+    cal = found.estimator().fit(z, y)
+    new, truth = by_risk(5000, seed=1)
+    scalar = proba("tva-ts", (z, y), new)
+    assert bce(truth, cal.predict_proba(new)).mean() < bce(truth, scalar).mean() - 0.01
+
+
+def test_an_over_confident_model_gets_one_temperature():
+    picks = [
+        sc.select(*simulate(400, 6, seed=seed), candidates=QUICK, n_repeats=2).choice
+        for seed in range(6)
+    ]
+    assert picks.count("tva-ts") >= 5
+    assert "none" not in picks
+
+
+def test_a_calibrated_model_is_left_alone_more_often_than_by_the_papers_rules():
+    picks = {rule: [] for rule in ("sample", "repeat", "fold")}
+    for seed in range(20):
+        preds = Predictions.of(*calibrated(300, seed=seed))
+        tried, _ = candidates_for(preds.n, QUICK)
+        folds = repeated_folds(preds, n_repeats=5, n_folds=5, seed=0)
+        found = held_out_losses(
+            preds,
+            {name: entry.method for name, entry in tried.items()},
+            folds,
+            chosen_metrics(["top_label_bce", "nll"]),
+        )
+        for rule, made in picks.items():
+            made.append(chosen_row(walk(found, loss="top_label_bce", rule=rule)).candidate)
+    left = {rule: made.count("none") for rule, made in picks.items()}
+    assert left["sample"] >= 18
+    assert left["repeat"] < left["sample"]
+    assert left["fold"] <= left["sample"]
+
+
+# The walk.
+
+
+def record(folds, samples=None, **more):
+    nll = {"nll": np.asarray(folds, dtype=float)}
+    values = {} if samples is None else {"top_label_bce": np.asarray(samples, dtype=float)}
+    return HeldOut({"top_label_bce": np.asarray(folds, dtype=float), **nll}, values, **more)
+
+
+@given(
+    losses=st.lists(st.floats(0, 1), min_size=24, max_size=24),
+    rule=st.sampled_from(["repeat", "fold", "holdout"]),
+)
+def test_the_walk_equals_a_plain_loop(losses, rule):
+    table = np.array(losses).reshape(4, 2, 3)
+    rows = walk({str(i): record(t) for i, t in enumerate(table)}, loss="top_label_bce", rule=rule)
+    best = 0
+    for i in range(1, 4):
+        gains = table[best] - table[i]
+        gains = gains.mean(axis=1) if rule == "repeat" else gains.ravel()
+        error = 0 if rule == "holdout" else gains.std(ddof=1) / np.sqrt(len(gains))
+        assert rows[i].against == str(best)
+        if gains.mean() > error and gains.mean() > 1e-12:
+            best = i
+    assert chosen_row(rows).candidate == str(best)
+    if rule == "holdout":
+        assert table[best].mean() <= table.mean(axis=(1, 2)).min() + 1e-11
+
+
+def test_a_gain_of_exactly_one_standard_error_is_not_enough():
+    base = record([[2.0], [2.0]])
+    rich = record([[0.0], [2.0]])  # gains 2 and 0: mean 1, sd sqrt 2, standard error 1
+    rows = walk({"base": base, "rich": rich}, loss="top_label_bce", rule="repeat")
+    assert (rows[1].gain, rows[1].standard_error) == pytest.approx((1.0, 1.0), rel=1e-15)
+    assert rows[1].verdict == "rejected"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_maps_that_differ_by_rounding_are_not_a_gain(rule):
+    z, y = simulate(300, 8)
+    found = sc.select(z, y, candidates=["tva-ts", "tva-ts+tail"], rule=rule)
+    assert abs(found.table[1].gain) < 1e-12
+    assert found.choice == "tva-ts"
+    assert "leaves it as it is" in found.reason
+
+
+def test_what_cannot_be_judged_is_out_and_the_next_is_the_start():
+    ok = record([[1.0, 1.0]])
+    found = {
+        "broken": record([[np.nan, 1.0]], failures=["too thin"]),
+        "odd": record([[np.nan, 0.0]]),
+        "fine": ok,
+        "better": record([[0.5, 0.5]]),
+    }
+    rows = walk(found, loss="top_label_bce", rule="fold")
+    assert [row.verdict for row in rows] == ["failed", "failed", "start", "accepted"]
+    assert rows[0].note == "failed in 1 of 2 fits: too thin"
+    assert rows[1].note == "its top_label_bce is undefined in 1 of 2 folds"
+    with pytest.raises(sc.InputError, match="no candidate could be judged; odd: its top_label_bce"):
+        walk({"odd": found["odd"]}, loss="top_label_bce", rule="fold")
+
+
+def test_a_candidate_that_cannot_be_fitted_is_reported():
+    z, y = simulate(200, 4)
+    found = sc.select(z, y, candidates=["none", "features-k3", "tva-ts"], n_repeats=1)
+    assert found.table[1].verdict == "failed"
+    assert found.table[1].n_failed == 5
+    assert "needs features" in found.table[1].note
+    assert found.choice in ("none", "tva-ts")
+    with pytest.raises(sc.InputError, match="no candidate could be judged; features-k3: failed"):
+        sc.select(z, y, candidates=["features-k3"])
+
+
+def test_features_reach_the_candidates_that_need_them():
+    z, y = simulate(300, 4)
+    found = sc.select(
+        z, y, candidates=["none", "features-k3"], features=features_of(z), n_repeats=1
+    )
+    assert found.table[1].verdict in ("accepted", "rejected")
+
+
+def test_a_map_that_fell_back_says_so():
+    z, y = by_risk(120)
+    found = sc.select(z, y, candidates=["none", "srts-bce"], n_repeats=1)
+    assert found.table[1].note == "fell back, in part or whole, in 5 of 5 fits"
+    assert found.table[1].flags["fallback"] == 5
+
+
+# Candidates.
+
+
+def test_default_candidates_go_from_simple_to_rich():
+    z, y = by_risk(600)
+    found = sc.select(z, y, n_repeats=2, n_folds=2)
+    rows = {row.candidate: row for row in found.table}
+    assert tuple(rows) == DEFAULT_CANDIDATES
+    moving = [row.n_parameters - name.endswith("+tail") for name, row in rows.items()]
+    assert moving == [0, 1, 7, 10, 10, 49]
+
+
+@pytest.mark.parametrize(("n", "tried"), [(20, 2), (80, 3), (109, 4), (110, 5), (489, 5), (490, 6)])
+def test_candidates_with_too_many_parameters_are_not_tried(n, tried):
+    kept, left_out = candidates_for(n)
+    assert len(kept) == tried
+    assert {*kept, *(row.candidate for row in left_out)} == set(DEFAULT_CANDIDATES)
+    assert all(row.verdict == "not tried" for row in left_out)
+    named, left = candidates_for(n, ["none", "smart-bce"])
+    assert (list(named), left) == (["none", "smart-bce"], [])
+
+
+def test_aliases_and_repeated_names_are_one_candidate():
+    true = next(iter(candidates_for(99, ["default"])[0]))
+    assert list(candidates_for(99, ["none", "default", true, "none"])[0]) == ["none", true]
+    assert sc.methods()["default"] == f"the same as {true}"
+
+
+def test_candidates_that_differ_in_any_option_are_two():
+    given = ["srts-bce", ("srts-bce", {"C": 0.5}), ("srts-bce", {"C": 1.0, "n_groups": 3})]
+    given += [("srts-bce", {"bounds": [0.1, 10]}), ("smart-bce", {"epochs": 5, "random_state": 2})]
+    tried, _ = candidates_for(99, given, random_state=9)
+    labels = ["srts-bce", "srts-bce[C=0.5]", "srts-bce[bounds=0.1+10]"]
+    assert list(tried) == [*labels, "smart-bce[epochs=5,random_state=2]"]
+    assert [entry.method.discipline.seed for entry in tried.values()] == [9, 9, 9, 2]
+    assert tried["srts-bce[C=0.5]"].method.discipline.C == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": []}, "candidates names none"),
+        ({"candidates": "none"}, "must be a list of names"),
+        ({"candidates": ["luck"]}, "unknown method 'luck'"),
+        ({"candidates": [3]}, "a candidate must be a method's name or"),
+        ({"candidates": [("srts-bce", {"colour": 3})]}, "colour"),
+        ({"candidates": ["oracle-risk"]}, "reads the labels"),
+        ({"rule": "luck"}, "rule must be one of sample, repeat, fold, holdout"),
+        ({"loss": "luck"}, "unknown metric 'luck'"),
+        ({"loss": "accuracy", "rule": "fold"}, "better lower"),
+        ({"loss": "ece15"}, "a mean over samples"),
+        ({"n_folds": 1}, "n_folds must be a whole number of at least 2"),
+        ({"n_repeats": 0}, "n_repeats must be a whole number of at least 1"),
+        ({"n_repeats": 2.5}, "n_repeats must be a whole number"),
+        ({"n_repeats": 1, "rule": "repeat"}, "needs n_repeats of at least 2"),
+        ({"level": 1.0}, "level must lie between 0 and 1"),
+        ({"random_state": None}, "random_state must be an integer"),
+        ({"loss": "hcfp90", "rule": "fold", "candidates": ["none"]}, "is undefined in 5 of"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, message):
+    z, y = simulate(50, 4)
+    if options.get("loss") == "hcfp90":
+        y, options = z.argmax(axis=1), {**options, "n_repeats": 1}
+    with pytest.raises(sc.InputError, match=message):
+        sc.select(z, y, **options)
+
+
+# Nasty splits: sensible words, no NaN, no traceback.
+
+
+def wrong_at(z, rows):
+    y = z.argmax(axis=1)
+    y[rows] = (y[rows] + 1) % z.shape[1]
+    return y
+
+
+Z = simulate(250, 5)[0]
+NASTY = {
+    "no errors": (Z, wrong_at(Z, []), "no prediction of 250 is wrong"),
+    "one error": (Z, wrong_at(Z, [7]), "only one prediction of 250 is wrong"),
+    "all errors": (Z, wrong_at(Z, slice(None)), "no prediction of 250 is right"),
+    "three errors": (Z, wrong_at(Z, [1, 2, 3]), ""),
+    "20 samples": (*simulate(20, 5), "keep the raw model"),
+    "10 samples": (*simulate(10, 5), "keep the raw model"),
+    "two classes": (*simulate(250, 2), ""),
+    "1,000 classes": (*simulate(250, 1000), ""),
+    "a class missing": (Z, np.where(Z.argmax(axis=1) == 4, 0, Z.argmax(axis=1)), ""),
+    "huge logits": (1e6 * Z, wrong_at(Z, slice(40)), ""),
+    "equal rows": (np.tile([2.0, 0.0, 0.0], (60, 1)), np.arange(60) % 3, ""),
+    "float16": (Z.astype(np.float16), wrong_at(Z, slice(60)), ""),
+}
+
+
+@pytest.mark.parametrize("name", NASTY)
+@pytest.mark.parametrize("rule", ["sample", "holdout"])
+def test_nasty_splits_get_sensible_words(name, rule):
+    z, y, words = NASTY[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = sc.select(z, y, rule=rule, n_repeats=2, candidates=None if len(z) < 100 else QUICK)
+    assert found.reason.endswith(".")
+    assert found.reason.count(". ") == 0
+    assert "nan" not in found.reason
+    if rule == "sample":
+        assert words in found.reason
+    if "prediction of" in words:
+        assert found.choice == "none"
+        assert found.reason.startswith("not enough evidence: keep the raw model")
+    judged = [row for row in found.table if row.verdict not in ("failed", "not tried")]
+    assert np.isfinite([row.loss for row in judged]).all()
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert found.estimator().get_params()["input"] == "logits"
+
+
+def test_few_errors_mean_fewer_folds():
+    assert sc.select(Z, wrong_at(Z, [1, 2, 3]), candidates=["none"]).n_folds == 3
+    assert sc.select(Z, wrong_at(Z, [1]), candidates=["none"]).n_folds == 5
+    assert sc.select(Z, wrong_at(Z, range(9)), candidates=["none"]).n_folds == 5
+
+
+@pytest.mark.parametrize(
+    ("z", "y", "message"),
+    [
+        (np.ones((100, 4)), np.arange(100) % 4, "constant in every row"),
+        (np.full((100, 4), 0.25), np.arange(100) % 4, "look like probabilities"),
+        (Z[:5], np.arange(5), "fitting needs at least 10"),
+    ],
+)
+def test_what_no_calibrator_could_use_is_refused(z, y, message):
+    with pytest.raises(sc.InputError, match=message):
+        sc.select(z, y)
+
+
+# The result.
+
+
+def test_the_choice_can_be_fitted():
+    z, y = by_risk(600)
+    found = sc.select(z, y, candidates=["none", ("srts-bce", {"n_groups": 2})], random_state=7)
+    assert found.choice == "srts-bce[n_groups=2]"
+    cal = found.estimator().fit(z, y)
+    assert (cal.method_, cal.random_state) == (found.choice, 7)
+    assert len(cal.temperatures_) == 2
+
+
+def test_probabilities_are_as_good_as_their_logarithms():
+    z, y = simulate(300, 5)
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    by_p = sc.select(p, y, candidates=QUICK, n_repeats=2, input="probabilities")
+    by_log = sc.select(np.log(p), y, candidates=QUICK, n_repeats=2)
+    assert [row.loss for row in by_p.table] == [row.loss for row in by_log.table]
+    assert by_p.estimator().input == "probabilities"
+
+
+def test_the_same_bits_twice_and_no_global_random_state():
+    z, y = by_risk(200)
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002 - what must not be touched
+    first = sc.select(z, y, candidates=QUICK, n_repeats=2)
+    assert first.to_dict() == sc.select(z, y, candidates=QUICK, n_repeats=2).to_dict()
+    assert first.to_dict() != sc.select(z, y, candidates=QUICK, random_state=1).to_dict()
+    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
+
+
+def test_progress_counts_every_fit():
+    z, y = simulate(60, 4)
+    done = []
+    sc.select(z, y, candidates=QUICK, n_repeats=2, n_folds=3, advance=done.append)
+    assert sum(done) == 3 * 2 * 3
+
+
+def test_the_largest_seed_works():
+    z, y = simulate(60, 4)
+    assert sc.select(z, y, candidates=["none", "tva-ts"], random_state=2**32 - 1).n_repeats == 5
+
+
+def test_a_choice_that_costs_likelihood_says_so():
+    z, y = by_risk(2000)
+    top = z.argmax(axis=1)
+    rng = np.random.default_rng(0)
+    # Which of the other classes is true has nothing to do with the logits: sharpening costs NLL.
+    y = np.where(y == top, y, (top + rng.integers(1, 6, size=len(y))) % 6)
+    found = sc.select(z, y, candidates=["tva-ts+tail", "signal-linear"], n_repeats=2)
+    nll = found.table[1].nll_interval
+    assert (found.choice, nll.high < 0) == ("signal-linear", True)
+    assert found.reason.endswith(f"; but it raises the held-out nll by {-nll.point:.3g}.")
+
+
+def test_reasons_in_words():
+    z, y = by_risk(800)
+    taken = sc.select(z, y, candidates=["none", "srts-bce", "tva-ts"], n_repeats=2).reason
+    assert taken.startswith("srts-bce lowers the held-out top_label_bce by 0.")
+    assert "compared with the raw model, more than one standard error (0.0" in taken
+    assert taken.endswith("no richer candidate gains that much again.")
+    kept = sc.select(*calibrated(300, seed=3), candidates=["none", "tva-ts"], n_repeats=2).reason
+    assert kept.startswith("not enough evidence: keep the raw model, for the best of the others")
+    alone = sc.select(z, y, candidates=["tva-ts"], n_repeats=1)
+    assert alone.reason == "keep tva-ts: there was no other candidate that could be tried."
+    hold = sc.select(z, y, candidates=["none", "tva-ts"], rule="holdout", loss="ece15").reason
+    assert "on the fifth that was held out" in hold
+    assert "%" in hold

@@ -1,0 +1,333 @@
+"""Does miscalibration depend on a signal: against plain loops, closed forms and known truth."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+
+import smallcal as sc
+from simulated import simulate
+from smallcal.advice.signal_to_noise import DEFAULT_SIGNALS, SignalRow, SignalToNoise
+from smallcal.errors import InputError
+
+
+def loss(z, y, temperature):
+    """Top-label BCE of each row, the naive way."""
+    p = np.exp(z / temperature - np.logaddexp.reduce(z / temperature, axis=1)[:, None])
+    top = p[np.arange(len(z)), z.argmax(axis=1)]
+    return -np.log(np.where(z.argmax(axis=1) == y, top, 1 - top))
+
+
+def statistics(z):
+    p = np.exp(z - np.logaddexp.reduce(z, axis=1)[:, None])
+    ordered, raw = np.sort(p, axis=1), np.sort(z, axis=1)
+    return {
+        "confidence": ordered[:, -1],
+        "logit_margin": raw[:, -1] - raw[:, -2],
+        "prob_margin": ordered[:, -1] - ordered[:, -2],
+        "entropy": -(p * np.log(p)).sum(axis=1),
+        "logit_norm": np.linalg.norm(z, axis=1),
+        "top_logit": raw[:, -1],
+    }
+
+
+def out_of_fold_risk(z, y):
+    table = np.column_stack(list(statistics(z).values()))
+    table = (table - table.mean(axis=0)) / table.std(axis=0)
+    wrong = z.argmax(axis=1) != y
+    scores = np.empty(len(z))
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    for training, held_out in folds.split(table, wrong):
+        model = LogisticRegression(tol=1e-8, max_iter=2000).fit(table[training], wrong[training])
+        scores[held_out] = model.predict_proba(table[held_out])[:, 1]
+    return scores
+
+
+def anova(slope, group):
+    groups = [slope[group == k] for k in np.unique(group)]
+    between = sum(len(part) * (part.mean() - slope.mean()) ** 2 for part in groups) / len(slope)
+    within = sum(((part - part.mean()) ** 2).sum() for part in groups) / len(slope)
+    return between, within
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+def test_every_row_equals_a_plain_anova_of_finite_differences(n_groups):
+    z, y = simulate(700, 8, seed=3)
+    table = sc.signal_to_noise(z, y, n_groups=n_groups, n_null=0)
+    temperature = sc.make("tva-ts").fit(z, y).temperature_
+    assert table.pooled_temperature == pytest.approx(temperature, rel=1e-9)
+    h = 1e-4
+    below, here, above = (loss(z, y, temperature + step) for step in (-h, 0, h))
+    slope = (above - below) / (2 * h)
+    curvature = ((above - 2 * here + below) / h**2).mean()
+    scores = {"risk": out_of_fold_risk(z, y), **statistics(z)}
+    assert tuple(row.signal for row in table.rows) == tuple(scores) == DEFAULT_SIGNALS
+    for row in table.rows:
+        edges = np.quantile(scores[row.signal], np.arange(1, n_groups) / n_groups)
+        between, within = anova(slope, np.digitize(scores[row.signal], edges))
+        assert row.between == pytest.approx(between, rel=1e-4)
+        assert row.within == pytest.approx(within, rel=1e-4)
+        assert row.between + row.within == pytest.approx(slope.var(), rel=1e-4)
+        assert row.floor == (n_groups - 1) / 700
+        gain = (between - (n_groups - 1) / 700 * within) / (2 * curvature)
+        assert row.predicted_gain == pytest.approx(gain, rel=1e-3)
+
+
+def test_random_groups_stand_at_the_floor():
+    z, y = simulate(300, 6, seed=1)
+    table = sc.signal_to_noise(z, y, signals=["confidence"], n_null=0, n_partitions=3000)
+    # Means of a third of the samples, drawn without replacement: E B = (K - 1) / (n - 1) total.
+    assert table.random_ratio == pytest.approx(2 / 297, rel=0.06)
+    assert table.random_times_floor == pytest.approx(1, rel=0.07)
+
+
+def two_temperatures(n, seed, *, hot=2.0, cold=1.0):
+    """Logits whose true temperature is another one where the margin is large."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 6))
+    z[np.arange(n), rng.integers(6, size=n)] += 4 * rng.random(n)
+    z *= 1.5
+    ordered = np.sort(z, axis=1)
+    true = z / np.where(ordered[:, -1] - ordered[:, -2] > 2, hot, cold)[:, None]
+    p = np.exp(true - np.logaddexp.reduce(true, axis=1)[:, None])
+    return z, (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+
+
+def test_the_predicted_gain_is_what_groups_give_on_other_samples():
+    z, y = two_temperatures(20_000, 0, hot=1.2)
+    row = sc.signal_to_noise(z, y, signals=["logit_margin"], n_null=99)["logit_margin"]
+    test_z, test_y = two_temperatures(100_000, 1, hot=1.2)
+    bce = {
+        name: sc.evaluate(
+            test_y, sc.make(name).fit(z, y).predict_proba(test_z), metrics=["top_label_bce"]
+        )["top_label_bce"]
+        for name in ("tva-ts", "margin-k3")
+    }
+    assert row.beyond_chance
+    assert row.predicted_gain == pytest.approx(bce["tva-ts"] - bce["margin-k3"], rel=0.25)
+
+
+def drawn_p_value(z, y, scores, n_null, rng):
+    """The p-value by a plain loop that fits the pooled temperature anew for every draw."""
+    group = np.digitize(scores, np.quantile(scores, [1 / 3, 2 / 3]))
+    predicted = z.argmax(axis=1)
+    ordered = np.sort(z, axis=1)[:, :-1] - z.max(axis=1)[:, None]
+
+    def statistic(labels):
+        beta = 1 / sc.make("tva-ts").fit(z, labels).temperature_
+        weight = np.exp(beta * ordered)
+        c = 1 / (1 + weight.sum(axis=1))
+        mean = (weight * ordered).sum(axis=1) / weight.sum(axis=1)
+        slope = ((labels == predicted) - c) * mean
+        variance = c * (1 - c) * mean**2
+        parts = [slope[group == k].sum() ** 2 / variance[group == k].sum() for k in range(3)]
+        return sum(parts) / ((slope**2).sum() / variance.sum()), c
+
+    observed, c = statistic(y)
+    larger = 0
+    for _ in range(n_null):
+        right = rng.random(len(y)) < c
+        larger += statistic(np.where(right, predicted, (predicted + 1) % 6))[0] >= observed
+    return (1 + larger) / (1 + n_null)
+
+
+@pytest.mark.parametrize(("seed", "signal"), [(5, "confidence"), (6, "logit_norm"), (8, "entropy")])
+def test_the_p_value_is_that_of_a_loop_with_new_fits(seed, signal):
+    z, y = two_temperatures(300, seed, hot=1.2)
+    found = sc.signal_to_noise(z, y, signals=[signal], n_null=999)[signal].p_value
+    plain = drawn_p_value(z, y, statistics(z)[signal], 400, np.random.default_rng(0))
+    assert found == pytest.approx(plain, abs=0.07)
+    assert 0.02 < plain < 0.98  # else any two p-values would agree
+
+
+def test_permuted_slopes_give_the_p_value_of_a_plain_loop():
+    z, y = two_temperatures(300, 4, hot=1.3)
+    options = {"signals": ["logit_margin"], "null": "permutation", "n_null": 999}
+    found = sc.signal_to_noise(z, y, **options)["logit_margin"].p_value
+    temperature = sc.make("tva-ts").fit(z, y).temperature_
+    slope = (loss(z, y, temperature + 1e-4) - loss(z, y, temperature - 1e-4)) / 2e-4
+    margin = statistics(z)["logit_margin"]
+    group = np.digitize(margin, np.quantile(margin, [1 / 3, 2 / 3]))
+    rng = np.random.default_rng(0)
+    draws = [anova(rng.permutation(slope), group)[0] for _ in range(1000)]
+    assert found == pytest.approx((np.array(draws) >= anova(slope, group)[0]).mean(), abs=0.06)
+    assert 0.02 < found < 0.9
+
+
+def calibrated(n, seed):
+    """An accurate model that one temperature calibrates: slopes of safe rows hardly vary."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 5))
+    z[np.arange(n), rng.integers(5, size=n)] += 1 + 6 * rng.random(n)
+    z *= 1.5
+    p = np.exp(z - np.logaddexp.reduce(z, axis=1)[:, None])
+    labels = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    return 1.6 * z + rng.normal(size=(n, 1)), labels
+
+
+def test_a_calibrated_model_is_rejected_as_often_as_promised():
+    signals = ("confidence", "logit_norm", "top_logit")
+    p = np.array(
+        [
+            [row.p_value for row in sc.signal_to_noise(*data, signals=signals, n_null=79).rows]
+            for data in (calibrated(200, seed) for seed in range(150))
+        ]
+    )
+    # 150 draws at 5 %: 2 to 14 are within the central 98 %.
+    rejected = (p <= 0.05).sum(axis=0)
+    assert rejected.min() >= 2
+    assert rejected.max() <= 14
+    np.testing.assert_allclose(p.mean(axis=0), 0.5, atol=0.08)
+
+
+def test_the_risk_score_does_not_vouch_for_itself():
+    # With the router's scores held fixed, errors that push one another's scores are rejected in
+    # some 9 % of such small splits.
+    p = [
+        sc.signal_to_noise(*calibrated(150, seed), signals=["risk"], n_null=39)["risk"].p_value
+        for seed in range(80)
+    ]
+    assert sum(value <= 0.05 for value in p) <= 9
+    assert np.mean(p) == pytest.approx(0.5, abs=0.1)
+
+
+def test_structure_is_found():
+    z, y = two_temperatures(800, 0)
+    table = sc.signal_to_noise(z, y, n_null=199)
+    assert table["logit_margin"].p_value == 1 / 200
+    assert table["logit_margin"].times_floor > 3
+    assert table["logit_margin"].beyond_chance
+    assert "miscalibration still depends on" in table.verdict()
+
+
+def test_miscalibration_of_another_kind_is_not_taken_for_this_signals():
+    # The temperature follows the margin; the norm is moved by a constant that means nothing.
+    p = []
+    for seed in range(100):
+        z, y = two_temperatures(400, seed)
+        shifted = z + 40 * np.random.default_rng(seed).normal(size=(400, 1))
+        p.append(sc.signal_to_noise(shifted, y, signals=["top_logit"], n_null=79).rows[0].p_value)
+    assert sum(value <= 0.05 for value in p) <= 11
+
+
+@given(st.floats(0.3, 3.0))
+def test_the_scale_of_the_logits_does_not_matter(scale):
+    z, y = simulate(250, 5, seed=2)
+    signals = ["logit_margin", "logit_norm", "top_logit"]
+    plain = sc.signal_to_noise(z, y, signals=signals, n_null=19)
+    scaled = sc.signal_to_noise(scale * z, y, signals=signals, n_null=19)
+    for a, b in zip(plain.rows, scaled.rows, strict=True):
+        assert b.ratio == pytest.approx(a.ratio, rel=1e-5)
+        assert b.predicted_gain == pytest.approx(a.predicted_gain, rel=1e-4, abs=1e-9)
+        assert b.p_value == a.p_value
+
+
+def test_the_order_of_rows_does_not_matter_where_nothing_is_learned():
+    z, y = simulate(251, 5, seed=2)
+    order = np.random.default_rng(0).permutation(251)
+    for a, b in zip(
+        sc.signal_to_noise(z, y, signals=DEFAULT_SIGNALS[1:], n_null=0).rows,
+        sc.signal_to_noise(z[order], y[order], signals=DEFAULT_SIGNALS[1:], n_null=0).rows,
+        strict=True,
+    ):
+        assert b.ratio == pytest.approx(a.ratio, rel=1e-9)
+
+
+def test_signals_do_not_change_one_another_and_blocks_change_nothing(monkeypatch):
+    z, y = simulate(200, 5)
+    both = sc.signal_to_noise(z, y, signals=["risk", "entropy"], n_null=25)
+    assert both == sc.signal_to_noise(z, y, signals=["risk", "entropy"], n_null=25)
+    alone = sc.signal_to_noise(z, y, signals=["entropy"], n_null=25)
+    assert alone["entropy"].p_value == both["entropy"].p_value
+    seen = []
+    monkeypatch.setattr("smallcal.advice.signal_to_noise._BLOCK_SIZE", 1400)
+    again = sc.signal_to_noise(z, y, signals=["risk", "entropy"], n_null=25, advance=seen.append)
+    assert again == both
+    assert seen == [7, 7, 7, 4]
+
+
+@pytest.mark.parametrize(("right", "word"), [(True, "right"), (False, "wrong")])
+def test_one_kind_of_prediction_has_nothing_to_tell(right, word):
+    z, _ = simulate(60, 4)
+    y = z.argmax(axis=1) if right else z.argmin(axis=1)
+    table = sc.signal_to_noise(z, y, n_null=9)
+    for row in table.rows:
+        assert (row.p_value, row.predicted_gain, row.beyond_chance) == (1.0, 0.0, False)
+        assert f"every prediction is {word}" in row.text()
+    assert table.verdict().startswith(f"No signal can be judged: every prediction is {word}")
+
+
+def test_a_constant_signal_and_a_router_that_cannot_learn_say_so():
+    rng = np.random.default_rng(0)
+    z = np.tile([3.0, 1.0, 0.0], (90, 1))
+    z = np.take_along_axis(z, rng.random((90, 3)).argsort(axis=1), axis=1)
+    y = z.argmax(axis=1)
+    y[0] = z[0].argmin()
+    table = sc.signal_to_noise(z, y, n_null=9)
+    assert "too few wrong or right predictions" in table["risk"].text()
+    assert "the same for all samples" in table["confidence"].text()
+    assert (table["confidence"].floor, table["confidence"].times_floor) == (0.0, 0.0)
+
+
+def test_a_pooled_temperature_at_its_bound_is_told():
+    z, _ = simulate(60, 4)
+    y = np.where(np.arange(60) < 55, z.argmin(axis=1), z.argmax(axis=1))
+    assert "lies at a bound" in sc.signal_to_noise(z, y, n_null=9)["confidence"].text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"signals": ["luck"]}, "signals must be different names among risk"),
+        ({"signals": "risk"}, "signals must be"),
+        ({"signals": []}, "signals must be"),
+        ({"signals": ["risk", "risk"]}, "signals must be"),
+        ({"signals": ["oracle_risk"]}, "signals must be"),
+        ({"signals": ["feature_risk"]}, "features"),
+        ({"n_groups": 1}, "n_groups must be at least 2; got 1"),
+        ({"null": "hope"}, "null must be one of resample, permutation; got 'hope'"),
+        ({"n_null": -1}, "n_null must be a whole number, not negative; got -1"),
+        ({"n_partitions": 0}, "n_partitions must be at least 1"),
+        ({"level": 1.0}, "level must lie between 0 and 1"),
+    ],
+)
+def test_bad_options_are_told(options, message):
+    with pytest.raises(InputError, match=message):
+        sc.signal_to_noise(*simulate(60, 4), **options)
+
+
+def test_features_may_be_a_signal():
+    z, y = simulate(300, 5)
+    table = sc.signal_to_noise(
+        z, y, signals=["feature_risk", "signed_residual"], features=z[:, :2], n_null=9
+    )
+    assert all(row.within > 0 for row in table.rows)
+
+
+def test_the_table_is_plain_data_and_sentences():
+    z, y = simulate(200, 5)
+    table = sc.signal_to_noise(z, y, n_null=19)
+    document = json.loads(json.dumps(table.to_dict(), allow_nan=False))
+    assert [row["signal"] for row in document["rows"]] == list(DEFAULT_SIGNALS)
+    assert document["rows"][0]["ratio"] == table["risk"].ratio
+    assert document["verdict"] == table.verdict()
+    row = SignalRow("risk", 1e-3, 1.0, 2e-3, -0.0004, 0.81, False, 3)
+    assert row.text() == (
+        "risk: 0.5 times the floor, p = 0.810, predicted loss 0.04 points of TopBCE"
+    )
+    with pytest.raises(KeyError, match="luck"):
+        table["luck"]
+    found = SignalToNoise((row,), 50, 3, 1.0, 0.01, "resample", 19, 0.95)
+    assert found.verdict().startswith(
+        "No signal shows miscalibration beyond chance (the smallest p of 1 is 0.810)"
+    )
+
+
+def test_on_real_logits_random_groups_stand_at_the_floor_too(real_cell):
+    table = sc.signal_to_noise(real_cell["val_logits"], real_cell["val_labels"], n_null=19)
+    assert table.random_ratio == pytest.approx(2 / table.n, rel=0.25)
+    assert all(np.isfinite([row.ratio, row.predicted_gain]).all() for row in table.rows)

@@ -1,0 +1,321 @@
+"""The unrestricted heads: training against plain torch, the sweeps, and what they leave alone."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulated import simulate
+from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.maps import heads
+from smallcal.calibrators.maps.base import Split, loss_and_slope
+from smallcal.calibrators.maps.heads import PROTOCOLS, Cell, fit_head, sweep
+from smallcal.calibrators.maps.network import NetworkMap, pooled_loss
+from smallcal.calibrators.maps.scalar import ScalarMap
+from smallcal.calibrators.maps.temperature import fit_temperature
+from smallcal.calibrators.objectives import Gaps, objective
+from smallcal.data.predictions import Predictions
+from smallcal.errors import InputError, MissingExtraError
+
+torch = pytest.importorskip("torch", reason="the heads are trained by torch")
+
+
+def make_split(z, y, *, goal="nll", weight=None, seed=0, scores=None):
+    preds = Predictions.of(z, y, weight=weight)
+    gaps = Gaps.of(preds)
+    discipline = Discipline(seed=seed)
+    pooled = fit_temperature(objective(goal), gaps, bounds=discipline.bounds)
+    scores = preds.logits if scores is None else scores
+    return Split(preds, gaps, objective(goal), pooled, scores, discipline)
+
+
+@pytest.fixture
+def small():
+    return make_split(*simulate(150, 5))
+
+
+def train(split, *cells, epochs, patience=None, held_out=False):
+    with heads._one_thread():
+        problem = heads._Problem.of(split, held_out=held_out)
+        return heads._train(problem, cells, epochs=epochs, patience=patience)
+
+
+def loss_of(split, fitted):
+    return loss_and_slope(split.goal, split.gaps, fitted(split.scores))[0]
+
+
+# Losses, slopes, steps
+
+
+@pytest.mark.parametrize("goal", ["nll", "bce", "brier", "mixed(0.5)"])
+def test_losses_and_slopes_are_those_of_every_other_fit(goal):
+    z, y = simulate(70, 6)
+    split = make_split(z, y, goal=goal, weight=np.random.default_rng(0).random(70))
+    problem = heads._Problem.of(split, held_out=False)
+    temperature = np.random.default_rng(1).uniform(0.3, 3, size=(4, 70))
+    losses, slopes = heads._losses_and_slopes(problem, problem.repeat(4), temperature)
+    for row, loss, slope in zip(temperature, losses, slopes, strict=True):
+        expected, expected_slope = loss_and_slope(split.goal, split.gaps, row)
+        assert loss == pytest.approx(expected, rel=1e-12)
+        np.testing.assert_allclose(slope, expected_slope, rtol=1e-12)
+
+
+@pytest.mark.parametrize("hidden", [0, 16])
+@pytest.mark.parametrize("goal", ["nll", "bce"])
+def test_training_agrees_with_plain_torch(goal, hidden):
+    z, y = simulate(80, 5, seed=1)
+    weight = np.random.default_rng(0).random(80)
+    split = make_split(z, y, goal=goal, weight=weight)
+    cell = Cell(hidden, 1e-2, 0.1)
+    (ours,) = train(split, cell, epochs=40)
+
+    (start,) = train(split, cell, epochs=0)
+    model = torch.nn.Sequential(torch.nn.Linear(5, hidden or 1))
+    if hidden:
+        model.extend([torch.nn.GELU(), torch.nn.Linear(hidden, 1)])
+    linear = [layer for layer in model if isinstance(layer, torch.nn.Linear)]
+    for layer, first in zip(linear, start.layers, strict=True):
+        layer.weight.data, layer.bias.data = torch.tensor(first[:, :-1]), torch.tensor(first[:, -1])
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
+    logits, labels = torch.tensor(z, dtype=torch.float32), torch.tensor(y)
+    share = torch.tensor(weight / weight.sum(), dtype=torch.float32)
+    for _ in range(40):
+        temperature = torch.nn.functional.softplus(model(logits)).clamp(min=1e-3)
+        log_p = torch.log_softmax(logits / temperature, dim=1)
+        if goal == "nll":
+            losses = -log_p.gather(1, labels[:, None])[:, 0]
+        else:
+            top = logits.argmax(dim=1)
+            log_c = log_p.max(dim=1).values
+            others = torch.arange(5) != top[:, None]
+            log_doubt = log_p.where(others, torch.tensor(-torch.inf)).logsumexp(dim=1)
+            losses = -torch.where(top == labels, log_c, log_doubt)
+        optimiser.zero_grad()
+        (losses @ share).backward()
+        optimiser.step()
+    for layer, found in zip(linear, ours.layers, strict=True):
+        np.testing.assert_allclose(found[:, :-1], layer.weight.detach().numpy(), atol=2e-5)
+        np.testing.assert_allclose(found[:, -1], layer.bias.detach().numpy(), atol=2e-5)
+
+
+def test_cells_side_by_side_train_as_if_alone(small):
+    cells = PROTOCOLS["in-sample"][12:24]
+    together = train(small, *cells, epochs=60, patience=20)
+    for cell, found in zip(cells, together, strict=True):
+        (alone,) = train(small, cell, epochs=60, patience=20)
+        assert found.cell == alone.cell == cell
+        assert found.loss == pytest.approx(alone.loss, rel=1e-6)
+        for a, b in zip(found.layers, alone.layers, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+# The protocols
+
+
+@pytest.mark.parametrize(("protocol", "n_cells"), [("in-sample", 48), ("held-out", 36)])
+def test_a_sweep_tries_every_cell(small, protocol, n_cells):
+    cells = [each.cell for each in sweep(small, protocol=protocol, epochs=2)]
+    assert len(cells) == len(set(cells)) == n_cells
+    assert {cell.learning_rate for cell in cells} == {1e-3, 1e-4, 1e-5}
+    assert {cell.weight_decay for cell in cells} == {0, 1e-4, 1e-3, 1e-2}
+    widths = {16, 32, 128} if protocol == "held-out" else {0, 16, 32, 128}
+    assert {cell.hidden for cell in cells} == widths
+
+
+def test_in_sample_keeps_the_lowest_loss(small):
+    tried = sweep(small, protocol="in-sample", epochs=150)
+    fitted = fit_head(small, protocol="in-sample", epochs=150).map
+    losses = [loss_of(small, each.network()) for each in tried]
+    np.testing.assert_allclose(losses, [each.loss for each in tried], rtol=1e-5)
+    assert loss_of(small, fitted) == min(losses)
+    assert min(losses) < pooled_loss(small)
+    assert isinstance(fitted, NetworkMap)
+    assert (fitted.activation, fitted.offset, fitted.floor) == ("gelu", 0.0, 1e-3)
+
+
+def test_held_out_trains_the_chosen_cell_again_on_everything():
+    split = make_split(*simulate(300, 5, seed=2), goal="bce")
+    tried = sweep(split, protocol="held-out", epochs=100, patience=5)
+    chosen = min(tried, key=lambda each: each.loss)
+    (again,) = train(split, chosen.cell, epochs=chosen.epochs)
+    fit = fit_head(split, protocol="held-out", epochs=100, patience=5)
+    assert fit.counts == (300,)
+    for ours, expected in zip(fit.map.weights, again.network().weights, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+    # The chosen loss is that of the held-out fifth, not of the samples trained on.
+    judged = heads._Problem.of(split, held_out=True).judging
+    gaps = replace(split.gaps, weight=judged)
+    temperature = chosen.network()(split.scores)
+    assert loss_and_slope(split.goal, gaps, temperature)[0] == pytest.approx(chosen.loss, rel=1e-5)
+
+
+def test_fixed_trains_one_wide_cell(small):
+    (tried,) = sweep(small, protocol="fixed", epochs=20)
+    assert tried.cell == Cell(128, 1e-3, 0.0)
+    fitted = fit_head(small, protocol="fixed", epochs=20).map
+    np.testing.assert_array_equal(fitted.weights[0], tried.network().weights[0])
+    assert fitted.n_parameters == 5 * 128 + 128 + 128 + 1
+
+
+@pytest.mark.parametrize(
+    ("n", "n_classes", "by"), [(600, 12, "class"), (250, 100, "outcome"), (20, 9, "chance")]
+)
+def test_every_fifth_sample_judges(n, n_classes, by):
+    z, y = simulate(n, n_classes, signal=6.0)
+    if by == "chance":
+        y = z.argmax(axis=1)
+        y[:3] = z[:3].argmin(axis=1)
+    split = make_split(z, y)
+    problem = heads._Problem.of(split, held_out=True)
+    judged = problem.judging > 0
+    assert not (judged & (problem.fitting > 0)).any()
+    np.testing.assert_allclose([problem.judging.sum(), problem.fitting.sum()], 1)
+    assert judged.sum() == n // 5
+    kinds = {"class": y, "outcome": split.gaps.correct, "chance": np.zeros(n)}[by]
+    for kind in np.unique(kinds):
+        assert abs(judged[kinds == kind].sum() - (kinds == kind).sum() / 5) < 1
+    other = heads._Problem.of(make_split(z, y, seed=1), held_out=True)
+    assert ((other.judging > 0) != judged).any()
+
+
+def test_samples_without_weight_neither_train_nor_judge():
+    z, y = simulate(200, 5)
+    keep = np.arange(200) % 4 != 0
+    wild = np.where(keep[:, None], z, -30 * z)
+    some = make_split(wild, y, goal="bce", weight=keep * 1.0)
+    only = make_split(z[keep], y[keep], goal="bce")
+    for protocol in ("fixed", "held-out"):
+        one, two = (fit_head(s, protocol=protocol, epochs=30).map for s in (some, only))
+        np.testing.assert_allclose(one(z), two(z), rtol=1e-4)
+
+
+# Stopping
+
+
+def test_a_cell_stops_when_its_loss_no_longer_falls():
+    weights = [np.zeros((3, 1, 1))]
+    record = heads._Record(weights, patience=2)
+    losses = np.array([[5.0, 4.0, 4.0, 3.0], [5.0, 6.0, 7.0, 1.0], [5.0, 6.0, 4.0, np.nan]]).T
+    for epoch, now in enumerate(losses):
+        weights[0][:] = epoch
+        record.note(epoch, now, weights)
+    # The second has been given up when its loss falls at last.
+    assert record.loss.tolist() == [3.0, 5.0, 4.0]
+    assert record.epoch.tolist() == record.best[0].ravel().tolist() == [3, 0, 2]
+    assert record.hopeful.tolist() == [True, False, True]
+
+
+def test_training_ends_when_all_cells_have_stopped(monkeypatch):
+    split = make_split(*simulate(60, 5, seed=3))
+    count = []
+    original = heads._temperatures
+    monkeypatch.setattr(heads, "_temperatures", lambda *args: count.append(1) or original(*args))
+    cell = Cell(128, 3e-2, 0.0)  # so fast that it soon overfits
+    (trained,) = train(split, cell, epochs=400, patience=7, held_out=True)
+    assert trained.epochs < 100
+    assert len(count) == trained.epochs + 7 + 1
+    (longer,) = train(split, cell, epochs=trained.epochs, patience=7, held_out=True)
+    for a, b in zip(trained.layers, longer.layers, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# Repeatable, and without side effects
+
+
+def test_the_same_seed_gives_the_same_bits(small):
+    threads = torch.get_num_threads()
+    try:
+        fits = []
+        for n_threads in (1, 2):
+            torch.set_num_threads(n_threads)
+            fits.append(fit_head(small, protocol="held-out", epochs=15).map)
+            assert torch.get_num_threads() == n_threads
+    finally:
+        torch.set_num_threads(threads)
+    other = fit_head(make_split(*simulate(150, 5), seed=1), protocol="held-out", epochs=15).map
+    one, two = fits
+    for a, b in zip((*one.weights, *one.biases), (*two.weights, *two.biases), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (
+        other.weights[0].shape != one.weights[0].shape or (other.weights[0] != one.weights[0]).any()
+    )
+
+
+def test_threads_are_given_back_after_an_error(small, monkeypatch):
+    def fail(*_, **__):
+        assert torch.get_num_threads() == 1
+        raise RuntimeError("no")
+
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(heads, "_train", fail)
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(RuntimeError, match="no"):
+            fit_head(small, protocol="fixed")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_global_random_states_are_neither_read_nor_written(small):
+    torch.manual_seed(1)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    one = fit_head(small, protocol="held-out", epochs=3).map
+    assert torch.equal(torch.get_rng_state(), before[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+    torch.manual_seed(2)
+    two = fit_head(small, protocol="held-out", epochs=3).map
+    np.testing.assert_array_equal(one(small.scores), two(small.scores))
+
+
+def test_the_callers_torch_settings_do_not_matter(small):
+    expected = fit_head(small, protocol="fixed", epochs=5).map(small.scores)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode():
+            found = fit_head(small, protocol="fixed", epochs=5).map(small.scores)
+            assert torch.is_inference_mode_enabled()
+        with torch.no_grad():
+            again = fit_head(small, protocol="fixed", epochs=5).map(small.scores)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(again, expected)
+
+
+# What cannot be fitted
+
+
+def test_one_wrong_prediction_gives_the_scalar():
+    z, _ = simulate(60, 4)
+    y = z.argmax(axis=1)
+    y[0] = z[0].argmin()
+    split = make_split(z, y)
+    for protocol in PROTOCOLS:
+        fit = fit_head(split, protocol=protocol)
+        assert fit.flags == {"scalar_fallback": []}
+        assert fit.map == ScalarMap(split.pooled.value)
+        assert fit.counts == (60,)
+
+
+def test_unknown_choices_are_refused(small):
+    with pytest.raises(InputError, match="unknown protocol 'loo'; choose from in-sample, held-out"):
+        fit_head(small, protocol="loo")
+    with pytest.raises(InputError, match="adds over samples, which softece does not"):
+        fit_head(replace(small, goal=objective("softece")), protocol="fixed")
+
+
+def test_without_torch_the_error_says_what_to_install(small, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"needs the package 'torch': pip install .*torch"):
+        fit_head(small, protocol="fixed")
+
+
+def test_features_of_any_width_and_type_are_taken():
+    z, y = simulate(100, 4)
+    features = np.random.default_rng(0).normal(size=(100, 40)).astype(np.float32)
+    split = make_split(z, y, scores=features)
+    fit = fit_head(split, protocol="fixed", epochs=5)
+    assert fit.map.weights[0].shape == (128, 40)
+    assert (fit.map(features) >= 1e-3).all()

@@ -1,0 +1,125 @@
+"""What the paper finds, on real logits of real models; skipped where there are none."""
+
+import functools
+import warnings
+
+import numpy as np
+import pytest
+
+import smallcal as sc
+from conftest import data_folder
+from smallcal.calibrators.catalogue import METHODS
+from smallcal.calibrators.maps import TemperatureMap
+from smallcal.calibrators.maps.base import loss_and_slope
+from smallcal.calibrators.objectives import Gaps, objective
+
+CELLS = (
+    "cifar100__brier-resnet50",
+    "cifar100__brier-wrn26-10",
+    "cifar100__ce-resnet20",
+    "cifar100__ce-vgg19bn",
+    "cifar100__netcal-densenet-bc-100",
+    "cifar100__netcal-wrn16-4",
+    "cities158__mlp-ls",
+)
+BUDGET = 2_500
+#: Fitted in seconds rather than milliseconds; they have tests of their own.
+SLOW = {"dirichlet-odir", "matrix-scaling", "vector-scaling", "venn-abers"}
+
+pytestmark = pytest.mark.skipif(
+    data_folder() is None, reason="no real logits here: set SMALLCAL_DATA to their folder"
+)
+
+
+@functools.cache
+def cell(name):
+    with np.load(data_folder() / f"{name}.npz") as arrays:
+        found = {key: arrays[key] for key in arrays.files}
+    rows = np.random.default_rng(0).choice(len(found["val_labels"]), BUDGET, replace=False)
+    return (
+        found["val_logits"][rows],
+        found["val_labels"][rows],
+        found["test_logits"],
+        found["test_labels"],
+    )
+
+
+def fitted_on(name, method, **options):
+    z, y, _, _ = cell(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        return sc.make(method, **options).fit(z, y)
+
+
+@functools.cache
+def ece(name, method):
+    _, _, test, truth = cell(name)
+    p = fitted_on(name, method).predict_proba(test)
+    return 100 * sc.evaluate(truth, p, metrics=["ece15"])["ece15"]
+
+
+def mean_ece(method):
+    return np.mean([ece(name, method) for name in CELLS])
+
+
+@pytest.mark.parametrize("method", ["srts-bce", "margin-k3", "pwlinear-3", "spline-risk"])
+@pytest.mark.parametrize("control", ["random-k3", "shuffled-k3", "tva-ts"])
+def test_routing_by_what_the_logits_say_beats_routing_by_nothing(method, control):
+    differences = [ece(name, method) - ece(name, control) for name in CELLS]
+    assert np.mean(differences) < -0.3
+    assert np.mean(np.array(differences) < 0.1) > 0.7  # most models, not one
+
+
+@pytest.mark.parametrize("control", ["random-k3", "shuffled-k3"])
+def test_controls_stay_at_one_temperature(control):
+    differences = [ece(name, control) - ece(name, "tva-ts") for name in CELLS]
+    assert abs(np.mean(differences)) < 0.2
+
+
+@pytest.mark.parametrize("name", ["cifar100__ce-resnet20", "cities158__mlp-ls"])
+def test_one_group_is_one_temperature_bit_for_bit(name):
+    _, _, test, _ = cell(name)
+    one = fitted_on(name, "srts-bce", n_groups=1)
+    np.testing.assert_array_equal(
+        one.predict_proba(test), fitted_on(name, "tva-ts").predict_proba(test)
+    )
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        name
+        for name, row in METHODS.items()
+        if name not in SLOW and "features" not in row.needs and row.map != "head"
+    ],
+)
+def test_methods_that_promise_the_argmax_keep_it(method):
+    _, _, test, truth = cell("cifar100__ce-resnet20")
+    try:
+        fitted = fitted_on("cifar100__ce-resnet20", method)
+    except sc.MissingExtraError as error:
+        pytest.skip(str(error))
+    p = fitted.predict_proba(test, y=truth)
+    assert np.isfinite(p).all()
+    if isinstance(fitted.fitted_.map, TemperatureMap):
+        assert fitted.preserves_argmax_
+    if fitted.preserves_argmax_:
+        np.testing.assert_array_equal(p.argmax(axis=1), test.argmax(axis=1))
+
+
+@pytest.mark.parametrize("method", ["smart-bce", "smart-softece"])
+def test_smart_never_ends_above_the_scalar_it_could_be(method):
+    for name in CELLS[2:4]:
+        z, y, _, _ = cell(name)
+        fitted = fitted_on(name, method).fitted_
+        gaps = Gaps.of(sc.data.Predictions.of(z, y))
+        goal = objective(fitted.objective)
+        loss, _ = loss_and_slope(goal, gaps, fitted.temperature(z))
+        scalar, _ = loss_and_slope(goal, gaps, np.full(len(y), fitted.pooled_temperature))
+        assert loss <= scalar + 1e-12
+
+
+def test_an_unrestricted_head_overfits_several_times_over():
+    pytest.importorskip("torch", reason="torch is not installed")
+    name = "cifar100__ce-resnet20"
+    assert ece(name, "sats-logit-nll") > 3 * ece(name, "ts-nll")

@@ -1,0 +1,150 @@
+"""``smallcal monitor``: what it prints, its exit codes, and many processes on one state."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import smallcal as sc
+from cases import fit
+from simulated import simulate
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Stand in a folder with a calibrator and data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    z, y = simulate(500, 6)
+    fit("srts-bce", z, y).save("cal.json")
+    fit("tva-ts", z, y).save("other.json")
+    np.savez("cal.npz", logits=z, labels=y)
+    z, y = simulate(600, 6, seed=1)
+    np.savez("new.npz", logits=z)
+    np.savez("labelled.npz", logits=z, labels=y)
+    np.savez("drifted.npz", logits=0.4 * z)
+    np.savez("wrong.npz", logits=z, labels=(y + 1) % 6)
+    np.save("y.npy", y)
+    np.savez("narrow.npz", logits=z[:, :4])
+    document = json.loads(Path("cal.json").read_text())
+    del document["reference"]
+    Path("old.json").write_text(json.dumps(document))
+    return tmp_path
+
+
+def test_a_calm_stream_is_code_0_and_a_state_goes_on(cli):
+    code, out, err = cli("monitor", "cal.json", "new.npz", "--state", "s.json")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "srts-bce: 600 rows seen, 0 with labels." in out
+    assert "no proof of drift" in out
+    code, out, _ = cli("monitor", "cal.json", "new.npz", "--seen", "--labels", "y.npy",
+                       "--state", "s.json", "--json")  # fmt: skip
+    found = json.loads(out)
+    assert (code, found["rows"], found["labelled"]) == (0, 600, 600)
+    monitor = sc.Monitor(sc.load("cal.json"))
+    report = monitor.update(*np.load("labelled.npz").values())
+    assert found == {"calibrator": "cal.json", "data": "new.npz",
+                     **json.loads(json.dumps(report.to_dict()))}  # fmt: skip
+    assert json.loads(Path("s.json").read_text()) == monitor.to_dict()
+
+
+def test_drift_and_wrong_confidence_are_code_1(cli):
+    code, out, _ = cli("monitor", "cal.json", "drifted.npz")
+    assert code == 1
+    assert "Inputs have drifted" in out
+    assert "more rows to see whether refitting is due" in " ".join(out.split())
+    code, out, _ = cli("monitor", "cal.json", "wrong.npz", "--json")
+    found = json.loads(out)
+    assert (code, found["verdict"], found["drift"]["alarm"]) == (1, "refit", False)
+    code, out, _ = cli("monitor", "cal.json", "wrong.npz", "--prometheus")
+    assert code == 1
+    assert 'smallcal_monitor_alarm{method="srts-bce",check="calibration"} 1.0' in out.splitlines()
+
+
+def test_states_of_workers_are_looked_at_together(cli):
+    cli("monitor", "cal.json", "new.npz", "--state", "a.json")
+    cli("monitor", "cal.json", "labelled.npz", "--state", "b.json")
+    before = Path("a.json").read_text()
+    code, out, _ = cli("monitor", "cal.json", "--merge", "a.json", "--merge", "b.json", "--json")
+    found = json.loads(out)
+    assert (code, found["rows"], found["labelled"]) == (0, 1200, 600)
+    assert Path("a.json").read_text() == before
+
+
+def test_a_calibrator_without_counts_takes_its_split(cli):
+    code, out, err = cli("monitor", "old.json", "new.npz")
+    assert (code, out) == (2, "")
+    assert "--reference" in err
+    old = cli("monitor", "old.json", "new.npz", "--reference", "cal.npz", "--json")
+    new = cli("monitor", "cal.json", "new.npz", "--json")
+    assert old[1].replace("old.json", "cal.json") == new[1]
+
+
+BAD = [
+    (["gone.json"], "cannot read gone.json"),
+    (["cal.json", "gone.npz"], "cannot read gone.npz"),
+    (["cal.json", "narrow.npz"], "narrow.npz: logits must have the 6 columns"),
+    (["cal.json", "--labels", "y.npy"], "say something about DATA"),
+    (["cal.json", "--seen"], "say something about DATA"),
+    (["cal.json"], "nothing to look at: name DATA"),
+    (["cal.json", "--state", "none.json"], "nothing to look at: name DATA"),
+    (["cal.json", "new.npz", "--seen"], "nothing new without labels"),
+    (["cal.json", "new.npz", "--json", "--prometheus"], "choose one"),
+    (["cal.json", "--state", "s.json", "--merge", "t.json"], "--merge only looks"),
+    (["cal.json", "--merge", "t.json"], "cannot read t.json"),
+    (["cal.json", "--merge", "cal.json"], "cal.json is not the state of a monitor"),
+    (["cal.json", "--alpha", "0"], "alpha must be a number up to 0.5"),
+    (["cal.json", "--tolerance", "nan"], "tolerance must be a number up to 0.5"),
+    (["cal.json", "new.npz", "--state", "gone/s.json"], "cannot write to gone/s.json"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), BAD, ids=[" ".join(args) for args, _ in BAD])
+def test_bad_input_is_one_line_and_code_2(args, message, cli):
+    code, out, err = cli("monitor", *args)
+    assert (code, out) == (2, "")
+    assert err.startswith("smallcal: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_a_state_keeps_its_calibrator_and_settings(cli):
+    cli("monitor", "cal.json", "new.npz", "--state", "s.json", "--alpha", "0.02")
+    kept = Path("s.json").read_text()
+    code, _, err = cli("monitor", "other.json", "new.npz", "--state", "s.json")
+    assert (code, "s.json: the state is of another calibrator" in err) == (2, True)
+    code, _, err = cli("monitor", "cal.json", "new.npz", "--state", "s.json", "--alpha", "0.05")
+    assert (code, "begun with --alpha 0.02" in err) == (2, True)
+    assert Path("s.json").read_text() == kept
+
+
+def test_many_processes_lose_nothing(here):
+    program = (
+        "import sys, numpy as np, smallcal as sc\n"
+        "folder = sys.argv[1]\n"
+        "z = np.load(folder + '/new.npz')['logits']\n"
+        "monitor = sc.Monitor(sc.load(folder + '/cal.json'))\n"
+        "monitor.update(z[:7])\n"
+        "for _ in range(25):\n"
+        "    monitor.add_to(folder + '/shared.json')\n"
+    )
+    command = [sys.executable, "-c", program, str(here)]
+    workers = [subprocess.Popen(command, cwd=ROOT) for _ in range(4)]
+    assert [worker.wait() for worker in workers] == [0] * 4
+    monitor = sc.Monitor(sc.load("cal.json"))
+    monitor.update(np.load("new.npz")["logits"][:7])
+    found = json.loads(Path("shared.json").read_text())
+    assert found["rows"] == 4 * 25 * 7
+    assert found["confidence"] == [100 * n for n in monitor.to_dict()["confidence"]]
+    assert sorted(path.name for path in here.glob("*shared*")) == [
+        "shared.json",
+        "shared.json.lock",
+    ]

@@ -1,0 +1,216 @@
+"""Resampling samples, seeds, groups and calibration splits: against plain loops."""
+
+import numpy as np
+import pytest
+
+import smallcal as sc
+from simulated import simulate
+from smallcal.advice.refit_bootstrap import refit_bootstrap
+from smallcal.errors import InputError
+from smallcal.statistics import bootstrap
+from smallcal.statistics.bootstrap import Run, counts_of_draws, interval, seed_samples
+from smallcal.statistics.groups import by_group, holm
+from smallcal.statistics.interval import Interval, interval_of
+
+METRICS = ["ece15", "nll", "brier", "top_label_bce", "auroc"]
+
+
+def softmax(z):
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def runs(n_seeds=3, n=120):
+    found = []
+    for seed in range(n_seeds):
+        z, y = simulate(n, 5, seed=seed)
+        found.append(Run(y, {"raw": softmax(z), "scaled": softmax(z / 1.6)}))
+    return found
+
+
+def test_counts_are_draws_with_replacement_and_do_not_depend_on_blocks(monkeypatch):
+    whole = np.vstack(list(counts_of_draws(50, 40, np.random.default_rng(1))))
+    assert whole.shape == (40, 50)
+    np.testing.assert_array_equal(whole.sum(axis=1), 50)
+    monkeypatch.setattr(bootstrap, "_BLOCK_SIZE", 350)  # seven rows at a time
+    parts = np.vstack(list(counts_of_draws(50, 40, np.random.default_rng(1))))
+    np.testing.assert_array_equal(parts, whole)
+    many = np.vstack(list(counts_of_draws(20, 4000, np.random.default_rng(2))))
+    assert many.mean() == 1
+    assert many.var() == pytest.approx(0.95, abs=0.03)  # binomial: n p (1 - p)
+
+
+def test_an_abandoned_iteration_leaves_no_thread_behind():
+    import threading
+
+    before = threading.active_count()
+    draws = counts_of_draws(1000, 10**6, np.random.default_rng(0))
+    next(draws)
+    draws.close()
+    assert threading.active_count() == before
+
+
+def test_seed_by_sample_equals_a_plain_loop():
+    data = runs()
+    found = seed_samples(data, baseline="raw", metrics=METRICS, n_boot=25, random_state=4)
+    rng = np.random.default_rng(4)
+    slots = rng.integers(3, size=(25, 3))
+    values = np.empty((25, 3, len(METRICS)))
+    for seed, run in enumerate(data):
+        places = np.argwhere(slots == seed)
+        (counts,) = counts_of_draws(120, len(places), rng) if len(places) else ([],)
+        for (b, slot), row in zip(places, counts, strict=True):
+            again = np.repeat(np.arange(120), row.astype(int))
+            own, base = (
+                sc.evaluate(run.y_true[again], run.y_probas[name][again], metrics=METRICS)
+                for name in ("scaled", "raw")
+            )
+            values[b, slot] = [own[m] - base[m] for m in METRICS]
+    for i, metric in enumerate(METRICS):
+        np.testing.assert_allclose(
+            found["scaled"][metric].values, values[:, :, i].mean(axis=1), atol=1e-12
+        )
+
+
+def test_one_seed_works_and_says_what_it_cannot_see():
+    found = seed_samples(runs(1), baseline="raw", metrics=["nll"], n_boot=50)["scaled"]["nll"]
+    assert "one seed" in found.note
+    with pytest.raises(InputError, match="at least one run"):
+        seed_samples([], baseline="raw")
+    with pytest.raises(InputError, match="baseline 'x' is not among raw, scaled"):
+        seed_samples(runs(2), baseline="x")
+    odd = [*runs(1), Run([0, 1], {"raw": np.eye(2)})]
+    with pytest.raises(InputError, match="every run must have the same methods"):
+        seed_samples(odd, baseline="raw")
+
+
+def test_a_single_metric_with_its_interval():
+    run = runs(1, 400)[0]
+    found = interval(run.y_true, run.y_probas["raw"], "accuracy", n_boot=500)
+    p = found.point
+    width = 2 * 1.96 * np.sqrt(p * (1 - p) / 400)
+    assert found.high - found.low == pytest.approx(width, rel=0.15)
+    with pytest.raises(InputError, match="n_boot must be at least 1"):
+        interval(run.y_true, run.y_probas["raw"], "nll", n_boot=0)
+
+
+def test_methods_of_different_length_are_refused():
+    views = {
+        name: sc.metrics.Scored.of(np.zeros(n, dtype=int), np.tile([0.6, 0.4], (n, 1)))
+        for name, n in (("a", 4), ("b", 5))
+    }
+    with pytest.raises(InputError, match="the same samples; they have a 4, b 5"):
+        bootstrap.resample(views, [], n_boot=3)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "better", "margin", "verdict"),
+    [
+        (-2, -1, "lower", None, "better"),
+        (-2, -1, "higher", None, "worse"),
+        (1, 2, "lower", None, "worse"),
+        (1, 2, "higher", None, "better"),
+        (-1, 1, "lower", None, "tie"),
+        (0, 1, "lower", None, "tie"),
+        (-1, 1, "lower", 1.5, "equivalent"),
+        (-2, -1, "lower", 3, "equivalent"),
+        (-2, -1, "lower", 1.5, "better"),
+        (-2, -1, "zero", None, "tie"),
+    ],
+)
+def test_verdicts(low, high, better, margin, verdict):
+    found = Interval(0.0, 0.0, low, high, 0.95, 10, "samples", 0.4, 0.6)
+    assert found.verdict(better, margin=margin) == verdict
+    assert found.win_rate("lower") == 0.4
+    assert found.win_rate("higher") == 0.6
+    with pytest.raises(InputError, match="margin must be positive"):
+        found.verdict(margin=0.0)
+
+
+def test_percentile_basic_and_direction_by_hand():
+    values = np.arange(-10.0, 90.0)
+    found = interval_of(30.0, values, unit="samples", level=0.9)
+    low, high = np.quantile(values, [0.05, 0.95])
+    assert tuple(found) == pytest.approx((low, high))
+    assert found.basic == pytest.approx((60 - high, 60 - low))
+    assert (found.p_below, found.p_above) == (0.1, 0.89)
+    assert found.corrected == pytest.approx(60 - values.mean())
+
+
+def test_holm_is_the_step_down_rule():
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, 0.05) == ["d", "a"]
+    assert holm({"a": 0.2}, 0.05) == []
+    assert holm({"a": 0.0, "b": 0.0}, 0.05) == ["a", "b"]
+
+
+def test_groups_are_measured_apart_and_the_odd_one_is_found():
+    z, y = simulate(900, 5)
+    p = softmax(z / 1.6)
+    groups = np.repeat(["a", "b", "c"], 300)
+    y = y.copy()
+    y[groups == "c"] = (y[groups == "c"] + (np.arange(300) % 3 == 0)) % 5  # worse labels there
+    table = by_group(y, p, groups, metrics=["accuracy", "nll"], n_boot=400)
+    for name in "abc":
+        rows = np.flatnonzero(groups == name)
+        alone = sc.evaluate(y[rows], p[rows], metrics=["accuracy", "nll"])
+        assert table[name]["nll"].interval.point == alone["nll"]
+        assert table[name]["nll"].n == 300
+    assert table["c"]["nll"].differs
+    assert table["c"]["accuracy"].differs
+    assert sc.evaluate(y, p, metrics=["nll"], by=groups, n_boot=50)["a"]["nll"].n == 300
+
+
+def test_equal_groups_are_rarely_called_different():
+    rng = np.random.default_rng(0)
+    false_alarms = 0
+    for seed in range(60):
+        z, y = simulate(300, 4, seed=seed)
+        table = by_group(
+            y, softmax(z / 1.6), rng.integers(3, size=300), metrics=["nll"], n_boot=200
+        )
+        false_alarms += any(row["nll"].differs for row in table.values())
+    assert false_alarms <= 9  # 5 % of 60 is 3; the bootstrap is a little eager at n = 100
+
+
+def test_bad_groups_are_refused():
+    z, y = simulate(30, 4)
+    with pytest.raises(InputError, match=r"groups must have shape \(30,\)"):
+        by_group(y, softmax(z), [0, 1])
+    with pytest.raises(InputError, match="at least two groups"):
+        by_group(y, softmax(z), np.zeros(30))
+
+
+def test_refits_show_more_than_the_test_samples_do():
+    z, y = simulate(260, 6)
+    z2, y2 = simulate(2000, 6, seed=1)
+    options = {"metrics": ["top_label_bce"], "n_boot": 40}
+    both = refit_bootstrap((z, y), (z2, y2), ["tva-ts", "srts-bce"], **options)
+    cal_only = refit_bootstrap(
+        (z, y), (z2, y2), ["tva-ts", "srts-bce"], resample_test=False, **options
+    )
+    fitted = sc.make("tva-ts").fit(z, y)
+    point = both.values["tva-ts"]["top_label_bce"].point
+    assert point == pytest.approx(
+        sc.evaluate(y2, fitted.predict_proba(z2), metrics=["top_label_bce"])["top_label_bce"]
+    )
+    wide, narrow = (found.values["tva-ts"]["top_label_bce"] for found in (both, cal_only))
+    assert wide.high - wide.low > narrow.high - narrow.low > 0
+    assert set(both.differences) == {"srts-bce"}
+    assert both.n_failed == 0
+    again = refit_bootstrap((z, y), (z2, y2), ["tva-ts", "srts-bce"], **options)
+    assert again.values == both.values
+
+
+def test_refits_need_methods():
+    z, y = simulate(40, 3)
+    with pytest.raises(InputError, match="at least 2"):
+        refit_bootstrap((z, y), (z, y), [], n_boot=5)
+
+
+def test_refits_count_what_could_not_be_fitted():
+    z, y = simulate(16, 3)  # about ten different rows in a resample, where a fit needs ten
+    found = refit_bootstrap((z, y), (z, y), ["tva-ts"], metrics=["nll"], n_boot=40)
+    assert found.n_failed + found.values["tva-ts"]["nll"].n_boot == 40
+    assert 0 < found.n_failed < 40
+    with pytest.raises(InputError, match="no resample of the calibration split"):
+        refit_bootstrap((z[:10], y[:10]), (z, y), ["tva-ts"], metrics=["nll"], n_boot=5)

@@ -1,0 +1,169 @@
+"""Side-by-side comparison against plain loops, and what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+import smallcal as sc
+from simulated import simulate
+from smallcal.metrics import METRICS
+from smallcal.metrics.replicas import SLOW
+from smallcal.statistics.bootstrap import SLOW_BOOT, counts_of_draws
+
+
+@pytest.fixture(scope="module")
+def three():
+    z, y = simulate(800, 8)
+    probas = {
+        name: sc.make(name).fit(z[:400], y[:400]).predict_proba(z[400:])
+        for name in ("none", "tva-ts", "srts-bce")
+    }
+    return y[400:], probas
+
+
+def test_values_and_differences_are_those_of_evaluate(three):
+    y, probas = three
+    result = sc.compare(y, probas, baseline="tva-ts", n_boot=0)
+    base = sc.evaluate(y, probas["tva-ts"])
+    assert set(result.differences) == {"none", "srts-bce"}
+    for name, p in probas.items():
+        assert result.values[name] == sc.evaluate(y, p)
+    for name, row in result.differences.items():
+        for metric, difference in row.items():
+            expected = result.values[name][metric] - base[metric]
+            assert difference == pytest.approx(expected, nan_ok=True)
+    assert result.intervals == {}
+    assert (result.n, result.n_boot, result.baseline) == (400, 0, "tva-ts")
+
+
+def test_intervals_equal_a_plain_loop_over_the_same_resamples(three):
+    y, probas = three
+    quick = [name for name in METRICS if name not in SLOW]
+    result = sc.compare(y, probas, baseline="none", metrics=quick, n_boot=30)
+    (counts,) = counts_of_draws(400, 30, np.random.default_rng(0))
+    rows = [np.repeat(np.arange(400), row.astype(int)) for row in counts]
+    looped = {
+        name: [sc.evaluate(y[again], p[again], metrics=quick) for again in rows]
+        for name, p in probas.items()
+    }
+    for name in ("tva-ts", "srts-bce"):
+        for metric in quick:
+            own, base = (np.array([row[metric] for row in looped[key]]) for key in (name, "none"))
+            found = result.intervals[name][metric]
+            np.testing.assert_allclose(found.values, own - base, atol=1e-12)
+            np.testing.assert_allclose(
+                tuple(found), np.quantile(own - base, [0.025, 0.975]), atol=1e-12
+            )
+            alone = result.value_intervals[name][metric]
+            np.testing.assert_allclose(alone.values, own, atol=1e-12)
+        assert tuple(result.intervals[name]["accuracy"]) == (0.0, 0.0)  # the argmax never changes
+
+
+def test_every_metric_has_an_interval_and_slow_ones_fewer_resamples(three):
+    y, probas = three
+    result = sc.compare(y, probas, n_boot=210)
+    assert set(result.intervals["srts-bce"]) == set(METRICS)
+    for metric, found in result.intervals["srts-bce"].items():
+        assert found.n_boot == (SLOW_BOOT if metric in SLOW else 210)
+    assert sc.compare(y, probas, n_boot=0).intervals == {}
+
+
+def test_evaluate_with_intervals_and_floors(three):
+    y, probas = three
+    names = ["accuracy", "ece15", "adaece15", "nll"]
+    found = sc.evaluate(y, probas["none"], metrics=names, ci=True, n_boot=200)
+    plain = sc.evaluate(y, probas["none"], metrics=names)
+    for name, row in found.items():
+        assert row.point == plain[name]
+        assert row.low <= row.high
+    assert found["ece15"].floor > 0
+    assert found["nll"].floor is None
+    assert found["ece15"].mean > found["ece15"].point  # resampling adds error, and it is told
+    assert found["ece15"].corrected < found["ece15"].point
+    again = json.loads(json.dumps(found["ece15"].to_dict()))
+    assert again["floor"] == found["ece15"].floor
+    assert "values" not in again
+
+
+def test_a_verdict_never_calls_an_interval_with_zero_in_it_a_change(three):
+    y, probas = three
+    result = sc.compare(y, probas, baseline="tva-ts", metrics=["ece15", "nll", "accuracy"])
+    for name, row in result.intervals.items():
+        words = result.verdict(name)
+        for metric, found in row.items():
+            if not found.excludes_zero:
+                assert f"lowers {metric}" not in words
+                assert f"raises {metric}" not in words
+                assert found.verdict(METRICS[metric].better) == "tie"
+    assert "raises nll by" in result.verdict("none")
+    wide = result.verdict("srts-bce", margin={"nll": 10.0})
+    assert "nll equivalent within the margin" in wide
+    with pytest.raises(sc.InputError, match="no intervals for 'x'"):
+        result.verdict("x")
+
+
+def test_the_comparison_is_plain_data(three):
+    y, probas = three
+    result = sc.compare(y, probas, metrics=["nll", "ece15"], n_boot=20)
+    again = json.loads(json.dumps(result.to_dict()))
+    assert again["values"] == result.values
+    low, high = result.intervals["tva-ts"]["nll"]
+    assert (again["intervals"]["tva-ts"]["nll"]["low"], high) == (low, high)
+    assert again["verdicts"]["tva-ts"] == result.verdict("tva-ts")
+
+
+def test_a_metric_that_some_resamples_leave_undefined_is_counted():
+    y, p = np.zeros(12, dtype=int), np.tile([0.8, 0.2], (12, 1))
+    p[0] = [0.3, 0.7]  # one error: a third of the resamples miss it
+    found = sc.evaluate(y, p, metrics=["auroc"], ci=True, n_boot=300)["auroc"]
+    assert 50 < found.n_undefined < 200
+    assert f"undefined in {found.n_undefined} of them" in found.text()
+    assert np.isfinite(found.low)
+    never = sc.evaluate(y, np.tile([0.8, 0.2], (12, 1)), metrics=["auroc"], ci=True, n_boot=20)
+    assert never["auroc"].n_undefined == 20
+    assert "no interval: undefined in every resample" in never["auroc"].text()
+    assert never["auroc"].to_dict()["low"] is None
+    assert not never["auroc"].excludes_zero
+
+
+def test_an_interval_covers_the_true_difference_about_as_often_as_it_says():
+    """The population difference of two constant forecasts of a coin is known."""
+    rng = np.random.default_rng(0)
+    p, q, truth = 0.6, 0.7, 0.6
+    expected = -(truth * np.log(q) + 0.4 * np.log(1 - q)) + (
+        truth * np.log(p) + 0.4 * np.log(1 - p)
+    )
+    hits = 0
+    for trial in range(200):
+        y = (rng.random(150) >= truth).astype(int)
+        probas = {"p": np.tile([p, 1 - p], (150, 1)), "q": np.tile([q, 1 - q], (150, 1))}
+        result = sc.compare(y, probas, metrics=["nll"], n_boot=200, random_state=trial)
+        low, high = result.intervals["q"]["nll"]
+        hits += low <= expected <= high
+    assert 180 <= hits <= 199
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"baseline": "x"}, "baseline 'x' is not among none, tva-ts, srts-bce"),
+        ({"n_boot": -1}, "n_boot must be a whole number, not negative; got -1"),
+        ({"n_boot": 2.5}, "n_boot must be a whole number, not negative; got 2.5"),
+        ({"level": 1.0}, "level must lie between 0 and 1; got 1.0"),
+        ({"metrics": ["x"]}, "unknown metric 'x'; choose from accuracy"),
+        ({"metrics": "nll"}, "metrics must be a list of names; got the string 'nll'"),
+    ],
+)
+def test_bad_requests_are_refused(three, change, message):
+    y, probas = three
+    with pytest.raises(sc.InputError, match=message):
+        sc.compare(y, probas, **change)
+
+
+def test_nothing_to_compare_and_lengths_that_differ_are_refused(three):
+    y, probas = three
+    with pytest.raises(sc.InputError, match="y_probas is empty"):
+        sc.compare(y, {})
+    with pytest.raises(sc.InputError, match="one entry per row: 399 rows, 400"):
+        sc.compare(y, {**probas, "short": probas["none"][:-1]})
