@@ -213,7 +213,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from smallcal.lock import alone_in
+from smallcal.io.lock import alone_in
 with alone_in(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -1,10 +1,7 @@
-"""Apply a fitted calibrator: logits in, calibrated probabilities out. NumPy only.
+"""A fitted calibrator: logits in, calibrated probabilities out. NumPy only.
 
-This is the one place where a fitted map meets logits: the estimators call it, and a service
-that must not install scikit-learn imports it alone::
-
-    from smallcal.runtime import load
-    probabilities = load("cal.json").predict_proba(logits)
+This is the one place where a fitted map meets logits: the estimators call it, and a service that
+must not install scikit-learn reaches it through :mod:`smallcal.runtime`.
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ def fit_rejecting(
     MapFit
         A :class:`~smallcal.calibrators.maps.groups.GroupMap` with one threshold and the
         temperatures (T, ``UNIFORM``). Rejected samples get 1/C, up to about a millionth per
-        unit of logit: just enough to keep the argmax. Where the split is too small or too one-sided for this,
-        or the promise means accepting or rejecting every sample, the result is one temperature
-        for all with the flag ``scalar_fallback``.
+        unit of logit: just enough to keep the argmax. Where the split is too small or too
+        one-sided for this, or the promise means accepting or rejecting every sample, the result
+        is one temperature for all with the flag ``scalar_fallback``.
 
     Notes
     -----

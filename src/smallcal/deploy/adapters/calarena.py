@@ -3,7 +3,7 @@
 Both want an object with ``fit(p, y)`` and ``predict_proba(p)`` on probabilities. In CalArena's
 ``custom_calibrators.py``::
 
-    from smallcal.adapters.calarena import entries
+    from smallcal.deploy.adapters.calarena import entries
 
     CUSTOM_CALIBRATORS = entries("default", "srts-bce")
 """

@@ -3,8 +3,8 @@
 A value stands for some numbers of each row: one, or one per class, or one per feature. Twenty
 operations are enough for every signal and every map; :mod:`smallcal.deploy.export.translate` writes
 each of them down once, and a runtime that knows the twenty can apply any calibrator. All
-arithmetic is meant in float64. No operation divides by zero, overflows or gives NaN on finite input, so that it
-also holds where those raise an error.
+arithmetic is meant in float64. No operation divides by zero, overflows or gives NaN on finite
+input, so that it also holds where those raise an error.
 
 =========== =========================================================================
 logits      what the model said, as it came in (probabilities, where the calibrator takes those)
