@@ -2,12 +2,12 @@
 
 Runs an expression once to load every module, then once more under a profiler, and prints each
 function of smallcal that it executes, in call order, with its file and its lines of code
-(docstrings, comments and blank lines left out). Reading each function once, in that order, "returns"
-counts how often one comes back to a file already left: a straight path has none.
+(docstrings, comments and blank lines left out). Reading each function once, in that order,
+"returns" counts how often one comes back to a file already left: a straight path has none.
 
 The expression sees `sc` (smallcal), `z` and `y` (the demo's calibration logits and labels),
-`test_z` and `test_y`, `study` (runs the study of that name on a small frozen collection) and
-`export` (writes a calibrator as ONNX).
+`test_z` and `test_y`, `study` (runs the study of that name on the frozen collection, with few
+draws) and `export` (makes the ONNX file of a calibrator).
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ def _study(name: str) -> object:
 
     collection, _ = load_frozen()
     with tempfile.TemporaryDirectory() as folder:
-        return run(study_named(name, seeds=2), collection, Path(folder) / "run")
+        study = study_named(name).with_options(budgets=(250, 0), draws=2, n_boot=50)
+        return run(study, collection, Path(folder) / "run")
 
 
 def _export(calibrator: Any) -> bytes:
@@ -167,9 +168,9 @@ def _function_at(file: str, line: int) -> Step | None:
 def _docstring_lines(function: ast.AST) -> set[int]:
     found: set[int] = set()
     for node in ast.walk(function):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            if isinstance(node.value.value, str):
-                found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            found.update(range(value.lineno, (value.end_lineno or value.lineno) + 1))
     return found
 
 
