@@ -1,6 +1,6 @@
 """The paper's numbers as data: `python scripts/reference_values.py [paper.tex] [--write]`.
 
-Checks src/smallcal/studies/reference.json. With the paper's source it also checks that every
+Checks src/smallcal/studies/reproduce/reference.json. With the paper's source it also checks that every
 number stands where the file says; with --write it makes the file anew first. How the tables are
 read is in reference_tables.py, everything else that is known of the numbers in
 reference_remarks.py.
@@ -21,7 +21,7 @@ from reference_remarks import CORRECTIONS, DOUBTS, PAPER_METRICS, PROSE, SKIPPED
 from reference_tables import ORDER, REQUIRED, TABLES, Fields, entries, environment
 from smallcal.metrics import METRICS
 
-FILE = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reference.json"
+FILE = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "reference.json"
 
 STUDIES = {
     *("clean", "budget", "k-ablation", "objective", "routing-signal", "routing-target"),

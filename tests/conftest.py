@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from simulated import simulate
 from smallcal.cli import run
+from support.simulated import simulate
 
 # The same examples in every run: a red test means a changed program, not an unlucky draw.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -9,14 +9,14 @@ import pytest
 from scipy.stats import spearmanr
 
 import smallcal as sc
-from cases import features_of, make, require_package
-from simulated import simulate
 from smallcal.advice.audit_findings import Finding, verdict_of
 from smallcal.calibrators.catalogue import METHODS
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.metrics.scored import Scored
 from smallcal.statistics.bootstrap import counts_of_draws
+from support.cases import features_of, make, require_package
+from support.simulated import simulate
 
 N_REFITS = 12
 

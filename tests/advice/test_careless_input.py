@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from simulated import simulate
 from smallcal.data.special import softmax
+from support.simulated import simulate
 
 
 def drawn(z, rng):

@@ -14,8 +14,6 @@ from scipy.optimize import nnls
 from scipy.stats import norm
 
 import smallcal as sc
-from cases import true_name
-from simulated import simulate
 from smallcal.advice.plan import count_steps, plan_sizes
 from smallcal.advice.plan_fits import Rung, climb, draw_rows, ladder, uncalibrated
 from smallcal.advice.plan_forecast import (
@@ -27,6 +25,8 @@ from smallcal.advice.plan_forecast import (
     lasting_gaps,
 )
 from smallcal.data.predictions import Predictions
+from support.cases import true_name
+from support.simulated import simulate
 
 BINS = 15
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
 import smallcal as sc
-from cases import features_of
-from simulated import simulate
 from smallcal.advice.cross_validate import HeldOut, held_out_losses, repeated_folds, single_split
 from smallcal.advice.select import DEFAULT_CANDIDATES, candidates_for
 from smallcal.advice.select_walk import RULES, chosen_row, walk
 from smallcal.data.predictions import Predictions
 from smallcal.metrics.table import chosen_metrics
+from support.cases import features_of
+from support.simulated import simulate
 
 QUICK = ["none", "tva-ts", "signal-linear+tail"]
 

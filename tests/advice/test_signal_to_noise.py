@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 import smallcal as sc
-from simulated import simulate
 from smallcal.advice.signal_to_noise import DEFAULT_SIGNALS, SignalRow, SignalToNoise
 from smallcal.errors import InputError
+from support.simulated import simulate
 
 
 def loss(z, y, temperature):

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smallcal as sc
-from cases import DEPLOYABLE, features_of, fitted_once, missing_package, predict
-from simulated import simulate
 from smallcal import runtime
 from smallcal.calibrators import artefact
+from support.cases import DEPLOYABLE, features_of, fitted_once, missing_package, predict
+from support.simulated import simulate
 
 Z, Y = simulate(600, 12)
 NAMES = [name for name in DEPLOYABLE if not missing_package(name)]

@@ -8,7 +8,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import smallcal as sc
-from cases import (
+from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.maps import TemperatureMap
+from support.cases import (
     DEPLOYABLE,
     QUICK,
     RANDOM_CONTROLS,
@@ -21,9 +23,7 @@ from cases import (
     refit,
     require_package,
 )
-from simulated import simulate
-from smallcal.calibrators.catalogue import ALIASES, METHODS
-from smallcal.calibrators.maps import TemperatureMap
+from support.simulated import simulate
 
 FITTED_OBJECTIVES = {
     "tva-ts": "top_label_bce",

@@ -5,8 +5,6 @@ import pytest
 from scipy.optimize import approx_fprime, minimize, minimize_scalar
 
 import smallcal as sc
-from cases import fit
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import Prior, fit_temperature
 from smallcal.calibrators.maps.base import Split, loss_and_slope
@@ -15,6 +13,8 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.calibrators.signals import statistics
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.cases import fit
+from support.simulated import simulate
 
 BOUNDS = (0.05, 20.0)
 

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 import smallcal as sc
 from reference import ReferenceSRTS
-from simulated import simulate
+from support.simulated import simulate
 
 
 def test_srts_equals_the_plain_reference(split):

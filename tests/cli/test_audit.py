@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from simulated import simulate
+from support.simulated import simulate
 
 QUICK = ("--n-refits", "4", "--n-null", "9")
 

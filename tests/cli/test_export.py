@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import smallcal as sc
-from backends import module_of, session_of
-from simulated import simulate
 from smallcal.cli import run
 from smallcal.deploy.export import EXPORTERS
+from support.backends import module_of, session_of
+from support.simulated import simulate
 
 
 @pytest.fixture

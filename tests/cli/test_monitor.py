@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from cases import fit
-from simulated import simulate
+from support.cases import fit
+from support.simulated import simulate
 
 ROOT = Path(__file__).parents[2]
 

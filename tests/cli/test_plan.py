@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from simulated import simulate
+from support.simulated import simulate
 
 QUICK = ("--draws", "5", "--method", "tva-ts")
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from simulated import simulate
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.cli.verbs.report import condition_of, shifted_files
+from support.simulated import simulate
 
 DEFAULT = ALIASES["default"]
 QUICK = ("--methods", "ts-nll,default", "--n-boot", "100")

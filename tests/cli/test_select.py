@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from simulated import simulate
 from smallcal.cli.verbs.select import parsed
+from support.simulated import simulate
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import study_table
-from simulated import simulate
 from smallcal.cli.verbs.study_tables import MOST_ROWS, chosen_rows, parts
 from smallcal.studies import STUDIES, import_folder, load_collection, run, workers
 from smallcal.studies.tables.table import Number, Table
+from support.simulated import simulate
 
 pytest.importorskip("pyarrow", reason="studies keep their rows as Parquet, which needs pyarrow")
 

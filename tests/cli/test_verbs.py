@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from cases import DEPLOYABLE, features_of, fit, missing_package
 from smallcal.calibrators.catalogue import METHODS
 from smallcal.cli.verbs.demo import Cell, findings
 from smallcal.io import npy as stream_module
 from smallcal.io import read
 from smallcal.metrics import METRICS
 from smallcal.reports.conditions import Condition
+from support.cases import DEPLOYABLE, features_of, fit, missing_package
 
 VERBS = (
     *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),

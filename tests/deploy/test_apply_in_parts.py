@@ -18,12 +18,12 @@ import pytest
 from scipy.special import softmax
 
 import smallcal as sc
-from simulated import simulate
 from smallcal.deploy import apply_in_parts
 from smallcal.io import memory, open_source, read
 from smallcal.io import npy as stream_module
 from smallcal.metrics import METRICS
 from smallcal.metrics.blocks import evaluate_blocks
+from support.simulated import simulate
 
 pa = pytest.importorskip("pyarrow", reason="Parquet and Arrow need pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow")
@@ -296,7 +296,7 @@ def test_processes_give_the_same_bytes(cal, rows, cli):
 
 
 def helper(way, folder, output, timeout=120):
-    script = Path(__file__).parents[1] / "small_apply.py"
+    script = Path(__file__).parents[1] / "support" / "small_apply.py"
     command = [sys.executable, str(script), way, folder, output]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 import smallcal as sc
-from cases import features_of, fit
-from simulated import simulate
 from smallcal import runtime
 from smallcal.calibrators import artefact
 from smallcal.calibrators.reference import Bins
@@ -29,6 +27,8 @@ from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State
 from smallcal.io import atomic
 from smallcal.studies.simulate import World
+from support.cases import features_of, fit
+from support.simulated import simulate
 
 Z, Y = simulate(600, 12)
 NEW, ANSWERS = simulate(900, 12, seed=1)

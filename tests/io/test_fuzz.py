@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzzing import thrown
 from smallcal import SmallcalError
 from smallcal.io import READERS, read, write_arrays
+from support.fuzzing import thrown
 
 NEEDS = {".parquet": "pyarrow", ".safetensors": "safetensors", ".pt": "torch", ".h5": "h5py"}
 NEEDS[".arrow"] = "pyarrow"

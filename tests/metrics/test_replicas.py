@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulated import simulate
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.replicas import SLOW, replicators
+from support.simulated import simulate
 
 
 def softmax(z):

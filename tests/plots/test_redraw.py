@@ -8,7 +8,7 @@ from dataclasses import asdict, is_dataclass
 import pytest
 
 import smallcal as sc
-from simulated import simulate
+from support.simulated import simulate
 
 pytest.importorskip("matplotlib")
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binomtest
 
 import smallcal as sc
-from cases import fit
-from simulated import simulate
 from smallcal import plots
 from smallcal.metrics import Scored
 from smallcal.metrics.smooth import reflected_smooth
 from smallcal.plots import style
 from smallcal.statistics.interval import binomial_interval
 from smallcal.studies.simulate import World
+from support.cases import fit
+from support.simulated import simulate
 
 pytest.importorskip("matplotlib", reason="draws: pip install 'smallcal[plots]'")
 

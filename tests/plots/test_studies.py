@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from simulated import simulate
 from smallcal import plots
 from smallcal.errors import InputError
 from smallcal.plots.studies.corruption_gain import rank_interval
@@ -28,6 +27,7 @@ from smallcal.statistics.nested import nested
 from smallcal.studies import STUDIES, Outcome, import_folder, study_named
 from smallcal.studies.frame import Frame
 from smallcal.studies.tables.catalogue import differences, means
+from support.simulated import simulate
 
 ROOT = Path(__file__).parents[2]
 N_BOOT = 300

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from nasty_names import NASTY, nasty_report
+from support.nasty_names import NASTY, nasty_report
 
 REQUIRED = os.environ.get("SMALLCAL_BROWSER") == "required"
 if not REQUIRED:

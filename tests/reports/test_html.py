@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from nasty_names import NASTY, nasty_report
-from simulated import simulate
+from support.nasty_names import NASTY, nasty_report
+from support.simulated import simulate
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")

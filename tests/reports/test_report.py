@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 import smallcal as sc
-from simulated import simulate
 from smallcal import plots
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.data.predictions import Predictions
@@ -31,6 +30,7 @@ from smallcal.reports.content.routing import gate as gate_of
 from smallcal.reports.content.words import plain
 from smallcal.reports.render.markdown import code, escaped, render, table
 from smallcal.reports.samples import samples_of
+from support.simulated import simulate
 
 METHODS = ("none", "ts-nll", "srts-bce", "default")
 DEFAULT = ALIASES["default"]

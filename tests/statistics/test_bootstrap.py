@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from simulated import simulate
 from smallcal.advice.refit_bootstrap import refit_bootstrap
 from smallcal.errors import InputError
 from smallcal.statistics import bootstrap
 from smallcal.statistics.bootstrap import Run, counts_of_draws, interval, seed_samples
 from smallcal.statistics.groups import by_group, holm
 from smallcal.statistics.interval import Interval, interval_of
+from support.simulated import simulate
 
 METRICS = ["ece15", "nll", "brier", "top_label_bce", "auroc"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from simulated import simulate
 from smallcal.metrics import METRICS
 from smallcal.metrics.replicas import SLOW
 from smallcal.statistics.bootstrap import SLOW_BOOT, counts_of_draws
+from support.simulated import simulate
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 import smallcal as sc
-from cases import QUICK, features_of, missing_package
 from smallcal.statistics import nested
 from smallcal.studies import STUDIES, load_collection, run, study_named
 from smallcal.studies.frame import ALL, Entry, Frame
@@ -21,6 +20,7 @@ from smallcal.studies.simulate import World
 from smallcal.studies.tables.pairs import paired
 from smallcal.studies.tables.shift import cube
 from smallcal.studies.tables.table import Number
+from support.cases import QUICK, features_of, missing_package
 
 pytest.importorskip("pyarrow", reason="studies keep their rows as Parquet")
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 from conftest import data_folder
-from simulated import simulate
 from smallcal import FileError, InputError
 from smallcal.studies import STUDIES, Study, load_collection
 from smallcal.studies.check import LEAK_SHARE, check_collection, shared_rows
 from smallcal.studies.collection import kept_split
 from smallcal.studies.importers import import_calarena, import_folder
+from support.simulated import simulate
 
 CLASSES = 5
 

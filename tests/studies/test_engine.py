@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import small_study
 import smallcal as sc
-from small_study import N_TASKS, STUDY, leftovers, parts, results, write_collection
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.io import pool
 from smallcal.studies import load_collection, run, workers
 from smallcal.studies.frame import Entry, Task, draw_rows
 from smallcal.studies.probes.base import Site
+from support import small_study
+from support.small_study import N_TASKS, STUDY, leftovers, parts, results, write_collection
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
 
@@ -53,7 +53,7 @@ def own(tmp_path):
 
 def program(*arguments):
     """Start the study in a process, and group of processes, of its own."""
-    paths = [str(Path(small_study.__file__).parent), str(Path(sc.__file__).parents[1])]
+    paths = [str(Path(small_study.__file__).parents[1]), str(Path(sc.__file__).parents[1])]
     return subprocess.Popen(
         [sys.executable, small_study.__file__, *map(str, arguments)],
         stdout=subprocess.PIPE,

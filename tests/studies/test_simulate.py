@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smallcal as sc
-from cases import fit
 from predictions import (
     MILD,
     NOISY,
@@ -22,6 +21,7 @@ from smallcal.errors import InputError
 from smallcal.metrics import proper
 from smallcal.metrics.scored import Scored
 from smallcal.studies.simulate import World
+from support.cases import fit
 
 
 def top(rows):

@@ -11,7 +11,6 @@ from scipy.special import log_softmax as scipy_log_softmax
 from scipy.special import softmax as scipy_softmax
 from sklearn.linear_model import LogisticRegression
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import ScalarMap, Split, fit_temperature, loglinear
 from smallcal.calibrators.maps.affine import (
@@ -27,6 +26,7 @@ from smallcal.calibrators.maps.loglinear import Problem, Sample, class_folds
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.simulated import simulate
 
 FITS = {"vector": fit_vector, "matrix": fit_matrix, "dirichlet": fit_dirichlet}
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import ScalarMap, Split, fit_temperature
 from smallcal.calibrators.maps.binning import BinnedMap, fit_binning, keep_argmax, stratified_halves
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.simulated import simulate
 
 
 def make_split(z, y, *, goal="nll", weight=None, **discipline):

@@ -8,8 +8,6 @@ from scipy.interpolate import CubicSpline
 from scipy.optimize import approx_fprime, minimize
 
 import smallcal as sc
-from cases import fit
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import Split, fit_temperature
 from smallcal.calibrators.maps.base import loss_and_slope
@@ -26,6 +24,8 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.calibrators.signals import statistics
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.cases import fit
+from support.simulated import simulate
 
 
 def softplus(x):

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from cases import fit
-from simulated import simulate
 from smallcal.calibrators.maps import evidence, evidence_needed
 from smallcal.calibrators.maps.scalar import ScalarMap
 from smallcal.calibrators.objectives import Gaps
 from smallcal.data.predictions import Predictions
 from smallcal.data.special import softmax
 from smallcal.errors import InputError
+from support.cases import fit
+from support.simulated import simulate
 
 GATED = "class-linear+tail+gate"
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import heads
 from smallcal.calibrators.maps.base import Split, loss_and_slope
@@ -17,6 +16,7 @@ from smallcal.calibrators.maps.temperature import fit_temperature
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, MissingExtraError
+from support.simulated import simulate
 
 torch = pytest.importorskip("torch", reason="the heads are trained by torch")
 

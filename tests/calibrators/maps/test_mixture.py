@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 from scipy.special import softmax as scipy_softmax
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import Split, fit_temperature
 from smallcal.calibrators.maps.mixture import MixtureMap, fit_mixture, mixture_weights
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.simulated import simulate
 
 
 def make_split(z, y, weight=None, goal="nll"):

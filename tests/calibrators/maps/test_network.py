@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.special
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps.base import Split, loss_and_slope
 from smallcal.calibrators.maps.network import (
@@ -26,6 +25,7 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.data.special import erf
 from smallcal.errors import InputError
+from support.simulated import simulate
 
 
 def make_split(z, y, *, goal="bce", weight=None, seed=0):

@@ -15,13 +15,13 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import ScalarMap, Split, fit_temperature, peers
 from smallcal.calibrators.maps.peers import PEERS, Peer, PeerMap, fit_peer
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, MissingExtraError
+from support.simulated import simulate
 
 ONE_VS_REST = ("sklearn:isotonic", "venn-abers", "netcal:histogram")
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import GroupMap, ScalarMap, Split, fit_temperature
@@ -16,6 +15,7 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.calibrators.signals import Statistic
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.simulated import simulate
 
 
 def make_split(z, y, *, goal="nll", weight=None, scores=None, **discipline):

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import log_softmax, logsumexp
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import ScalarMap, Split, fit_temperature
 from smallcal.calibrators.maps.semantic import SemanticMap, SoftGroups, fit_semantic
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.simulated import simulate
 
 
 def make_split(z, y, features, *, goal="nll", weight=None, **discipline):

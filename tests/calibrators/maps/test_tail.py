@@ -8,13 +8,13 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
 import smallcal as sc
-from cases import fit
-from simulated import simulate
 from smallcal.calibrators.maps.tail import TAIL_SCALE, tail_temperature
 from smallcal.calibrators.signals import row_blocks
 from smallcal.calibrators.softmax import tailed_softmax
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.cases import fit
+from support.simulated import simulate
 
 
 def plain(z, t, tau):

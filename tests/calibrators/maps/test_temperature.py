@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from simulated import simulate
 from smallcal.calibrators.maps import fit_temperature
 from smallcal.calibrators.maps.temperature import PLATEAU, Evaluated
 from smallcal.calibrators.objectives import OBJECTIVES, Gaps, moments, objective
 from smallcal.data.predictions import Predictions
+from support.simulated import simulate
 
 BOUNDS = (0.05, 20.0)
 

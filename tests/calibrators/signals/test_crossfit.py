@@ -5,7 +5,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import StratifiedKFold
 
-from simulated import simulate
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, moments
 from smallcal.calibrators.signals import (
@@ -21,6 +20,7 @@ from smallcal.calibrators.signals.crossfit import Observed, fit_logistic, strati
 from smallcal.calibrators.signals.fits import fit_signal, observe
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.simulated import simulate
 
 
 def with_errors(n, n_wrong, n_classes=6, seed=0):

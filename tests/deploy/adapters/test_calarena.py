@@ -9,11 +9,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import smallcal as sc
-from cases import QUICK, require_package
-from simulated import simulate
 from smallcal import io
 from smallcal.data.special import softmax
 from smallcal.deploy.adapters.calarena import Entry, entries, entry_names
+from support.cases import QUICK, require_package
+from support.simulated import simulate
 
 
 @pytest.fixture(scope="module")

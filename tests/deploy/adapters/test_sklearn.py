@@ -33,7 +33,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import smallcal as sc
-from simulated import simulate
+from support.simulated import simulate
 
 #: Checks that fail, and why. Repeating a sample and giving it twice the weight are not the same
 #: to the default: it counts samples to judge evidence, and its statistics are not weighted.

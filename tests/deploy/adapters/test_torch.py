@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import smallcal as sc  # noqa: E402
-from cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict  # noqa: E402
 from conftest import data_folder  # noqa: E402
-from simulated import simulate  # noqa: E402
 from smallcal import runtime  # noqa: E402
 from smallcal.deploy import export  # noqa: E402
 from smallcal.deploy.adapters import CalibratedTorchModel, collect_logits  # noqa: E402
 from smallcal.errors import FitWarning, InputError  # noqa: E402
 from smallcal.io import progress  # noqa: E402
+from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict  # noqa: E402
+from support.simulated import simulate  # noqa: E402
 
 DOCS = Path(__file__).parents[3] / "docs"
 EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]

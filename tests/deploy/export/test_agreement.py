@@ -9,10 +9,10 @@ import functools
 import numpy as np
 import pytest
 
-from backends import BACKENDS
-from cases import DEPLOYABLE, RANDOM_CONTROLS, fit, predict
 from conftest import data_folder
-from simulated import simulate
+from support.backends import BACKENDS
+from support.cases import DEPLOYABLE, RANDOM_CONTROLS, fit, predict
+from support.simulated import simulate
 
 EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 CELL = "cifar10__akamaster-resnet56"

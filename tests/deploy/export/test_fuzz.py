@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cases import fitted_once
-from fuzzing import thrown
-from program_numpy import run
 from smallcal import ArtefactError, InputError
 from smallcal.calibrators import artefact
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.deploy.export import to_onnx, to_python, to_sql
 from smallcal.deploy.export.translate import program_of
+from support.cases import fitted_once
+from support.fuzzing import thrown
+from support.program_numpy import run
 
 NAMES = ["none", "srts-bce", "default", "pwlinear-3", "spline-risk", "qats-bce", "ets", "meta-cal"]
 NAMES += ["scaling-binning", "vector-scaling", "features-k3", "smart-bce"]

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict
-from program_numpy import run
-from simulated import simulate
 from smallcal.calibrators.maps import MAPS
 from smallcal.calibrators.signals import SIGNALS
 from smallcal.deploy.export import translate
 from smallcal.deploy.export.program import OPERATIONS, Program, constant
 from smallcal.errors import InputError
+from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict
+from support.program_numpy import run
+from support.simulated import simulate
 
 EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 #: Kinds that no export can know: controls that look at the batch, and readers of the labels.

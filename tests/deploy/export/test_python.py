@@ -12,11 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends import module_of
-from cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict
-from nasty_names import NASTY
-from program_numpy import run
-from simulated import simulate
 from smallcal.deploy.export import to_python
 from smallcal.deploy.export.program import Program, constant
 from smallcal.deploy.export.program import given as taken
@@ -24,6 +19,11 @@ from smallcal.deploy.export.python import _Body
 from smallcal.deploy.export.statements import statements_of
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
+from support.backends import module_of
+from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict
+from support.nasty_names import NASTY
+from support.program_numpy import run
+from support.simulated import simulate
 
 EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 

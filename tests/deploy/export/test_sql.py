@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backends import database, through_sql
-from cases import features_of, fit, fitted_once, predict
-from nasty_names import NASTY
-from program_numpy import run
-from simulated import simulate
 from smallcal.deploy.export import to_sql
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
+from support.backends import database, through_sql
+from support.cases import features_of, fit, fitted_once, predict
+from support.nasty_names import NASTY
+from support.program_numpy import run
+from support.simulated import simulate
 
 duckdb = pytest.importorskip("duckdb")
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from simulated import simulate
 from smallcal.errors import SmallcalError
 from smallcal.io import atomic
 from smallcal.studies import Study, load_collection, run, workers
 from smallcal.studies.frame import Entry
+from support.simulated import simulate
 
 STUDY = Study(
     name="small",

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from simulated import simulate
 from smallcal.calibrators.catalogue import ALIASES, METHODS, method
 from smallcal.calibrators.maps.peers import PEERS
+from support.simulated import simulate
 
 #: Options that make a slow method quick enough to be fitted many times in a test.
 QUICK = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import smallcal as sc
-from simulated import simulate
+from support.simulated import simulate
 
 #: Each would set ``window.harmed`` or close what it stands in, in one kind of place.
 NASTY = (

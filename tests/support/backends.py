@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cases import features_of
 from smallcal.calibrators import artefact
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.deploy.export import to_onnx, to_python, to_sql
+from support.cases import features_of
 
 
 @dataclass(frozen=True)
