@@ -25,7 +25,7 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
 
 Array = NDArray[Any]
-FOLDER = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "frozen"
+FOLDER = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "frozen"
 
 DATASET, N_CLASSES, N_CAL, N_TEST, N_ELSEWHERE = "simulated20", 20, 400, 800, 400
 SEEDS = (0, 1)

@@ -47,7 +47,7 @@ BATCH, PEAK_LR, WEIGHT_DECAY, DROPOUT = 128, 0.004, 0.02, 0.2
 LABEL_SMOOTHING, MIXUP_ALPHA = 0.1, 0.8
 
 DEFAULT_OUTPUT = (
-    Path(__file__).resolve().parents[1] / "src" / "smallcal" / "datasets" / "quickdraw345.npz"
+    Path(__file__).resolve().parents[1] / "src" / "smallcal" / "data" / "demo" / "quickdraw345.npz"
 )
 
 Pixels = npt.NDArray[np.uint8]

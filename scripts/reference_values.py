@@ -1,8 +1,8 @@
 """The paper's numbers as data: `python scripts/reference_values.py [paper.tex] [--write]`.
 
-Checks src/smallcal/studies/reproduce/reference.json. With the paper's source it also checks that every
-number stands where the file says; with --write it makes the file anew first. How the tables are
-read is in reference_tables.py, everything else that is known of the numbers in
+Checks src/smallcal/studies/reproduce/reference.json. With the paper's source it also checks that
+every number stands where the file says; with --write it makes the file anew first. How the tables
+are read is in reference_tables.py, everything else that is known of the numbers in
 reference_remarks.py.
 """
 
