@@ -1,9 +1,9 @@
 """Freeze a small collection: `python scripts/freeze_collection.py [--logits]`.
 
-Writes src/smallcal/studies/frozen: simulated logits (only with --logits, for they should never
-change), reference values, and the checksum of every file. `smallcal study reproduce --frozen`
-then checks smallcal against values that smallcal did not compute: the calibrators and metrics
-below are the plain formulas, with SciPy and scikit-learn.
+Writes src/smallcal/studies/reproduce/frozen: simulated logits (only with --logits, for they
+should never change), reference values, and the checksum of every file. `smallcal study reproduce
+--frozen` then checks smallcal against values that smallcal did not compute: the calibrators and
+metrics below are the plain formulas, with SciPy and scikit-learn.
 """
 
 from __future__ import annotations

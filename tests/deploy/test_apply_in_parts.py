@@ -295,7 +295,7 @@ def test_processes_give_the_same_bytes(cal, rows, cli):
     assert content("q.parquet") == content("p.parquet")
 
 
-def helper(way, folder, output, timeout=120):
+def helper(way, folder, output, timeout=300):
     script = Path(__file__).parents[1] / "support" / "small_apply.py"
     command = [sys.executable, str(script), way, folder, output]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)

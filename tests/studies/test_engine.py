@@ -64,7 +64,7 @@ def program(*arguments):
     )
 
 
-def answer(*arguments, timeout=60):
+def answer(*arguments, timeout=300):
     process = program(*arguments)
     try:
         out, err = process.communicate(timeout=timeout)
@@ -81,7 +81,8 @@ def end_group(process):
     process.wait()
 
 
-def wait_until(holds, seconds=30):
+def wait_until(holds, seconds=180):
+    """Wait as long as a busy machine may need; nothing waits this long where all is well."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "waited in vain"
@@ -352,8 +353,8 @@ def test_killed_and_interrupted_at_any_moment(shared, tmp_path):
             time.sleep(0.02 * rng.random())
             # Ctrl-C reaches a whole group of processes; a kill only one.
             (os.killpg if blow == signal.SIGINT else os.kill)(process.pid, blow)
-            _, err = process.communicate(timeout=20)
-            wait_until(lambda group=process.pid: is_gone(group, os.killpg), 10)
+            _, err = process.communicate(timeout=180)
+            wait_until(lambda group=process.pid: is_gone(group, os.killpg))
         finally:
             end_group(process)
         if blow == signal.SIGINT:
@@ -445,7 +446,7 @@ needs_dask = pytest.mark.skipif(
 @needs_dask
 def test_on_dask_with_a_worker_killed(shared, tmp_path):
     collection, wanted = shared
-    told = answer("dask", collection.folder, tmp_path / "run", MANY, timeout=90)
+    told = answer("dask", collection.folder, tmp_path / "run", MANY)
     assert told["done"] == 3 * (MANY + 1)
     assert told["failures"] == []
     assert len(told["pids"]) == 3  # two, and the one that took the place of the killed

@@ -187,7 +187,7 @@ def on_dask(source, out, draws="2"):
             study, load_collection(source), out, dask=cluster.scheduler_address, advance=advance
         )
         with Client(cluster, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=20)
+            client.wait_for_workers(2, timeout=180)
             after = dict(client.run(os.getpid))
     return {
         "found": seen[0],
