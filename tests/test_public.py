@@ -1,5 +1,6 @@
 """The public surface: exactly these names, light to import, the contract runs as written."""
 
+import ast
 import doctest
 import json
 import re
@@ -21,6 +22,34 @@ def test_all_is_exactly_what_is_public():
         assert getattr(sc, name) is not None
     assert sorted(dir(sc)) == sorted(sc.__all__)
     assert len(set(sc.__all__)) == len(sc.__all__)
+
+
+#: Every package whose names load their module when first used.
+LAZY = [
+    file for file in sorted((ROOT / "src").rglob("__init__.py")) if "attach(" in file.read_text()
+]
+
+
+@pytest.mark.parametrize("file", LAZY, ids=lambda file: file.parent.name)
+def test_a_lazy_package_gives_the_names_that_it_shows_to_type_checkers(file):
+    package = ".".join(file.parent.relative_to(ROOT / "src").parts)
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    (shown,) = [node for node in tree.body if isinstance(node, ast.If)]
+    (call,) = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "attach"
+    ]
+    for_checkers = {
+        alias.asname: (entry.module, alias.name) for entry in shown.body for alias in entry.names
+    }
+    homes = ast.literal_eval(call.args[1])
+    loaded = {name: (f"{package}.{home}", name) for home, names in homes.items() for name in names}
+    assert for_checkers == loaded
+
+
+def test_the_lazy_packages_are_found():
+    assert [file.parent.name for file in LAZY] == ["smallcal", "adapters", "plots"]
 
 
 def test_importing_smallcal_loads_nothing_heavy():

@@ -30,4 +30,6 @@ def attach(
         setattr(import_module(package), name, value)
         return value
 
-    return load, lambda: sorted(home_of), list(home_of)
+    public = list(home_of)
+    # The same list as ``__all__``, which a package may extend by names of its own.
+    return load, lambda: sorted(public), public
