@@ -303,7 +303,7 @@ def test_half_precision_and_probabilities_and_a_missing_class(dtype):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_refits": 1}, "n_refits must be a whole number, at least 2; got 1"),
+        ({"n_refits": 1}, "n_refits must be a whole number of at least 2; got 1"),
         ({"size": 5}, "size must be at least 10 and less than the 60 samples"),
         ({"size": 60}, "size must be at least 10 and less than the 60 samples"),
         ({"method": "luck"}, "unknown method 'luck'"),

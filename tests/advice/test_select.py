@@ -368,7 +368,7 @@ def test_candidates_that_differ_in_any_option_are_two():
         ({"n_repeats": 2.5}, "n_repeats must be a whole number"),
         ({"n_repeats": 1, "rule": "repeat"}, "needs n_repeats of at least 2"),
         ({"level": 1.0}, "level must lie between 0 and 1"),
-        ({"random_state": None}, "random_state must be an integer"),
+        ({"random_state": None}, "random_state must be a whole number from 0 to 4294967295"),
         ({"loss": "hcfp90", "rule": "fold", "candidates": ["none"]}, "is undefined in 5 of"),
     ],
 )

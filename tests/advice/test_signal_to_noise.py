@@ -288,10 +288,10 @@ def test_a_pooled_temperature_at_its_bound_is_told():
         ({"signals": ["risk", "risk"]}, "signals must be"),
         ({"signals": ["oracle_risk"]}, "signals must be"),
         ({"signals": ["feature_risk"]}, "features"),
-        ({"n_groups": 1}, "n_groups must be at least 2; got 1"),
+        ({"n_groups": 1}, "n_groups must be a whole number of at least 2; got 1"),
         ({"null": "hope"}, "null must be one of resample, permutation; got 'hope'"),
-        ({"n_null": -1}, "n_null must be a whole number, not negative; got -1"),
-        ({"n_partitions": 0}, "n_partitions must be at least 1"),
+        ({"n_null": -1}, "n_null must be a whole number of at least 0; got -1"),
+        ({"n_partitions": 0}, "n_partitions must be a whole number of at least 1"),
         ({"level": 1.0}, "level must lie between 0 and 1"),
     ],
 )

@@ -84,7 +84,7 @@ BAD = [
     (["pilot.npz", "--method", "magic"], "error: unknown method 'magic'"),
     (["pilot.npz", "--method", "none"], "none fits nothing"),
     (["pilot.npz", "--sizes", "many"], "--sizes must be whole numbers with commas between"),
-    (["pilot.npz", "--sizes", "1,2"], "sizes must be whole numbers of at least 10; got 1"),
+    (["pilot.npz", "--sizes", "1,2"], "each size must be a whole number of at least 10; got 1"),
     (["pilot.npz", "--draws", "1"], "--draws"),
     (["pilot.npz", "--target", "ece15"], "--target must look like ece15=0.02"),
     (["pilot.npz", "--target", "ece15=1e"], "--target must look like ece15=0.02"),

@@ -161,7 +161,7 @@ BAD = [
     (["both.npz", "--fail-if", "tva-ts:ece15>3%"], "no method 'tva-ts' here"),
     (["both.npz", "--fail-if", "magic:ece15>3%"], "no method 'magic' here"),
     (["both.npz", "--methods", "magic"], "unknown method 'magic'"),
-    (["both.npz", "--n-boot", "10"], "n_boot must be at least 100"),
+    (["both.npz", "--n-boot", "10"], "n_boot must be a whole number of at least 100"),
     (["both.npz", "--level", "2"], "level must lie between 0 and 1"),
     (["both.npz", "--format", "pdf"], "--format must be one of html, md, json"),
     (["both.npz", "--format", "html"], "-o report.html"),

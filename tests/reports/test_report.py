@@ -454,7 +454,7 @@ def test_samples_may_be_pairs_records_or_files(tmp_path):
         ({"test": simulate(50, 4)}, "both must come from one model"),
         ({"methods": ["magic"]}, "unknown method 'magic'"),
         ({"methods": "none"}, "methods must be a list"),
-        ({"n_boot": 10}, "n_boot must be at least 100"),
+        ({"n_boot": 10}, "n_boot must be a whole number of at least 100"),
         ({"level": 1.5}, "level must lie between 0 and 1"),
         ({"class_names": ["a"]}, "class_names"),
         ({"shift": {3: simulate(50, 5)}}, "shift must map"),

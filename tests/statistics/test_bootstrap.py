@@ -90,7 +90,7 @@ def test_a_single_metric_with_its_interval():
     p = found.point
     width = 2 * 1.96 * np.sqrt(p * (1 - p) / 400)
     assert found.high - found.low == pytest.approx(width, rel=0.15)
-    with pytest.raises(InputError, match="n_boot must be at least 1"):
+    with pytest.raises(InputError, match="n_boot must be a whole number of at least 1"):
         interval(run.y_true, run.y_probas["raw"], "nll", n_boot=0)
 
 
@@ -203,8 +203,10 @@ def test_refits_show_more_than_the_test_samples_do():
 
 def test_refits_need_methods():
     z, y = simulate(40, 3)
-    with pytest.raises(InputError, match="at least 2"):
+    with pytest.raises(InputError, match="methods must name at least one"):
         refit_bootstrap((z, y), (z, y), [], n_boot=5)
+    with pytest.raises(InputError, match="n_boot must be a whole number of at least 2; got 1"):
+        refit_bootstrap((z, y), (z, y), ["tva-ts"], n_boot=1)
 
 
 def test_refits_count_what_could_not_be_fitted():

@@ -148,8 +148,8 @@ def test_an_interval_covers_the_true_difference_about_as_often_as_it_says():
     ("change", "message"),
     [
         ({"baseline": "x"}, "baseline 'x' is not among none, tva-ts, srts-bce"),
-        ({"n_boot": -1}, "n_boot must be a whole number, not negative; got -1"),
-        ({"n_boot": 2.5}, "n_boot must be a whole number, not negative; got 2.5"),
+        ({"n_boot": -1}, "n_boot must be a whole number of at least 0; got -1"),
+        ({"n_boot": 2.5}, "n_boot must be a whole number of at least 0; got 2.5"),
         ({"level": 1.0}, "level must lie between 0 and 1; got 1.0"),
         ({"metrics": ["x"]}, "unknown metric 'x'; choose from accuracy"),
         ({"metrics": "nll"}, "metrics must be a list of names; got the string 'nll'"),

@@ -308,11 +308,11 @@ def test_values_without_a_mean_are_refused(values, match):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"n_boot": 0}, "n_boot must be at least 1; got 0"),
+        ({"n_boot": 0}, "n_boot must be a whole number of at least 1; got 0"),
         ({"n_boot": 10.5}, "n_boot must be a whole number"),
         ({"level": 1.0}, "level must lie between 0 and 1"),
         ({"level": float("nan")}, "level must lie between 0 and 1"),
-        ({"random_state": -1}, "random_state must be at least 0"),
+        ({"random_state": -1}, "random_state must be a whole number of at least 0"),
         ({"random_state": None}, "random_state must be a whole number"),
     ],
 )

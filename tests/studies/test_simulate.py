@@ -236,7 +236,7 @@ def _pair(rows):
         ({"temperature": 0}, "temperature must be a number from 0.05 to 20; got 0"),
         ({"structure": 0.6}, "structure must be a number from -0.5 to 0.5"),
         ({"noise": -0.1}, "noise must be a number from 0 to 1"),
-        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"seed": -1}, "seed must be a whole number from 0 to"),
         ({"seed": True}, "seed must be a whole number"),
     ],
 )

@@ -17,6 +17,7 @@ from smallcal.calibrators.catalogue import name_of
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
+from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
 
@@ -110,8 +111,7 @@ def audit(
 
 
 def _require(n: int, n_refits: int, size: int | None) -> None:
-    if not isinstance(n_refits, int | np.integer) or isinstance(n_refits, bool) or n_refits < 2:
-        raise InputError(f"n_refits must be a whole number, at least 2; got {n_refits!r}")
+    whole_number(n_refits, "n_refits", least=2)
     if size is not None and not MIN_FIT_SAMPLES <= size < n:
         raise InputError(
             f"size must be at least {MIN_FIT_SAMPLES} and less than the {n:,} samples there are; "

@@ -13,6 +13,7 @@ from smallcal.advice.plan_forecast import FORETOLD, Forecast, Outlook
 from smallcal.advice.plan_words import Expected, Plan, PlanRow, Target, notes_on, sentences_of
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.calibrators.catalogue import method as method_named
+from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
 from smallcal.statistics.interval import Interval, interval_of, require_options
@@ -131,16 +132,10 @@ def plan_sizes(n: int, sizes: Iterable[int] | None) -> list[int]:
     if sizes is None:
         rounds = [step * 10**power for power in range(1, 8) for step in (1, 2, 5)]
         return sorted({n, *(size for size in rounds if 50 <= size <= 4 * n)})
-    wanted = list(sizes)
-    for size in wanted:
-        whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
-        if not whole or size < MIN_FIT_SAMPLES:
-            raise InputError(
-                f"sizes must be whole numbers of at least {MIN_FIT_SAMPLES}; got {size!r}"
-            )
+    wanted = {whole_number(size, "each size", least=MIN_FIT_SAMPLES) for size in sizes}
     if not wanted:
         raise InputError("sizes names none; give at least one number of samples")
-    return sorted({n, *map(int, wanted)})
+    return sorted({n, *wanted})
 
 
 def _true_name(method: str) -> str:
@@ -157,12 +152,8 @@ def _true_name(method: str) -> str:
 
 
 def _require(preds: Predictions, draws: int, test_size: int, level: float) -> None:
-    require_options(draws, level)
-    if draws < 5:
-        raise InputError(f"draws must be at least 5, or their spread means nothing; got {draws}")
-    whole = isinstance(test_size, int | np.integer) and not isinstance(test_size, bool)
-    if not whole or test_size < 1:
-        raise InputError(f"test_size must be a whole number of rows, at least 1; got {test_size!r}")
+    require_options(draws, level, name="draws", least=5, why="fewer have no spread to speak of")
+    whole_number(test_size, "test_size", least=1)
     require_pilot(preds.n)
 
 

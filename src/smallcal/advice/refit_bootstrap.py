@@ -90,10 +90,10 @@ def refit_bootstrap(
     >>> found.differences["tva-ts"]["top_label_bce"].verdict()
     'better'
     """
-    require_options(n_boot, level)
+    require_options(n_boot, level, least=2)
     reference = methods[0] if methods and baseline is None else baseline
-    if not methods or reference not in methods or n_boot < 2:
-        raise InputError("methods must name some, the baseline among them; n_boot at least 2")
+    if not methods or reference not in methods:
+        raise InputError("methods must name at least one, the baseline among them")
     chosen = chosen_metrics(metrics)
     fitted_on, tested_on = Predictions.of(*cal), Predictions.of(*test)
     points = _fit_all(methods, fitted_on, tested_on, np.ones(fitted_on.n))

@@ -32,6 +32,7 @@ from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.calibrators.estimators import make
 from smallcal.calibrators.method import SAMPLES_PER_PARAMETER, Method
+from smallcal.data.checks import MAX_SEED, whole_number
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -201,21 +202,20 @@ def select(
     """
     require_rule(rule, loss=loss, n_repeats=n_repeats, n_folds=n_folds, level=level)
     measured = chosen_metrics(dict.fromkeys([loss, "nll"]))
-    if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**32:
-        raise InputError(f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}")
+    seed = whole_number(random_state, "random_state", most=MAX_SEED)
     given = Predictions.of(logits, labels, input=input, features=features)
     given.require_fittable(input=input)
     preds = replace(given, logits=given.logits.astype(np.float64))
-    tried, left_out = candidates_for(preds.n, candidates, random_state=int(random_state))
+    tried, left_out = candidates_for(preds.n, candidates, random_state=seed)
     folds = (
-        single_split(preds, seed=int(random_state))
+        single_split(preds, seed=seed)
         if rule == "holdout"
-        else repeated_folds(preds, n_repeats=n_repeats, n_folds=n_folds, seed=int(random_state))
+        else repeated_folds(preds, n_repeats=n_repeats, n_folds=n_folds, seed=seed)
     )
     methods = {label: candidate.method for label, candidate in tried.items()}
     found = held_out_losses(preds, methods, folds, measured, advance=advance)
     rows = walk(found, loss=loss, rule=rule, enough=rarer(preds) >= MIN_EACH)
-    rows = with_intervals(rows, found, loss=loss, level=level, random_state=int(random_state))
+    rows = with_intervals(rows, found, loss=loss, level=level, random_state=seed)
     chosen = tried[chosen_row(rows).candidate]
     n_wrong = int((~preds.correct).sum())
     return Selection(
@@ -232,7 +232,7 @@ def select(
         n_folds=folds.n_folds,
         level=level,
         input=input,
-        random_state=int(random_state),
+        random_state=seed,
     )
 
 
@@ -251,10 +251,8 @@ def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: f
             f"rule 'sample' needs a loss that is a mean over samples ({', '.join(means)}); got "
             f"{loss!r}. Say rule='repeat', 'fold' or 'holdout' to select by it"
         )
-    for name, value, least in (("n_repeats", n_repeats, 1), ("n_folds", n_folds, 2)):
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not whole or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    whole_number(n_repeats, "n_repeats", least=1)
+    whole_number(n_folds, "n_folds", least=2)
     if rule == "repeat" and n_repeats < 2:
         raise InputError("rule 'repeat' needs n_repeats of at least 2 for its standard error")
 

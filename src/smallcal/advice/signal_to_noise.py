@@ -18,6 +18,7 @@ import numpy as np
 from smallcal.advice.slopes import Groups, Slopes, cut, variances
 from smallcal.calibrators.signals import STATISTICS
 from smallcal.calibrators.signals.fits import ROUTES
+from smallcal.data.checks import whole_number
 from smallcal.data.predictions import BoolArray, FloatArray, Predictions
 from smallcal.errors import InputError
 from smallcal.statistics.groups import holm
@@ -263,12 +264,10 @@ def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int
         raise InputError(
             f"signals must be different names among {', '.join(possible)}; got {signals!r}"
         )
-    if n_groups < 2:
-        raise InputError(f"n_groups must be at least 2; got {n_groups}")
+    whole_number(n_groups, "n_groups", least=2)
     if null not in _NULLS:
         raise InputError(f"null must be one of {', '.join(_NULLS)}; got {null!r}")
-    if n_partitions < 1:
-        raise InputError(f"n_partitions must be at least 1; got {n_partitions}")
+    whole_number(n_partitions, "n_partitions", least=1)
 
 
 def _row(slopes: Slopes, groups: Groups, p_value: float, *, beyond_chance: bool) -> SignalRow:

@@ -7,6 +7,7 @@ caller says whether numbers are logits or probabilities.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -26,6 +27,9 @@ MAX_MAGNITUDE = 1e15
 
 #: Probabilities are floored here before the logarithm, so that an exact 0 stays finite.
 PROBABILITY_FLOOR = 1e-30
+
+#: The largest seed that every generator takes.
+MAX_SEED = 2**32 - 1
 
 _SHOWN_ROWS = 5
 
@@ -281,6 +285,33 @@ def as_weight(values: object, *, n: int, name: str = "sample_weight") -> FloatAr
     if not bool(weight.any()):
         raise InputError(f"{name} is zero everywhere ({n} rows)")
     return weight
+
+
+def whole_number(
+    value: object, name: str, *, least: int = 0, most: int | None = None, why: str = ""
+) -> int:
+    """Return an option as an int; floats, booleans and numbers out of range are refused.
+
+    ``why`` gives the reason for the bound, where it is not plain.
+
+    Examples
+    --------
+    >>> whole_number(np.int32(5), "n_folds", least=2)
+    5
+    >>> whole_number(2.5, "n_folds", least=2)
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.InputError: n_folds must be a whole number of at least 2; got 2.5
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        span = f"of at least {least}" if most is None else f"from {least} to {most}"
+        reason = f" ({why})" if why else ""
+        raise InputError(f"{name} must be a whole number {span}{reason}; got {value!r}")
+    return number
 
 
 def as_class_names(values: object, *, n_classes: int) -> tuple[str, ...]:

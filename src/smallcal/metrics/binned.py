@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smallcal.data.checks import whole_number
 from smallcal.data.predictions import FloatArray, IntArray
-from smallcal.errors import InputError
 from smallcal.metrics.scored import Scored, row_blocks
 
 DEFAULT_BINS = 15
@@ -25,7 +25,7 @@ def bin_sums(index: IntArray, values: FloatArray, bins: int) -> FloatArray:
 
 def equal_width(values: FloatArray, bins: int) -> IntArray:
     """Return the bin of each value in [0, 1]: [l, u), the last one closed at 1."""
-    _require_bins(bins)
+    whole_number(bins, "bins", least=1)
     inner = np.linspace(0.0, 1.0, bins + 1)[1:-1]
     return np.digitize(values, inner).astype(np.int64, copy=False)
 
@@ -36,7 +36,7 @@ def equal_mass(values: FloatArray, bins: int) -> IntArray:
     When ``bins`` does not divide n, the first n mod ``bins`` bins hold one value more. Equal
     values may be cut apart; then the earlier samples go to the lower bin.
     """
-    _require_bins(bins)
+    whole_number(bins, "bins", least=1)
     n = len(values)
     size = n // bins + (np.arange(bins) < n % bins)
     index = np.empty(n, dtype=np.int64)
@@ -170,7 +170,7 @@ def classwise_ece_of(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
 
 def classwise_sums(scored: Scored, *, bins: int = DEFAULT_BINS) -> FloatArray:
     """Return the summed gap of every bin of every class; sums of several blocks add up."""
-    _require_bins(bins)
+    whole_number(bins, "bins", least=1)
     cells = scored.n_classes * bins
     sums = np.zeros(cells)
     for rows in row_blocks(scored.proba):
@@ -218,8 +218,3 @@ def classwise_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) 
 
 def _mean_absolute(sums: FloatArray, n: int) -> float:
     return float(np.abs(sums).sum() / n)
-
-
-def _require_bins(bins: int) -> None:
-    if not isinstance(bins, int | np.integer) or bins < 1:
-        raise InputError(f"bins must be a whole number of at least 1; got {bins!r}")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smallcal.data.predictions import FloatArray, IntArray
-from smallcal.errors import InputError
 from smallcal.metrics import Scored
 from smallcal.metrics.replicas import Order, resampled_risk
 from smallcal.metrics.selective import aurc_of, selective_risks_of
@@ -72,9 +71,7 @@ def risk_coverage_data(
     >>> row.kept.tolist(), row.risk.round(3).tolist()
     ([1, 2, 3], [0.0, 0.5, 0.333])
     """
-    require_options(n_boot, level)
-    if n_boot < 2:
-        raise InputError(f"n_boot must be at least 2, for the band; got {n_boot}")
+    require_options(n_boot, level, least=2, why="for the band")
     return {
         name: _curve_of(view, level, n_boot, random_state)
         for name, view in views_of(y_true, probs).items()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smallcal.data.predictions import BoolArray, FloatArray
-from smallcal.errors import InputError
 from smallcal.metrics import Scored
 from smallcal.metrics.smooth import reflected_smooth, smece_exact_of
 from smallcal.plots import style
@@ -79,9 +78,7 @@ def smooth_reliability_data(
     >>> round(row.smece, 3), bool((row.low <= row.high).all())
     (0.3, True)
     """
-    require_options(n_boot, level)
-    if n_boot < 2:
-        raise InputError(f"n_boot must be at least 2, for the band; got {n_boot}")
+    require_options(n_boot, level, least=2, why="for the band")
     return {
         name: _curve_of(view, level, n_boot, random_state)
         for name, view in views_of(y_true, probs).items()

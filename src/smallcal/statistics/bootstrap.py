@@ -159,9 +159,7 @@ def interval(
     >>> found.low < found.point < found.high
     True
     """
-    require_options(n_boot, level)
-    if n_boot < 1:
-        raise InputError("n_boot must be at least 1; a point value alone is what evaluate gives")
+    require_options(n_boot, level, least=1, why="evaluate gives the value alone")
     (row,) = chosen_metrics([metric])
     view = Scored.of(y_true, y_proba)
     values = resample({"it": view}, [row], n_boot=n_boot, random_state=random_state)
@@ -220,9 +218,9 @@ def seed_samples(
     >>> found["honest"]["nll"].verdict()
     'better'
     """
-    require_options(n_boot, level)
-    if not runs or n_boot < 1:
-        raise InputError("seed_samples needs at least one run and one resample")
+    require_options(n_boot, level, least=1)
+    if not runs:
+        raise InputError("seed_samples needs at least one run")
     chosen = chosen_metrics(metrics)
     views = [_views(run, baseline) for run in runs]
     if any(set(view) != set(views[0]) for view in views):

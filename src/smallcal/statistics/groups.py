@@ -64,14 +64,14 @@ def by_group(
     >>> table["bad"]["accuracy"].differs
     True
     """
-    require_options(n_boot, level)
+    require_options(n_boot, level, least=1)
     view, chosen = Scored.of(y_true, y_proba), chosen_metrics(metrics)
     codes = np.asarray(groups)
     if codes.shape != (view.n,):
         raise InputError(f"groups must have shape ({view.n},); got {codes.shape}")
     names = np.unique(codes)
-    if len(names) < 2 or n_boot < 1:
-        raise InputError("by needs at least two groups, and n_boot at least 1")
+    if len(names) < 2:
+        raise InputError(f"groups must name at least two groups; got {len(names)}")
     rows = {
         str(name): _group_rows(view, codes == name, chosen, (n_boot, level, random_state + 2 * i))
         for i, name in enumerate(names)

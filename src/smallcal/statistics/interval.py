@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import betaincinv
 
+from smallcal.data.checks import whole_number
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -199,9 +200,15 @@ def binomial_interval(
     return np.where(successes > 0, low, 0.0), np.where(successes < n, high, 1.0)
 
 
-def require_options(n_boot: int, level: float, *, name: str = "n_boot") -> None:
+def require_options(
+    n_boot: int, level: float, *, name: str = "n_boot", least: int = 0, why: str = ""
+) -> None:
     """Raise unless the options of a bootstrap make sense."""
-    if not isinstance(n_boot, int | np.integer) or isinstance(n_boot, bool) or n_boot < 0:
-        raise InputError(f"{name} must be a whole number, not negative; got {n_boot!r}")
+    whole_number(n_boot, name, least=least, why=why)
+    require_level(level)
+
+
+def require_level(level: float) -> None:
+    """Raise unless an interval can have this level."""
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1; got {level}")

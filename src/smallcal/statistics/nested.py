@@ -15,15 +15,14 @@ the blocks, chosen for speed and memory, has no influence on the result.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from smallcal.data.checks import FloatArray, IntArray
+from smallcal.data.checks import FloatArray, IntArray, whole_number
 from smallcal.errors import InputError
-from smallcal.statistics.interval import Interval, interval_of
+from smallcal.statistics.interval import Interval, interval_of, require_level
 from smallcal.statistics.tree import Tree, cluster_means, level_names, lonely, tree_of
 
 __all__ = ["Interval", "cells", "clustered", "crossed", "nested", "student", "tiers"]
@@ -213,8 +212,8 @@ def crossed(
     names = level_names(levels, tree.depth)
     if tree.shape is None:
         raise InputError("values must be a full table: ragged lists do not cross")
-    n_boot = _whole(n_boot, "n_boot", least=1)
-    rng = np.random.default_rng(_whole(random_state, "random_state", least=0))
+    n_boot = whole_number(n_boot, "n_boot", least=1)
+    rng = np.random.default_rng(whole_number(random_state, "random_state"))
     table = tree.leaves.reshape(tree.shape)
     drawn = np.broadcast_to(table, (n_boot, *tree.shape))
     for size in tree.shape:  # the first axis left is averaged with each resample's shares
@@ -255,8 +254,7 @@ def student(
     """
     from scipy.special import stdtr, stdtrit
 
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1; got {level}")
+    require_level(level)
     tree = tree_of(values)
     names = level_names(levels, tree.depth)
     if not -tree.depth <= axis < tree.depth:
@@ -286,10 +284,9 @@ def _interval(
     tree: Tree, names: Sequence[str], n_boot: int, level: float, random_state: int
 ) -> Interval:
     """Resample every level of the tree and summarise."""
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1; got {level}")
-    n_boot = _whole(n_boot, "n_boot", least=1)
-    drawn = _resample(tree, n_boot, _whole(random_state, "random_state", least=0))
+    require_level(level)
+    n_boot = whole_number(n_boot, "n_boot", least=1)
+    drawn = _resample(tree, n_boot, whole_number(random_state, "random_state"))
     notes = [lonely(counts, names, k) for k, counts in enumerate(tree.counts)]
     return interval_of(
         float(tree.means(0)[0]),
@@ -298,16 +295,6 @@ def _interval(
         level=level,
         note="; ".join(filter(None, notes)),
     )
-
-
-def _whole(value: object, name: str, *, least: int) -> int:
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise InputError(f"{name} must be a whole number; got {value!r}") from None
-    if number < least:
-        raise InputError(f"{name} must be at least {least}; got {number}")
-    return number
 
 
 def _resample(tree: Tree, n_boot: int, seed: int) -> FloatArray:

@@ -17,11 +17,13 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
+from smallcal.data.checks import whole_number
 from smallcal.data.predictions import BoolArray, FloatArray, as_probabilities
 from smallcal.errors import InputError
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_mass, equal_width
 from smallcal.metrics.scored import BLOCK_SIZE, Scored, row_blocks
 from smallcal.metrics.table import METRICS
+from smallcal.statistics.interval import require_level
 
 #: Metrics without a fast path are simulated at most this often.
 SLOW_SIMULATIONS = 200
@@ -121,8 +123,7 @@ def noise_floor(
     (0.03, 0.08)
     """
     names = _known(_DEFAULT if metrics is None else metrics)
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, both excluded; got {level!r}")
+    require_level(level)
     n = len(as_probabilities(y_proba))
     # The labels are placeholders: nothing below reads them.
     scored = Scored.of(np.zeros(n, dtype=np.int64), y_proba)
@@ -321,8 +322,8 @@ def _simulated(
     scored: Scored, names: Sequence[str], n_sim: int, seed: int
 ) -> dict[str, FloatArray]:
     """Return simulated values of each metric, every one of them begun from the seed."""
-    _require_whole(n_sim, "n_sim", least=1)
-    _require_whole(seed, "random_state", least=0)
+    whole_number(n_sim, "n_sim", least=1)
+    whole_number(seed, "random_state")
     fast = [name for name in names if name in _FAST]
     found = _binned_values(scored, fast, n_sim, seed) if fast else {}
     few = min(n_sim, SLOW_SIMULATIONS)
@@ -332,12 +333,6 @@ def _simulated(
         elif name not in _FAST:
             found[name] = _looped_values(scored, name, few, seed)
     return {name: found[name] for name in names}
-
-
-def _require_whole(value: int, name: str, *, least: int) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
 
 
 def _correctness(scored: Scored, n_sim: int, seed: int) -> Iterator[BoolArray]:

@@ -23,7 +23,7 @@ from functools import cache
 
 import numpy as np
 
-from smallcal.data.checks import FloatArray, IntArray, as_numpy
+from smallcal.data.checks import MAX_SEED, FloatArray, IntArray, as_numpy, whole_number
 from smallcal.data.special import erf, softmax
 from smallcal.errors import InputError
 from smallcal.metrics.proper import FLOOR
@@ -159,8 +159,8 @@ class World:
 
     def __post_init__(self) -> None:
         """Check the controls."""
-        _require_whole("n_classes", self.n_classes, least=2)
-        _require_whole("seed", self.seed)
+        whole_number(self.n_classes, "n_classes", least=2)
+        whole_number(self.seed, "seed", most=MAX_SEED)
         _require_between("accuracy", self.accuracy, 1 / self.n_classes, 0.98)
         _require_between("temperature", self.temperature, 0.05, 20.0)
         _require_between("structure", self.structure, -0.5, 0.5)
@@ -192,8 +192,8 @@ class World:
         >>> world = World(n_classes=10)
         >>> calibration, test = world.draw(250), world.draw(2000, split="test")
         """
-        _require_whole("n", n, least=1)
-        _require_whole("draw", draw)
+        whole_number(n, "n", least=1)
+        whole_number(draw, "draw", most=MAX_SEED)
         _require_between("severity", severity, 0.0, MAX_SEVERITY)
         if not isinstance(split, str) or not split:
             raise InputError(f"split must be a name, such as 'cal' or 'test'; got {split!r}")
@@ -324,12 +324,6 @@ def _ratio(numerator: FloatArray, denominator: FloatArray, otherwise: float) -> 
 
 def _log(probability: FloatArray) -> FloatArray:
     return np.asarray(np.log(np.clip(probability, FLOOR, 1.0)))
-
-
-def _require_whole(name: str, value: int, *, least: int = 0) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not least <= value < 2**32:
-        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
 
 
 def _require_between(name: str, value: float, low: float, high: float) -> None:

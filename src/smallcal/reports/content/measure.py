@@ -203,12 +203,7 @@ def measure(
 
 def require_boot(n_boot: int, level: float) -> None:
     """Raise unless the resamples can carry a verdict."""
-    require_options(n_boot, level)
-    if n_boot < MIN_BOOT:
-        raise InputError(
-            f"n_boot must be at least {MIN_BOOT}, for every verdict rests on intervals; "
-            f"got {n_boot}"
-        )
+    require_options(n_boot, level, least=MIN_BOOT, why="every verdict rests on intervals")
 
 
 def fit_all(
