@@ -12,6 +12,7 @@ import numpy as np
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.plots import style
+from smallcal.plots.twins import draws
 from smallcal.statistics.compare import Comparison
 from smallcal.statistics.interval import Better
 
@@ -62,6 +63,18 @@ def forest_data(
     differences: object, *, metric: str | None = None, better: Better = "lower"
 ) -> Forest:
     """Return what :func:`forest` draws.
+
+    Parameters
+    ----------
+    differences : Comparison, or rows
+        What ``sc.compare(..., n_boot=...)`` returns; or mappings with ``label``, ``value``,
+        ``low``, ``high`` and, if there is a second interval (say, one that also refits),
+        ``wide_low`` and ``wide_high``. For a comparison of calibration errors, whose resamples
+        are biased, the wider interval also covers the mirrored (basic) one.
+    metric : str, optional
+        Which metric of a comparison; its first by default.
+    better : {"lower", "higher", "zero"}
+        Which differences are good, for rows; a comparison knows.
 
     Examples
     --------
@@ -134,6 +147,7 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
     return Forest(rows=tuple(rows), xlabel=f"{label} (points)" if scale > 1 else label)
 
 
+@draws(forest_data)
 def forest(
     differences: object,
     *,
@@ -145,23 +159,6 @@ def forest(
 
     The thick bar is the first interval, the thin one the wider. A difference whose wider interval
     holds zero is a tie, whatever its size.
-
-    Parameters
-    ----------
-    differences : Comparison, or rows
-        What ``sc.compare(..., n_boot=...)`` returns; or mappings with ``label``, ``value``,
-        ``low``, ``high`` and, if there is a second interval (say, one that also refits),
-        ``wide_low`` and ``wide_high``. For a comparison of calibration errors, whose resamples
-        are biased, the wider interval also covers the mirrored (basic) one.
-    metric : str, optional
-        Which metric of a comparison; its first by default.
-    better : {"lower", "higher", "zero"}
-        Which differences are good, for rows; a comparison knows.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------

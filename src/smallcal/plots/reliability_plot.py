@@ -13,6 +13,7 @@ from smallcal.metrics import Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_table, equal_mass, equal_width
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
+from smallcal.plots.twins import draws
 from smallcal.statistics.interval import binomial_interval, require_options
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ def reliability_data(
 ) -> dict[str, ReliabilityBins]:
     """Return what :func:`reliability` draws, by name of the probabilities.
 
+    Parameters
+    ----------
+    bins : int
+        How many of them.
+    strategy : {"width", "mass"}
+        Bins of equal width, or of equally many samples.
+
     Examples
     --------
     >>> row = reliability_data([0, 1], [[0.9, 0.1], [0.7, 0.3]], bins=2)["probs"]
@@ -92,6 +100,7 @@ def _bins_of(view: Scored, bins: int, strategy: Strategy, level: float) -> Relia
     )
 
 
+@draws(reliability_data)
 def reliability(
     y_true: object,
     probs: object,
@@ -106,23 +115,6 @@ def reliability(
     Bands are Clopper and Pearson's interval of each bin's accuracy, which holds the truth at
     least as often as it says; marks grow with the samples in the bin; the strip on top shows how
     many samples have which confidence. Points below the diagonal are over-confident.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    probs : array-like of shape (n, C), or mapping of name to such
-        Class probabilities.
-    bins : int
-    strategy : {"width", "mass"}
-        Bins of equal width, or of equally many samples.
-    level : float
-    ax : Axes, optional
-        Where to draw; a new figure of its own otherwise, saved by ``ax.figure.savefig``.
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------
@@ -223,23 +215,13 @@ def confidence_histogram_data(
     return found
 
 
+@draws(confidence_histogram_data)
 def confidence_histogram(
     y_true: object, probs: object, *, bins: int = 20, ax: Axes | None = None
 ) -> Axes:
     """Draw how many samples have which confidence, with mean confidence and accuracy marked.
 
     The gap between the two lines is what a model claims too much, or too little, on average.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-    probs : array-like of shape (n, C), or mapping of name to such
-    bins : int
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------

@@ -13,6 +13,7 @@ from smallcal.metrics.replicas import Order, resampled_risk
 from smallcal.metrics.selective import aurc_of, selective_risks_of
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
+from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
 
@@ -109,6 +110,7 @@ def _resampled(view: Scored, kept: IntArray, n_boot: int, seed: int) -> FloatArr
     return np.concatenate(found)
 
 
+@draws(risk_coverage_data)
 def risk_coverage(
     y_true: object,
     probs: object,
@@ -123,20 +125,6 @@ def risk_coverage(
     The band is pointwise, and the wider of two: resamples of the samples, which also move the
     confidence at which one stops keeping, and Clopper and Pearson's interval, which knows that
     no error among a few samples is not no error at all.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-    probs : array-like of shape (n, C), or mapping of name to such
-    level : float
-    n_boot : int
-        Resamples for the band.
-    random_state : int
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------

@@ -16,6 +16,7 @@ from smallcal.errors import InputError
 from smallcal.metrics import Scored
 from smallcal.metrics.binned import bin_table, equal_width
 from smallcal.plots import style
+from smallcal.plots.twins import draws
 from smallcal.statistics.interval import binomial_interval, require_options
 
 if TYPE_CHECKING:
@@ -124,6 +125,13 @@ def matched_confidence_data(
 ) -> dict[str, GroupBins]:
     """Return what :func:`matched_confidence` draws, by group; empty groups are left out.
 
+    Parameters
+    ----------
+    bins : int
+        Of equal width, the same for all groups.
+    least : int
+        A group with fewer samples than this in a bin is not shown there.
+
     Examples
     --------
     >>> import smallcal as sc
@@ -161,6 +169,7 @@ def matched_confidence_data(
     return found
 
 
+@draws(matched_confidence_data)
 def matched_confidence(
     y_true: object,
     logits: object,
@@ -177,25 +186,6 @@ def matched_confidence(
     Confidence is what one temperature for all gives (the calibrator's pooled one). If that were
     enough, groups would not differ where they meet in one bin. Bars are Clopper and Pearson's
     intervals.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-    logits : array-like of shape (n, C)
-        What the calibrator is applied to.
-    calibrator : fitted estimator with groups, such as ``sc.SRTS``
-    bins : int
-        Of equal width, the same for all groups.
-    least : int
-        A group with fewer samples than this in a bin is not shown there.
-    level : float
-    features : array-like of shape (n, d), optional
-        For calibrators that were fitted with features.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------
@@ -315,6 +305,7 @@ def group_residuals_data(
     return found
 
 
+@draws(group_residuals_data)
 def group_residuals(
     y_true: object,
     logits: object,
@@ -328,19 +319,6 @@ def group_residuals(
 
     Above zero a group is under-confident, below it over-confident. The fitted temperatures stand
     under the groups.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-    logits : array-like of shape (n, C)
-    calibrator : fitted estimator with groups, such as ``sc.SRTS``
-    level : float
-    features : array-like of shape (n, d), optional
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------

@@ -11,6 +11,7 @@ import numpy as np
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
+from smallcal.plots.twins import draws
 from smallcal.statistics.compare import evaluate
 from smallcal.statistics.interval import require_options
 
@@ -50,6 +51,15 @@ def shift_errors_data(
     random_state: int = 0,
 ) -> dict[str, ShiftErrors]:
     """Return what :func:`shift_errors` draws, by method.
+
+    Parameters
+    ----------
+    labels : mapping
+        True classes (n,) of each set, by its name.
+    probs : mapping
+        By method, the probabilities (n, C) of each set.
+    metric : str
+        A calibration error.
 
     Examples
     --------
@@ -103,6 +113,7 @@ def errors_of(
     )
 
 
+@draws(shift_errors_data)
 def shift_errors(
     labels: Mapping[str, object],
     probs: Mapping[str, Mapping[str, object]],
@@ -117,22 +128,6 @@ def shift_errors(
 
     Severities need no order and no numbers: accuracy says how hard a shift is. Bars are bootstrap
     intervals.
-
-    Parameters
-    ----------
-    labels : mapping
-        True classes (n,) of each set, by its name.
-    probs : mapping
-        By method, the probabilities (n, C) of each set.
-    metric : str
-        A calibration error.
-    level, n_boot, random_state
-        Of the intervals.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------

@@ -13,6 +13,7 @@ from smallcal.metrics import Scored
 from smallcal.metrics.smooth import reflected_smooth, smece_exact_of
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
+from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
 
@@ -164,6 +165,7 @@ def _squared_weights(view: Scored, width: float) -> FloatArray:
     return np.asarray(squares)
 
 
+@draws(smooth_reliability_data)
 def smooth_reliability(
     y_true: object,
     probs: object,
@@ -181,20 +183,6 @@ def smooth_reliability(
     and the wider of two: resamples of the samples with the width kept, and Clopper and Pearson's
     interval of the accuracy for as many samples as the kernel's weights amount to, which is there
     too where every sample is right.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-    probs : array-like of shape (n, C), or mapping of name to such
-    level : float
-    n_boot : int
-        Resamples for the band.
-    random_state : int
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------

@@ -13,6 +13,7 @@ from smallcal.calibrators.signals import FeatureRisk, Risk, Standardised, Statis
 from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
 from smallcal.plots.risk_groups import at_one_temperature, fitted_of
+from smallcal.plots.twins import draws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,6 +60,12 @@ def temperature_signal_data(
     calibrator: object, logits: object, *, features: object = None, y: object = None
 ) -> TemperatureSignal:
     """Return what :func:`temperature_signal` draws.
+
+    Parameters
+    ----------
+    calibrator : fitted estimator that divides logits by a temperature
+    y : array-like of shape (n,), optional
+        For the diagnostics that read the answer.
 
     Examples
     --------
@@ -121,6 +128,7 @@ def _label(fitted: FittedCalibrator) -> str:
     return f"{signal.kind.replace('_', ' ')} score"
 
 
+@draws(temperature_signal_data)
 def temperature_signal(
     calibrator: object,
     logits: object,
@@ -135,20 +143,6 @@ def temperature_signal(
     is drawn as a cloud over the raw model's confidence, at most 500 samples of it. The strip on
     top shows how many samples have which score; logits are divided by the temperature, so that
     above 1 confidence falls.
-
-    Parameters
-    ----------
-    calibrator : fitted estimator that divides logits by a temperature
-    logits : array-like of shape (n, C)
-    features : array-like of shape (n, d), optional
-        For calibrators that were fitted with features.
-    y : array-like of shape (n,), optional
-        For the diagnostics that read the answer.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------

@@ -28,6 +28,7 @@ from smallcal.plots.studies.panels import (
 )
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, open_run
 from smallcal.plots.style import GREY, axes_or_new, dress, figure_of, with_tips
+from smallcal.plots.twins import draws
 from smallcal.studies.frame import ALL
 from smallcal.studies.tables.catalogue import differences, means, wins
 
@@ -48,18 +49,13 @@ def budget_curve_data(
     """Return a metric at each budget: means, differences from the baseline, wins.
 
     The numbers are those of the tables ``means``, ``differences`` and ``wins`` of all models
-    together, made of the cells that were measured with every method at every budget.
+    together, made of the cells that were measured with every method at every budget. Rows alone
+    are taken to be of the study ``budget``.
 
     Parameters
     ----------
-    run : path, Frame, Outcome, mapping of columns, or (Study, Frame)
-        A run's folder, ``outcome.frame``, columns by name, or rows with their study. Rows alone are
-        taken to be of the study ``budget``.
     metric : str
-    baseline : str, optional
-        The method that differences are taken from; the study's own unless it is given.
-    where : mapping, optional
-        Column to a value or a list of values: only these rows. A budget of 0 is the whole split.
+        Any that was measured.
 
     Returns
     -------
@@ -108,6 +104,7 @@ def _lines(run: Run, budgets: list[str]) -> tuple[Line, ...]:
     return tuple(found)
 
 
+@draws(budget_curve_data)
 def budget_curve(
     run: RunLike,
     *,
@@ -121,9 +118,7 @@ def budget_curve(
     Above: means over cells. In the middle: paired differences from the baseline with their 95 %
     intervals, so that how much models differ does not matter. Marks are hollow where the
     interval holds zero, or there is none. Below: the share of cells and draws in which a method
-    is strictly better than the baseline.
-
-    Parameters are those of :func:`budget_curve_data`, and ``ax``.
+    is strictly better than the baseline. Rows alone are taken to be of the study ``budget``.
     """
     found = budget_curve_data(run, metric=metric, baseline=baseline, where=where)
     axes = axes_or_new(ax, size=(6.8, 6.4))

@@ -13,6 +13,7 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots.studies.run import Run, RunLike, one_budget, open_run, require_one_of
 from smallcal.plots.style import GREY, Look, axes_or_new, dress, legend, look, with_tips
+from smallcal.plots.twins import draws
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.tables.shift import heterogeneity, rank_correlation
 from smallcal.studies.tables.table import Number, unit_of
@@ -74,14 +75,14 @@ def corruption_gain_data(
     """Return the gain of a method under each corruption and the raw model's error there.
 
     The numbers are those of the table ``heterogeneity``: means over severities, draws and seeds.
+    Rows alone are taken to be of the study ``heterogeneity``.
 
     Parameters
     ----------
-    run, where
-        As for :func:`~smallcal.plots.budget_curve_data`; rows alone are taken to be of the study
-        ``heterogeneity``.
-    metric, method, baseline : str, optional
-        What is measured, whose gain it is, and over whom; the study's own unless given.
+    method : str, optional
+        Whose gain it is; the study's own unless it is given.
+    baseline : str, optional
+        Over whom; the study's own unless it is given.
 
     Raises
     ------
@@ -172,6 +173,7 @@ def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     return float(found.slope), float(found.intercept)
 
 
+@draws(corruption_gain_data)
 def corruption_gain(
     run: RunLike,
     *,
@@ -185,9 +187,8 @@ def corruption_gain(
 
     Points above the dashed line favour the method. The legend has Spearman's rank correlation of
     each model with its interval; the line through the points is that of Theil and Sen. With
-    many models all points look the same, and the title has the median correlation.
-
-    Parameters are those of :func:`corruption_gain_data`, and ``ax``.
+    many models all points look the same, and the title has the median correlation. Rows alone are
+    taken to be of the study ``heterogeneity``.
     """
     found = corruption_gain_data(run, metric=metric, method=method, baseline=baseline, where=where)
     axes = axes_or_new(ax)

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from smallcal.plots.studies.run import Run, RunLike, open_run, true_names
+from smallcal.plots.twins import documented
 from smallcal.statistics.nested import student
 from smallcal.studies.frame import ALL, CLEAN, Frame
 from smallcal.studies.tables.pairs import difference, is_bare, models_of, paired
 from smallcal.studies.tables.table import scale_of
 
 
+@documented
 def difference_rows(
     run: RunLike,
     *,
@@ -23,15 +25,8 @@ def difference_rows(
 
     ``low`` and ``high`` are those of the table ``differences``: models, seeds in each and draws in
     each are resampled. ``wide_low`` and ``wide_high`` are Student's, of the means of models (of
-    seeds where there is one model): few units cannot show how far the next one may lie.
-
-    Parameters
-    ----------
-    run, baseline, where
-        As for :func:`~smallcal.plots.budget_curve_data`; rows alone are taken to be of the study
-        ``clean``.
-    metric : str, optional
-        The study's first unless it is given.
+    seeds where there is one model): few units cannot show how far the next one may lie. Rows alone
+    are taken to be of the study ``clean``.
 
     Returns
     -------

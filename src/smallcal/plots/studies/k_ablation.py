@@ -25,6 +25,7 @@ from smallcal.plots.studies.curves import (
 from smallcal.plots.studies.panels import draw_band, draw_lines
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
 from smallcal.plots.style import FAINT, GREY, SMALL, axes_or_new, dress, look
+from smallcal.plots.twins import draws
 from smallcal.studies.tables.catalogue import differences, means
 from smallcal.studies.tables.table import Number
 
@@ -58,15 +59,8 @@ def k_ablation_data(
     """Return a metric for each number of groups, of all models and of each.
 
     The numbers are those of the tables ``means`` and ``differences``; models whose whole
-    splits differ in size are taken together, which the tables do not do.
-
-    Parameters
-    ----------
-    run, baseline, where
-        As for :func:`~smallcal.plots.budget_curve_data`; rows alone are taken to be of the study
-        ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
-    metric : str, optional
-        The study's first unless it is given.
+    splits differ in size are taken together, which the tables do not do. Rows alone are taken to
+    be of the study ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
 
     Raises
     ------
@@ -109,6 +103,7 @@ def _line(run: Run, mean: list[Number], labels: list[str]) -> Line:
     return line_of("mean", mean, [gap[label,] for label in labels])
 
 
+@draws(k_ablation_data)
 def k_ablation(
     run: RunLike,
     *,
@@ -120,9 +115,8 @@ def k_ablation(
     """Draw a metric against the number of groups: all models together, and each behind.
 
     The band is the 95 % interval of the paired difference from the baseline (one group), put
-    around the line; marks are hollow where it holds zero.
-
-    Parameters are those of :func:`k_ablation_data`, and ``ax``.
+    around the line; marks are hollow where it holds zero. Rows alone are taken to be of the study
+    ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
     """
     found = k_ablation_data(run, metric=metric, baseline=baseline, where=where)
     curves = found.curves

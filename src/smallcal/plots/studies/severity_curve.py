@@ -14,6 +14,7 @@ from smallcal.plots.studies.curves import Curves, Line, curves_of, gap_of, line_
 from smallcal.plots.studies.panels import draw_gaps, draw_lines, name_lines, settle, strips_under
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
 from smallcal.plots.style import GREY, INK, PALETTE, SMALL, axes_or_new, dress, figure_of, with_tips
+from smallcal.plots.twins import draws
 from smallcal.studies.frame import CLEAN
 from smallcal.studies.tables.pairs import difference
 from smallcal.studies.tables.shift import at_severity, by_severity, occupancy, shifted_rows
@@ -61,15 +62,8 @@ def severity_curve_data(
 
     Means are those of the table ``severity``, shares those of the table ``occupancy``, of all
     models together; differences are paired by set, with models, seeds in each and sets in each
-    resampled. Only corruptions that a cell has at every severity count.
-
-    Parameters
-    ----------
-    run, baseline, where
-        As for :func:`~smallcal.plots.budget_curve_data`; rows alone are taken to be of the study
-        ``shift``.
-    metric : str, optional
-        The study's first unless it is given.
+    resampled. Only corruptions that a cell has at every severity count. Rows alone are taken to be
+    of the study ``shift``.
 
     Raises
     ------
@@ -141,6 +135,7 @@ def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
     return Occupancy(label, found[:, np.isfinite(found).all(axis=0)])
 
 
+@draws(severity_curve_data)
 def severity_curve(
     run: RunLike,
     *,
@@ -152,9 +147,8 @@ def severity_curve(
     """Draw a metric against severity, and below it which groups the samples fall into.
 
     Means, differences and hollow marks are as in :func:`~smallcal.plots.budget_curve`. The bars
-    below show the groups of one method, the lightest with the lowest scores.
-
-    Parameters are those of :func:`severity_curve_data`, and ``ax``.
+    below show the groups of one method, the lightest with the lowest scores. Rows alone are taken
+    to be of the study ``shift``.
     """
     found = severity_curve_data(run, metric=metric, baseline=baseline, where=where)
     curves = found.curves
