@@ -12,6 +12,7 @@ from smallcal.calibrators.catalogue import METHODS
 from smallcal.calibrators.maps import TemperatureMap
 from smallcal.calibrators.maps.base import loss_and_slope
 from smallcal.calibrators.objectives import Gaps, objective
+from smallcal.data.predictions import Predictions
 
 CELLS = (
     "cifar100__brier-resnet50",
@@ -112,7 +113,7 @@ def test_smart_never_ends_above_the_scalar_it_could_be(method):
     for name in CELLS[2:4]:
         z, y, _, _ = cell(name)
         fitted = fitted_on(name, method).fitted_
-        gaps = Gaps.of(sc.data.Predictions.of(z, y))
+        gaps = Gaps.of(Predictions.of(z, y))
         goal = objective(fitted.objective)
         loss, _ = loss_and_slope(goal, gaps, fitted.temperature(z))
         scalar, _ = loss_and_slope(goal, gaps, np.full(len(y), fitted.pooled_temperature))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import re
 import subprocess
@@ -151,8 +152,14 @@ assert state() == before, (before, state())
 
 def test_first_import_is_silent_and_changes_no_setting():
     """In a process of its own, because a package sets things once, when it is imported."""
-    command = [sys.executable, "-W", "error", "-c", FIRST_IMPORT]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), str(here.parents[1]), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FIRST_IMPORT],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
