@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 import smallcal as sc
 from smallcal import runtime
 from smallcal.calibrators import artefact
-from smallcal.calibrators.reference import Bins
+from smallcal.calibrators.reference import Bins, Reference
 from smallcal.calibrators.row_summary import log_odds, watch
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
@@ -229,6 +229,51 @@ def test_a_report_counts_what_is_there():
     assert streams["score"].counts == tuple(np.bincount(loop, minlength=10))
     mean = np.mean([math.exp(stream.log_e) for stream in report.streams])
     assert report.drift_log_e == pytest.approx(math.log(mean))
+
+
+def test_each_stream_is_judged_by_its_own_part_of_the_split():
+    """Bins hold their counts and one gap more at the end; groups half a sample more each."""
+    reference = Reference(
+        confidence=Bins((1.0, 3.0, 5.0), (300, 200, 90, 10)),
+        score=Bins((0.1, 0.3), (50, 400, 150)),
+        groups=(10, 90, 500),
+    )
+    monitor = sc.Monitor(replace(SRTS.fitted_, reference=reference))
+    streams = {stream.name: stream for stream in monitor.update(NEW[:200]).streams}
+    priors = {
+        "confidence": [300, 200, 90, 11],
+        "score": [50, 400, 151],
+        "groups": [10.5, 90.5, 500.5],
+    }
+    assert list(streams) == list(priors)
+    for name, prior in priors.items():
+        expected = label_free.log_evidence(np.array(streams[name].counts), np.array(prior))
+        assert streams[name].log_e == pytest.approx(float(expected), rel=1e-12)
+    odds = log_odds(NEW[:200])
+    binned = [sum(edge < value for edge in (1.0, 3.0, 5.0)) for value in odds]
+    assert streams["confidence"].counts == tuple(np.bincount(binned, minlength=4))
+    assert streams["groups"].counts == tuple(np.bincount(SRTS.group(NEW[:200]), minlength=3))
+
+
+@pytest.mark.parametrize(("alpha", "tolerance"), [(0.01, 0.02), (0.2, 0.1)])
+def test_alpha_and_tolerance_reach_every_number_of_a_report(alpha, tolerance):
+    monitor = sc.Monitor(SRTS, alpha=alpha, tolerance=tolerance)
+    for watched in (monitor, sc.Monitor.from_dict(monitor.to_dict(), SRTS), monitor.fresh()):
+        report = watched.update(NEW, ANSWERS)
+        proba = SRTS.predict_proba(NEW)
+        confidence, correct = proba.max(axis=1), proba.argmax(axis=1) == ANSWERS
+        whole = Gap.of(correct, confidence)
+        assert report.gap_log_e == labelled.log_evidence(whole, tolerance)
+        ends = labelled.confidence_sequence(whole, alpha)
+        assert (report.gap.low, report.gap.high) == ends
+        for k, gap in enumerate(report.gaps):
+            rows = SRTS.group(NEW) == k
+            ends = labelled.confidence_sequence(Gap.of(correct[rows], confidence[rows]), alpha)
+            assert (gap.low, gap.high) == ends
+    edge = report_with(alpha=alpha, drift_log_e=-math.log(alpha), gap_log_e=-math.log(alpha))
+    assert edge.drifted
+    assert edge.miscalibrated
+    assert not report_with(alpha=alpha, drift_log_e=-math.log(alpha) - 1e-9).drifted
 
 
 def test_confidence_is_watched_as_log_odds_that_do_not_saturate():

@@ -40,6 +40,18 @@ def test_counts_are_draws_with_replacement_and_do_not_depend_on_blocks(monkeypat
     assert many.var() == pytest.approx(0.95, abs=0.03)  # binomial: n p (1 - p)
 
 
+def test_slow_metrics_have_one_cap_for_all_blocks_together(monkeypatch):
+    run = runs(1, 60)[0]
+    options = {"metrics": ["smece", "nll"], "n_boot": 12}
+    whole = sc.compare(run.y_true, run.y_probas, **options).intervals["scaled"]
+    monkeypatch.setattr(bootstrap, "SLOW_BOOT", 5)
+    monkeypatch.setattr(bootstrap, "_BLOCK_SIZE", 60 * 3)  # three resamples at a time
+    found = sc.compare(run.y_true, run.y_probas, **options).intervals["scaled"]
+    assert (found["smece"].n_boot, found["nll"].n_boot) == (5, 12)
+    np.testing.assert_allclose(found["smece"].values, whole["smece"].values[:5], atol=1e-12)
+    np.testing.assert_allclose(found["nll"].values, whole["nll"].values, atol=1e-12)
+
+
 def test_an_abandoned_iteration_leaves_no_thread_behind():
     import threading
 
@@ -137,9 +149,36 @@ def test_percentile_basic_and_direction_by_hand():
     assert found.corrected == pytest.approx(60 - values.mean())
 
 
+def test_resamples_without_a_value_count_in_no_share():
+    values = np.array([-1.0, np.nan, 0.0, 2.0, 3.0, np.nan])
+    found = interval_of(1.0, values, unit="samples", level=0.5)
+    assert (found.p_below, found.p_above) == (0.25, 0.5)
+    assert (found.n_boot, found.n_undefined, found.mean) == (6, 2, 1.0)
+    assert tuple(found) == pytest.approx(np.quantile([-1.0, 0.0, 2.0, 3.0], [0.25, 0.75]))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "point", "sure"),
+    [
+        (1.0, 3.0, 2.0, True),  # mirrored at 2: the same interval
+        (1.0, 9.0, 2.0, False),  # mirrored: -5 to 3
+        (-1.0, 3.0, 4.0, False),  # mirrored: 5 to 9, but the interval itself holds zero
+        (-3.0, -1.0, -2.0, True),
+        (-9.0, -1.0, -2.0, False),
+        (-3.0, 1.0, -4.0, False),
+        (0.0, 2.0, 1.0, False),
+    ],
+)
+def test_sure_is_what_both_intervals_say(low, high, point, sure):
+    found = Interval(point, 0.0, low, high, 0.95, 10, "samples", 0.4, 0.6)
+    assert found.sure is sure
+
+
 def test_holm_is_the_step_down_rule():
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, 0.05) == ["d", "a"]
     assert holm({"a": 0.2}, 0.05) == []
+    # Each name that falls makes the next one's bar lower: 0.05 / 3, / 2, / 1.
+    assert holm({"a": 0.04, "b": 0.01, "c": 0.02}, 0.05) == ["b", "c", "a"]
     assert holm({"a": 0.0, "b": 0.0}, 0.05) == ["a", "b"]
 
 

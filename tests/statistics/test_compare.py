@@ -9,6 +9,9 @@ import smallcal as sc
 from smallcal.metrics import METRICS
 from smallcal.metrics.replicas import SLOW
 from smallcal.statistics.bootstrap import SLOW_BOOT, counts_of_draws
+from smallcal.statistics.compare import Comparison
+from smallcal.statistics.interval import Interval
+from smallcal.statistics.noise import noise_floor
 from support.simulated import simulate
 
 
@@ -101,6 +104,46 @@ def test_a_verdict_never_calls_an_interval_with_zero_in_it_a_change(three):
     assert "nll equivalent within the margin" in wide
     with pytest.raises(sc.InputError, match="no intervals for 'x'"):
         result.verdict("x")
+
+
+def moved(low, high, *, point):
+    """A difference whose resamples span low to high."""
+    return Interval(point, (low + high) / 2, low, high, 0.9, 100, "test samples", 0.0, 1.0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_calibration_error_changes_only_where_the_basic_interval_agrees(sign):
+    """Mirrored at 0.002, the interval 0.001 to 0.02 goes down to -0.016."""
+    ends = sorted([sign * 0.001, sign * 0.02])
+    biased, plain = ["ece15", "adaece15", "cwece15", "smece", "smece_exact"], ["nll", "brier"]
+    off = {name: moved(*ends, point=sign * 0.002) for name in [*biased, *plain]}
+    sure = {name: moved(*ends, point=sign * 0.0105) for name in biased}
+    result = Comparison({}, "a", {}, intervals={"off": off, "sure": sure})
+    verb = "raises" if sign > 0 else "lowers"
+    said = result.verdict("off")
+    for name in plain:
+        assert f"{verb} {name} by 0.0020, 90 % interval 0.0010 to 0.0200" in said
+    assert f"{', '.join(biased)} unchanged beyond chance" in said
+    for name in biased:
+        assert f"{verb} {name} by 1.05 points, 90 % interval 0.10 to 2.00" in result.verdict("sure")
+
+
+def test_the_floor_is_the_mean_that_a_calibrated_model_shows(three):
+    y, probas = three
+    found = sc.evaluate(y, probas["none"], metrics=["ece15"], ci=True, n_boot=5, random_state=3)
+    floor = noise_floor(probas["none"], metrics=["ece15"], random_state=3)["ece15"]
+    assert found["ece15"].floor == floor.mean < floor.high
+
+
+def test_another_seed_gives_other_resamples(three):
+    y, probas = three
+    drawn = [
+        sc.compare(y, probas, metrics=["nll"], n_boot=20, random_state=seed).intervals
+        for seed in (0, 0, 1)
+    ]
+    first, same, other = (row["tva-ts"]["nll"].values for row in drawn)
+    np.testing.assert_array_equal(first, same)
+    assert (first != other).all()
 
 
 def test_the_comparison_is_plain_data(three):

@@ -59,7 +59,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features : array-like of shape (n, d), optional
             What else is known of each sample; only some methods ask for it.
         sample_weight : array-like of shape (n,), optional
-            Weight of each sample's loss. Groups stay equally large in samples.
+            Weight of each sample's loss. Groups stay equally large in samples. A sample of
+            weight 0 counts nowhere: the fit is the one without it.
 
         Returns
         -------
@@ -73,7 +74,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features = None
         preds = Predictions.of(
             X, y, input=kind, class_names=names, weight=sample_weight, features=features
-        )
+        ).counted()
         preds.require_fittable(input=kind)
         fitted = composed.fit(preds, name=name_of(composed))
         if names is not None:

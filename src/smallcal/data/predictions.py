@@ -155,6 +155,19 @@ class Predictions:
             features=None if self.features is None else self.features[rows],
         )
 
+    def counted(self) -> Predictions:
+        """Return the record without rows of weight 0: to a fit they are not there.
+
+        Examples
+        --------
+        >>> Predictions.of([[2.0, 0.0], [0.0, 1.0]], [0, 0], weight=[0.0, 3.0]).counted().n
+        1
+        """
+        if self.weight is None or bool(self.weight.all()):
+            return self
+        rest = self.take(np.flatnonzero(self.weight))
+        return replace(rest, name=f"{self.name} without rows of weight 0")
+
     def sha256(self) -> str:
         """Fingerprint of logits (in the type they came in), labels and features."""
         digest = hashlib.sha256()

@@ -112,6 +112,36 @@ def test_a_weight_of_two_is_a_sample_twice(name, temperature):
     np.testing.assert_allclose(once.predict_proba(z), twice.predict_proba(z), rtol=1e-6)
 
 
+def with_odd_tail(n, seed):
+    """Labels of which some wrong ones are any class, likely or not."""
+    rng = np.random.default_rng(seed)
+    z, y = honest(n, 8, seed=seed, temperature=2.0)
+    wrong = np.flatnonzero(z.argmax(axis=1) != y)
+    wrong = wrong[rng.random(len(wrong)) < 0.6]
+    others = np.argsort(z[wrong], axis=1)[:, :-1]
+    y[wrong] = others[np.arange(len(wrong)), rng.integers(7, size=len(wrong))]
+    return z, y
+
+
+def test_a_tail_is_earned_by_weight_as_by_copies():
+    """Splits so small that their weights decide whether the tail gets a temperature."""
+    tails, unweighted = [], []
+    for seed in range(16):
+        z, y = with_odd_tail(60, seed)
+        weight = np.random.default_rng(seed).integers(1, 6, size=60)
+        again = np.repeat(np.arange(60), weight)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cal = sc.make("tva-ts+tail", gate="evidence").fit(z, y, sample_weight=weight)
+        copied = fit("tva-ts+tail", z[again], y[again], gate="evidence")
+        tail, expected = cal.fitted_.tail_temperature, copied.fitted_.tail_temperature
+        assert tail == (None if expected is None else pytest.approx(expected, rel=1e-6))
+        tails.append(tail is not None)
+        alone = fit("tva-ts+tail", z, y, gate="evidence").fitted_.tail_temperature
+        unweighted.append(alone is not None)
+    assert 0 < sum(unweighted) < sum(tails) < 16
+
+
 def test_the_gate_is_for_temperatures_and_has_one_spelling():
     with pytest.raises(InputError, match="gate must be None, or 'evidence' where one temperature"):
         sc.TemperatureScaling(gate="yes").fit(*simulate(100, 4))

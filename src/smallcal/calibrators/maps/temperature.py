@@ -10,7 +10,7 @@ bisection: the iteration cannot fail, and usually needs four evaluations.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -102,7 +102,10 @@ def fit_temperature(
         a temperature; the result then follows a stated convention and is flagged.
     """
     if gaps.weight is not None and not gaps.weight.all():
-        gaps, start = gaps.take(np.flatnonzero(gaps.weight)), None
+        rows = gaps.take(np.flatnonzero(gaps.weight))
+        # Terms of these rows alone are no beginning for a search among all of them.
+        found = fit_temperature(objective, rows, bounds=bounds, prior=prior)
+        return replace(found, last=None)
     if prior is None and gaps.correct.all():
         return plateau_temperature(gaps, bounds=bounds)
     if prior is None and not gaps.correct.any():
