@@ -20,8 +20,13 @@ from smallcal.calibrators.catalogue import method as method_row
 from smallcal.calibrators.estimators import Calibrator, RandomState, seed_of
 from smallcal.data.predictions import FloatArray, IntArray, as_features
 from smallcal.deploy.adapters.sklearn_samples import Metadata, Samples, shuffled_folds
-from smallcal.deploy.adapters.sklearn_scores import aligned, response_of, scores_of
-from smallcal.deploy.adapters.zeros import floor_of, floored
+from smallcal.deploy.adapters.sklearn_scores import (
+    aligned,
+    floor_of,
+    floored,
+    response_of,
+    scores_of,
+)
 from smallcal.errors import FitWarning, InputError
 
 Self = TypeVar("Self", bound="CalibratedModel")

@@ -1,4 +1,4 @@
-"""What a fitted scikit-learn classifier gives to calibrate: one score for each class."""
+"""The scores of a fitted scikit-learn classifier, one for each class, ready to calibrate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+from smallcal.data.checks import PROBABILITY_FLOOR
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -73,3 +74,30 @@ def aligned(model: Any, scores: FloatArray, classes: NDArray[Any]) -> FloatArray
     full = np.repeat(scores.min(axis=1, keepdims=True), len(classes), axis=1)
     full[:, np.searchsorted(classes, model.classes_)] = scores
     return full
+
+
+def floor_of(proba: FloatArray) -> float:
+    """Return what a probability of 0 is taken for: half the smallest that is not 0.
+
+    No vote of a hundred trees means less than one vote, not never. Taken as never, a single
+    such sample would decide the whole fit.
+
+    Examples
+    --------
+    >>> floor_of(np.array([[1.0, 0.0], [0.99, 0.01]]))
+    0.005
+    """
+    positive = proba[proba > 0]
+    return max(float(positive.min()) / 2, PROBABILITY_FLOOR) if positive.size else PROBABILITY_FLOOR
+
+
+def floored(proba: FloatArray, floor: float) -> FloatArray:
+    """Return probabilities that are nowhere below a floor; rows sum to 1.
+
+    Examples
+    --------
+    >>> floored(np.array([[1.0, 0.0], [0.5, 0.5]]), 0.25).tolist()
+    [[0.8, 0.2], [0.5, 0.5]]
+    """
+    raised = np.maximum(proba, floor)
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True))

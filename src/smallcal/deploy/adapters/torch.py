@@ -5,49 +5,22 @@ torch is imported when a function here is called.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.catalogue import name_of
 from smallcal.calibrators.estimators import make
-from smallcal.data.predictions import FloatArray, as_numpy
-from smallcal.errors import InputError, missing_extra
-from smallcal.io.progress import progress
+from smallcal.deploy.adapters.torch_batches import Forward, collect_logits, require_torch
+from smallcal.errors import InputError
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import nn
 
     from smallcal.deploy.adapters.torch_wrapped import CalibratedTorchModel
-
-#: Calls the model on a batch and returns its output.
-Forward: TypeAlias = Callable[["nn.Module", Any], Any]
-
-#: Where a batch that is a mapping holds its labels, unless the caller says.
-LABEL_KEYS = ("labels", "label")
-
-
-class Collected(NamedTuple):
-    """What a model said, and what was right.
-
-    Attributes
-    ----------
-    logits : ndarray of shape (n, C)
-    labels : ndarray of shape (n,)
-    n_ignored : int
-        Rows left out because their label was ``ignore_index``.
-    """
-
-    logits: FloatArray
-    labels: NDArray[Any]
-    n_ignored: int
 
 
 def calibrate(
@@ -98,7 +71,8 @@ def calibrate(
         probabilities = calibrated(images)
         calibrated.calibrator.save("cal.json")
     """
-    _require_torch()
+    require_torch()
+    # Here, not above: these two are modules of torch.
     from smallcal.deploy.adapters.torch_wrapped import CalibratedTorchModel
     from smallcal.deploy.export.torch import require_output
 
@@ -123,122 +97,6 @@ def calibrate(
     )
 
 
-def collect_logits(
-    model: nn.Module,
-    loader: Iterable[Any],
-    *,
-    device: str | torch.device | None = None,
-    forward_fn: Forward | None = None,
-    label_key: str | int | None = None,
-    ignore_index: int = -100,
-) -> Collected:
-    """Run a model over labelled batches; return its logits and the labels as arrays.
-
-    The parameters are those of :func:`calibrate`. A bar shows progress on terminals.
-
-    Returns
-    -------
-    Collected
-        ``logits, labels, n_ignored``, ready for the ``fit`` of any estimator.
-    """
-    parts: list[tuple[FloatArray, NDArray[Any], int]] = []
-
-    def keep(logits: Tensor, labels: Any) -> None:
-        _require_rows(logits)
-        rows = as_numpy(logits, name="logits")
-        codes = _labels_of(labels, n=len(rows))
-        kept = np.asarray(codes != ignore_index)
-        parts.append((rows[kept], codes[kept], int((~kept).sum())))
-
-    run_batches(model, loader, keep, device=device, forward_fn=forward_fn, label_key=label_key)
-    if not parts:
-        raise InputError("the loader gives no batches")
-    logits, labels, ignored = zip(*parts, strict=True)
-    found = Collected(np.concatenate(logits), np.concatenate(labels), sum(ignored))
-    if not len(found.labels):
-        raise InputError(
-            f"all {found.n_ignored:,} labels are {ignore_index}, which marks rows to leave out; "
-            "pass ignore_index=... if it does not"
-        )
-    return found
-
-
-def run_batches(
-    model: nn.Module,
-    loader: Iterable[Any],
-    use: Callable[[Tensor, Any], None],
-    *,
-    device: str | torch.device | None = None,
-    forward_fn: Forward | None = None,
-    label_key: str | int | None = None,
-) -> None:
-    """Hand the logits of each batch, and its labels or None, to ``use``."""
-    _require_torch()
-    _require_module(model)
-    if device is not None:
-        model.to(device)
-    place = device_of(model)
-    length = _length(loader)
-    with _evaluating(model), progress("Running the model", length) as advance:
-        for number, batch in enumerate(loader):
-            try:
-                moved = _moved(batch, place)
-                inputs, labels = _split(moved, label_key)
-                said = _call(model, inputs) if forward_fn is None else forward_fn(model, moved)
-                use(logits_of(said), labels)
-            except InputError as error:
-                raise InputError(f"batch {number}: {error}") from None
-            advance(1)
-
-
-def logits_of(output: Any) -> Tensor:
-    """Return the logits in what a model gave: a tensor, a tuple's first, or the one so named."""
-    import torch
-
-    found = output
-    if isinstance(output, Mapping):
-        found = output.get("logits")
-    elif hasattr(output, "logits"):
-        found = output.logits
-    elif isinstance(output, tuple | list) and output:
-        found = output[0]
-    if isinstance(found, torch.Tensor) and found.is_floating_point():
-        return found
-    what = f"keys {', '.join(map(str, output))}" if isinstance(output, Mapping) else "no logits"
-    raise InputError(
-        f"the model gives a {type(output).__name__} with {what}; it should give a floating tensor, "
-        "a tuple that begins with one, or 'logits'. forward_fn=lambda model, batch: ... can return "
-        "the right part"
-    )
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Return where a model's first parameter or buffer is; the processor, if it has neither."""
-    import torch
-
-    for tensors in (model.parameters(), model.buffers()):
-        for tensor in tensors:
-            return tensor.device
-    return torch.device("cpu")
-
-
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise missing_extra("torch", "torch", "calibrating a torch model") from None
-
-
-def _require_module(model: Any) -> None:
-    from torch import nn
-
-    if not isinstance(model, nn.Module):
-        raise InputError(
-            f"model must be a torch.nn.Module; got {type(model).__name__}. For saved logits, "
-            "smallcal.make(method).fit(logits, labels) needs no model"
-        )
-
-
 def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
     """Return an unfitted estimator, refusing at once what could not be used in the end."""
     if not isinstance(method, str | BaseCalibrator):
@@ -254,111 +112,3 @@ def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
             "collect_logits gives, and call its to_torch() module yourself"
         )
     return estimator
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients; afterwards every part is in its own mode again."""
-    import torch
-
-    modes = [(part, part.training) for part in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for part, training in modes:
-            part.training = training
-
-
-def _length(loader: Iterable[Any]) -> int | None:
-    try:
-        return len(loader)  # type: ignore[arg-type]
-    except TypeError:  # a stream
-        return None
-
-
-def _moved(batch: Any, device: torch.device) -> Any:
-    """Return a batch with every tensor in it on a device."""
-    if callable(getattr(batch, "to", None)):  # tensors, and what tokenizers give
-        return batch.to(device)
-    if isinstance(batch, Mapping):
-        return {key: _moved(part, device) for key, part in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_moved(part, device) for part in batch))
-    if isinstance(batch, tuple | list):
-        return type(batch)(_moved(part, device) for part in batch)
-    return batch
-
-
-def _split(batch: Any, label_key: str | int | None) -> tuple[Any, Any]:
-    """Return what the model is called with (a dict or a tuple), and the labels or None."""
-    if isinstance(batch, Mapping):
-        keys = LABEL_KEYS if label_key is None else (label_key,)
-        key = next((key for key in keys if key in batch), None)
-        inputs = {name: part for name, part in batch.items() if name != key}
-        return inputs, None if key is None else batch[key]
-    if not isinstance(batch, tuple | list):
-        return (batch,), None
-    if isinstance(label_key, str):
-        raise InputError(
-            f"label_key must be the position of the labels in a batch, a tuple; got {label_key!r}"
-        )
-    if label_key is None:
-        label_key = len(batch) - 1 if len(batch) > 1 else None
-    if label_key is None or label_key not in range(-len(batch), len(batch)):
-        return tuple(batch), None
-    place = range(len(batch))[label_key]
-    return tuple(part for i, part in enumerate(batch) if i != place), batch[place]
-
-
-def _call(model: nn.Module, inputs: Any) -> Any:
-    args, names = ((), inputs) if isinstance(inputs, Mapping) else (inputs, {})
-    try:
-        signature = inspect.signature(model.forward)
-    except (TypeError, ValueError):  # scripted modules have none
-        return model(*args, **names)
-    try:
-        signature.bind(*args, **names)
-    except TypeError as error:
-        what = f"keys {', '.join(names)}" if names else f"{len(args)} inputs"
-        raise InputError(
-            f"the model cannot be called with the batch's {what} ({error}); say how with "
-            "forward_fn=lambda model, batch: model(...)"
-        ) from None
-    return model(*args, **names)
-
-
-def _require_rows(logits: Tensor) -> None:
-    shape = tuple(logits.shape)
-    if logits.ndim == 2 and shape[1] > 1:
-        return
-    if logits.ndim > 2:
-        advice = (
-            "For a prediction per token or pixel, let forward_fn put the classes last and flatten "
-            "the rest, as in lambda model, batch: model(**batch).logits.flatten(0, -2); the labels "
-            "are flattened alike"
-        )
-    else:
-        advice = (
-            "A binary model's one logit z becomes two columns when forward_fn returns "
-            "torch.stack([torch.zeros_like(z), z], dim=-1)"
-        )
-    raise InputError(f"logits must have one row per sample; the model's have {shape}. {advice}")
-
-
-def _labels_of(labels: Any, *, n: int) -> NDArray[Any]:
-    if labels is None:
-        raise InputError(
-            "there are no labels; a batch should be a tuple that ends with them or a mapping with "
-            "'labels'. label_key=... says where they are"
-        )
-    codes = as_numpy(labels, name="labels")
-    if codes.size == n:
-        return codes.reshape(-1)
-    hint = (
-        ". One-hot labels must become column numbers: labels.argmax(-1)" if codes.ndim > 1 else ""
-    )
-    raise InputError(
-        f"{n} rows of logits, but labels of shape {codes.shape}; there must be one for each{hint}"
-    )

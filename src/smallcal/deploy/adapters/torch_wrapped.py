@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.deploy.adapters.torch import Forward, device_of, logits_of, run_batches
-from smallcal.errors import InputError, missing_extra
+from smallcal.deploy.adapters.torch_batches import Forward, device_of, logits_of, run_batches
+from smallcal.errors import missing_extra
 
 try:
     import torch
@@ -88,8 +88,6 @@ class CalibratedTorchModel(nn.Module):
             forward_fn=self.forward_fn,
             label_key=self.label_key,
         )
-        if not parts:
-            raise InputError("the loader gives no batches")
         return torch.cat(parts)
 
     def predict(self, loader: Iterable[Any]) -> Tensor:
