@@ -19,11 +19,11 @@ from smallcal.statistics.interval import Better
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Colour and mark of each verdict; in grey the marks and their filling tell them apart.
+#: Colour and mark of each verdict; in grey the marks tell them apart, and that a tie is hollow.
 _LOOKS = {
-    "better": (style.PALETTE[0], "o", style.PALETTE[0]),
-    "worse": (style.PALETTE[1], "X", style.PALETTE[1]),
-    "tie": (style.GREY, "D", "none"),
+    "better": style.Look(style.PALETTE[0], "o", "-"),
+    "worse": style.Look(style.PALETTE[1], "X", "-"),
+    "tie": style.Look(style.GREY, "D", "-"),
 }
 
 
@@ -173,11 +173,11 @@ def draw_forest(found: Forest, *, ax: Axes | None = None) -> Axes:
     """Draw what :func:`forest_data` gave."""
     n = len(found.rows)
     ax = style.axes_or_new(ax, size=(6.2, 1.3 + 0.36 * n))
-    ax.axvline(0, color=style.GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    for verdict, (color, marker, face) in _LOOKS.items():
-        rows = [(n - 1 - i, row) for i, row in enumerate(found.rows) if row.verdict == verdict]
+    ax.axvline(0, **style.REFERENCE)
+    for verdict in _LOOKS:
+        rows = {n - 1 - i: row for i, row in enumerate(found.rows) if row.verdict == verdict}
         if rows:
-            _draw_rows(ax, rows, (verdict, color, marker, face))
+            _draw_rows(ax, rows, verdict)
     ax.set_yticks(np.arange(n)[::-1], [row.label for row in found.rows])
     ax.set_ylim(-0.6, n - 0.4)
     # Beside long labels there is little room for numbers.
@@ -189,29 +189,26 @@ def draw_forest(found: Forest, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _draw_rows(
-    ax: Axes, rows: list[tuple[int, ForestRow]], look: tuple[str, str, str, str]
-) -> None:
-    verdict, color, marker, face = look
-    y = [place for place, _ in rows]
-    chosen = [row for _, row in rows]
+def _draw_rows(ax: Axes, rows: dict[int, ForestRow], verdict: str) -> None:
+    """Draw the rows of one verdict at their heights."""
+    look, y, chosen = _LOOKS[verdict], list(rows), rows.values()
     thin = ([row.wide_low for row in chosen], [row.wide_high for row in chosen])
     thick = ([row.low for row in chosen], [row.high for row in chosen])
     # Unsnapped: rounded to pixels, the two bars and the mark would not share one middle.
-    ax.hlines(y, *thin, color=color, linewidth=1.1, zorder=2, snap=False)
-    ax.hlines(y, *thick, color=color, linewidth=3.2, alpha=0.55, zorder=2, snap=False)
-    (marks,) = ax.plot(
+    ax.hlines(y, *thin, color=look.color, linewidth=1.1, zorder=2, snap=False)
+    ax.hlines(y, *thick, color=look.color, linewidth=3.2, alpha=0.55, zorder=2, snap=False)
+    style.marks(
+        ax,
         [row.value for row in chosen],
         y,
-        linestyle="none",
-        marker=marker,
-        markersize=7,
-        color=color,
-        markerfacecolor=face,
+        look,
+        hollow=verdict == "tie",
         label=verdict,
+        markersize=7,
         zorder=3,
+        tips=[_text(row) for row in chosen],
+        name=f"forest-{verdict}",
     )
-    style.with_tips(marks, [_text(row) for row in chosen], name=f"forest-{verdict}")
 
 
 def _text(row: ForestRow) -> str:

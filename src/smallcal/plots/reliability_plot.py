@@ -128,34 +128,26 @@ def reliability(
 
 def draw_reliability(found: dict[str, ReliabilityBins], *, ax: Axes | None = None) -> Axes:
     """Draw what :func:`reliability_data` gave."""
-    ax = style.axes_or_new(ax, size=(5.2, 5.0))
-    style.diagonal(ax, 0, 1)
+    ax = style.reliability_axes(ax, size=(5.2, 5.0), xlabel="confidence (%)", ylabel="accuracy (%)")
     for index, (name, row) in enumerate(found.items()):
         _draw_bins(ax, name, row, style.look(index))
-    ax.set(xlim=(0, 1), ylim=(0, 1))
-    style.percent(ax)
-    style.dress(ax, xlabel="confidence (%)", ylabel="accuracy (%)")
     style.legend(ax)
     _draw_spread(ax, found)
     return ax
 
 
 def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
-    x, y = row.confidence, row.accuracy
-    ax.fill_between(
-        x, row.low, row.high, color=look.color, alpha=style.BAND_ALPHA, linewidth=0, zorder=2
-    )
-    ax.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.4, zorder=3)
-    sizes = 14 + 70 * row.count / row.count.max()
-    marks = ax.scatter(x, y, s=sizes, marker=look.marker, color=look.color, linewidths=0, zorder=4)
-    named = prefix_of(name)
-    style.name_series(ax, f"{named}ECE {100 * row.ece:.2f} %", look)
-    texts = [
+    x, y, named = row.confidence, row.accuracy, prefix_of(name)
+    tips = [
         f"{named}{count:,} samples: confidence {100 * c:.1f} %, accuracy {100 * a:.1f} % "
         f"({100 * row.level:g} % interval {100 * low:.1f} to {100 * high:.1f} %)"
         for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
     ]
-    style.with_tips(marks, texts, name=f"reliability-{name}")
+    sizes = 14 + 70 * row.count / row.count.max()
+    style.band(ax, x, row.low, row.high, look)
+    ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
+    style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=f"reliability-{name}")
+    style.name_series(ax, f"{named}ECE {100 * row.ece:.2f} %", look)
 
 
 def _draw_spread(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
@@ -166,7 +158,7 @@ def _draw_spread(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
         edges = np.linspace(0, 1, len(row.spread) + 1)
         if len(found) == 1:
             strip.stairs(row.spread, edges, fill=True, color=look.color, alpha=0.5)
-        strip.stairs(row.spread, edges, color=look.color, linestyle=look.linestyle, linewidth=1.2)
+        strip.stairs(row.spread, edges, **look.stroke, linewidth=1.2)
     strip.set_ylim(bottom=0)
 
 
@@ -251,22 +243,16 @@ def draw_confidence_histogram(found: dict[str, Spread], *, ax: Axes | None = Non
 
 
 def _draw_histogram(ax: Axes, name: str, row: Spread, look: style.Look, *, filled: bool) -> None:
-    dashes = look.linestyle
+    left, right, named = row.edges[:-1], row.edges[1:], prefix_of(name)
+    tips = [
+        f"{named}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
+        f"({100 * share:.1f} %)"
+        for a, b, count, share in zip(left, right, row.count, row.share, strict=True)
+    ]
     if filled:
         ax.stairs(row.share, row.edges, fill=True, color=look.color, alpha=0.3)
-    ax.stairs(row.share, row.edges, color=look.color, linestyle=dashes, linewidth=1.4)
+    ax.stairs(row.share, row.edges, **look.stroke, linewidth=1.4)
     ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
-    middle = (row.edges[:-1] + row.edges[1:]) / 2
-    marks = ax.scatter(
-        middle, row.share, s=18, marker=look.marker, color=look.color, linewidths=0, zorder=4
-    )
-    label = f"{prefix_of(name)}mean confidence {100 * row.confidence:.1f} %"
-    style.name_series(ax, label, look)
-    texts = [
-        f"{prefix_of(name)}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
-        f"({100 * share:.1f} %)"
-        for a, b, count, share in zip(
-            row.edges[:-1], row.edges[1:], row.count, row.share, strict=True
-        )
-    ]
-    style.with_tips(marks, texts, name=f"confidence-histogram-{name}")
+    x, plot = (left + right) / 2, f"confidence-histogram-{name}"
+    style.dots(ax, x, row.share, look, s=18, zorder=4, tips=tips, name=plot)
+    style.name_series(ax, f"{named}mean confidence {100 * row.confidence:.1f} %", look)

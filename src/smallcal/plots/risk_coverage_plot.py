@@ -156,16 +156,13 @@ def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -
 
 
 def _draw_curve(ax: Axes, name: str, row: RiskCurve, look: style.Look) -> None:
-    x, y = row.coverage, row.risk
-    ax.fill_between(
-        x, row.low, row.high, color=look.color, alpha=style.BAND_ALPHA, linewidth=0, zorder=2
-    )
-    ax.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.5, zorder=3)
-    marks = ax.scatter(x, y, s=14, marker=look.marker, color=look.color, linewidths=0, zorder=4)
-    style.name_series(ax, f"{prefix_of(name)}AURC {100 * row.aurc:.2f} %", look)
-    texts = [
-        f"{prefix_of(name)}the {k:,} most confident ({100 * c:.0f} %): {100 * r:.1f} % wrong "
+    x, y, named = row.coverage, row.risk, prefix_of(name)
+    tips = [
+        f"{named}the {k:,} most confident ({100 * c:.0f} %): {100 * r:.1f} % wrong "
         f"({100 * row.level:g} % band {100 * low:.1f} to {100 * high:.1f} %)"
         for k, c, r, low, high in zip(row.kept, x, y, row.low, row.high, strict=True)
     ]
-    style.with_tips(marks, texts, name=f"risk-coverage-{name}")
+    style.band(ax, x, row.low, row.high, look)
+    ax.plot(x, y, **look.stroke, linewidth=1.5, zorder=3)
+    style.dots(ax, x, y, look, s=14, zorder=4, tips=tips, name=f"risk-coverage-{name}")
+    style.name_series(ax, f"{named}AURC {100 * row.aurc:.2f} %", look)

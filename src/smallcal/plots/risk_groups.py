@@ -209,31 +209,28 @@ def matched_confidence(
 
 def draw_matched_confidence(found: dict[str, GroupBins], *, ax: Axes | None = None) -> Axes:
     """Draw what :func:`matched_confidence_data` gave."""
-    ax = style.axes_or_new(ax, size=(5.2, 4.6))
-    style.diagonal(ax, 0, 1)
+    ax = style.reliability_axes(
+        ax, size=(5.2, 4.6), xlabel="confidence at one temperature (%)", ylabel="accuracy (%)"
+    )
     largest = max(int(row.count.max()) for row in found.values())
     for index, (name, row) in enumerate(found.items()):
         _draw_group(ax, name, row, style.look(index), largest)
-    ax.set(xlim=(0, 1), ylim=(0, 1))
-    style.percent(ax)
-    style.dress(ax, xlabel="confidence at one temperature (%)", ylabel="accuracy (%)")
     style.legend(ax)
     return ax
 
 
 def _draw_group(ax: Axes, name: str, row: GroupBins, look: style.Look, largest: int) -> None:
-    x, y = row.confidence, row.accuracy
-    ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6, zorder=2)
-    ax.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.4, zorder=3)
-    sizes = 14 + 70 * row.count / largest
-    marks = ax.scatter(x, y, s=sizes, marker=look.marker, color=look.color, linewidths=0, zorder=4)
-    style.name_series(ax, name, look)
-    texts = [
+    x, y, plot = row.confidence, row.accuracy, f"matched-confidence-{name.partition(',')[0]}"
+    tips = [
         f"{name}: {count:,} samples, confidence {100 * c:.1f} %, accuracy {100 * a:.1f} % "
         f"({100 * row.level:g} % interval {100 * low:.1f} to {100 * high:.1f} %)"
         for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
     ]
-    style.with_tips(marks, texts, name=f"matched-confidence-{name.partition(',')[0]}")
+    sizes = 14 + 70 * row.count / largest
+    ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6, zorder=2)
+    ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
+    style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=plot)
+    style.name_series(ax, name, look)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -337,7 +334,7 @@ def group_residuals(
 def draw_group_residuals(found: dict[str, GroupResiduals], *, ax: Axes | None = None) -> Axes:
     """Draw what :func:`group_residuals_data` gave."""
     ax = style.axes_or_new(ax, size=(5.2, 4.2))
-    ax.axhline(0, color=style.GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    ax.axhline(0, **style.REFERENCE)
     for index, (stage, row) in enumerate(found.items()):
         _draw_residuals(ax, stage, row, index)
     first = next(iter(found.values()))
@@ -354,22 +351,15 @@ def draw_group_residuals(found: dict[str, GroupResiduals], *, ax: Axes | None = 
 def _draw_residuals(ax: Axes, stage: str, row: GroupResiduals, index: int) -> None:
     look = style.look(index)
     x = np.arange(len(row.group)) + 0.22 * (index - 1)
-    ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.6, zorder=2)
-    (marks,) = ax.plot(
-        x,
-        row.residual,
-        linestyle="none",
-        marker=look.marker,
-        markersize=7,
-        color=look.color,
-        label=stage,
-        zorder=3,
-    )
-    texts = [
+    tips = [
         f"{stage}, {label}: {100 * r:+.1f} points ({100 * row.level:g} % interval {100 * low:+.1f} "
         f"to {100 * high:+.1f}), {count:,} samples"
         for label, r, low, high, count in zip(
             row.labels, row.residual, row.low, row.high, row.count, strict=True
         )
     ]
-    style.with_tips(marks, texts, name=f"group-residuals-{stage}")
+    ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.6, zorder=2)
+    plot = f"group-residuals-{stage}"
+    style.marks(
+        ax, x, row.residual, look, label=stage, markersize=7, zorder=3, tips=tips, name=plot
+    )

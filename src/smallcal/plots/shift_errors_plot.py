@@ -146,19 +146,15 @@ def draw_shift_errors(found: Mapping[str, ShiftErrors], *, ax: Axes | None = Non
     ax = style.axes_or_new(ax)
     for index, (name, row) in enumerate(found.items()):
         look = style.look(index)
-        ax.vlines(row.accuracy, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6)
-        marks = ax.scatter(
-            row.accuracy, row.error, s=26, marker=look.marker, color=look.color, linewidths=0
-        )
-        ax.scatter([], [], s=26, marker=look.marker, color=look.color, label=name)
-        texts = [
+        x, y = row.accuracy, row.error
+        tips = [
             f"{name}, {key}: accuracy {100 * a:.1f} %, {row.metric} {100 * e:.2f} % "
             f"({100 * row.level:g} % interval {100 * low:.2f} to {100 * high:.2f} %)"
-            for key, a, e, low, high in zip(
-                row.sets, row.accuracy, row.error, row.low, row.high, strict=True
-            )
+            for key, a, e, low, high in zip(row.sets, x, y, row.low, row.high, strict=True)
         ]
-        style.with_tips(marks, texts, name=f"shift-errors-{name}")
+        ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6)
+        style.dots(ax, x, y, look, s=26, tips=tips, name=f"shift-errors-{name}")
+        ax.scatter([], [], s=26, **look.mark, label=name)
     ax.set_ylim(bottom=0)
     style.percent(ax)
     style.dress(ax, xlabel="accuracy (%)", ylabel=f"{row.metric} (%)")

@@ -198,56 +198,30 @@ def smooth_reliability(
 
 def draw_smooth_reliability(found: dict[str, SmoothCurve], *, ax: Axes | None = None) -> Axes:
     """Draw what :func:`smooth_reliability_data` gave."""
-    ax = style.axes_or_new(ax, size=(5.2, 5.0))
-    style.diagonal(ax, 0, 1)
+    ax = style.reliability_axes(
+        ax, size=(5.2, 5.0), xlabel="confidence (%)", ylabel="accuracy, smoothed (%)"
+    )
     for index, (name, row) in enumerate(found.items()):
         _draw_curve(ax, name, row, style.look(index))
-    ax.set(xlim=(0, 1), ylim=(0, 1))
-    style.percent(ax)
-    style.dress(ax, xlabel="confidence (%)", ylabel="accuracy, smoothed (%)")
     style.legend(ax)
     _draw_density(ax, found)
     return ax
 
 
 def _draw_curve(ax: Axes, name: str, row: SmoothCurve, look: style.Look) -> None:
+    x, y, low, high, named = row.confidence, row.accuracy, row.low, row.high, prefix_of(name)
     for part in _stretches(row):
-        x = row.confidence[part]
-        ax.fill_between(
-            x,
-            row.low[part],
-            row.high[part],
-            color=look.color,
-            alpha=style.BAND_ALPHA,
-            linewidth=0,
-            zorder=2,
-        )
-        ax.plot(
-            x,
-            row.accuracy[part],
-            color=look.color,
-            linestyle=look.linestyle,
-            linewidth=1.6,
-            zorder=3,
-        )
-    style.name_series(ax, f"{prefix_of(name)}smECE {100 * row.smece:.2f} %", look)
-    few = np.linspace(0, len(row.confidence) - 1, min(12, len(row.confidence))).astype(int)
-    marks = ax.scatter(
-        row.confidence[few],
-        row.accuracy[few],
-        s=26,
-        marker=look.marker,
-        color=look.color,
-        linewidths=0,
-        zorder=4,
-    )
-    texts = [
-        f"{prefix_of(name)}confidence {100 * row.confidence[i]:.1f} %: accuracy "
-        f"{100 * row.accuracy[i]:.1f} % ({100 * row.level:g} % band {100 * row.low[i]:.1f} to "
-        f"{100 * row.high[i]:.1f} %)"
+        style.band(ax, x[part], low[part], high[part], look)
+        ax.plot(x[part], y[part], **look.stroke, linewidth=1.6, zorder=3)
+    few = np.linspace(0, len(x) - 1, min(12, len(x))).astype(int)
+    tips = [
+        f"{named}confidence {100 * x[i]:.1f} %: accuracy {100 * y[i]:.1f} % "
+        f"({100 * row.level:g} % band {100 * low[i]:.1f} to {100 * high[i]:.1f} %)"
         for i in few
     ]
-    style.with_tips(marks, texts, name=f"smooth-reliability-{name}")
+    plot = f"smooth-reliability-{name}"
+    style.dots(ax, x[few], y[few], look, s=26, zorder=4, tips=tips, name=plot)
+    style.name_series(ax, f"{named}smECE {100 * row.smece:.2f} %", look)
 
 
 def _stretches(row: SmoothCurve) -> list[slice]:
@@ -263,7 +237,7 @@ def _draw_density(ax: Axes, found: dict[str, SmoothCurve]) -> None:
         look = style.look(index)
         for part in _stretches(row):
             x, y = row.confidence[part], row.density[part]
-            strip.plot(x, y, color=look.color, linestyle=look.linestyle, linewidth=1.2)
+            strip.plot(x, y, **look.stroke, linewidth=1.2)
             if len(found) == 1:
                 strip.fill_between(x, y, color=look.color, alpha=0.4, linewidth=0)
     strip.set_ylim(bottom=0)

@@ -9,16 +9,20 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError, missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from numpy.typing import ArrayLike
 
 #: Okabe and Ito's colours, which people who see few colours can tell apart; yellow is left out,
 #: since it vanishes on white.
@@ -32,7 +36,11 @@ COLOURS = (*PALETTE, INK, GREY, FAINT)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)), (0, (9, 2)))
 
-BAND_ALPHA = 0.18
+#: A line that others are compared with.
+REFERENCE: Mapping[str, Any] = MappingProxyType(
+    {"color": GREY, "linewidth": 1, "linestyle": (0, (4, 3)), "zorder": 1}
+)
+
 SMALL = 9.0
 
 _TIPS = "_smallcal_tips"
@@ -44,6 +52,16 @@ class Look(NamedTuple):
     color: str
     marker: str
     linestyle: Any
+
+    @property
+    def stroke(self) -> dict[str, Any]:
+        """How its line is drawn."""
+        return {"color": self.color, "linestyle": self.linestyle}
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """How its marks are drawn."""
+        return {"color": self.color, "marker": self.marker}
 
 
 def look(index: int) -> Look:
@@ -112,9 +130,9 @@ def dress(ax: Axes, *, xlabel: str, ylabel: str, title: str = "") -> None:
         offset.set_color(INK)
 
 
-def legend(ax: Axes, **options: Any) -> None:
-    """Draw the legend without a frame, unless there is nothing to name."""
-    handles, labels = ax.get_legend_handles_labels()
+def legend(ax: Axes, entries: tuple[list[Any], list[str]] | None = None, **options: Any) -> None:
+    """Draw the legend without a frame: these handles and labels, or all there are, if any."""
+    handles, labels = entries or ax.get_legend_handles_labels()
     if handles:
         chosen = {"frameon": False, "fontsize": SMALL, "labelcolor": INK, **options}
         ax.legend(handles, labels, **chosen)
@@ -149,9 +167,48 @@ def strip_over(ax: Axes, *, ylabel: str) -> Axes:
     return strip
 
 
-def diagonal(ax: Axes, low: float, high: float) -> None:
-    """Draw where confidence and accuracy agree."""
-    ax.plot([low, high], [low, high], color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+def reliability_axes(
+    ax: Axes | None, *, size: tuple[float, float], xlabel: str, ylabel: str
+) -> Axes:
+    """Return axes for accuracy against confidence, with a line where the two agree."""
+    ax = axes_or_new(ax, size=size)
+    ax.plot([0, 1], [0, 1], **REFERENCE)
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    percent(ax)
+    dress(ax, xlabel=xlabel, ylabel=ylabel)
+    return ax
+
+
+def band(ax: Axes, x: FloatArray, low: FloatArray, high: FloatArray, look: Look) -> None:
+    """Fill an interval along a line, where there is one."""
+    if np.isfinite(low).any():
+        ax.fill_between(x, low, high, color=look.color, alpha=0.18, linewidth=0, zorder=2)
+
+
+def dots(
+    ax: Axes, x: ArrayLike, y: ArrayLike, look: Look, *, tips: Sequence[str], name: str, **how: Any
+) -> None:
+    """Draw marks whose sizes (``s``) may differ; see :func:`with_tips` for tips and name."""
+    drawn = ax.scatter(x, y, **look.mark, linewidths=0, **how)
+    with_tips(drawn, tips, name=name)
+
+
+def marks(
+    ax: Axes,
+    x: ArrayLike,
+    y: ArrayLike,
+    look: Look,
+    *,
+    tips: Sequence[str],
+    name: str,
+    hollow: bool = False,
+    **how: Any,
+) -> Line2D:
+    """Draw marks of one size and return them; see :func:`with_tips` for tips and name."""
+    face = "none" if hollow else look.color
+    (drawn,) = ax.plot(x, y, **look.mark, markerfacecolor=face, linestyle="none", **how)
+    with_tips(drawn, tips, name=name)
+    return drawn
 
 
 def with_tips(

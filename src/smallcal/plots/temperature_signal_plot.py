@@ -191,10 +191,7 @@ def _draw_marks(ax: Axes, found: TemperatureSignal, look: style.Look) -> None:
     x, y = found.score[rows], found.temperature[rows]
     label = found.method if found.kind == "cloud" else None
     size = 10 if found.kind == "cloud" else 16
-    marks = ax.scatter(
-        x, y, s=size, marker=look.marker, color=look.color, linewidths=0, alpha=0.7, label=label
-    )
     scale, unit = (100, " %") if found.label.endswith("(%)") else (1, "")
     name = found.label.removesuffix(" (%)")
-    texts = [f"{name} {scale * a:.3g}{unit}: T = {b:.3g}" for a, b in zip(x, y, strict=True)]
-    style.with_tips(marks, texts, name="temperature-signal")
+    tips = [f"{name} {scale * a:.3g}{unit}: T = {b:.3g}" for a, b in zip(x, y, strict=True)]
+    style.dots(ax, x, y, look, s=size, alpha=0.7, label=label, tips=tips, name="temperature-signal")

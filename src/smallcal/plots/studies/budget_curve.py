@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
+from smallcal.plots import style
 from smallcal.plots.studies.curves import (
     BASELINE,
     Curves,
@@ -16,18 +17,9 @@ from smallcal.plots.studies.curves import (
     line_of,
     numbers_by,
     pooled,
-    who,
 )
-from smallcal.plots.studies.panels import (
-    draw_gaps,
-    draw_lines,
-    looks_of,
-    name_lines,
-    settle,
-    strips_under,
-)
+from smallcal.plots.studies.panels import draw_panels, looks_of, settle
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, open_run
-from smallcal.plots.style import GREY, axes_or_new, dress, figure_of, with_tips
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import ALL
 from smallcal.studies.tables.catalogue import differences, means, wins
@@ -121,21 +113,15 @@ def budget_curve(
     is strictly better than the baseline. Rows alone are taken to be of the study ``budget``.
     """
     found = budget_curve_data(run, metric=metric, baseline=baseline, where=where)
-    axes = axes_or_new(ax, size=(6.8, 6.4))
     places = _places(found.x)
-    gaps, strip = strips_under(axes, 0.75, 0.4)
-    draw_lines(axes, found, places, "budget-curve")
-    dress(axes, xlabel="", ylabel=found.unit, title=who(found))
-    draw_gaps(gaps, found, places, "budget-curve")
-    dress(gaps, xlabel="", ylabel=f"minus {found.baseline}")
+    axes, _, strip = draw_panels(ax, found, places, "budget-curve", 0.4)
     _draw_wins(strip, found, places)
-    dress(strip, xlabel="calibration samples", ylabel="wins %")
+    style.dress(strip, xlabel="calibration samples", ylabel="wins %")
     axes.set_xscale("log")
     strip.set_xticks(places, found.names)
     strip.minorticks_off()
-    name_lines(axes, found)
     if ax is None:
-        settle(figure_of(axes))
+        settle(style.figure_of(axes))
     return axes
 
 
@@ -147,24 +133,17 @@ def _places(budgets: FloatArray) -> FloatArray:
 
 
 def _draw_wins(strip: Axes, found: Curves, places: FloatArray) -> None:
-    strip.axhline(50, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    strip.axhline(50, **style.REFERENCE)
     for line in found.lines:
         if BASELINE in line.verdict:
             continue
-        style = looks_of(found)[line.label]
-        strip.plot(places, line.wins, color=style.color, linestyle=style.linestyle, linewidth=1)
-        (marks,) = strip.plot(
-            places,
-            line.wins,
-            linestyle="none",
-            marker=style.marker,
-            markersize=4,
-            color=style.color,
-        )
-        texts = [
+        look = looks_of(found)[line.label]
+        tips = [
             f"{line.label}, {name}: better than {found.baseline} in {win:.0f} % of cells and draws"
             for name, win in zip(found.names, line.wins, strict=True)
         ]
-        with_tips(marks, texts, name=f"budget-wins {line.label}")
+        strip.plot(places, line.wins, **look.stroke, linewidth=1)
+        plot = f"budget-wins {line.label}"
+        style.marks(strip, places, line.wins, look, markersize=4, tips=tips, name=plot)
     strip.set_ylim(-6, 106)
     strip.set_yticks([0, 50, 100])

@@ -11,8 +11,8 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
+from smallcal.plots import style
 from smallcal.plots.studies.run import Run, RunLike, one_budget, open_run, require_one_of
-from smallcal.plots.style import GREY, Look, axes_or_new, dress, legend, look, with_tips
 from smallcal.plots.twins import draws
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.tables.shift import heterogeneity, rank_correlation
@@ -191,20 +191,20 @@ def corruption_gain(
     taken to be of the study ``heterogeneity``.
     """
     found = corruption_gain_data(run, metric=metric, method=method, baseline=baseline, where=where)
-    axes = axes_or_new(ax)
-    axes.axhline(0, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    axes = style.axes_or_new(ax)
+    axes.axhline(0, **style.REFERENCE)
     few = len(found.models) <= _MOST_MODELS
     for i, model in enumerate(found.models):
-        _draw_model(axes, found, model, look(i if few else 0), named=few)
+        _draw_model(axes, found, model, style.look(i if few else 0), named=few)
     if len(found.models) == 1 and len(found.models[0].corruptions) <= _MOST_NAMES:
         _write_names(axes, found.models[0])
-    dress(
+    style.dress(
         axes,
         xlabel=f"{found.raw}: {found.unit}",
         ylabel=f"gain of {found.method} over {found.baseline}",
         title="" if few else _together(found),
     )
-    legend(
+    style.legend(
         axes,
         loc="lower left",
         bbox_to_anchor=(0, 1.01),
@@ -216,32 +216,18 @@ def corruption_gain(
 
 
 def _draw_model(
-    ax: Axes, found: CorruptionGains, model: ModelGain, style: Look, *, named: bool
+    ax: Axes, found: CorruptionGains, model: ModelGain, look: style.Look, *, named: bool
 ) -> None:
-    (marks,) = ax.plot(
-        model.error,
-        model.gain,
-        linestyle="none",
-        marker=style.marker,
-        color=style.color,
-        label=f"{model.model}: {rank_text(model)}" if named else None,
-        zorder=3,
-    )
-    texts = [
+    tips = [
         f"{model.model}, {kind}: {found.raw} {found.unit} {error:.2f}, gain {gain:+.2f}"
         for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True)
     ]
-    with_tips(marks, texts, name=f"corruption-gain {model.model}")
+    label = f"{model.model}: {rank_text(model)}" if named else None
+    plot = f"corruption-gain {model.model}"
+    style.marks(ax, model.error, model.gain, look, label=label, zorder=3, tips=tips, name=plot)
     if named and math.isfinite(model.slope):
         ends = model.error[[0, -1]]
-        ax.plot(
-            ends,
-            model.intercept + model.slope * ends,
-            color=style.color,
-            linestyle=style.linestyle,
-            linewidth=1,
-            zorder=2,
-        )
+        ax.plot(ends, model.intercept + model.slope * ends, **look.stroke, linewidth=1, zorder=2)
 
 
 def _write_names(ax: Axes, model: ModelGain) -> None:
@@ -252,7 +238,7 @@ def _write_names(ax: Axes, model: ModelGain) -> None:
             xytext=(5, 4),
             textcoords="offset points",
             fontsize=7,
-            color=GREY,
+            color=style.GREY,
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
+from smallcal.plots import style
 from smallcal.plots.studies.curves import (
     BASELINE,
     Curves,
@@ -22,9 +23,8 @@ from smallcal.plots.studies.curves import (
     numbers_by,
     who,
 )
-from smallcal.plots.studies.panels import draw_band, draw_lines
+from smallcal.plots.studies.panels import draw_lines
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
-from smallcal.plots.style import FAINT, GREY, SMALL, axes_or_new, dress, look
 from smallcal.plots.twins import draws
 from smallcal.studies.tables.catalogue import differences, means
 from smallcal.studies.tables.table import Number
@@ -119,21 +119,15 @@ def k_ablation(
     ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
     """
     found = k_ablation_data(run, metric=metric, baseline=baseline, where=where)
-    curves = found.curves
-    axes = axes_or_new(ax)
+    curves, line = found.curves, found.curves.lines[0]
+    axes = style.axes_or_new(ax)
     if len(found.by_model) > 1:
         for values in found.by_model.values():
-            axes.plot(curves.x, values, color=FAINT, linewidth=1, zorder=1)
-    axes.axhline(
-        float(curves.lines[0].value[curves.lines[0].verdict.index(BASELINE)]),
-        color=GREY,
-        linewidth=1,
-        linestyle=(0, (4, 3)),
-        zorder=1,
-    )
-    draw_band(axes, curves.x, *curves.lines[0].band, look(0))
+            axes.plot(curves.x, values, color=style.FAINT, linewidth=1, zorder=1)
+    axes.axhline(float(line.value[line.verdict.index(BASELINE)]), **style.REFERENCE)
+    style.band(axes, curves.x, *line.band, style.look(0))
     draw_lines(axes, curves, curves.x, "k-ablation")
-    dress(axes, xlabel="groups", ylabel=curves.unit, title=who(curves))
+    style.dress(axes, xlabel="groups", ylabel=curves.unit, title=who(curves))
     axes.set_xscale("log")
     axes.set_xticks(curves.x, [f"{k:g}" for k in curves.x])
     axes.minorticks_off()
@@ -143,7 +137,7 @@ def k_ablation(
         xycoords="axes fraction",
         ha="right",
         va="bottom",
-        fontsize=SMALL,
-        color=GREY,
+        fontsize=style.SMALL,
+        color=style.GREY,
     )
     return axes

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
-from smallcal.plots.studies.curves import Curves, Line, tip
-from smallcal.plots.style import BAND_ALPHA, GREY, INK, SMALL, Look, figure_of, look, with_tips
+from smallcal.plots import style
+from smallcal.plots.studies.curves import Curves, Line, tip, who
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
     from matplotlib.transforms import Transform
 
 #: Verdicts under which a mark is drawn hollow.
@@ -30,27 +29,66 @@ _APART = 0.06
 _ROOM = 0.1
 
 
-def looks_of(curves: Curves) -> dict[str, Look]:
+def looks_of(curves: Curves) -> dict[str, style.Look]:
     """Return how each method is drawn: the baseline in the colour of the text."""
     others = [line.label for line in curves.lines if line.label != curves.baseline]
-    looks = {curves.baseline: look(0)._replace(color=INK, linestyle="-", marker="o")}
-    return looks | {label: look(i) for i, label in enumerate(others)}
+    looks = {curves.baseline: style.Look(style.INK, "o", "-")}
+    return looks | {label: style.look(i) for i, label in enumerate(others)}
+
+
+def draw_panels(
+    ax: Axes | None, curves: Curves, places: FloatArray, plot: str, *more: float
+) -> list[Axes]:
+    """Draw means and, in a panel below, differences from the baseline.
+
+    Returns both axes, and empty ones under them of these shares of the height of the first.
+    """
+    axes = style.axes_or_new(ax, size=(6.8, 6.4))
+    gaps, *strips = strips_under(axes, 0.75, *more)
+    draw_lines(axes, curves, places, plot)
+    style.dress(axes, xlabel="", ylabel=curves.unit, title=who(curves))
+    name_lines(axes, curves)
+    draw_gaps(gaps, curves, places, plot)
+    style.dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
+    return [axes, gaps, *strips]
 
 
 def draw_lines(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
-    """Draw the means of every method; marks are hollow where there is a tie."""
+    """Draw the means of every method."""
     for line in curves.lines:
-        style = looks_of(curves)[line.label]
-        ax.plot(
-            places,
-            line.value,
-            color=style.color,
-            linestyle=style.linestyle,
-            linewidth=2.2 if line.label == curves.baseline else 1.4,
-            zorder=3,
-        )
-        texts = [tip(curves, line, i) for i in range(len(places))]
-        draw_marks(ax, line, (places, line.value), style, texts=texts, name=plot)
+        width = 2.2 if line.label == curves.baseline else 1.4
+        _draw_line(ax, curves, line, (places, line.value), plot, linewidth=width, zorder=3)
+
+
+def _draw_line(
+    ax: Axes,
+    curves: Curves,
+    line: Line,
+    points: tuple[FloatArray, FloatArray],
+    plot: str,
+    *,
+    linewidth: float,
+    zorder: float = 2,
+    **how: Any,
+) -> None:
+    """Draw a method's line, and its marks, which are hollow where there is a tie."""
+    look, (x, y) = looks_of(curves)[line.label], points
+    ax.plot(x, y, **look.stroke, linewidth=linewidth, zorder=zorder, **how)
+    for hollow in (False, True):
+        chosen = np.flatnonzero([(verdict in _OPEN) == hollow for verdict in line.verdict])
+        if len(chosen):
+            style.marks(
+                ax,
+                x[chosen],
+                y[chosen],
+                look,
+                hollow=hollow,
+                markersize=5.5,
+                zorder=4,
+                tips=[tip(curves, line, i) for i in chosen.tolist()],
+                name=f"{plot} {line.label} {'open' if hollow else ''}",
+                **how,
+            )
 
 
 def draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
@@ -60,25 +98,17 @@ def draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
     is said: it would press all others together.
     """
     rivals = [line for line in curves.lines if line.label != curves.baseline]
-    ax.axhline(0, color=INK, linewidth=1.2, zorder=1)
+    many = len(rivals) > _MOST_BANDS
+    ax.axhline(0, color=style.INK, linewidth=1.2, zorder=1)
     for i, line in enumerate(rivals):
-        style = looks_of(curves)[line.label]
-        at = _beside(ax, i - (len(rivals) - 1) / 2 if len(rivals) > _MOST_BANDS else 0.0)
-        if len(rivals) > _MOST_BANDS:
-            ax.vlines(places, line.low, line.high, color=style.color, linewidth=1.2, transform=at)
+        look = looks_of(curves)[line.label]
+        at = _beside(ax, i - (len(rivals) - 1) / 2 if many else 0.0)
+        if many:
+            ax.vlines(places, line.low, line.high, color=look.color, linewidth=1.2, transform=at)
         else:
-            draw_band(ax, places, line.low, line.high, style)
-        ax.plot(
-            *(places, line.difference),
-            color=style.color,
-            linestyle=style.linestyle,
-            linewidth=0.8,
-            transform=at,
-        )
-        texts = [tip(curves, line, k) for k in range(len(places))]
-        marks = draw_marks(ax, line, (places, line.difference), style, texts=texts, name=plot)
-        for mark in marks:
-            mark.set_transform(at)
+            style.band(ax, places, line.low, line.high, look)
+        points = (places, line.difference)
+        _draw_line(ax, curves, line, points, plot, linewidth=0.8, transform=at)
     _scale(ax, rivals)
 
 
@@ -86,7 +116,7 @@ def _beside(ax: Axes, steps: float) -> Transform:
     """Return where things are drawn so that those of one place do not cover each other."""
     from matplotlib.transforms import ScaledTranslation
 
-    return ax.transData + ScaledTranslation(_APART * steps, 0, figure_of(ax).dpi_scale_trans)
+    return ax.transData + ScaledTranslation(_APART * steps, 0, style.figure_of(ax).dpi_scale_trans)
 
 
 def _scale(ax: Axes, rivals: Sequence[Line]) -> None:
@@ -95,7 +125,7 @@ def _scale(ax: Axes, rivals: Sequence[Line]) -> None:
     far = [line.label for line in rivals if line.reach > limit]
     near = [line for line in rivals if line.reach <= limit]
     if far:
-        ax.set_title(f"off this scale: {', '.join(far)}", color=GREY, fontsize=SMALL, pad=2)
+        head(ax, f"off this scale: {', '.join(far)}")
     ends = [end for line in near for end in (line.difference, line.low, line.high)]
     low, high = float(np.nanmin(ends, initial=0.0)), float(np.nanmax(ends, initial=0.0))
     if high > low:
@@ -103,43 +133,9 @@ def _scale(ax: Axes, rivals: Sequence[Line]) -> None:
         ax.set_ylim(low - room, high + room)
 
 
-def draw_band(ax: Axes, places: FloatArray, low: FloatArray, high: FloatArray, style: Look) -> None:
-    """Draw an interval along a line, where there is one."""
-    if np.isfinite(low).any():
-        ax.fill_between(
-            places, low, high, color=style.color, alpha=BAND_ALPHA, linewidth=0, zorder=2
-        )
-
-
-def draw_marks(
-    ax: Axes,
-    line: Line,
-    points: tuple[FloatArray, FloatArray],
-    style: Look,
-    *,
-    texts: Sequence[str],
-    name: str,
-) -> list[Line2D]:
-    """Draw the marks of a line, hollow where there is a tie, and return them."""
-    drawn = []
-    for hollow in (False, True):
-        chosen = np.array([(verdict in _OPEN) == hollow for verdict in line.verdict])
-        if not chosen.any():
-            continue
-        (marks,) = ax.plot(
-            points[0][chosen],
-            points[1][chosen],
-            linestyle="none",
-            marker=style.marker,
-            markersize=5.5,
-            color=style.color,
-            markerfacecolor="none" if hollow else style.color,
-            zorder=4,
-        )
-        kept = [text for text, keep in zip(texts, chosen, strict=True) if keep]
-        with_tips(marks, kept, name=f"{name} {line.label} {'open' if hollow else ''}")
-        drawn.append(marks)
-    return drawn
+def head(ax: Axes, text: str) -> None:
+    """Write something small over a panel."""
+    ax.set_title(text, color=style.GREY, fontsize=style.SMALL, pad=2)
 
 
 def name_lines(ax: Axes, curves: Curves) -> None:
@@ -147,24 +143,15 @@ def name_lines(ax: Axes, curves: Curves) -> None:
     from matplotlib.lines import Line2D
 
     handles, names = [], []
-    for label, style in looks_of(curves).items():
-        handles.append(
-            Line2D([], [], color=style.color, marker=style.marker, linestyle=style.linestyle)
-        )
+    for label, look in looks_of(curves).items():
+        handles.append(Line2D([], [], **look._asdict()))
         name = f"{label}:\n{curves.methods[label]}" if label in curves.methods else label
         names.append(f"{name} (baseline)" if label == curves.baseline else name)
-    hollow = Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none")
+    handles.append(Line2D([], [], color=style.GREY, marker="o", mfc="none", linestyle="none"))
     bare = any("no interval" in line.verdict for line in curves.lines)
-    ax.legend(
-        [*handles, hollow],
-        [*names, f"tie with {curves.baseline}" + (",\nor no interval" if bare else "")],
-        frameon=False,
-        fontsize=SMALL,
-        labelcolor=INK,
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        borderaxespad=0.0,
-    )
+    names.append(f"tie with {curves.baseline}" + (",\nor no interval" if bare else ""))
+    place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+    style.legend(ax, (handles, names), **place)
 
 
 def strips_under(ax: Axes, *shares: float) -> list[Axes]:

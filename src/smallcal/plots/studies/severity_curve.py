@@ -10,10 +10,10 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
-from smallcal.plots.studies.curves import Curves, Line, curves_of, gap_of, line_of, pooled, who
-from smallcal.plots.studies.panels import draw_gaps, draw_lines, name_lines, settle, strips_under
+from smallcal.plots import style
+from smallcal.plots.studies.curves import Curves, Line, curves_of, gap_of, line_of, pooled
+from smallcal.plots.studies.panels import draw_panels, head, settle
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
-from smallcal.plots.style import GREY, INK, PALETTE, SMALL, axes_or_new, dress, figure_of, with_tips
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import CLEAN
 from smallcal.studies.tables.pairs import difference
@@ -152,20 +152,15 @@ def severity_curve(
     """
     found = severity_curve_data(run, metric=metric, baseline=baseline, where=where)
     curves = found.curves
-    axes = axes_or_new(ax, size=(6.8, 6.4))
-    gaps, *strips = strips_under(axes, *((0.75,) if found.occupancy is None else (0.75, 0.4)))
-    draw_lines(axes, curves, curves.x, "severity-curve")
-    dress(axes, xlabel="", ylabel=curves.unit, title=who(curves))
-    name_lines(axes, curves)
-    draw_gaps(gaps, curves, curves.x, "severity-curve")
-    dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
+    shares = [] if found.occupancy is None else [0.4]
+    axes, gaps, *strips = draw_panels(ax, curves, curves.x, "severity-curve", *shares)
     if found.occupancy is not None:
         _draw_groups(strips[0], curves, found.occupancy)
     last = [gaps, *strips][-1]
     last.set_xticks(curves.x, curves.names)
-    last.set_xlabel("severity", color=INK)
+    last.set_xlabel("severity", color=style.INK)
     if ax is None:
-        settle(figure_of(axes))
+        settle(style.figure_of(axes))
     return axes
 
 
@@ -180,7 +175,7 @@ def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
             share,
             2 * _HALF,
             bottom,
-            color=PALETTE[0],
+            color=style.PALETTE[0],
             alpha=0.15 + 0.75 * group / max(n_groups - 1, 1),
             linewidth=0,
         )
@@ -188,9 +183,8 @@ def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
             f"{groups.label}, {name}: {value:.1f} % in group {group + 1} of {n_groups}"
             for name, value in zip(curves.names, share, strict=True)
         ]
-        with_tips(list(bars), texts, name=f"occupancy group {group + 1}")
+        style.with_tips(list(bars), texts, name=f"occupancy group {group + 1}")
         bottom = bottom + share
     strip.set_ylim(0, 100)
-    dress(strip, xlabel="", ylabel="samples %")
-    title = f"groups of {groups.label}: dark is high risk"
-    strip.set_title(title, color=GREY, fontsize=SMALL, pad=2)
+    style.dress(strip, xlabel="", ylabel="samples %")
+    head(strip, f"groups of {groups.label}: dark is high risk")
