@@ -18,7 +18,7 @@ from smallcal.plots.studies.curves import (
     numbers_by,
     pooled,
 )
-from smallcal.plots.studies.panels import draw_panels, looks_of, settle
+from smallcal.plots.studies.panels import draw_panels, looks_of
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, open_run
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import ALL
@@ -120,8 +120,6 @@ def budget_curve(
     axes.set_xscale("log")
     strip.set_xticks(places, found.names)
     strip.minorticks_off()
-    if ax is None:
-        settle(style.figure_of(axes))
     return axes
 
 

@@ -13,7 +13,6 @@ from smallcal.plots.studies.curves import Curves, Line, tip, who
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.transforms import Transform
 
 #: Verdicts under which a mark is drawn hollow.
@@ -170,16 +169,3 @@ def strips_under(ax: Axes, *shares: float) -> list[Axes]:
     for upper in (ax, *strips[:-1]):
         upper.tick_params(labelbottom=False)
     return strips
-
-
-def settle(figure: Figure) -> None:
-    """Lay a figure out once and for all, at places that do not differ from run to run.
-
-    The solver of the layout goes through its unknowns in no fixed order, so that its answers differ
-    in the last digits, and with them the names of parts in the SVG.
-    """
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    for axes in figure.axes:
-        left, low, width, height = (round(float(side), 4) for side in axes.get_position().bounds)
-        axes.set_position((left, low, width, height))

@@ -12,7 +12,7 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
 from smallcal.plots.studies.curves import Curves, Line, curves_of, gap_of, line_of, pooled
-from smallcal.plots.studies.panels import draw_panels, head, settle
+from smallcal.plots.studies.panels import draw_panels, head
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import CLEAN
@@ -159,8 +159,6 @@ def severity_curve(
     last = [gaps, *strips][-1]
     last.set_xticks(curves.x, curves.names)
     last.set_xlabel("severity", color=style.INK)
-    if ax is None:
-        settle(style.figure_of(axes))
     return axes
 
 
