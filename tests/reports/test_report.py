@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +29,9 @@ from smallcal.reports.content.groups import exact_p_values, gaps_of, worst
 from smallcal.reports.content.measure import COMPARED, SHOWN, fit_all, true_names
 from smallcal.reports.content.routing import gate as gate_of
 from smallcal.reports.content.words import plain
+from smallcal.reports.render.blocks import Cell, Column, Command, Download, Figure, Row, Table
 from smallcal.reports.render.markdown import code, escaped, render, table
+from smallcal.reports.render.sections import document_of
 from smallcal.reports.samples import samples_of
 from support.simulated import simulate
 
@@ -504,7 +507,50 @@ def test_escaped_text_is_one_line_without_live_marks(text):
 
 def test_code_is_fenced_by_more_backticks_than_it_holds():
     assert code("a ``` b").startswith("````\n")
-    assert table(["a", "b"], [["x", "1"]]).splitlines()[1] == "| --- | ---: |"
+
+
+def test_a_markdown_table_has_a_caption_units_notes_and_what_stands_out():
+    cells = [Cell("x|"), Cell("−1.0", ("−2.0 to 0.5", "floor 1.2"), best=True, number=True)]
+    shown = Table("t", "What it is.", [Column("a", number=False), Column("b", "%")], [Row(cells)])
+    assert table(shown).splitlines() == [
+        *("What it is.", ""),
+        *("| a | b (%) |", "| --- | ---: |", "| x\\| | **-1.0** (-2.0 to 0.5, floor 1.2) |"),
+    ]
+    chosen = Row([Cell("a−b"), Cell("+1.0", verdict="worse", number=True)], chosen=True)
+    text = table(Table("t", "", shown.columns, [chosen], note="More.")).splitlines()
+    assert text[2:] == ["| **a−b** | +1.0 worse |", "", "More."]
+
+
+def test_markdown_and_the_page_say_the_same_sections():
+    """Every paragraph, cell and list item that the page is made of is in the Markdown too."""
+    text = made().to_markdown()
+    document = document_of(made().content)
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == [
+        section.title for section in document.sections
+    ]
+    shown = list(words_of([block for section in document.sections for block in section.blocks]))
+    assert len(shown) > 400
+    for words in shown:
+        assert escaped(words).replace("−", "-") in text.replace("−", "-")
+
+
+def words_of(found):
+    """All text in blocks, however deep, but for ids, keys of styles, data and tooltips."""
+    for block in found:
+        if isinstance(block, str):
+            yield block
+        elif isinstance(block, tuple | list):
+            yield from words_of(block)
+        elif isinstance(block, Command):
+            assert block.text in made().to_markdown()
+        elif is_dataclass(block):
+            silent = {"id", "kind", "key", "help", "tone", "level", "word", "caption"}
+            if not isinstance(block, Figure):
+                silent.remove("caption")
+            if isinstance(block, Figure | Download):
+                silent |= {"plot", "data", "name"}
+            names = [field.name for field in fields(block) if field.name not in silent]
+            yield from words_of([getattr(block, name) for name in names])
 
 
 def test_markdown_says_every_part():

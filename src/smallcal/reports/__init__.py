@@ -1,7 +1,8 @@
 """What was measured, on what, and what it means: one document as a page, Markdown or JSON.
 
 ``content.gather`` turns samples into one plain dictionary, and everything else reads that:
-``markdown`` writes it as text, ``page`` as HTML, ``checks`` compares it with conditions.
+``render.sections`` puts it in order, ``render.markdown`` and ``render.html`` write that down, and
+``conditions`` says whether what must not hold does.
 
 >>> import smallcal as sc
 >>> found = sc.report(sc.load_demo("cal"), sc.load_demo("test"), methods=["ts-nll"], n_boot=100)

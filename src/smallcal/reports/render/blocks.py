@@ -1,14 +1,76 @@
-"""What a page is made of: sections of texts, tables, figures, facts, commands and downloads.
+"""What a report is made of: sections of texts, tables, figures, facts, commands and downloads.
 
-A block knows what it says, and ``templates/parts.html`` how that looks: one macro for each kind.
+A block knows what it says. How that looks is for the renderers: ``templates/parts.html`` has one
+macro for each kind, ``markdown`` one function.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; a ``note`` is smaller."""
+
+    kind: ClassVar[str] = "text"
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list of sentences."""
+
+    kind: ClassVar[str] = "points"
+    items: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading inside a section."""
+
+    kind: ClassVar[str] = "heading"
+    text: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence of the verdict; the ``word`` before it says what its level's colour shows."""
+
+    level: str
+    text: str
+    word: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The sentence that matters most, and what it rests on."""
+
+    kind: ClassVar[str] = "verdict"
+    headline: str
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A metric in large figures: its name, what it is, its value, and how sure that is."""
+
+    name: str
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The numbers that a reader wants first."""
+
+    kind: ClassVar[str] = "cards"
+    cards: Sequence[Card]
 
 
 @dataclass(frozen=True)
@@ -24,10 +86,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: what is written, a smaller line below it, and what rows are sorted by."""
+    """A cell: what is written, smaller lines below it, and what rows are sorted by."""
 
     text: str
-    note: str = ""
+    notes: Sequence[str] = ()
     value: float | None = None
     number: bool = False
     tone: str = ""
@@ -49,33 +111,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Text:
-    """Paragraphs; a ``note`` is smaller, an ``alert`` stands out."""
-
-    kind: ClassVar[str] = "text"
-    paragraphs: Sequence[str]
-    tone: str = ""
-
-
-@dataclass(frozen=True)
-class Points:
-    """A list of sentences."""
-
-    kind: ClassVar[str] = "points"
-    items: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading inside a section."""
-
-    kind: ClassVar[str] = "heading"
-    text: str
-
-
-@dataclass(frozen=True)
 class Table:
-    """A table with a caption; every column can be sorted."""
+    """A table with a caption; every column of the page's can be sorted."""
 
     kind: ClassVar[str] = "table"
     id: str
@@ -87,13 +124,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: SVG that is safe to put in a page, with a title and a caption."""
+    """A figure: what it shows, in words (``alt``) and as the ``data`` of a plot."""
 
     id: str
     title: str
     caption: str
-    svg: str
-    wide: bool = False
+    alt: str
+    plot: str
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -149,13 +187,26 @@ class Fold:
     blocks: Sequence[Block]
 
 
-Block = Text | Points | Heading | Table | Figures | Facts | Command | Downloads | Fold
+Block = (
+    Text | Points | Heading | Verdict | Cards | Table | Figures | Facts | Command | Downloads | Fold
+)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading, which the list of contents names."""
+    """A part of the report with a heading, which the list of contents names."""
 
     id: str
     title: str
-    blocks: Sequence[Block] = field(default_factory=tuple)
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report: its title, what it was made from, its sections, and by what version."""
+
+    title: str
+    lead: str
+    sections: Sequence[Section]
+    footer: str
+    version: str

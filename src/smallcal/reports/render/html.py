@@ -1,6 +1,6 @@
 """The report as one HTML page that needs nothing else: no server, no font, no other file.
 
-``content.py`` has the numbers and words, ``sections.py`` puts them in order, and the files in
+``sections`` puts numbers and words in order, ``svg`` draws the figures, and the files in
 ``templates`` give them their looks. Everything that is written into the page is escaped by the
 templates, except what this module marks as safe: style sheet, script and figures.
 """
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from smallcal.errors import missing_extra
 from smallcal.reports.render import theme
-from smallcal.reports.render.sections import view_of
+from smallcal.reports.render.sections import document_of
+from smallcal.reports.render.svg import drawn
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -39,10 +40,11 @@ def render(content: Mapping[str, Any]) -> str:
 
     script = _text("report.js")
     return environment.get_template("report.html").render(
-        view_of(content),
         policy=_policy(script),
         style=Markup(theme.stylesheet() + _text("report.css")),
         script=Markup(script),
+        report=document_of(content),
+        drawn=lambda figure: Markup(drawn(figure)),
     )
 
 

@@ -1,265 +1,72 @@
-"""The order of the page: which part of the content stands where, and under which words."""
+"""The order of a report: which part of the content stands where, and under which words."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from smallcal.metrics import METRICS
-from smallcal.reports.render import tables
+from smallcal.reports.render import anatomy, results
 from smallcal.reports.render.blocks import (
     Block,
     Command,
+    Document,
     Download,
     Downloads,
     Facts,
     Figure,
-    Figures,
-    Fold,
     Heading,
-    Points,
     Section,
     Text,
 )
-from smallcal.reports.render.drawn import figures_of
-from smallcal.reports.render.tables import written
-
-Content = Mapping[str, Any]
-
-RAW = "none"
+from smallcal.reports.render.cells import Content
+from smallcal.reports.render.results import level_of
 
 #: Bytes of artefacts that a page may hold, before base64; more would make it slow to open.
 MOST_BYTES = 1_200_000
 
-#: What the cards at the top show.
-_CARDS = ("ece15", "top_label_bce", "accuracy")
 
-#: What a finding begins with: a colour alone would not tell everybody.
-_WORDS = {"care": "take care", "bad": "harm"}
-
-#: How the metrics are put beside one another: five columns fit a page, and a sheet of paper.
-_ABREAST = 5
-
-
-def view_of(content: Content) -> dict[str, Any]:
-    """Return what the template needs."""
-    data, judged = content["data"], content["verdict"]
-    cal, test = data["calibration"], data["test"]
+def document_of(content: Content) -> Document:
+    """Return everything that a report says, in order, for any renderer."""
+    cal, test = content["data"]["calibration"], content["data"]["test"]
     version = content["versions"]["smallcal"]
-    return {
-        "title": content["title"],
-        "lead": (
+    return Document(
+        title=content["title"],
+        lead=(
             f"{test['n_classes']:,} classes. Methods were fitted on {cal['n']:,} samples from "
             f"{cal['source']}, and measured on {test['n']:,} from {test['source']}."
         ),
-        "version": version,
-        "verdict": {
-            "headline": judged["headline"],
-            "findings": [
-                {**entry, "word": _WORDS.get(entry["level"], "")} for entry in judged["findings"]
-            ],
-            "numbers": _cards(content),
-        },
-        "sections": list(_sections(content)),
-        "footer": (
-            f"Made by smallcal {version}. Intervals are {_level(content)} and come from resampled "
-            "test samples unless a table says otherwise. This file asks nothing of any network."
+        sections=list(_sections(content)),
+        footer=(
+            f"Made by smallcal {version}. Intervals are {level_of(content)} and come from "
+            "resampled test samples unless a table says otherwise."
         ),
-    }
-
-
-def _level(content: Content) -> str:
-    return f"{100 * content['settings']['level']:g} %"
+        version=version,
+    )
 
 
 def _sections(content: Content) -> Iterator[Section]:
-    yield Section("verdict", "Verdict", [_choice(content)])
-    figures = figures_of(content["figures"])
+    figures = [Figure(**spec) for spec in content["figures"]]
     forest = [figure for figure in figures if figure.id.startswith("forest")]
     shift = [figure for figure in figures if figure.id.startswith("shift")]
     others = [figure for figure in figures if figure not in forest and figure not in shift]
-    yield Section("metrics", "Metrics", list(_metrics(content)))
-    yield Section("differences", "Differences", list(_differences(content, forest)))
-    if others:
-        yield Section("figures", "Figures", _shown(others))
-    if content["routing"]:
-        yield Section("routing", "How temperatures are chosen", list(_routing(content)))
-    if content["gates"]:
-        yield Section("gate", "Do no harm", list(_gates(content)))
-    yield Section("groups", "Classes and groups", list(_groups(content)))
-    if content["shift"]:
-        yield Section("shift", "Under shift", list(_shift(content, shift)))
-    yield Section("methods", "Methods and warnings", list(_methods(content)))
-    yield Section("data", "Data and versions", [_facts(content)])
-    yield Section("reproduce", "Make it again", list(_reproduce(content)))
-
-
-def _shown(figures: Sequence[Figure]) -> list[Block]:
-    return [Figures(figures)] if figures else []
-
-
-def _cards(content: Content) -> list[dict[str, str]]:
-    """Return the numbers that a reader wants first: before, after, and how sure."""
-    chosen = content["verdict"]["recommended"]
-    rows = {row["method"]: row["cells"] for row in content["metrics"]["rows"]}
-    cards = []
-    for name in _CARDS:
-        before, after = (tables.metric_cell(name, rows[key][name]) for key in (RAW, chosen))
-        unit = " %" if METRICS[name].percent else ""
-        if chosen == RAW:
-            value, note = after.text + unit, f"{_level(content)} interval {after.note}"
-        else:
-            value = f"{before.text} → {after.text}{unit}"
-            note = _change(content, chosen, name)
-        if before.text == after.text:
-            value = after.text + unit
-        cards.append({"label": METRICS[name].summary, "value": value, "note": note, "name": name})
-    return cards
-
-
-def _change(content: Content, chosen: str, name: str) -> str:
-    table = next(table for table in content["differences"] if table["baseline"] == RAW)
-    row = next(row for row in table["rows"] if row["method"] == chosen)["metrics"][name]
-    scale, digits = tables.scale_of(name)
-    interval = tables.between(row["low"], row["high"], digits, scale=scale)
-    if row["value"] == row["low"] == row["high"] == 0:
-        return "the same predictions"
-    return f"{row['verdict']}; change {interval}, {_level(content)} interval"
-
-
-def _choice(content: Content) -> Text:
-    judged = content["verdict"]
-    asked = judged["asked"]
-    also = f" (asked for as {asked})" if asked != judged["recommended"] else ""
-    return Text([f"Recommended: {judged['recommended']}{also}. Why: {judged['reason']}."], "note")
-
-
-def _metrics(content: Content) -> Iterator[Block]:
-    yield Text(
-        [f"Each value has its {_level(content)} interval below it. {content['metrics']['note']}"]
-    )
-    names = [column["name"] for column in content["metrics"]["columns"]]
-    chosen = content["verdict"]["recommended"]
-    for start in range(0, len(names), _ABREAST):
-        part = names[start : start + _ABREAST]
-        yield tables.metric_table(content["metrics"], part, chosen, number_of=start // _ABREAST)
-    yield Fold(
-        "What the metrics are",
-        [Facts([(name, METRICS[name].summary) for name in names])],
-    )
-
-
-def _differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
-    yield Text(
-        [
-            "Each method minus the one it is compared with, on the same samples. A difference is "
-            "called better or worse only where its interval lies on one side of zero; otherwise "
-            "it is a tie."
-        ]
-    )
-    yield from _shown(forest)
-    names = [column["name"] for column in content["metrics"]["columns"]]
-    for number, table in enumerate(content["differences"]):
-        base = "the raw model" if table["baseline"] == RAW else table["baseline"]
-        yield Heading(f"From {base}")
-        compared = [name for name in names if name in table["metrics"]]
-        for start in range(0, len(compared), _ABREAST):
-            part = compared[start : start + _ABREAST]
-            yield tables.difference_table(
-                table, part, level=_level(content), number_of=(number, start // _ABREAST)
-            )
-
-
-def _routing(content: Content) -> Iterator[Block]:
-    for number, entry in enumerate(content["routing"]):
-        yield Heading(entry["method"])
-        spread = entry["test_temperature"]
-        ends = [spread[key] for key in sorted(spread, key=float)]
-        said = [f"Pooled temperature {written(entry['pooled_temperature'], 4)}"]
-        if entry["tail_temperature"] is not None:
-            said.append(f"tail temperature {written(entry['tail_temperature'], 4)}")
-        levels = " / ".join(f"{100 * float(key):g} %" for key in sorted(spread, key=float))
-        said.append(
-            f"temperatures of test samples at {levels}: "
-            + " / ".join(written(value, 3) for value in ends)
-        )
-        yield Text(["; ".join(said) + "."])
-        yield tables.band_table(entry, number)
-        yield from _uses(entry, number)
-
-
-def _uses(entry: Content, number: int) -> Iterator[Block]:
-    if entry["weights"]:
-        yield tables.weight_table(entry, number)
-    effects = entry["class_effects"]
-    if effects:
-        yield Text(
-            [
-                f"The predicted class multiplies the temperature by {written(effects['low'], 3)} "
-                f"to {written(effects['high'], 3)}; {effects['n']:,} classes have an effect of "
-                "their own."
-            ]
-        )
-        yield tables.effect_table(entry, number)
-
-
-def _gates(content: Content) -> Iterator[Block]:
-    for gate in content["gates"]:
-        kept = gate["kept_raw"]
-        what = "left the model alone" if kept else "calibrated the model"
-        side = "less than" if kept else "at least"
-        yield Text(
-            [
-                f"The gate of {gate['method']} {what}: on the {gate['n']:,} calibration samples "
-                f"the fit gained {written(gate['gained'])} in log-likelihood, {side} the "
-                f"{written(gate['needed'])} that it must gain to count as evidence."
-            ]
-        )
-
-
-def _groups(content: Content) -> Iterator[Block]:
-    level, groups = content["settings"]["level"], content["groups"]
-    yield Text(
-        [
-            f"Where the confidence of {groups['method']} and its accuracy part. A positive gap "
-            "means that it is too sure. Intervals here are exact for each group; what is beyond "
-            "chance is so after Holm's correction for looking at many."
-        ]
-    )
-    if groups["worst"]:
-        yield tables.worst_table(groups["worst"], level=level)
-    else:
-        yield Text(["No group or class is off beyond chance."])
-    for number, table in enumerate(groups["tables"]):
-        yield tables.group_table(table, number, level=level)
-    rows = content["classes"]["rows"]
-    yield Fold(f"All classes ({len(rows):,})", [tables.class_table(rows, level=level)])
-
-
-def _shift(content: Content, figures: Sequence[Figure]) -> Iterator[Block]:
-    yield Text(
-        [
-            "The same fits on samples from other conditions; nothing was fitted again. Where many "
-            "samples moved to groups that were small in calibration, the fit rests on few."
-        ]
-    )
-    yield from _shown(figures)
-    yield tables.shift_table(content["shift"], content["verdict"]["recommended"])
-
-
-def _methods(content: Content) -> Iterator[Block]:
-    yield tables.method_table(content["methods"], content["verdict"]["recommended"])
-    flags = [
-        f"{row['name']}: {flag['meaning']}" for row in content["methods"] for flag in row["flags"]
-    ]
-    if flags:
-        yield Heading("What the fits warn of")
-        yield Points(flags)
-    if content["failures"]:
-        yield Heading("What could not be fitted")
-        yield Points([f"{name}: {reason}" for name, reason in content["failures"].items()])
+    found = {
+        "verdict": ("Verdict", results.verdict(content)),
+        "metrics": ("Metrics", results.metrics(content)),
+        "differences": ("Differences", results.differences(content, forest)),
+        "figures": ("Figures", results.figures(others)),
+        "routing": ("How temperatures are chosen", anatomy.routing(content)),
+        "gate": ("Do no harm", anatomy.gates(content)),
+        "groups": ("Classes and groups", anatomy.groups(content)),
+        "shift": ("Under shift", results.shift(content, shift)),
+        "methods": ("Methods", anatomy.methods(content)),
+        "data": ("Data and versions", [_facts(content)]),
+        "reproduce": ("Make it again", _reproduce(content)),
+    }
+    for id, (title, blocks) in found.items():
+        section = Section(id, title, list(blocks))
+        if section.blocks:
+            yield section
 
 
 def _facts(content: Content) -> Block:
@@ -281,7 +88,7 @@ def _facts(content: Content) -> Block:
         ("Classes", f"{content['data']['test']['n_classes']:,}"),
         ("Given as", content["data"]["input"]),
         ("Resamples", f"{settings['n_boot']:,}, seed {settings['seed']}"),
-        ("Level of intervals", _level(content)),
+        ("Level of intervals", level_of(content)),
         ("Versions", ", ".join(f"{name} {v}" for name, v in content["versions"].items())),
     ]
     return Facts(pairs)
@@ -290,13 +97,16 @@ def _facts(content: Content) -> Block:
 def _reproduce(content: Content) -> Iterator[Block]:
     command = content["reproduce"]["command"]
     if command:
-        yield Text(["This command makes the same page, byte by byte, from the same files."])
+        yield Text("This command makes the same report, byte by byte, from the same files.")
         yield Command("command", command, "Command")
-    yield Text(["In Python:"])
+    yield Text("In Python:")
     yield Command("python", content["reproduce"]["python"], "Python")
     if content["artefacts"]:
         yield Heading("Fitted calibrators")
-        yield Text(["Files to load with sc.load or to apply with smallcal apply."])
+        yield Text(
+            "Files to load with sc.load or to apply with smallcal apply; they are in the report's "
+            "page and in its JSON."
+        )
         yield Downloads(list(_artefacts(content)))
 
 

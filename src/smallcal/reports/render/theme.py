@@ -6,7 +6,6 @@ a figure changes with the page, and a colour that is pale on white gets a darker
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -80,23 +79,6 @@ def stylesheet() -> str:
 
 def _variables(colours: Mapping[str, str]) -> str:
     return " ".join(f"--{name}: {value};" for name, value in colours.items())
-
-
-def as_variables(style: str) -> str:
-    """Replace the colours of a style attribute by the page's variables.
-
-    Examples
-    --------
-    >>> as_variables("fill: #0072B2; stroke: #ffffff")
-    'fill: var(--c-0072b2); stroke: var(--paper)'
-    """
-    return re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: _variable(found.group().lower()), style)
-
-
-def _variable(colour: str) -> str:
-    plain = {"#ffffff": "paper", "#000000": "ink"}
-    name = plain.get(colour, f"c-{colour[1:]}")
-    return f"var(--{name})" if name in LIGHT else colour
 
 
 def contrast(first: str, second: str) -> float:

@@ -1,4 +1,4 @@
-"""Make a figure's SVG part of the page: its colours, its marks that can be reached, its text."""
+"""The figures of the page: drawn, then made part of it with its colours, marks and text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,26 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
-from smallcal.reports.render.theme import as_variables
+from smallcal.reports.render.blocks import Figure
+from smallcal.reports.render.theme import LIGHT
+
+
+def drawn(figure: Figure) -> str:
+    """Draw a figure from what the report keeps of it, and return SVG for a page."""
+    from smallcal.plots import style
+
+    style.require_matplotlib()
+    import matplotlib
+
+    from smallcal.plots.redraw import redraw
+
+    # Neither a user's style file nor what else they have set may change the page.
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):
+        picture = style.figure_of(redraw(figure.plot, figure.data))
+        # Ids must differ between the figures of a page.
+        prefix = f"{figure.id}-"
+        svg = style.to_svg(picture, prefix=prefix)
+    return inline_svg(svg, style.tips_of(picture, prefix=prefix), label=figure.alt)
 
 
 def inline_svg(svg: str, tips: Mapping[str, Sequence[str]], *, label: str) -> str:
@@ -78,3 +97,20 @@ def _marks_of(group: ElementTree.Element) -> Iterator[ElementTree.Element]:
             yield child
         elif child.tag != "defs":
             yield from _marks_of(child)
+
+
+def as_variables(style: str) -> str:
+    """Replace the colours of a style attribute by the page's variables.
+
+    Examples
+    --------
+    >>> as_variables("fill: #0072B2; stroke: #ffffff")
+    'fill: var(--c-0072b2); stroke: var(--paper)'
+    """
+    return re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: _variable(found.group().lower()), style)
+
+
+def _variable(colour: str) -> str:
+    plain = {"#ffffff": "paper", "#000000": "ink"}
+    name = plain.get(colour, f"c-{colour[1:]}")
+    return f"var(--{name})" if name in LIGHT else colour

@@ -1,0 +1,238 @@
+"""The sections on the methods themselves: temperatures, gates, groups, classes, fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from smallcal.reports.render.blocks import Block, Cell, Column, Fold, Heading, Points, Table, Text
+from smallcal.reports.render.cells import (
+    Content,
+    Filled,
+    between,
+    metric_cell,
+    metric_column,
+    number,
+    numbers,
+    percent,
+    shares,
+    table_of,
+    words,
+    written,
+)
+
+#: Rows of a long table that are shown; the JSON of the report has them all.
+MOST_ROWS = 40
+
+
+def routing(content: Content) -> Iterator[Block]:
+    """Show which samples get which temperature, and what decides that."""
+    for number_of, entry in enumerate(content["routing"]):
+        yield Heading(entry["method"])
+        yield Text(_temperatures(entry))
+        yield _band_table(entry, number_of)
+        if entry["weights"]:
+            yield _weight_table(entry, number_of)
+        effects = entry["class_effects"]
+        if effects:
+            yield Text(
+                f"The predicted class multiplies the temperature by {written(effects['low'], 3)} "
+                f"to {written(effects['high'], 3)}; {effects['n']:,} classes have an effect of "
+                "their own."
+            )
+            yield table_of(
+                f"effects-{number_of}",
+                f"Classes that move the temperature of {entry['method']} most.",
+                [words("Predicted class", "class"), numbers("Factor on the temperature", "factor")],
+                effects["strongest"],
+            )
+
+
+def _temperatures(entry: Content) -> str:
+    said = f"The pooled temperature, one for all, is {written(entry['pooled_temperature'], 4)}. "
+    if entry["tail_temperature"] is not None:
+        tail = written(entry["tail_temperature"], 4)
+        said += f"The tail temperature, for classes that are not predicted, is {tail}. "
+    spread = sorted(entry["test_temperature"].items(), key=lambda item: float(item[0]))
+    levels = " / ".join(f"{100 * float(level):g} %" for level, _ in spread)
+    return (
+        f"{said}Temperatures of test samples at {levels}: "
+        f"{' / '.join(written(value, 3) for _, value in spread)}."
+    )
+
+
+def _band_table(entry: Content, number_of: int) -> Table:
+    by = entry["banded_by"]
+    thirds = by == "temperature"
+    kind = "Thirds by temperature" if thirds else "Groups by score"
+    return table_of(
+        f"bands-{number_of}",
+        f"{kind} of {entry['method']}, and how the samples fall into them.",
+        [
+            words("Third" if thirds else "Group", "group"),
+            numbers(f"From {by}", "from"),
+            numbers(f"To {by}", "to"),
+            numbers(
+                "Median temperature" if thirds else "Temperature",
+                "temperature",
+                help="median over the calibration samples of the group",
+            ),
+            shares("Calibration", "calibration_share", help="share of the calibration samples"),
+            shares("Test", "test_share", help="share of the test samples"),
+        ],
+        entry["bands"],
+    )
+
+
+def _weight_table(entry: Content, number_of: int) -> Table:
+    what = entry["weights_of"]
+    return table_of(
+        f"weights-{number_of}",
+        f"What one standard deviation more of each statistic adds to the {what} of "
+        f"{entry['method']}. Statistics go together, so a weight is no cause.",
+        [
+            words("Statistic", "statistic"),
+            numbers(
+                "Weight",
+                "weight",
+                help=f"added to the {what} for one standard deviation more",
+                signed=True,
+            ),
+            shares("Share of all weights", "share", help="size of the weight among them all"),
+        ],
+        entry["weights"],
+    )
+
+
+def gates(content: Content) -> Iterator[Block]:
+    """Say what the gates weighed, and what they decided."""
+    for gate in content["gates"]:
+        kept = gate["kept_raw"]
+        what = "left the model alone" if kept else "calibrated the model"
+        side = "no more than" if kept else "more than"
+        yield Text(
+            f"The gate of {gate['method']} {what}: on the {gate['n']:,} calibration samples the "
+            f"fit gained {written(gate['gained'])} in log-likelihood, {side} the "
+            f"{written(gate['needed'])} that count as evidence."
+        )
+
+
+def groups(content: Content) -> Iterator[Block]:
+    """Show where confidence and accuracy part: by group, and by predicted class."""
+    entry = content["groups"]
+    exact = f"with exact {100 * content['settings']['level']:g} % intervals"
+    yield Text(
+        f"Where the confidence of {entry['method']} and its accuracy part. A gap is mean "
+        "confidence minus accuracy: positive where the model is too sure. Intervals here are "
+        "exact for each group; what is beyond chance is so after Holm's correction for looking "
+        "at many."
+    )
+    yield Heading("Groups")
+    if entry["worst"]:
+        yield table_of(
+            "worst",
+            "Groups whose confidence is off beyond chance after Holm's correction, largest gaps "
+            f"first, {exact}.",
+            [words("Group", "group"), words("By", "by"), _COUNT, *_GAPS],
+            entry["worst"],
+        )
+    else:
+        yield Text("No group and no class is off beyond chance.")
+    for number_of, table in enumerate(entry["tables"]):
+        yield table_of(
+            f"groups-{number_of}",
+            f"By {table['by']}: gaps {exact}.",
+            [words("Group", "group"), _COUNT, *_GAPS, _OFF, (metric_column("ece15"), _error)],
+            table["rows"],
+        )
+    rows = content["classes"]["rows"]
+    yield Heading("Classes")
+    yield Fold(f"All classes ({len(rows):,})", [_class_table(rows, exact)])
+
+
+def _class_table(rows: Sequence[Content], exact: str) -> Table:
+    more = len(rows) - MOST_ROWS
+    return table_of(
+        "classes",
+        "Gap between confidence and accuracy by predicted class, the least likely by chance "
+        f"first, {exact}.",
+        [
+            words("Predicted class", "group"),
+            numbers("n", "n", 0, help="test samples that were given this class"),
+            numbers("n true", "n_true", 0, help="test samples that are of this class"),
+            *_GAPS,
+            _OFF,
+        ],
+        rows[:MOST_ROWS],
+        note=f"{more:,} more classes are in the report's JSON." if more > 0 else "",
+    )
+
+
+def _gap(row: Content) -> Cell:
+    notes = [between(row["low"], row["high"], scale=100)]
+    return percent(row["gap"], notes=notes, signed=True)
+
+
+def _error(row: Content) -> Cell:
+    if "ece15" not in row:  # there is one group only
+        return number(None)
+    keys = {"value": "ece15", "low": "ece15_low", "high": "ece15_high"}
+    return metric_cell("ece15", {name: row[key] for name, key in keys.items()})
+
+
+_COUNT = numbers("n", "n", 0)
+_GAPS: tuple[Filled, ...] = (
+    shares("Accuracy", "accuracy"),
+    shares("Confidence", "confidence"),
+    (
+        Column(
+            "Gap",
+            "points",
+            help="mean confidence minus accuracy; positive where the model is too sure",
+        ),
+        _gap,
+    ),
+    (
+        Column("Raw gap", "points", help="the same of the raw model"),
+        lambda row: percent(row["raw_gap"], signed=True),
+    ),
+)
+_OFF: Filled = (
+    Column("Beyond chance", number=False, help="after Holm's correction for all rows"),
+    lambda row: Cell("yes", tone="worse") if row["off"] else Cell("no", tone="tie"),
+)
+
+
+def methods(content: Content) -> Iterator[Block]:
+    """Show what was fitted, what the fits warn of, and what could not be fitted."""
+    chosen = content["verdict"]["recommended"]
+    yield table_of(
+        "methods-fitted",
+        "What was fitted.",
+        [
+            (Column("Method", number=False), _name),
+            words("What it is", "summary"),
+            (Column("Fitted numbers"), lambda row: number(row["n_parameters"], 0)),
+            (
+                Column("Predicted class", number=False),
+                lambda row: Cell("kept" if row["preserves_argmax"] else "may change"),
+            ),
+        ],
+        content["methods"],
+        chosen=lambda row: row["name"] == chosen,
+    )
+    flags = [
+        f"{row['name']}, {flag['name']}: {flag['meaning']}"
+        for row in content["methods"]
+        for flag in row["flags"]
+    ]
+    if flags:
+        yield Heading("What the fits warn of")
+        yield Points(flags)
+    if content["failures"]:
+        yield Heading("What could not be fitted")
+        yield Points([f"{name}: {reason}" for name, reason in content["failures"].items()])
+
+
+def _name(row: Content) -> Cell:
+    also = () if row["asked"] == row["name"] else (f"as {row['asked']}",)
+    return Cell(row["name"], also)

@@ -1,0 +1,141 @@
+"""Numbers as cells of tables, and tables as columns that say how to fill themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from smallcal.metrics import METRICS
+from smallcal.reports.render.blocks import Cell, Column, Row, Table
+
+Content = Mapping[str, Any]
+
+#: A column, and what a row of the content shows in it.
+Filled = tuple[Column, Callable[[Content], Cell]]
+
+
+def table_of(
+    id: str,
+    caption: str,
+    columns: Iterable[Filled],
+    rows: Iterable[Content],
+    *,
+    chosen: Callable[[Content], bool] = lambda row: False,
+    note: str = "",
+) -> Table:
+    """Return a table with one row for each of the content's.
+
+    Examples
+    --------
+    >>> filled = [words("Group", "group"), (Column("n"), lambda row: number(row["n"], 0))]
+    >>> [cell.text for cell in table_of("a", "", filled, [{"group": "x", "n": 3}]).rows[0].cells]
+    ['x', '3']
+    """
+    filled = list(columns)
+    shown = [Row([fill(row) for _, fill in filled], chosen=chosen(row)) for row in rows]
+    return Table(id, caption, [column for column, _ in filled], shown, note)
+
+
+def words(label: str, key: str) -> Filled:
+    """Return a column of words: what the rows have under a key."""
+    return Column(label, number=False), lambda row: Cell(str(row[key]))
+
+
+def numbers(
+    label: str, key: str, digits: int = 4, *, help: str = "", signed: bool = False
+) -> Filled:
+    """Return a column of numbers: what the rows have under a key."""
+    return Column(label, help=help), lambda row: number(row[key], digits, signed=signed)
+
+
+def shares(label: str, key: str, *, help: str = "") -> Filled:
+    """Return a column of fractions in percent."""
+    return Column(label, "%", help=help), lambda row: percent(row[key])
+
+
+def number(
+    value: float | None, digits: int = 2, *, notes: Iterable[str] = (), signed: bool = False
+) -> Cell:
+    """Return a cell with a number; one that is missing or undefined says so.
+
+    Examples
+    --------
+    >>> number(1234.5678).text, number(-0.5, 1, signed=True).text, number(float("nan")).text
+    ('1,234.57', '−0.5', 'undefined')
+    """
+    if value is None:
+        return Cell("–", number=True)
+    if not math.isfinite(value):
+        return Cell("undefined", number=True)
+    text = written(value, digits, signed=signed)
+    return Cell(text, tuple(filter(None, notes)), float(value), number=True)
+
+
+def percent(value: float | None, *, notes: Iterable[str] = (), signed: bool = False) -> Cell:
+    """Return a cell with a fraction in percent.
+
+    Examples
+    --------
+    >>> percent(0.1234).text, percent(0.1234).sort
+    ('12.34', '12.34')
+    """
+    return number(None if value is None else 100 * value, notes=notes, signed=signed)
+
+
+def written(value: float, digits: int = 2, *, signed: bool = False) -> str:
+    """Write a number with a true minus sign and thousands apart."""
+    text = f"{value:{'+' if signed else ''},.{digits}f}"
+    # A rounded nothing has no sign.
+    if signed and not float(text.replace(",", "")):
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def between(low: float | None, high: float | None, digits: int = 2, *, scale: float = 1.0) -> str:
+    """Write an interval.
+
+    Examples
+    --------
+    >>> between(-0.01, 0.02, scale=100)
+    '−1.00 to 2.00'
+    """
+    if low is None or high is None or not math.isfinite(low + high):
+        return ""
+    return f"{written(scale * low, digits)} to {written(scale * high, digits)}"
+
+
+def scale_of(name: str) -> tuple[float, int]:
+    """Return what a metric is multiplied by, and the digits after its point.
+
+    Examples
+    --------
+    >>> scale_of("ece15"), scale_of("nll")
+    ((100.0, 2), (1.0, 4))
+    """
+    # Averaged over classes that most samples are not of, it is tiny.
+    if name.startswith("cwece"):
+        return 100.0, 4
+    return (100.0, 2) if METRICS[name].percent else (1.0, 4)
+
+
+def metric_cell(
+    name: str, row: Content, *, signed: bool = False, best: float | None = None
+) -> Cell:
+    """Return a metric with its interval, and where there are such its noise floor and verdict."""
+    scale, digits = scale_of(name)
+    notes = [between(row.get("low"), row.get("high"), digits, scale=scale)]
+    if row.get("floor") is not None:
+        notes.append(f"floor {written(scale * row['floor'], digits)}")
+    # The content is JSON, which has no NaN: None is a value that the data leave undefined.
+    value = math.nan if row["value"] is None else row["value"]
+    cell = number(scale * value, digits, notes=notes, signed=signed)
+    return replace(cell, verdict=row.get("verdict", ""), best=value == best)
+
+
+def metric_column(name: str, *, difference: bool = False) -> Column:
+    """Return the head of a metric's column; a difference of percentages is in points."""
+    unit = "points" if difference else "%"
+    metric = METRICS[name]
+    return Column(name, unit if metric.percent else "", help=metric.summary, key=name)
