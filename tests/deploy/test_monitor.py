@@ -25,7 +25,7 @@ from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State
-from smallcal.io import atomic
+from smallcal.io import lock
 from smallcal.studies.simulate import World
 from support.cases import features_of, fit
 from support.simulated import simulate
@@ -508,18 +508,18 @@ def test_adding_to_a_file_begins_it_and_goes_on(tmp_path):
 def test_a_held_file_is_waited_for_and_given_up_in_the_end(tmp_path, monkeypatch):
     path = tmp_path / "state.json"
     with (
-        atomic.one_at_a_time(path),
+        lock.one_at_a_time(path),
         pytest.raises(sc.FileError, match=r"kept .*state.json locked"),
-        atomic.one_at_a_time(path, patience=0.05),
+        lock.one_at_a_time(path, patience=0.05),
     ):
         pass
-    with atomic.one_at_a_time(path, patience=0):
+    with lock.one_at_a_time(path, patience=0):
         pass
 
-    def no_locks(handle):
+    def no_locks(handle, how):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(atomic, "claim", no_locks)
+    monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(sc.FileError, match="has no locks"):
         sc.Monitor(SRTS).add_to(path)
     with pytest.raises(sc.FileError, match="cannot write to"):

@@ -24,8 +24,9 @@ from smallcal._version import __version__
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.predictions import as_scores, require_finite
 from smallcal.errors import FileError, InputError
-from smallcal.io import Block, Part, PartFolder, Source, Target, pool
+from smallcal.io import Block, Part, PartFolder, Source, Target
 from smallcal.io.parts import write_part
+from smallcal.io.pool import run_tasks
 
 Advance = Callable[[int], object]
 
@@ -94,8 +95,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     part_rows : int, optional
         Rows of a part; as many as make 64 MB by default.
     jobs : int
-        Processes. They are spawned, so a script that asks for more than one needs Python's usual
-        ``if __name__ == "__main__":``.
+        Processes.
     dask : str, optional
         Address of a Dask scheduler to run on instead; its workers must see the same folders.
     advance : callable, optional
@@ -175,24 +175,19 @@ def _done(
     order: Order, parts: Sequence[Part], jobs: int, dask: str | None, advance: Advance
 ) -> Generator[None, None, None]:
     """Do parts, and go on as each is finished."""
-    if dask is None and (jobs == 1 or len(parts) < 2):
-        for part in parts:
-            work(order, part, advance)
-            yield
-        return
-    if not parts:
-        return
-    if dask is None:
-        found = pool.in_processes(partial(work, order), parts, jobs)
-    else:
-        away = replace(order, target=replace(order.target, path=Path(order.target.path).absolute()))
-        found = pool.on_dask(partial(work, away), parts, dask, named=lambda part: part.name)
-    for part, _ in found:
-        advance(part.rows)
+    if dask is not None:
+        target = replace(order.target, path=Path(order.target.path).absolute())
+        order = replace(order, target=target)
+    # In this process rows are told of block by block; from elsewhere, part by part.
+    here = dask is None and (jobs == 1 or len(parts) < 2)
+    do = partial(work, order, advance=advance) if here else partial(work, order)
+    for part in run_tasks(do, parts, jobs=jobs, dask=dask, named=lambda part: part.name):
+        if not here:
+            advance(part.rows)
         yield
 
 
-def work(order: Order, part: Part, advance: Advance = lambda rows: None) -> None:
+def work(order: Order, part: Part, *, advance: Advance = lambda rows: None) -> None:
     """Do one part; what a process, wherever it is, is told to do."""
     from threadpoolctl import threadpool_limits
 

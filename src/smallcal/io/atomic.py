@@ -3,76 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from smallcal.errors import FileError
-
-#: Seconds to wait for a file that another process holds, and between two tries.
-PATIENCE = 60.0
-_PAUSE = 0.02
-
-# The operating system lets go of a lock when its process ends, however it ends.
-if sys.platform == "win32":
-    import msvcrt
-
-    def claim(handle: int) -> None:
-        """Lock an open file, or raise at once if another process holds it."""
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def claim(handle: int) -> None:
-        """Lock an open file, or raise at once if another process holds it."""
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-@contextmanager
-def one_at_a_time(target: str | os.PathLike[str], *, patience: float = PATIENCE) -> Iterator[None]:
-    """Let one process after another read and replace a file; a file ``.lock`` beside it stays.
-
-    Not the file itself is locked: a replaced one is another file.
-
-    Raises
-    ------
-    FileError
-        If others hold it for longer than ``patience`` seconds, or the file system has no locks.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with one_at_a_time(Path(tempfile.mkdtemp()) / "state.json"):
-    ...     pass
-    """
-    final = Path(target)
-    try:
-        handle = os.open(final.with_name(final.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise FileError(f"cannot write to {final}: {error.strerror or error}") from None
-    try:
-        _await(handle, final, time.monotonic() + patience)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _await(handle: int, final: Path, end: float) -> None:
-    while True:
-        try:
-            return claim(handle)
-        except (BlockingIOError, PermissionError):
-            if time.monotonic() > end:
-                raise FileError(f"other processes kept {final} locked; try again") from None
-            time.sleep(_PAUSE)
-        except OSError as error:
-            raise FileError(
-                f"the file system of {final} has no locks ({error.strerror or error}); give each "
-                "process a file of its own"
-            ) from None
 
 
 @contextmanager

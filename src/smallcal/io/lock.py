@@ -1,21 +1,26 @@
-"""One process at a time in a folder.
+"""One process at a time: in a folder, or for a file that is read and replaced.
 
 The operating system holds the lock and lets go of it when the process ends, however it ends. So no
-lock outlives its process, and none is taken for a live one because its number was given anew.
+lock outlives its process, and none is taken for a live one because its number was given anew. The
+file that is locked stays: were it removed, a third process could lock a file that has no name.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from smallcal.errors import FileError, InputError
-from smallcal.io.atomic import claim as _claim
 
 FILE_NAME = ".lock"
+
+#: Seconds to wait for a file that another process holds, and between two tries.
+PATIENCE = 60.0
+_PAUSE = 0.02
 
 
 @contextmanager
@@ -39,31 +44,20 @@ def alone_in(
     ...     certain
     True
     """
-    file = folder / FILE_NAME
-    try:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise FileError(f"cannot write to {folder}: {error.strerror or error}") from None
-    try:
-        yield _claimed(handle, folder, what, instead)
-    finally:
-        # The file stays: were it removed, a third process could lock a file that has no name.
-        os.close(handle)
-
-
-def _claimed(handle: int, folder: Path, what: str, instead: str) -> bool:
-    try:
-        _claim(handle)
-    except (BlockingIOError, PermissionError):
-        raise InputError(
-            f"another process is at work on {what} ({_holder(folder)}); wait for it, or name "
-            f"{instead}"
-        ) from None
-    except OSError:
-        return False  # no locks here: work may be done twice, but each part is written whole
-    os.ftruncate(handle, 0)
-    os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
-    return True
+    with _opened(folder / FILE_NAME, folder) as handle:
+        try:
+            claimed = _claimed(handle)
+        except OSError:
+            claimed = None  # no locks here: work may be done twice, but each part is written whole
+        if claimed is False:
+            raise InputError(
+                f"another process is at work on {what} ({_holder(folder)}); wait for it, or name "
+                f"{instead}"
+            )
+        if claimed:
+            os.ftruncate(handle, 0)
+            os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+        yield bool(claimed)
 
 
 def _holder(folder: Path) -> str:
@@ -72,3 +66,55 @@ def _holder(folder: Path) -> str:
         return (folder / FILE_NAME).read_text(encoding="utf-8") or "it has just begun"
     except (OSError, UnicodeDecodeError):
         return "which cannot be read"
+
+
+@contextmanager
+def one_at_a_time(target: str | os.PathLike[str], *, patience: float = PATIENCE) -> Iterator[None]:
+    """Let one process after another read and replace a file; a file ``.lock`` beside it stays.
+
+    Not the file itself is locked: a replaced one is another file.
+
+    Raises
+    ------
+    FileError
+        If others hold it for longer than ``patience`` seconds, or the file system has no locks.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with one_at_a_time(Path(tempfile.mkdtemp()) / "state.json"):
+    ...     pass
+    """
+    final = Path(target)
+    end = time.monotonic() + patience
+    with _opened(final.with_name(final.name + FILE_NAME), final) as handle:
+        try:
+            while not _claimed(handle):
+                if time.monotonic() > end:
+                    raise FileError(f"other processes kept {final} locked; try again")
+                time.sleep(_PAUSE)
+        except OSError as error:
+            raise FileError(
+                f"the file system of {final} has no locks ({error.strerror or error}); give each "
+                "process a file of its own"
+            ) from None
+        yield
+
+
+@contextmanager
+def _opened(file: Path, target: Path) -> Iterator[int]:
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise FileError(f"cannot write to {target}: {error.strerror or error}") from None
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _claimed(handle: int) -> bool:
+    """Lock an open file, and return whether that could be done; raise where there are no locks."""
+    from filelock import lock_descriptor  # a tenth of a second, which most commands do not need
+
+    return lock_descriptor(handle, blocking=False)

@@ -11,13 +11,14 @@ import logging
 import os
 import signal
 import threading
+import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import Pipe, active_children
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -28,6 +29,8 @@ Result = TypeVar("Result")
 
 #: Processes are given this many tasks each, so that none waits for the next.
 AHEAD = 2
+#: After so many seconds in which nothing was finished, see whether any process is left.
+GLANCE = 5.0
 #: How often a cluster tries a task again whose worker could not do it, such as one without the
 #: folder of the data. What a lost worker had begun does not count.
 RETRIES = 2
@@ -61,18 +64,73 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def in_processes(
-    work: Callable[[Task], Result], todo: Sequence[Task], jobs: int
-) -> Iterator[tuple[Task, Result]]:
+def run_tasks(
+    work: Callable[[Task], Result],
+    todo: Sequence[Task],
+    *,
+    keep: Callable[[Task, Result], object] = lambda task, result: None,
+    jobs: int = 1,
+    dask: str | None = None,
+    named: Callable[[Task], str] = str,
+) -> Generator[Task, None, None]:
+    """Do tasks and keep what they give; yield each when that is done.
+
+    Parameters
+    ----------
+    work : callable
+        Does one task.
+    todo : sequence
+        Tasks.
+    keep : callable, optional
+        Told each task and its result, to write it down: by the process that did it, or here when
+        a cluster did, which may not see the same folders.
+    jobs : int
+        Processes.
+    dask : str, optional
+        Address of a Dask scheduler to run on instead.
+    named : callable, optional
+        What to call a task in an error.
+
+    Examples
+    --------
+    >>> found = []
+    >>> list(run_tasks(abs, [-1, 2], keep=lambda task, result: found.append(result)))
+    [-1, 2]
+    >>> found
+    [1, 2]
+    """
+    if not todo:
+        return
+    if dask is not None:
+        for task, result in _on_dask(work, todo, dask, named):
+            keep(task, result)
+            yield task
+    elif jobs == 1 or len(todo) == 1:
+        for task in todo:
+            keep(task, work(task))
+            yield task
+    else:
+        yield from _in_processes(work, keep, todo, jobs)
+
+
+def _in_processes(
+    work: Callable[[Task], Result],
+    keep: Callable[[Task, Result], object],
+    todo: Sequence[Task],
+    jobs: int,
+) -> Generator[Task, None, None]:
     """Do tasks in processes of their own.
 
-    If the system kills one, all are started again, as long as that finishes any task.
+    If the system kills one, all are started again, as long as that finishes any task. Nothing but
+    the number of a task goes to a process and nothing comes back. A kill cannot cut so short a
+    message in two, and whoever waits for the second half of one waits for ever.
     """
-    queue = deque(todo)
+    queue = deque(range(len(todo)))
     while queue:
         before = len(queue)
         try:
-            yield from _pooled(work, queue, jobs)
+            for number in _pooled((work, keep, todo), queue, jobs):
+                yield todo[number]
         except BrokenProcessPool:
             if len(queue) == before:
                 raise stopped(
@@ -81,40 +139,58 @@ def in_processes(
                 ) from None
 
 
-def _pooled(
-    work: Callable[[Task], Result], queue: deque[Task], jobs: int
-) -> Iterator[tuple[Task, Result]]:
+def _pooled(order: tuple[Any, ...], queue: deque[int], jobs: int) -> Generator[int, None, None]:
     """Work on a queue with one pool; what was not finished is in the queue again at the end."""
-    # Spawned, not forked: a forked child of a process with threads may hang.
-    context = get_context("spawn")
-    leash, grip = context.Pipe(duplex=False)
-    running: dict[Future[Result], Task] = {}
-    with (
-        leash,
-        grip,
-        ProcessPoolExecutor(
-            min(jobs, len(queue)), mp_context=context, initializer=_begin, initargs=(leash,)
-        ) as pool,
-    ):
+    from joblib.externals import loky
+
+    leash, grip = Pipe(duplex=False)
+    running: dict[Future[None], int] = {}
+    with leash, grip, _quietly():
+        pool = loky.ProcessPoolExecutor(
+            min(jobs, len(queue)), initializer=_begin, initargs=(leash, *order), env=_environment()
+        )
+        others = set(active_children())
         try:
             while queue or running:
                 while queue and len(running) < AHEAD * jobs:
-                    with _birth():
-                        running[pool.submit(work, queue[0])] = queue[0]
+                    running[_submitted(pool, queue[0])] = queue[0]
                     queue.popleft()
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    result = done.result()
-                    yield running.pop(done), result
-        except BaseException:
+                for done in _finished(running, others):
+                    done.result()
+                    yield running.pop(done)
+        finally:
             queue.extend(running.values())
-            grip.close()
-            raise
+            # Not asked to leave, but killed: those that wait for one that was killed never leave.
+            pool.shutdown(kill_workers=True)
 
 
-def _begin(leash: Connection) -> None:
+def _submitted(pool: Any, number: int) -> Future[None]:
+    """Give a pool a task; it starts its processes with the first."""
+    with _interrupts_put_off():
+        try:
+            submitted: Future[None] = pool.submit(_do, number)
+        except OSError as error:  # one was killed before it had read what to do
+            raise BrokenProcessPool(said(error)) from error
+    return submitted
+
+
+def _finished(running: dict[Future[None], int], others: set[Any]) -> list[Future[None]]:
+    """Wait until a task is finished, or nobody is left to finish one; failures come last."""
+    while not (done := wait(running, GLANCE, return_when=FIRST_COMPLETED).done):
+        if not set(active_children()) - others:
+            raise BrokenProcessPool("no process is left")
+    return sorted(done, key=lambda future: future.exception() is not None)
+
+
+#: What a process of a pool was told to do: work, keep and all tasks.
+_ORDER: list[Any] = []
+
+
+def _begin(leash: Connection, *order: Any) -> None:
     """Prepare a process: Ctrl-C is its parent's business, and it ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_when_cut, args=(leash,), daemon=True).start()
+    _ORDER[:] = order
 
 
 def _leave_when_cut(leash: Connection) -> None:
@@ -124,41 +200,44 @@ def _leave_when_cut(leash: Connection) -> None:
     os._exit(1)
 
 
-@contextmanager
-def _birth() -> Iterator[None]:
-    """Start processes that have pools of one thread, and that Ctrl-C does not reach as they load.
+def _do(number: int) -> None:
+    work, keep, todo = _ORDER
+    keep(todo[number], work(todo[number]))
 
-    What is not ignored yet is blocked: processes inherit that, and it holds from their first step.
-    """
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    blocked = _block_interrupts()
+
+def _environment() -> dict[str, str]:
+    """Return what is different for processes: one thread each, and no traceback when one dies."""
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    faults = "PYTHONFAULTHANDLER"
+    return {**dict.fromkeys(threads, "1"), faults: os.environ.get(faults, "")}
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep loky from warning of what it does about processes that grew, or are hard to kill."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"joblib\.externals\.loky")
+        yield
+
+
+@contextmanager
+def _interrupts_put_off() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach as they load: they inherit what is put off."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing.resource_tracker import ensure_running
+
+    ensure_running()  # the first time, it would let interrupts in again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        if blocked is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _block_interrupts() -> Any:
-    """Put Ctrl-C off, and return what was put off before; None where signals cannot be."""
-    if not hasattr(signal, "pthread_sigmask"):
-        return None
-    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-
-def on_dask(
-    work: Callable[[Task], Result],
-    todo: Sequence[Task],
-    address: str,
-    *,
-    named: Callable[[Task], str] = str,
+def _on_dask(
+    work: Callable[[Task], Result], todo: Sequence[Task], address: str, named: Callable[[Task], str]
 ) -> Iterator[tuple[Task, Result]]:
     """Do tasks on a cluster; what a lost worker had begun is begun again on another."""
     try:

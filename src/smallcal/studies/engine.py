@@ -10,21 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.errors import FileError, InputError
+from smallcal.io.pool import run_tasks
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.frame import FAILED, Frame, Task
 from smallcal.studies.store import Store, require_pyarrow
 from smallcal.studies.study import Study
 from smallcal.studies.tables.table import Table, tables_of, write_tables
-from smallcal.studies.workers import Order, Rows, Todo, in_processes, in_turn, on_dask
+from smallcal.studies.workers import Order, Rows, work
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +68,7 @@ def run(
     out : path
         The run's folder; one that holds part of the same run is completed.
     jobs : int
-        Processes. They are spawned, so a script that asks for more than one needs Python's usual
-        ``if __name__ == "__main__":``.
+        Processes.
     dask : str, optional
         Address of a Dask scheduler to run on instead; its workers must see the collection's
         folder.
@@ -89,9 +90,16 @@ def run(
         store.open(asked)
         missing = store.missing(tasks)
         advance(len(tasks) - len(missing))
-        with closing(_finished(study, collection, asked, missing, jobs=jobs, dask=dask)) as found:
-            for task, rows in found:
-                store.put(task, rows)
+        done = run_tasks(
+            partial(work, _order(study, collection, asked)),
+            _units(collection, missing),
+            keep=partial(_keep, store),
+            jobs=jobs,
+            dask=dask,
+            named=_key,
+        )
+        with closing(done):
+            for _ in done:
                 advance(1)
         if missing and collection.sha256() != asked["inputs"]:
             raise FileError(
@@ -177,30 +185,27 @@ def recorded(folder: Path) -> tuple[Study, Frame]:
     return study, store.rows(tasks)
 
 
-def _finished(
-    study: Study,
-    collection: Collection,
-    asked: dict[str, Any],
-    tasks: Sequence[Task],
-    *,
-    jobs: int,
-    dask: str | None,
-) -> Generator[tuple[Task, Rows], None, None]:
-    """Yield tasks with their rows as they finish."""
-    # Cells are sent as they are, with a path that holds everywhere: a process that read the
-    # collection's description anew could find another.
+def _units(collection: Collection, tasks: Sequence[Task]) -> list[tuple[Cell, Task]]:
+    """Return tasks with their cells, whose paths hold everywhere.
+
+    Cells are sent as they are: a process that read the collection's description anew could find
+    another.
+    """
     cells = {
         cell.name: replace(cell, folder=Path(os.path.abspath(cell.folder)))
         for cell in collection.cells
     }
-    todo: Todo = [(cells[task.cell], task) for task in tasks]
+    return [(cells[task.cell], task) for task in tasks]
+
+
+def _order(study: Study, collection: Collection, asked: dict[str, Any]) -> Order:
     inputs = json.dumps([asked["inputs"], str(collection.folder)])
-    order = Order(study, hashlib.sha256(inputs.encode()).hexdigest())
-    if not todo:
-        return
-    if dask is not None:
-        yield from on_dask(order, todo, dask)
-    elif jobs == 1 or len(todo) == 1:
-        yield from in_turn(order, todo)
-    else:
-        yield from in_processes(order, todo, jobs)
+    return Order(study, hashlib.sha256(inputs.encode()).hexdigest())
+
+
+def _key(unit: tuple[Cell, Task]) -> str:
+    return unit[1].key
+
+
+def _keep(store: Store, unit: tuple[Cell, Task], rows: Rows) -> None:
+    store.put(unit[1], rows)

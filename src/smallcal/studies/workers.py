@@ -1,20 +1,18 @@
-"""Where the tasks of a study run: here, in processes, or on a Dask cluster.
+"""What a process, here or on a cluster, is told to do of a study: one task.
 
-A task gives the same bits in all three: it depends on its own fields and its cell's files, and each
-process computes with one thread, because sums split over threads round differently.
+It gives the same bits wherever it is done: it depends on its own fields and its cell's files, and
+each process computes with one thread, because sums split over threads round differently.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from smallcal._version import __version__
 from smallcal.errors import FileError, InputError
-from smallcal.io import pool
 from smallcal.io.pool import one_thread, said, stopped
 from smallcal.studies.collection import Cell, kept_split
 from smallcal.studies.frame import Task
@@ -22,8 +20,6 @@ from smallcal.studies.probes.catalogue import failed_rows, measure
 from smallcal.studies.study import Study
 
 Rows = list[dict[str, Any]]
-Todo = Sequence[tuple[Cell, Task]]
-Finished = Iterator[tuple[Task, Rows]]
 
 
 @dataclass(frozen=True)
@@ -44,13 +40,14 @@ class Order:
     version: str = __version__
 
 
-def work(order: Order, cell: Cell, task: Task) -> Rows:
-    """Do one task; what a process, wherever it is, is told to do.
+def work(order: Order, unit: tuple[Cell, Task]) -> Rows:
+    """Do one task of one cell.
 
     What fails because of the data fails again tomorrow, so it becomes rows that say why. What fails
     because of the machine (memory, a disk, a folder that is not there) is raised: it must not be
     taken for a result.
     """
+    cell, task = unit
     if order.version != __version__:
         raise InputError(
             f"the run is of smallcal {order.version}, and a worker has {__version__}; "
@@ -73,26 +70,3 @@ def work(order: Order, cell: Cell, task: Task) -> Rows:
 def _forget_others(inputs: str) -> None:
     """Let go of files that were read for other inputs: a cluster's worker outlives many runs."""
     kept_split.cache_clear()
-
-
-def in_turn(order: Order, todo: Todo) -> Finished:
-    """Do tasks one after the other in this process."""
-    for cell, task in todo:
-        yield task, work(order, cell, task)
-
-
-def in_processes(order: Order, todo: Todo, jobs: int) -> Finished:
-    """Do tasks in processes of their own; see :func:`smallcal.io.pool.in_processes`."""
-    for (_, task), rows in pool.in_processes(partial(_work_on, order), todo, jobs):
-        yield task, rows
-
-
-def on_dask(order: Order, todo: Todo, address: str) -> Finished:
-    """Do tasks on a cluster; see :func:`smallcal.io.pool.on_dask`."""
-    found = pool.on_dask(partial(_work_on, order), todo, address, named=lambda pair: pair[1].key)
-    for (_, task), rows in found:
-        yield task, rows
-
-
-def _work_on(order: Order, pair: tuple[Cell, Task]) -> Rows:
-    return work(order, *pair)

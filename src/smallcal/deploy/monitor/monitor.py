@@ -27,7 +27,7 @@ from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State, fingerprint
 from smallcal.errors import InputError
-from smallcal.io.atomic import one_at_a_time
+from smallcal.io.lock import one_at_a_time
 
 #: Rows at a time, so that memory does not grow with them.
 _BLOCK = 2**15
