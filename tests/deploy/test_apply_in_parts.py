@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -24,9 +25,13 @@ from smallcal.io import npy as stream_module
 from smallcal.metrics import METRICS
 from smallcal.metrics.blocks import evaluate_blocks
 from support.simulated import simulate
+from support.small_tasks import killing
 
 pa = pytest.importorskip("pyarrow", reason="Parquet and Arrow need pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow")
+
+#: How many runs have their processes killed; a night's work is `SMALLCAL_STRESS=60`.
+ROUNDS = int(os.environ.get("SMALLCAL_STRESS", "1"))
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of a POSIX system")
 C = 4
@@ -293,6 +298,27 @@ def test_processes_give_the_same_bytes(cal, rows, cli):
     assert cli(*COMMAND)[0] == 0
     assert cli(*COMMAND[:4], "q.parquet", *COMMAND[5:], "--jobs", "2")[0] == 0
     assert content("q.parquet") == content("p.parquet")
+
+
+@posix
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_killed_processes_are_one_line_at_most_and_nothing_is_lost(cal, rows, cli, seed):
+    z, y = rows
+    write(table(np.tile(z, (4, 1)), np.tile(y, 4)), "data.parquet")
+    command = [*COMMAND[:4], "p.npy", "--part-rows", "40"]
+    assert cli(*command)[0] == 0
+    whole = content("p.npy")
+    Path("p.npy").unlink()
+    for _ in range(10):
+        with killing(0.4, most=2, seed=seed):
+            code, _, err = cli(*command, "--jobs", "3")
+        assert multiprocessing.active_children() == []
+        if code == 0:
+            break
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert "a process ended before it had finished a task" in err
+    assert cli(*command)[0] == 0
+    assert content("p.npy") == whole
 
 
 def helper(way, folder, output, timeout=300):

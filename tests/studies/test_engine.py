@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from contextlib import suppress
@@ -27,6 +26,7 @@ from smallcal.studies.frame import Entry, Task, draw_rows
 from smallcal.studies.probes.base import Site
 from support import small_study
 from support.small_study import N_TASKS, STUDY, leftovers, parts, results, write_collection
+from support.small_tasks import killing
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
 
@@ -403,21 +403,11 @@ def test_a_worker_that_the_system_kills_is_replaced_and_none_outlives_an_error(s
 @posix
 def test_workers_that_never_finish_anything_are_one_line(shared, tmp_path):
     collection, wanted = shared
-    over = threading.Event()
-
-    def kill_all():
-        while not over.wait(0.01):
-            for child in multiprocessing.active_children():
-                child.kill()
-
-    killer = threading.Thread(target=kill_all)
-    killer.start()
-    try:
-        with pytest.raises(SmallcalError, match="a process ended before") as caught:
-            run(STUDY, collection, tmp_path / "run", jobs=2)
-    finally:
-        over.set()
-        killer.join()
+    with (
+        killing(0.01),
+        pytest.raises(SmallcalError, match="a process ended before") as caught,
+    ):
+        run(STUDY, collection, tmp_path / "run", jobs=2)
     assert len(str(caught.value).splitlines()) == 1
     run(STUDY, collection, tmp_path / "run")
     assert results(tmp_path / "run") == wanted[2]
