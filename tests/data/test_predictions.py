@@ -161,6 +161,7 @@ def test_bad_weights_are_refused(weight, message):
     [
         (Z, r"probabilities in \[0, 1\].*Logits must go through a softmax"),
         (np.full((4, 3), 0.5), r"must sum to 1; rows 0, 1, 2, 3 do not \(row 0 sums to 1.5\)"),
+        (np.full((4, 3), 0.3), r"must sum to 1; rows 0, 1, 2, 3 do not \(row 0 sums to 0.9\)"),
         (np.full((4, 3), np.nan), "must be finite"),
     ],
 )
@@ -181,6 +182,29 @@ def test_a_probability_of_zero_stays_finite():
     for dtype in (np.float16, np.float32, np.float64):
         scores = as_scores(np.array([[1, 0]], dtype=dtype), input="probabilities")
         assert np.isfinite(scores).all()
+
+
+def test_a_tiny_probability_keeps_its_logarithm_and_zero_is_floored_below_it():
+    p = np.array([[1 - 1e-20, 1e-20, 0.0]])
+    scores = as_scores(p, input="probabilities")
+    np.testing.assert_allclose(scores[0], [0.0, np.log(1e-20), np.log(1e-30)])
+
+
+def test_some_rows_keep_all_that_belongs_to_them():
+    rng = np.random.default_rng(0)
+    weight, features = rng.random(20), rng.normal(size=(20, 2))
+    preds = Predictions.of(Z, Y, weight=weight, features=features)
+    rows = np.array([7, 3, 3, 19])
+    some = preds.take(rows)
+    for name in ("logits", "labels", "squared_norms", "weight", "features"):
+        np.testing.assert_array_equal(getattr(some, name), getattr(preds, name)[rows])
+    np.testing.assert_allclose(some.squared_norms, (Z[rows] ** 2).sum(axis=1))
+    np.testing.assert_array_equal(some.correct, preds.correct[rows])
+    assert preds.take(rows, weight=np.ones(4)).weight.tolist() == [1.0] * 4
+    counted = Predictions.of(Z, Y, weight=weight * (weight > 0.5), features=features).counted()
+    for name in ("logits", "labels", "squared_norms", "weight", "features"):
+        np.testing.assert_array_equal(getattr(counted, name), getattr(preds, name)[weight > 0.5])
+    assert preds.counted() is preds
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,31 @@ def test_the_options_are_those_in_the_names(softmax_case):
     assert values["cwece15"] == smallcal.metrics.classwise_ece(*case, bins=15)
 
 
+def test_every_row_says_what_is_good_how_it_is_read_and_whether_noise_raises_it():
+    errors = {"ece15", "adaece15", "cwece15", "smece", "smece_exact"}
+    assert {name for name, row in METRICS.items() if row.biased} == errors
+    unusual = {name: row.better for name, row in METRICS.items() if row.better != "lower"}
+    assert unusual == {"accuracy": "higher", "auroc": "higher", "confidence_gap": "zero"}
+    plain = {"nll", "brier", "top_label_bce", "auroc", "aurc", "eaurc"}
+    assert {name for name, row in METRICS.items() if not row.percent} == plain
+
+
+def test_what_is_called_good_is_what_a_better_model_shows(softmax_case):
+    """The model against itself with half of its rows' probabilities exchanged."""
+    y_true, y_proba = softmax_case(4_000, 4, sharpness=8.0)
+    honest = np.exp(0.6 * np.log(y_proba))  # labels were drawn from this one
+    honest /= honest.sum(axis=1, keepdims=True)
+    worse = honest.copy()
+    worse[:2_000] = honest[np.random.default_rng(0).permutation(2_000)]
+    good, bad = evaluate(y_true, honest), evaluate(y_true, worse)
+    for name, row in METRICS.items():
+        sign = {"lower": 1, "higher": -1}.get(row.better, 0)
+        if sign:
+            assert sign * good[name] < sign * bad[name], name
+        else:
+            assert abs(good[name]) < abs(bad[name]), name
+
+
 def test_an_unknown_metric_is_refused_with_the_choices():
     with pytest.raises(InputError, match="unknown metric 'ECE'; choose from accuracy, ece15, "):
         evaluate([0], [[0.9, 0.1]], metrics=["nll", "ECE"])
