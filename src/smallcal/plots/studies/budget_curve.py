@@ -9,20 +9,11 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
-from smallcal.plots.studies.curves import (
-    BASELINE,
-    Curves,
-    Line,
-    curves_of,
-    line_of,
-    numbers_by,
-    pooled,
-)
+from smallcal.plots.studies.curves import BASELINE, Curves, curves_of, lines_of
 from smallcal.plots.studies.panels import draw_panels, looks_of
-from smallcal.plots.studies.run import Run, RunLike, measured_at_all, open_run
+from smallcal.plots.studies.run import RunLike, measured_at_all, open_run
 from smallcal.plots.twins import draws
-from smallcal.studies.frame import ALL
-from smallcal.studies.tables.catalogue import differences, means, wins
+from smallcal.studies.frame import ALL, CLEAN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,29 +62,10 @@ def budget_curve_data(
         open_run(run, "budget", metric=metric, baseline=baseline, where=where), "budget"
     )
     budgets = sorted(opened.frame.unique("budget"), key=lambda n: (n == ALL, n))
+    parts = [opened.frame.where(set=CLEAN, budget=n) for n in budgets]
     names = tuple("all" if n == ALL else f"{n:,}" for n in budgets)
-    keys = [f"{n:,}" for n in budgets]
-    return curves_of(opened, np.array(budgets, dtype=float), names, _lines(opened, keys), left_out)
-
-
-def _lines(run: Run, budgets: list[str]) -> tuple[Line, ...]:
-    """Read every method's numbers from the tables."""
-    mean = numbers_by(pooled(run, means(run.study, run.frame)), "samples", "method")
-    gap = numbers_by(differences(run.study, run.frame), "samples", "method")
-    win = numbers_by(wins(run.study, run.frame), "samples", "method")
-    found = []
-    for label in run.frame.where(metric=run.metric).unique("label"):
-        keys = [(budget, label) for budget in budgets]
-        rival = label != run.study.baseline
-        found.append(
-            line_of(
-                label,
-                [mean[key][0] for key in keys],
-                [gap[key] for key in keys] if rival else (),
-                [win[key][0].value for key in keys] if rival else (),
-            )
-        )
-    return tuple(found)
+    lines = lines_of(opened, parts, wins=True)
+    return curves_of(opened, np.array(budgets, dtype=float), names, lines, left_out)
 
 
 @draws(budget_curve_data)

@@ -121,9 +121,8 @@ def _settled(
     study = opened.study
     settings = {**study_named("heterogeneity").settings, **study.settings}
     settings |= {"rivals": (study.baseline,)} | ({} if method is None else {"gain_of": method})
-    labels = opened.frame.where(metric=opened.metric).unique("label")
-    require_one_of("method", settings["gain_of"], labels)
-    require_one_of("the raw model", settings["raw"], labels)
+    require_one_of("method", settings["gain_of"], opened.labels)
+    require_one_of("the raw model", settings["raw"], opened.labels)
     return replace(opened, study=replace(study, settings=settings))
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.plots.studies.run import Run, true_names
-from smallcal.statistics.interval import Interval
-from smallcal.studies.tables.pairs import shown, verdict_on
-from smallcal.studies.tables.table import Number, Table, scale_of, unit_of
+from smallcal.studies.frame import Frame
+from smallcal.studies.tables.catalogue import win_rate
+from smallcal.studies.tables.pairs import difference, number_of, shown, values_of, verdict_on
+from smallcal.studies.tables.table import Number, scale_of, unit_of
 
 #: What is said of the method that the others are compared with.
 BASELINE = "baseline"
@@ -129,70 +129,53 @@ def models_in(run: Run) -> tuple[str, ...]:
     return tuple(f"{a} {b}" for (a, b), _ in run.frame.groups("dataset", "backbone"))
 
 
-def pooled(run: Run, table: Table) -> Table:
-    """Return the rows of all models together; those of the only one where there is one."""
-    place = table.header.index("models")
-    wanted = models_in(run) if len(models_in(run)) == 1 else ("all",)
-    return replace(table, rows=tuple(row for row in table.rows if row[place] in wanted))
-
-
-def numbers_by(table: Table, *names: str) -> dict[tuple[str, ...], tuple[Number, str]]:
-    """Return the last number of each row, and its verdict if it has one, by columns of words.
-
-    Examples
-    --------
-    >>> table = Table("means", "Means", ("method", "nll"), (("none", Number(1.0)),))
-    >>> numbers_by(table, "method")[("none",)][0].value
-    1.0
-    """
-    found = {}
-    for row in table.rows:
-        cells = dict(zip(table.header, row, strict=True))
-        verdict = first_word(str(cells.get("verdict", "")))
-        if isinstance(row[-1], Number):
-            found[tuple(str(cells[name]) for name in names)] = (row[-1], verdict)
-    return found
-
-
-def line_of(
-    label: str,
-    means: Sequence[Number],
-    gaps: Sequence[tuple[Number, str]],
-    wins: Sequence[float] = (),
-) -> Line:
-    """Put a method's numbers together; without gaps it is the baseline."""
-    bare = [(Number(math.nan), BASELINE)] * len(means)
-    numbers, verdicts = zip(*(gaps or bare), strict=True)
-    return Line(
-        label,
-        value=np.array([number.value for number in means]),
-        spread=_floats(number.spread for number in means),
-        difference=np.array([number.value for number in numbers]),
-        low=_floats(number.low for number in numbers),
-        high=_floats(number.high for number in numbers),
-        verdict=tuple(verdicts),
-        wins=np.array(wins if len(wins) else [math.nan] * len(means)),
+def lines_of(run: Run, parts: Sequence[Frame], *, wins: bool = False) -> tuple[Line, ...]:
+    """Return a line for each method, with a point in each part of the rows."""
+    return tuple(
+        line_of(run, label, [(rows, label) for rows in parts], wins=wins) for label in run.labels
     )
 
 
-def _floats(values: Any) -> FloatArray:
+def line_of(
+    run: Run, name: str, points: Sequence[tuple[Frame, str]], *, wins: bool = False
+) -> Line:
+    """Measure a line as the tables do: at each point, the rows of a part and a method's label."""
+    means = [mean_of(run, rows, label) for rows, label in points]
+    gaps, verdicts = zip(*(_gap(run, rows, label) for rows, label in points), strict=True)
+    won = [_wins(run, rows, label) if wins else None for rows, label in points]
+    return Line(
+        name,
+        value=_floats(mean.value for mean in means),
+        spread=_floats(mean.spread for mean in means),
+        difference=_floats(gap.value for gap in gaps),
+        low=_floats(gap.low for gap in gaps),
+        high=_floats(gap.high for gap in gaps),
+        verdict=verdicts,
+        wins=_floats(won),
+    )
+
+
+def mean_of(run: Run, rows: Frame, label: str) -> Number:
+    """Return a method's mean over cells and the spread over them."""
+    return number_of(values_of(rows, run.metric, label), run.metric)
+
+
+def _gap(run: Run, rows: Frame, label: str) -> tuple[Number, str]:
+    """Return a difference from the baseline, and the verdict on it."""
+    if label == run.study.baseline:
+        return Number(math.nan), BASELINE
+    found = difference(rows, run.study, run.metric, label)
+    return shown(found, run.metric), verdict_on({run.metric: found}).partition(":")[0]
+
+
+def _wins(run: Run, rows: Frame, label: str) -> float | None:
+    if label == run.study.baseline:
+        return None
+    return win_rate(rows, run.study, run.metric, label).value
+
+
+def _floats(values: Iterable[float | None]) -> FloatArray:
     return np.array([math.nan if value is None else value for value in values])
-
-
-def gap_of(found: Interval | None, metric: str) -> tuple[Number, str]:
-    """Return a difference in the metric's units, and the verdict on it."""
-    return shown(found, metric), first_word(verdict_on({metric: found}))
-
-
-def first_word(verdict: str) -> str:
-    """Return the verdict on a single metric.
-
-    Examples
-    --------
-    >>> first_word("no interval: ece15"), first_word("nothing to compare")
-    ('no interval', 'nothing to compare')
-    """
-    return verdict.partition(":")[0]
 
 
 def tip(curves: Curves, line: Line, i: int) -> str:
@@ -200,7 +183,8 @@ def tip(curves: Curves, line: Line, i: int) -> str:
 
     Examples
     --------
-    >>> line = line_of("none", [Number(2.0, 0.5)], [(Number(0.4, None, 0.1, 0.7), "worse")])
+    >>> numbers = np.array([[2.0], [0.5], [0.4], [0.1], [0.7]])
+    >>> line = Line("none", *numbers, ("worse",), wins=np.array([math.nan]))
     >>> tip(Curves("nll", "nll x100", "ts-nll", np.ones(1), ("250",), (line,), ("a",), 1), line, 0)
     'none, 250: nll x100 2.00 ±0.50; minus ts-nll +0.40 [+0.10, +0.70] (worse)'
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,21 +12,11 @@ import numpy as np
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
-from smallcal.plots.studies.curves import (
-    BASELINE,
-    Curves,
-    Line,
-    curves_of,
-    line_of,
-    models_in,
-    numbers_by,
-    who,
-)
+from smallcal.plots.studies.curves import BASELINE, Curves, curves_of, line_of, mean_of, who
 from smallcal.plots.studies.panels import draw_lines
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
 from smallcal.plots.twins import draws
-from smallcal.studies.tables.catalogue import differences, means
-from smallcal.studies.tables.table import Number
+from smallcal.studies.frame import CLEAN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,12 +65,13 @@ def k_ablation_data(
     opened, left_out = measured_at_all(Run(opened.study, frame), "label")
     labels = sorted(numbers, key=numbers.__getitem__)
     x = np.array([numbers[label] for label in labels], dtype=float)
-    mean = numbers_by(means(opened.study, opened.frame), "models", "method")
-    names = models_in(opened)
-    everyone = names[0] if len(names) == 1 else "all"
-    line = _line(opened, [mean[everyone, label][0] for label in labels], labels)
+    clean = opened.frame.where(set=CLEAN)
+    line = line_of(opened, "mean", [(clean, label) for label in labels])
     curves = curves_of(opened, x, tuple(f"K={k:g}" for k in x), (line,), left_out)
-    by_model = {name: np.array([mean[name, label][0].value for label in labels]) for name in names}
+    by_model = {
+        f"{dataset} {backbone}": np.array([mean_of(opened, rows, label).value for label in labels])
+        for (dataset, backbone), rows in clean.groups("dataset", "backbone")
+    }
     return GroupCurves(curves, by_model)
 
 
@@ -89,18 +79,12 @@ def _groups(run: Run) -> dict[str, int]:
     """Return the labels that stand for a number of groups, and the number."""
     told = {entry.label: entry.options.get("n_groups") for entry in run.study.entries}
     found = {}
-    for label in run.frame.where(metric=run.metric).unique("label"):
+    for label in run.labels:
         written = re.fullmatch(r"K=(\d+)", label)
         number = told.get(label) or (written and int(written.group(1)))
         if number:
             found[label] = int(number)
     return found
-
-
-def _line(run: Run, mean: list[Number], labels: list[str]) -> Line:
-    gap = numbers_by(differences(run.study, run.frame), "method")
-    gap[run.study.baseline,] = (Number(math.nan), BASELINE)
-    return line_of("mean", mean, [gap[label,] for label in labels])
 
 
 @draws(k_ablation_data)

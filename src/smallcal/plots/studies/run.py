@@ -47,6 +47,11 @@ class Run:
         """The metric that is drawn."""
         return self.study.metrics[0]
 
+    @property
+    def labels(self) -> list[str]:
+        """The methods that were measured by it."""
+        return self.frame.where(metric=self.metric).unique("label")
+
 
 def open_run(
     run: RunLike,

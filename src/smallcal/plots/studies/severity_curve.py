@@ -11,13 +11,12 @@ import numpy as np
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
-from smallcal.plots.studies.curves import Curves, Line, curves_of, gap_of, line_of, pooled
+from smallcal.plots.studies.curves import Curves, curves_of, lines_of, models_in
 from smallcal.plots.studies.panels import draw_panels, head
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import CLEAN
-from smallcal.studies.tables.pairs import difference
-from smallcal.studies.tables.shift import at_severity, by_severity, occupancy, shifted_rows
+from smallcal.studies.tables.shift import at_severity, occupancy, shifted_rows
 from smallcal.studies.tables.table import Number
 
 if TYPE_CHECKING:
@@ -76,13 +75,10 @@ def severity_curve_data(
         raise InputError("run has no shifted sets; the study shift measures them")
     opened, left_out = measured_at_all(opened, "severity")
     places = [*[0] * _has_clean(opened), *sorted(rows.unique("severity"))]
-    curves = curves_of(
-        opened,
-        np.array(places, dtype=float),
-        tuple(map(_name, places)),
-        _lines(opened, places),
-        left_out,
-    )
+    parts = [at_severity(opened.frame, s) if s else opened.frame.where(set=CLEAN) for s in places]
+    names = tuple(str(s) if s else CLEAN for s in places)
+    lines = lines_of(opened, parts)
+    curves = curves_of(opened, np.array(places, dtype=float), names, lines, left_out)
     return SeverityCurves(curves, _occupancy(opened, places))
 
 
@@ -98,41 +94,24 @@ def _has_clean(run: Run) -> bool:
     return len(there) == len(rows.unique("cell")) * len(rows.unique("label"))
 
 
-def _name(severity: int) -> str:
-    return str(severity) if severity else CLEAN
-
-
-def _lines(run: Run, severities: list[int]) -> tuple[Line, ...]:
-    """Read the means from the table, and take differences in the same rows."""
-    frame = run.frame.where(metric=run.metric)
-    sets = [at_severity(frame, s) if s else frame.where(set=CLEAN) for s in severities]
-    table = pooled(run, by_severity(run.study, frame))
-    first = table.header.index(CLEAN)
-    found = []
-    for row in table.rows:
-        label = str(row[table.header.index("method")])
-        means = [cell for cell in row[first:] if isinstance(cell, Number)][-len(severities) :]
-        gaps = [gap_of(difference(rows, run.study, run.metric, label), run.metric) for rows in sets]
-        found.append(line_of(label, means, () if label == run.study.baseline else gaps))
-    return tuple(found)
-
-
 def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
     """Return the groups of the study's own method, or of the first that has groups."""
-    table = pooled(run, occupancy(run.study, run.frame))
-    place, first = table.header.index("method"), table.header.index("set") + 1
-    grouped = list(dict.fromkeys(str(row[place]) for row in table.rows))
-    if not grouped:
+    names = models_in(run)
+    everyone = names[0] if len(names) == 1 else "all"
+    by_label: dict[str, dict[str, list[float]]] = {}
+    for _, models, label, place, *shares in occupancy(run.study, run.frame).rows:
+        if models == everyone:
+            numbers = [share.value for share in shares if isinstance(share, Number)]
+            by_label.setdefault(str(label), {})[str(place)] = numbers
+    if not by_label:
         return None
-    label = next((name for name in run.study.settings.get("ours", ()) if name in grouped), None)
-    label = label or grouped[0]
-    by_set = {str(row[first - 1]): row[first:] for row in table.rows if row[place] == label}
-    rows = [by_set.get(f"severity {s}" if s else CLEAN) for s in severities]
-    shares = [[n.value for n in row if isinstance(n, Number)] for row in rows if row is not None]
-    if len(shares) != len(rows):
+    ours = [name for name in run.study.settings.get("ours", ()) if name in by_label]
+    chosen = [*ours, *by_label][0]
+    sets = [f"severity {s}" if s else CLEAN for s in severities]
+    if not by_label[chosen].keys() >= set(sets):
         return None
-    found = np.array(shares)
-    return Occupancy(label, found[:, np.isfinite(found).all(axis=0)])
+    found = np.array([by_label[chosen][name] for name in sets])
+    return Occupancy(chosen, found[:, np.isfinite(found).all(axis=0)])
 
 
 @draws(severity_curve_data)

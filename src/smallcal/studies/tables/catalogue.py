@@ -82,7 +82,7 @@ def wins(study: Study, frame: Frame) -> Table:
     for (budget,), part in clean.groups("budget"):
         for label in part.unique("label"):
             if label != study.baseline:
-                rates = tuple(_rate(part, study, metric, label) for metric in metrics)
+                rates = tuple(win_rate(part, study, metric, label) for metric in metrics)
                 rows.append((f"{budget:,}", label, *rates))
     return Table(
         "wins",
@@ -93,7 +93,8 @@ def wins(study: Study, frame: Frame) -> Table:
     )
 
 
-def _rate(frame: Frame, study: Study, metric: str, label: str) -> Number:
+def win_rate(frame: Frame, study: Study, metric: str, label: str) -> Number:
+    """Return in how many percent of cells and draws a label is strictly better."""
     found = paired(frame, metric, label, study.baseline)
     gaps = np.array([gap for draws in found.values() for gap in draws])
     gaps = gaps[np.isfinite(gaps)]
