@@ -30,7 +30,7 @@ from ablation_variants import (
     tails,
 )
 from no_harm import BUDGETS, TINY, interval, write
-from smallcal.data.special import sigmoid
+from smallcal.calibrators.objectives import sigmoid
 from smallcal.metrics import Scored
 from smallcal.metrics.binned import ece_of
 from smallcal.metrics.proper import top_label_bce_of

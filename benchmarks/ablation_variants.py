@@ -25,12 +25,10 @@ from smallcal.calibrators.maps import (
 from smallcal.calibrators.maps.base import loss_and_slope
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
 from smallcal.calibrators.maps.regressed import RIDGE, fit_regressed
-from smallcal.calibrators.objectives import Gaps, log_odds, moments, objective
-from smallcal.calibrators.signals import STATISTICS, row_blocks
-from smallcal.calibrators.signals.fits import fit_signal, observe
+from smallcal.calibrators.objectives import Gaps, log_odds, moments, objective, sigmoid
+from smallcal.calibrators.signals import STATISTICS, Observed, fit_signal, row_blocks
 from smallcal.calibrators.softmax import tailed_softmax
 from smallcal.data.predictions import Predictions
-from smallcal.data.special import sigmoid
 
 #: The method that every row of the first tables is compared with: the default without its tail,
 #: which does not touch confidences, and without its gate, which has a table of its own.
@@ -53,7 +51,7 @@ class Part:
     def __init__(self, logits, labels):
         self.preds = Predictions.of(logits, labels)
         self.gaps = Gaps.of(self.preds)
-        self.seen = observe(self.preds, self.gaps, moments(self.gaps, 1.0), CARE)
+        self.seen = Observed.of(self.preds, self.gaps, moments(self.gaps, 1.0), CARE)
 
 
 class Case:

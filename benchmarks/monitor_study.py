@@ -17,7 +17,6 @@ import numpy as np
 import smallcal as sc
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.calibrators.reference import Bins
-from smallcal.calibrators.row_summary import watch
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.studies.simulate import World
@@ -44,7 +43,7 @@ class Traces:
     """What each row of a pool adds to the two checks, for one calibrator."""
 
     def __init__(self, fitted, logits, labels):
-        seen, reference = watch(fitted, logits), fitted.reference
+        seen, reference = fitted.watch(logits), fitted.reference
         self.codes = [(np.searchsorted(reference.confidence.edges, seen.confidence), "confidence")]
         self.priors = {"confidence": reference.confidence.spacings}
         if reference.score is not None:

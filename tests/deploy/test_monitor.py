@@ -19,8 +19,7 @@ from sklearn.exceptions import NotFittedError
 import smallcal as sc
 from smallcal import runtime
 from smallcal.calibrators import artefact
-from smallcal.calibrators.reference import Bins, Reference
-from smallcal.calibrators.row_summary import log_odds, watch
+from smallcal.calibrators.reference import Bins, Reference, log_odds
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
@@ -540,7 +539,7 @@ def test_bad_input_is_told():
     with pytest.raises(sc.InputError, match="12 columns"):
         sc.Monitor(SRTS).update(NEW[:, :5])
     with pytest.raises(sc.InputError, match="comparison only"):
-        watch(fit("oracle-risk", Z, Y).fitted_, Z)
+        fit("oracle-risk", Z, Y).fitted_.watch(Z)
 
 
 def report_with(**changes):

@@ -13,7 +13,6 @@ from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
 from smallcal.advice.refits import HELD_OUT, LEVELS, Refits, Shown, Spread, bands_of, gather
 from smallcal.advice.signal_to_noise import SignalToNoise, signal_to_noise
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.catalogue import name_of
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
@@ -131,7 +130,7 @@ def _subject(
     if calibrator is None:
         composed = Calibrator(method=method, options=options, random_state=random_state)._compose()
         _require_usable(composed)
-        return composed, composed.fit(preds, name=name_of(composed))
+        return composed, composed.fit(preds)
     fitted = calibrator._fitted()
     composed = clone(calibrator)._compose()
     _require_usable(composed)
@@ -149,7 +148,7 @@ def _subject(
 def _require_usable(composed: Method) -> None:
     if "labels" in composed.needs:
         raise InputError(
-            f"{name_of(composed)} reads the labels of what it predicts; there is nothing to audit"
+            f"{composed.label} reads the labels of what it predicts; there is nothing to audit"
         )
 
 

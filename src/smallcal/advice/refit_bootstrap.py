@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smallcal.calibrators.catalogue import method, name_of
+from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
@@ -156,7 +156,7 @@ def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCal
     drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
     drawn.require_fittable()
     least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
-    fitted = composed.with_options({"min_group_size": least}).fit(drawn, name=name_of(composed))
+    fitted = composed.with_options({"min_group_size": least}).fit(drawn)
     return replace(fitted, discipline=composed.discipline)
 
 

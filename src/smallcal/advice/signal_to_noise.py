@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from smallcal.advice.slopes import Groups, Slopes, cut, variances
-from smallcal.calibrators.signals import STATISTICS
-from smallcal.calibrators.signals.fits import ROUTES
+from smallcal.calibrators.signals import ROUTES, STATISTICS
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import BoolArray, FloatArray, Predictions
 from smallcal.errors import InputError
@@ -192,7 +191,7 @@ def signal_to_noise(
     y : array-like of shape (n,)
     signals : sequence of str
         "risk" (out of fold), any of the six statistics, or another name in
-        :data:`smallcal.calibrators.signals.fits.ROUTES` that gives each sample one score
+        :data:`smallcal.calibrators.signals.ROUTES` that gives each sample one score
         without its label.
     n_groups : int
         K; groups are cut as grouped calibrators cut theirs.

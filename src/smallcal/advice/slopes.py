@@ -14,8 +14,7 @@ from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import fit_temperature
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
 from smallcal.calibrators.objectives import Gaps, moments, objective
-from smallcal.calibrators.signals.crossfit import Observed, SignalFit
-from smallcal.calibrators.signals.fits import fit_signal, observe
+from smallcal.calibrators.signals import Observed, SignalFit, fit_signal
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 
 
@@ -62,7 +61,7 @@ class Slopes:
         elif pooled.at_bound:
             note = "the pooled temperature lies at a bound, where slopes do not average zero"
         return cls(
-            observe(preds, gaps, raw, care),
+            Observed.of(preds, gaps, raw, care),
             pooled.value,
             -(beta**2) * terms.slope,
             float(bend.mean()),

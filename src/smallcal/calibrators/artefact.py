@@ -1,8 +1,8 @@
 """Saved calibrators: versioned JSON, checked against the published schema before it is used.
 
-The schema ships as ``calibrator-v1.json``. It is also what this module checks against,
-through a small validator for the part of JSON Schema it uses, so the published schema and the
-loader cannot drift apart. Standard library only.
+``calibrator-v1.json`` says what a document holds; each signal and map adds its own form. The same
+schema is published (``docs/calibrator-v1.json``) and checked against here, through a small
+validator for the part of JSON Schema it uses, so the two cannot drift apart.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from smallcal.calibrators import plugins
+from smallcal.calibrators.maps import FittedMap
+from smallcal.calibrators.signals import FittedSignal
 from smallcal.errors import ArtefactError
 from smallcal.io.atomic import atomic_path
 
@@ -38,18 +41,35 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-@cache
 def schema() -> dict[str, Any]:
-    """Return the published JSON Schema of the current version.
+    """Return the JSON Schema of the current version, with every part that is known.
 
     Examples
     --------
     >>> schema()["title"]
     'smallcal calibrator, version 1'
     """
+    document = _document()
+    for axis, parts in (("signal", FittedSignal.kinds), ("map", FittedMap.kinds)):
+        known = (part for part in parts.values() if part.saved)
+        document["$defs"][axis]["oneOf"] = [part.json_schema() for part in known]
+    return document
+
+
+def _document() -> dict[str, Any]:
     text = files("smallcal.calibrators").joinpath(f"calibrator-v{VERSION}.json").read_text("utf-8")
     document: dict[str, Any] = json.loads(text)
     return document
+
+
+@cache
+def _rules(n_parts: int) -> dict[str, Any]:
+    """Return the schema, made anew when a package has brought a part of its own."""
+    return schema()
+
+
+def _known() -> dict[str, Any]:
+    return _rules(len(FittedSignal.kinds) + len(FittedMap.kinds))
 
 
 def write(document: dict[str, Any], path: str | os.PathLike[str]) -> None:
@@ -136,9 +156,21 @@ def validate(document: object, *, source: str) -> None:
             f"{source} has artefact version {version!r}; this smallcal reads version {VERSION}. "
             "Install the release that wrote it, or fit again"
         )
-    problem = _problem(document, schema(), "")
+    if _has_unknown_part(document):
+        plugins.usable()  # a package that offers methods may bring it
+    problem = _problem(document, _known(), "")
     if problem:
         raise ArtefactError(f"{source} is not a valid calibrator: {problem}")
+
+
+def _has_unknown_part(document: dict[str, Any]) -> bool:
+    """Whether a signal or map is of a kind that nobody has brought yet."""
+    for axis, parts in (("signal", FittedSignal.kinds), ("map", FittedMap.kinds)):
+        part = document.get(axis)
+        kind = part.get("kind") if isinstance(part, dict) else None
+        if isinstance(kind, str) and kind not in parts:
+            return True
+    return False
 
 
 def _refuse_constant(name: str) -> float:
@@ -175,7 +207,7 @@ def _resolved(rule: dict[str, Any]) -> dict[str, Any]:
     """Follow a reference into the schema's definitions."""
     if "$ref" not in rule:
         return rule
-    definition: dict[str, Any] = schema()["$defs"][rule["$ref"].rsplit("/", 1)[1]]
+    definition: dict[str, Any] = _known()["$defs"][rule["$ref"].rsplit("/", 1)[1]]
     return definition
 
 

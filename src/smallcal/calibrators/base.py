@@ -11,15 +11,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from smallcal.calibrators.catalogue import name_of
 from smallcal.calibrators.discipline import FLAGS
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import GroupMap
 from smallcal.calibrators.method import SAMPLES_PER_PARAMETER, Method
-from smallcal.calibrators.row_summary import reference_of
-from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk, ShuffledRisk
-from smallcal.data.predictions import FloatArray, IntArray, Predictions, as_class_names
-from smallcal.data.special import sigmoid
+from smallcal.calibrators.objectives import sigmoid
+from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
+from smallcal.calibrators.signals.controls import ShuffledRisk
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import FitWarning, InputError
 
 if TYPE_CHECKING:
@@ -69,20 +68,18 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options = self.get_params(deep=False)
         kind = options.get("input", "logits")
         names = options.get("class_names")
-        composed = self._compose()
-        if "features" not in composed.needs:
-            features = None
+        method = self._compose()
         preds = Predictions.of(
-            X, y, input=kind, class_names=names, weight=sample_weight, features=features
+            X,
+            y,
+            input=kind,
+            class_names=names,
+            weight=sample_weight,
+            features=features if "features" in method.needs else None,
         ).counted()
         preds.require_fittable(input=kind)
-        fitted = composed.fit(preds, name=name_of(composed))
-        if names is not None:
-            names = as_class_names(names, n_classes=preds.n_classes)
-        reference = None
-        if fitted.deployable:
-            reference = reference_of(fitted, preds.logits, features=preds.features)
-        self._adopt(replace(fitted, input=kind, class_names=names, reference=reference))
+        fitted = replace(method.fit(preds), input=kind, class_names=preds.class_names)
+        self._adopt(fitted)
         _warn(fitted)
         return self
 

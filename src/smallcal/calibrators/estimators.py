@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.catalogue import ALIASES, METHODS, method
+from smallcal.calibrators.catalogue import ALIASES, METHODS, composed, method
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.fitted import load as load_fitted
 from smallcal.calibrators.method import Method
-from smallcal.calibrators.signals import STATISTICS
-from smallcal.calibrators.signals.fits import ROUTES
+from smallcal.calibrators.signals import ROUTES, STATISTICS
 from smallcal.errors import ArtefactError, InputError
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
@@ -98,7 +97,7 @@ class TemperatureScaling(BaseCalibrator):
 
     def _compose(self) -> Method:
         care = Discipline(bounds=_pair(self.bounds))
-        return Method(objective=self.objective, tail=self.tail, gate=self.gate, discipline=care)
+        return composed(objective=self.objective, tail=self.tail, gate=self.gate, discipline=care)
 
     @property
     def temperature_(self) -> float:
@@ -202,7 +201,7 @@ class SRTS(BaseCalibrator):
         self.random_state = random_state
 
     def _compose(self) -> Method:
-        return Method(
+        return composed(
             objective=self.objective,
             signal=self.signal,
             map="groups",

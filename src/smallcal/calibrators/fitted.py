@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,20 +17,18 @@ from smallcal._version import __version__
 from smallcal.calibrators import artefact
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import (
-    MAPS,
     UNIFORM,
     FittedMap,
     ProbabilityMap,
     TemperatureMap,
     keep_argmax,
 )
-from smallcal.calibrators.reference import Bins, Reference
-from smallcal.calibrators.signals import SIGNALS, FittedSignal, NoSignal, RowBlock, Rows, row_blocks
+from smallcal.calibrators.parts import frozen, plain
+from smallcal.calibrators.reference import Reference, Watched, log_odds, watched
+from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
 from smallcal.calibrators.softmax import WRITABLE, scaled_softmax, tailed_softmax
 from smallcal.data.predictions import FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.errors import ArtefactError, InputError
-
-Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,7 +95,7 @@ class FittedCalibrator:
     @property
     def deployable(self) -> bool:
         """Whether it can be applied where labels are unknown, and saved."""
-        return self.map.deployable and "labels" not in self.signal.needs
+        return self.map.saved and self.signal.saved
 
     def scores(
         self, logits: object, *, features: object = None, labels: object = None
@@ -147,7 +145,10 @@ class FittedCalibrator:
         ndarray of shape (n, C)
             Of the logits' floating type; each row sums to 1.
         """
-        given = self._checked(logits, features, labels)
+        return self.calibrate(self._checked(logits, features, labels), out=out)
+
+    def calibrate(self, given: Given, *, out: FloatArray | None = None) -> FloatArray:
+        """Return calibrated probabilities of rows that are checked already."""
         array = given.logits
         native = array.dtype.newbyteorder("=")
         result = np.empty(array.shape, dtype=native) if out is None else out
@@ -171,6 +172,22 @@ class FittedCalibrator:
                 self._write_probabilities(block, array[rows], scores, result[rows])
         return result
 
+    def watch(self, logits: object, *, features: object = None) -> Watched:
+        """Return what a monitor watches of each row.
+
+        Examples
+        --------
+        >>> import smallcal as sc
+        >>> val = sc.load_demo("cal")
+        >>> seen = sc.SRTS().fit(val.logits, val.labels).fitted_.watch(val.logits[:5])
+        >>> [len(column) for column in seen]
+        [5, 5, 5]
+        """
+        if not self.deployable:
+            raise InputError(f"{self.method} is for comparison only; there is nothing to monitor")
+        given = self._checked(logits, features, None)
+        return watched(log_odds(given.logits), self.signal, self.map, self._scores(given))
+
     def _write_probabilities(
         self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray
     ) -> None:
@@ -187,11 +204,11 @@ class FittedCalibrator:
             "library": f"smallcal {__version__}",
             "method": self.method,
             "objective": self.objective,
-            "options": {name: _plain(value) for name, value in self.options.items()},
-            "signal": _part_to_dict(self.signal),
-            "map": _part_to_dict(self.map),
+            "options": {name: plain(value) for name, value in self.options.items()},
+            "signal": self.signal.to_dict(),
+            "map": self.map.to_dict(),
             "tail_temperature": self.tail_temperature,
-            "discipline": {key: _plain(value) for key, value in asdict(self.discipline).items()},
+            "discipline": {key: plain(value) for key, value in asdict(self.discipline).items()},
             "pooled_temperature": self.pooled_temperature,
             "n_parameters": self.n_parameters,
             "input": self.input,
@@ -201,33 +218,34 @@ class FittedCalibrator:
             "flags": {name: list(groups) for name, groups in self.flags.items()},
             "data": dict(self.data),
             "fit_metrics": dict(self.fit_metrics),
-            "reference": reference_to_dict(self.reference),
+            "reference": None if self.reference is None else self.reference.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
+        counts = document.get("reference")
         try:
             fitted = cls(
                 method=document["method"],
                 objective=document["objective"],
-                options={key: _frozen(value) for key, value in document["options"].items()},
-                signal=_part_from_dict(document["signal"], SIGNALS),
-                map=_part_from_dict(document["map"], MAPS),
+                options={key: frozen(value) for key, value in document["options"].items()},
+                signal=FittedSignal.from_dict(document["signal"]),
+                map=FittedMap.from_dict(document["map"]),
                 pooled_temperature=float(document["pooled_temperature"]),
                 n_classes=document["n_classes"],
                 group_counts=tuple(document["group_counts"]),
                 tail_temperature=document["tail_temperature"],
                 flags=document["flags"],
                 discipline=Discipline(
-                    **{key: _frozen(value) for key, value in document["discipline"].items()}
+                    **{key: frozen(value) for key, value in document["discipline"].items()}
                 ),
                 input=document["input"],
-                class_names=_frozen(document["class_names"]),
+                class_names=frozen(document["class_names"]),
                 data=document["data"],
                 fit_metrics=document["fit_metrics"],
                 # Artefacts of before there were monitors have none.
-                reference=reference_from_dict(document.get("reference")),
+                reference=Reference.from_dict(counts) if counts else None,
             )
             fitted._require_consistent(document)
         except InputError as error:
@@ -271,7 +289,7 @@ class FittedCalibrator:
         if counted is not None and len(counted) != len(self.map.steps):
             raise InputError(f"a reference of {len(counted)} groups, not {len(self.map.steps)}")
 
-    def _checked(self, logits: object, features: object, labels: object) -> _Given:
+    def _checked(self, logits: object, features: object, labels: object) -> Given:
         array = as_scores(logits, input=self.input)
         if array.shape[1] != self.n_classes:
             raise InputError(
@@ -294,9 +312,9 @@ class FittedCalibrator:
         if "labels" in needs:
             n, n_classes = array.shape
             codes = as_labels(labels, n=n, n_classes=n_classes, class_names=self.class_names)
-        return _Given(array, checked, codes)
+        return Given(array, checked, codes)
 
-    def _scores(self, given: _Given) -> FloatArray:
+    def _scores(self, given: Given) -> FloatArray:
         array = given.logits
         if not self.signal.rowwise:
             rows = Rows(array, features=given.features, labels=given.labels)
@@ -304,7 +322,7 @@ class FittedCalibrator:
         blocks = [self._block_scores(given, block) for block in row_blocks(array)]
         return np.concatenate(blocks)
 
-    def _block_scores(self, given: _Given, block: RowBlock) -> FloatArray:
+    def _block_scores(self, given: Given, block: RowBlock) -> FloatArray:
         if isinstance(self.signal, NoSignal):
             return np.zeros(len(block.top))
         rows = block.rows
@@ -319,7 +337,7 @@ class FittedCalibrator:
         )
 
 
-class _Given(NamedTuple):
+class Given(NamedTuple):
     """What a calibrator is applied to, checked."""
 
     logits: FloatArray
@@ -339,63 +357,3 @@ def load(path: str | os.PathLike[str]) -> FittedCalibrator:
     [[0.5, 0.5]]
     """
     return FittedCalibrator.from_dict(artefact.read(path), source=str(path))
-
-
-def reference_to_dict(reference: Reference | None) -> dict[str, Any] | None:
-    """Return the counts of a split as plain data."""
-    if reference is None:
-        return None
-    return {
-        "confidence": _bins_to_dict(reference.confidence),
-        "score": None if reference.score is None else _bins_to_dict(reference.score),
-        "groups": _plain(reference.groups),
-    }
-
-
-def reference_from_dict(document: Mapping[str, Any] | None) -> Reference | None:
-    """Rebuild the counts of a split from a document that the schema allows."""
-    if document is None:
-        return None
-    score = document["score"]
-    return Reference(
-        confidence=_bins_from_dict(document["confidence"]),
-        score=None if score is None else _bins_from_dict(score),
-        groups=_frozen(document["groups"]),
-    )
-
-
-def _bins_to_dict(bins: Bins) -> dict[str, Any]:
-    return {"edges": list(bins.edges), "counts": list(bins.counts)}
-
-
-def _bins_from_dict(document: Mapping[str, Any]) -> Bins:
-    return Bins(tuple(map(float, document["edges"])), tuple(document["counts"]))
-
-
-def _part_to_dict(part: Any) -> dict[str, Any]:
-    """Return a part's kind and fields; a part inside a part keeps its kind too."""
-    document: dict[str, Any] = {"kind": part.kind}
-    for entry in fields(part):
-        value = getattr(part, entry.name)
-        document[entry.name] = _part_to_dict(value) if is_dataclass(value) else _plain(value)
-    return document
-
-
-def _part_from_dict(document: Mapping[str, Any], table: Mapping[str, type[Part]]) -> Part:
-    options = {key: _frozen(value) for key, value in document.items() if key != "kind"}
-    for key, value in options.items():
-        if isinstance(value, dict):
-            options[key] = _part_from_dict(value, table)
-    return table[document["kind"]](**options)
-
-
-def _plain(value: Any) -> Any:
-    """Turn arrays and tuples into JSON lists."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
-
-
-def _frozen(value: Any) -> Any:
-    """Turn JSON lists into the tuples that frozen parts hold."""
-    return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value

@@ -1,4 +1,9 @@
-"""A method is one choice on each of four axes; fitting it gives a calibrator."""
+"""A calibrator as one choice on each axis, and how it is fitted.
+
+Objective, signal, map and discipline are parts with names; a :class:`Method` is one of each. Its
+``fit`` is the only place where they meet: score the samples, fit the map on the scores, and keep
+the numbers that new rows need.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.fitted import FittedCalibrator, Given
 from smallcal.calibrators.maps import (
     ANCHOR_SCALE,
     POOLED_SCALE,
+    RECIPES,
     Evaluated,
-    FittedMap,
     MapFit,
     Prior,
     ProbabilityMap,
@@ -30,12 +35,19 @@ from smallcal.calibrators.maps import (
     one_sided,
     tail_temperature,
 )
-from smallcal.calibrators.maps.fits import RECIPES
-from smallcal.calibrators.objectives import Gaps, Moments, Objective, log_odds, moments, objective
-from smallcal.calibrators.signals.crossfit import SignalFit, no_signal
-from smallcal.calibrators.signals.fits import ROUTES, fit_signal, observe
+from smallcal.calibrators.objectives import (
+    Gaps,
+    Moments,
+    log_odds,
+    moments,
+    objective,
+    sigmoid,
+    softplus,
+)
+from smallcal.calibrators.parts import frozen
+from smallcal.calibrators.reference import Reference, watched
+from smallcal.calibrators.signals import ROUTES, Observed, SignalFit, no_signal
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
-from smallcal.data.special import sigmoid, softplus
 from smallcal.errors import InputError
 
 #: With fewer samples than this for each parameter, a fit says so.
@@ -59,17 +71,25 @@ class Method:
     options : dict
         Options of the signal and the map; those not given take their defaults.
     discipline : Discipline
-    summary : str
-        One line for people.
-    source : str
-        Where the method comes from.
     tail : {"nll"} or None
         Whether the classes not predicted get a temperature of their own, and by what.
     gate : {"evidence"} or None
         Whether the model is left alone where the split does not say that it should not be; see
         :mod:`smallcal.calibrators.maps.gate`.
+    name : str
+        In the catalogue.
+    summary : str
+        One line for people.
+    source : str
+        Where the method comes from.
     parameters : str
         Number of fitted parameters, as a formula in C (classes) and d (features).
+    paper : str
+        The part of the SRTS paper it appears in, if any.
+    good_for : str
+        When to reach for it.
+    origin : Method or None
+        The row of the catalogue that it is a variant of.
     """
 
     objective: str
@@ -79,39 +99,63 @@ class Method:
     discipline: Discipline = field(default_factory=Discipline)
     tail: str | None = None
     gate: str | None = None
+    name: str = "custom"
     summary: str = ""
     source: str = ""
     parameters: str = ""
+    paper: str = ""
+    good_for: str = ""
+    origin: Method | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.map not in RECIPES:
-            raise InputError(f"unknown map {self.map!r}; choose from {', '.join(RECIPES)}")
-        if self.signal not in ROUTES:
-            raise InputError(f"unknown signal {self.signal!r}; choose from {', '.join(ROUTES)}")
+        known = _part_options(self.signal, self.map)
         if self.map != "identity":
             # One spelling for one objective: "mixed" and "mixed(1.0)" are "mixed(1)".
             object.__setattr__(self, "objective", objective(self.objective).name)
-        known = _part_options(self.signal, self.map)
-        unknown = sorted(set(self.options) - set(known))
+        given = {name: frozen(value) for name, value in self.options.items()}
+        object.__setattr__(self, "options", MappingProxyType({**known, **given}))
+        problem = self._problem(known)
+        if problem:
+            raise InputError(problem)
+
+    def _problem(self, known: Mapping[str, Any]) -> str:
+        """Return what is wrong with the options, or an empty string."""
+        unknown = ", ".join(sorted(set(self.options) - set(known)))
         if unknown:
-            raise InputError(
-                f"a method of {self.signal} and {self.map} has no option {', '.join(unknown)}; "
+            return (
+                f"a method of {self.signal} and {self.map} has no option {unknown}; "
                 f"it has {', '.join(known) or 'none'}"
             )
-        self._require("tail", "nll")
-        self._require("gate", "evidence")
-        given = {name: _frozen(value) for name, value in self.options.items()}
-        object.__setattr__(self, "options", MappingProxyType({**known, **given}))
+        for name, choice in (("tail", "nll"), ("gate", "evidence")):
+            given = getattr(self, name)
+            if given not in (None, choice) or (given and not RECIPES[self.map].tailed):
+                return (
+                    f"{name} must be None, or {choice!r} where one temperature scales a row; got "
+                    f"{given!r} for the map {self.map}"
+                )
         if self.options.get("n_groups", 1) < 1:
-            raise InputError(f"n_groups must be at least 1; got {self.options['n_groups']}")
+            return f"n_groups must be at least 1; got {self.options['n_groups']}"
+        return ""
 
-    def _require(self, name: str, choice: str) -> None:
-        given = getattr(self, name)
-        if given not in (None, choice) or (given and not RECIPES[self.map].tailed):
-            raise InputError(
-                f"{name} must be None, or {choice!r} where one temperature scales a row; got "
-                f"{given!r} for the map {self.map}"
-            )
+    @property
+    def label(self) -> str:
+        """Its name, with the options that differ from its row of the catalogue in brackets.
+
+        Examples
+        --------
+        >>> row = Method(objective="bce", signal="risk", map="groups", name="srts-bce")
+        >>> row.with_options({"n_groups": 5}).label
+        'srts-bce[n_groups=5]'
+        """
+        if self.origin is None:
+            return self.name
+        before = {"objective": self.origin.objective, **self.origin._axes()}
+        changed = [
+            f"{key}={'+'.join(map(str, value)) if isinstance(value, tuple) else value}"
+            for key, value in {"objective": self.objective, **self._axes()}.items()
+            if value != before.get(key)
+        ]
+        return f"{self.name}[{','.join(changed)}]" if changed else self.name
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -121,52 +165,56 @@ class Method:
     @property
     def deployable(self) -> bool:
         """Whether it can be used where labels are unknown, and saved."""
-        return "labels" not in self.needs and self.map != "peer"
+        return "labels" not in self.needs and RECIPES[self.map].saved
+
+    def _axes(self) -> dict[str, Any]:
+        """Return the choices that make the method what it is, beside its objective and map."""
+        found = {"signal": self.signal, **self.options}
+        if RECIPES[self.map].tailed:
+            found |= {"tail": self.tail, "gate": self.gate}
+        return found
 
     def known_options(self) -> dict[str, Any]:
         """Return every option :meth:`with_options` takes, with its present value."""
         care = {name: getattr(self.discipline, name) for name in _CARE}
-        own = dict(self.options)
-        if RECIPES[self.map].tailed:
-            own |= {"tail": self.tail, "gate": self.gate}
-        return {"objective": self.objective, "signal": self.signal, **own, **care}
+        return {"objective": self.objective, **self._axes(), **care}
 
     def with_options(self, options: Mapping[str, Any]) -> Method:
         """Return the same method with some options changed."""
-        unknown = sorted(set(options) - set(self.known_options()))
-        known_axes = ("objective", "signal", "tail", "gate")
-        axes = {name: options[name] for name in known_axes if name in options}
-        known = _part_options(axes.get("signal", self.signal), self.map)
-        unknown = [name for name in unknown if name not in known]
+        own = _part_options(options.get("signal", self.signal), self.map)
+        known = self.known_options()
+        unknown = sorted(set(options) - set(known) - set(own))
         if unknown:
-            choices = ", ".join(sorted(self.known_options()))
-            raise InputError(f"no option {', '.join(unknown)}; there are {choices}")
-        care = {name: _frozen(options[name]) for name in _CARE if name in options}
-        own = {name: value for name, value in self.options.items() if name in known}
-        own |= {name: value for name, value in options.items() if name in known}
-        return replace(self, **axes, options=own, discipline=replace(self.discipline, **care))
+            raise InputError(
+                f"no option {', '.join(unknown)}; there are {', '.join(sorted(known))}"
+            )
+        axes = {name: options[name] for name in _AXES if name in options}
+        care = {name: frozen(options[name]) for name in _CARE if name in options}
+        kept = {name: value for name, value in {**self.options, **options}.items() if name in own}
+        return replace(
+            self,
+            **axes,
+            options=kept,
+            discipline=replace(self.discipline, **care),
+            origin=self.origin or self,
+        )
 
-    def fit(self, preds: Predictions, /, *, name: str = "custom") -> FittedCalibrator:
-        """Fit on checked predictions; ``name`` is what the calibrator is called."""
-        self._require_inputs(preds)
+    def fit(self, preds: Predictions, /) -> FittedCalibrator:
+        """Fit on checked predictions."""
         gaps = Gaps.of(preds)
         raw = moments(gaps, 1.0)
-        routed, fit, pooled = self._fit_parts(preds, gaps, raw)
-        if self.gate is not None and not _earned(gaps, _evidence(gaps, routed, fit)):
-            flags = {**fit.flags, "kept_raw": []}
-            fit = MapFit(ScalarMap(1.0, fitted=False), (preds.n,), flags)
-            routed, pooled = replace(no_signal(preds.n), flags=routed.flags), 1.0
-        # With the axes' names beside them the options say all it takes to fit again.
-        options = {"signal": self.signal, "map": self.map, **self.options}
-        if RECIPES[self.map].tailed:
-            options |= {"tail": self.tail, "gate": self.gate}
+        found = self._fit_parts(preds, gaps, raw)
+        if self.gate is not None:
+            found = found.gated(gaps)
+        fit, routed = found.fit, found.routed
         fitted = FittedCalibrator(
-            method=name,
+            method=self.label,
             objective=self.objective,
-            options=options,
+            # With the axes' names beside them the options say all it takes to fit again.
+            options={"map": self.map, **self._axes()},
             signal=routed.signal,
             map=fit.map,
-            pooled_temperature=pooled,
+            pooled_temperature=found.pooled,
             n_classes=preds.n_classes,
             group_counts=fit.counts,
             flags={**routed.flags, **fit.flags},
@@ -175,8 +223,9 @@ class Method:
             fit_metrics={
                 "accuracy": float(gaps.correct.mean()),
                 "before": _losses(gaps, 1.0, raw.log_odds),
-                **_outcome(fit.map, preds, gaps, routed.deployed),
+                **_outcome(fit, preds, gaps, routed.deployed),
             },
+            reference=found.reference(raw.log_odds),
         )
         # A model that is left alone is left alone altogether.
         if self.tail is not None and preds.n_classes > 2 and "kept_raw" not in fit.flags:
@@ -187,10 +236,53 @@ class Method:
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
-        self._require_inputs(preds)
         gaps = Gaps.of(preds)
-        routed, fit, _ = self._fit_parts(preds, gaps, moments(gaps, 1.0))
-        return _evidence(gaps, routed, fit), evidence_needed(_total(gaps))
+        found = self._fit_parts(preds, gaps, moments(gaps, 1.0))
+        return found.gain(gaps), evidence_needed(gaps.total)
+
+    def _fit_parts(self, preds: Predictions, gaps: Gaps, raw: Moments) -> _Found:
+        """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
+        if "features" in self.needs and preds.features is None:
+            raise InputError(
+                "this method needs features as well as logits: pass features=... to fit"
+            )
+        recipe, everyone = RECIPES[self.map], no_signal(preds.n)
+        own = {name: self.options[name] for name in recipe.options}
+        pooled, prior, goal = Temperature(1.0), None, objective("nll")
+        if self.map != "identity":
+            goal = objective(self.objective)
+            prior = self._pooled_prior(gaps) if own.get("prior_scale") is not None else None
+            start = Evaluated(1.0, goal.terms(gaps, raw))
+            pooled = fit_temperature(
+                goal, gaps, bounds=self.discipline.bounds, start=start, prior=prior
+            )
+        split = Split(preds, gaps, goal, pooled, everyone.scores, self.discipline, prior)
+        # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
+        if self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1):
+            return _Found(everyone, fit_scalar(split), pooled.value)
+        if self.signal == "none":
+            return _Found(everyone, recipe.fit(split, **own), pooled.value)
+        seen = Observed.of(preds, gaps, raw, self.discipline)
+        route = {name: self.options[name] for name in ROUTES[self.signal].options}
+        routed = ROUTES[self.signal].fit(seen, **route)
+        if routed.signal.kind == "none":
+            return _Found(routed, fit_scalar(split), pooled.value)
+        split = replace(split, scores=routed.scores, thresholds=routed.thresholds)
+        fit = recipe.fit(split, **own)
+        if prior is not None and one_sided(split):
+            fit = replace(fit, flags={**fit.flags, "one_sided": []})
+        if isinstance(fit.map, ScalarMap):  # the map fell back: nothing is left to route
+            routed = replace(everyone, flags=routed.flags)
+        return _Found(routed, fit, pooled.value)
+
+    def _pooled_prior(self, gaps: Gaps) -> Prior:
+        """Return what the pooled temperature is drawn towards."""
+        weak = Prior(1.0, ANCHOR_SCALE)
+        if self.objective == "nll":
+            return weak
+        bounds = self.discipline.bounds
+        anchor = fit_temperature(objective("nll"), gaps, bounds=bounds, prior=weak)
+        return Prior(anchor.value, POOLED_SCALE)
 
     def _with_tail(
         self, fitted: FittedCalibrator, preds: Predictions, gaps: Gaps
@@ -198,110 +290,66 @@ class Method:
         """Give the classes not predicted a temperature of their own, if that earns its place."""
         pooled, bounds = fitted.pooled_temperature, self.discipline.bounds
         tailed = replace(fitted, tail_temperature=tail_temperature(preds, pooled, bounds=bounds))
-        proba = _probabilities(tailed, preds)
+        given = Given(preds.logits.astype(np.float64), preds.features, preds.labels)
+        proba = tailed.calibrate(given)
         if self.gate is not None:
-            weight = np.ones(preds.n) if gaps.weight is None else gaps.weight
-            rise = _log_of(proba, preds) - _log_of(_probabilities(fitted, preds), preds)
-            if not _earned(gaps, float(weight @ rise)):
+            rise = _log_of(proba, preds) - _log_of(fitted.calibrate(given), preds)
+            if float(gaps.weights @ rise) <= evidence_needed(gaps.total):
                 return fitted
         after = _outcome_of(proba, preds, preds.predicted)
         return replace(tailed, fit_metrics={**fitted.fit_metrics, **after})
 
-    def _require_inputs(self, preds: Predictions) -> None:
-        if "features" in self.needs and preds.features is None:
-            raise InputError(
-                "this method needs features as well as logits: pass features=... to fit"
-            )
 
-    def _fit_parts(
-        self, preds: Predictions, gaps: Gaps, raw: Moments
-    ) -> tuple[SignalFit, MapFit, float]:
-        recipe = RECIPES[self.map]
-        own = {name: self.options[name] for name in recipe.options}
-        everyone, prior = no_signal(preds.n), None
-        if self.map == "identity":
-            goal, pooled = objective("nll"), Temperature(1.0)
-        else:
-            goal = objective(self.objective)
-            start = Evaluated(1.0, goal.terms(gaps, raw))
-            if own.get("prior_scale") is not None:
-                prior = self._pooled_prior(goal, gaps)
-            pooled = fit_temperature(
-                goal, gaps, bounds=self.discipline.bounds, start=start, prior=prior
-            )
-        split = Split(preds, gaps, goal, pooled, everyone.scores, self.discipline, prior)
-        # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
-        if self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1):
-            return everyone, fit_scalar(split), pooled.value
-        if self.signal == "none":
-            return everyone, recipe.fit(split, **own), pooled.value
-        route = {name: self.options[name] for name in ROUTES[self.signal].options}
-        routed = fit_signal(self.signal, observe(preds, gaps, raw, self.discipline), **route)
-        if routed.signal.kind == "none":
-            return routed, fit_scalar(split), pooled.value
-        split = replace(split, scores=routed.scores, thresholds=routed.thresholds)
-        fit = recipe.fit(split, **own)
-        if prior is not None and one_sided(split):
-            fit = replace(fit, flags={**fit.flags, "one_sided": []})
-        if isinstance(fit.map, ScalarMap):  # the map fell back: nothing is left to route
-            routed = replace(everyone, flags=routed.flags)
-        return routed, fit, pooled.value
-
-    def _pooled_prior(self, goal: Objective, gaps: Gaps) -> Prior:
-        """Return what the pooled temperature is drawn towards."""
-        if goal.name == "nll":
-            return Prior(1.0, ANCHOR_SCALE)
-        anchor = fit_temperature(
-            objective("nll"),
-            gaps,
-            bounds=self.discipline.bounds,
-            prior=Prior(1.0, ANCHOR_SCALE),
-        )
-        return Prior(anchor.value, POOLED_SCALE)
+_AXES = ("objective", "signal", "tail", "gate")
 
 
-def _earned(gaps: Gaps, gain: float) -> bool:
-    """Whether a gain in log-likelihood is worth a change."""
-    return gain > evidence_needed(_total(gaps))
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The parts of a fit: the routing, the map, and one temperature for all."""
 
+    routed: SignalFit
+    fit: MapFit
+    pooled: float
 
-def _total(gaps: Gaps) -> float:
-    return gaps.n if gaps.weight is None else float(gaps.weight.sum())
+    def gain(self, gaps: Gaps) -> float:
+        """Return what a gate judges: by how much the fit, or its plain form, explains the split."""
+        judged = self.fit.map if self.fit.plain is None else self.fit.plain
+        return evidence(gaps, judged, self.routed.scores)
 
+    def reference(self, odds: FloatArray) -> Reference | None:
+        """Return the counts of the split that a monitor compares new rows with."""
+        signal, fitted = self.routed.signal, self.fit.map
+        if not (fitted.saved and signal.saved):
+            return None
+        return watched(odds, signal, fitted, self.routed.deployed).counted(fitted)
 
-def _evidence(gaps: Gaps, routed: SignalFit, fit: MapFit) -> float:
-    """Return what a gate judges: by how much the fit, or its plain form, explains the split."""
-    judged = fit.map if fit.plain is None else fit.plain
-    return evidence(gaps, judged, routed.scores)
+    def gated(self, gaps: Gaps) -> _Found:
+        """Leave the model alone where the split holds too little evidence against it."""
+        if self.gain(gaps) > evidence_needed(gaps.total):
+            return self
+        flags = {**self.fit.flags, "kept_raw": []}
+        alone = MapFit(ScalarMap(1.0, fitted=False), (gaps.n,), flags)
+        return _Found(replace(no_signal(gaps.n), flags=self.routed.flags), alone, 1.0)
 
 
 def _part_options(signal: str, map_name: str) -> dict[str, Any]:
+    """Return the options of a signal and a map, with their defaults."""
+    if map_name not in RECIPES:
+        raise InputError(f"unknown map {map_name!r}; choose from {', '.join(RECIPES)}")
     if signal not in ROUTES:
         raise InputError(f"unknown signal {signal!r}; choose from {', '.join(ROUTES)}")
     return {**ROUTES[signal].options, **RECIPES[map_name].options}
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _outcome(
-    fitted: FittedMap, preds: Predictions, gaps: Gaps, scores: FloatArray
-) -> dict[str, Any]:
+def _outcome(fit: MapFit, preds: Predictions, gaps: Gaps, scores: FloatArray) -> dict[str, Any]:
     """Return the losses after calibration, and how many predictions changed."""
-    if isinstance(fitted, TemperatureMap):
-        beta = 1 / fitted(scores)
+    if isinstance(fit.map, TemperatureMap):
+        beta = 1 / fit.map(scores)
         return {"after": _losses(gaps, beta, log_odds(gaps, beta)), "changed_predictions": 0}
-    assert isinstance(fitted, ProbabilityMap)
-    proba = fitted.probabilities(preds.logits.astype(np.float64), scores)
-    predicted = preds.predicted if fitted.preserves_argmax else proba.argmax(axis=1)
+    assert isinstance(fit.map, ProbabilityMap)
+    proba = fit.map.probabilities(preds.logits.astype(np.float64), scores)
+    predicted = preds.predicted if fit.map.preserves_argmax else proba.argmax(axis=1)
     return _outcome_of(proba, preds, predicted)
-
-
-def _probabilities(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
-    return fitted.predict_proba(
-        preds.logits.astype(np.float64), features=preds.features, labels=preds.labels
-    )
 
 
 def _log_of(proba: FloatArray, preds: Predictions) -> FloatArray:

@@ -24,7 +24,6 @@ from types import MappingProxyType
 import numpy as np
 
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
-from smallcal.data.special import sigmoid, softplus
 from smallcal.errors import InputError
 
 #: Rows x classes per block of the kernel: 512 kB of float64 stays in a core's own cache.
@@ -33,6 +32,28 @@ _BLOCK_SIZE = 65_536
 SOFTECE_BINS = 15
 SOFTECE_BANDWIDTH = 0.05
 SOFTECE_DELTA = 1e-3
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    """Return 1 / (1 + exp(-x)) without overflow.
+
+    Examples
+    --------
+    >>> sigmoid(np.array([-1000.0, 0.0, 50.0])).round(3).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return np.asarray(1 / (1 + np.exp(-np.maximum(x, -700))))
+
+
+def softplus(x: FloatArray) -> FloatArray:
+    """Return log(1 + exp(x)); the same as ``np.logaddexp(0, x)``, several times faster.
+
+    Examples
+    --------
+    >>> softplus(np.array([-800.0, 0.0, 800.0])).round(3).tolist()
+    [0.0, 0.693, 800.0]
+    """
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +109,16 @@ class Gaps:
     def n(self) -> int:
         """Number of samples."""
         return len(self.best)
+
+    @property
+    def weights(self) -> FloatArray:
+        """The samples' weights: ones where none were given."""
+        return np.ones(self.n) if self.weight is None else self.weight
+
+    @property
+    def total(self) -> float:
+        """What the samples count together: their number, or the sum of their weights."""
+        return float(self.n if self.weight is None else self.weight.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +257,7 @@ def _softece(gaps: Gaps, m: Moments) -> Terms:
     M_m = sum_i w_im, the loss is (1/n) sum_m h(A_m, M_m) with h = sqrt(A² + delta² M²). As h is
     homogeneous of degree one, h = A h_A + M h_M, which splits the loss exactly over samples.
     """
-    weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
+    weight = gaps.weights
     w, a = _softece_bins(m.confidence, -_residual(gaps, m))
     first, second = (column[:, None] for column in _confidence_derivatives(m))
     a1, w1 = a[1] * first, w[1] * first

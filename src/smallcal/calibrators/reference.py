@@ -1,12 +1,17 @@
-"""What a calibration split looked like, in a few counts: what new rows are compared with."""
+"""What a monitor watches of each row, and what the calibration split looked like, in counts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from smallcal.data.checks import FloatArray, IntArray
+from smallcal.calibrators.maps import FittedMap, TemperatureMap
+from smallcal.calibrators.parts import frozen, plain
+from smallcal.calibrators.signals import FittedSignal, NoSignal, row_blocks
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 
 #: Bins of a split of a hundred samples or more.
@@ -54,6 +59,11 @@ class Bins:
         edges = np.unique(ranked[np.clip(ranks, 1, n) - 1])
         return cls(tuple(edges.tolist()), tuple(_binned(values, edges).tolist()))
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Bins:
+        """Rebuild bins from a document that the schema allows."""
+        return cls(tuple(map(float, document["edges"])), tuple(document["counts"]))
+
     def count(self, values: FloatArray) -> IntArray:
         """Return how many values fall into each bin.
 
@@ -89,6 +99,75 @@ class Reference:
     confidence: Bins
     score: Bins | None = None
     groups: tuple[int, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as plain data."""
+        document = asdict(self)
+        for name in ("confidence", "score"):
+            if document[name] is not None:
+                document[name] = {key: plain(value) for key, value in document[name].items()}
+        return document | {"groups": plain(self.groups)}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Reference:
+        """Rebuild the counts from a document that the schema allows."""
+        confidence, score = document["confidence"], document["score"]
+        return cls(
+            confidence=Bins.from_dict(confidence),
+            score=None if score is None else Bins.from_dict(score),
+            groups=frozen(document["groups"]),
+        )
+
+
+class Watched(NamedTuple):
+    """One number per row of each kind; None where a calibrator has no such thing."""
+
+    confidence: FloatArray
+    score: FloatArray | None
+    groups: IntArray | None
+
+    def counted(self, fitted: FittedMap) -> Reference:
+        """Return the counts of these rows."""
+        groups = None
+        if self.groups is not None:
+            groups = tuple(np.bincount(self.groups, minlength=len(fitted.steps)).tolist())
+        score = None if self.score is None else Bins.of(self.score)
+        return Reference(Bins.of(self.confidence), score, groups)
+
+
+def watched(
+    odds: FloatArray, signal: FittedSignal, fitted: FittedMap, scores: FloatArray
+) -> Watched:
+    """Return what is watched of each row, from its log-odds and its scores.
+
+    Confidence is the model's own, as log-odds: it never saturates, and the fit had no hand in it.
+    The score is the calibrator's; where that is many numbers, the logarithm of the temperature
+    they lead to.
+    """
+    if not signal.rowwise or isinstance(signal, NoSignal):
+        return Watched(odds, None, None)
+    groups = fitted.groups(scores) if len(fitted.steps) > 1 else None
+    if scores.ndim == 1:
+        return Watched(odds, scores, groups)
+    score = np.log(fitted(scores)) if isinstance(fitted, TemperatureMap) else None
+    return Watched(odds, score, groups)
+
+
+def log_odds(logits: FloatArray) -> FloatArray:
+    """Return the log-odds of each row's top probability, at temperature 1.
+
+    Examples
+    --------
+    >>> log_odds(np.array([[1.0, 0.0], [1000.0, 0.0]])).tolist()
+    [1.0, 1000.0]
+    """
+    result = np.empty(len(logits))
+    for block in row_blocks(logits):
+        weight = np.subtract(block.gaps, block.second_gap[:, None], out=block.scratch)
+        weight[np.arange(len(weight)), block.top_index] = -np.inf
+        np.exp(weight, out=weight)
+        result[block.rows] = -(block.second_gap + np.log(np.einsum("ij->i", weight)))
+    return result
 
 
 def _binned(values: FloatArray, edges: FloatArray) -> IntArray:

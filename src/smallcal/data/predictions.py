@@ -76,6 +76,8 @@ class Predictions:
     weight : ndarray of shape (n,), float64, or None
     features : ndarray of shape (n, d), float64, or None
         Whatever else is known of each sample, for methods that ask for it.
+    class_names : tuple of str, or None
+        Of the columns.
     name : str
         What the logits are called in messages.
 
@@ -91,6 +93,7 @@ class Predictions:
     squared_norms: FloatArray
     weight: FloatArray | None = None
     features: FloatArray | None = None
+    class_names: tuple[str, ...] | None = None
     name: str = "logits"
 
     @classmethod
@@ -111,7 +114,7 @@ class Predictions:
         norms = require_finite(scores, name=name)
         n, n_classes = scores.shape
         if class_names is not None:
-            as_class_names(class_names, n_classes=n_classes)
+            class_names = as_class_names(class_names, n_classes=n_classes)
         codes = as_labels(labels, n=n, n_classes=n_classes, class_names=class_names)
         return cls(
             logits=scores,
@@ -119,6 +122,7 @@ class Predictions:
             squared_norms=norms,
             weight=as_weight(weight, n=n),
             features=None if features is None else as_features(features, n=n),
+            class_names=class_names,
             name=name,
         )
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import FittedMap, GroupMap, ScalarMap, TemperatureMap
-from smallcal.calibrators.signals import FeatureRisk, Risk, Standardised, Statistic
+from smallcal.calibrators.signals import FeatureRisk, Risk
+from smallcal.calibrators.signals.statistic import Standardised, Statistic
 from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
 from smallcal.plots.risk_groups import at_one_temperature, fitted_of

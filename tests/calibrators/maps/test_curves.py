@@ -143,9 +143,7 @@ def test_risk_curves_reach_the_optimum_of_a_plain_search(method, scale):
 
 
 def refitted_split(z, y, scale):
-    from smallcal.calibrators.signals import Rows
-    from smallcal.calibrators.signals.crossfit import Observed
-    from smallcal.calibrators.signals.fits import fit_signal
+    from smallcal.calibrators.signals import Observed, Rows, fit_signal
 
     preds = Predictions.of(z, y)
     routed = fit_signal("risk", Observed(preds, Rows(preds.logits), Discipline()), scale=scale)
@@ -243,7 +241,7 @@ def test_options_reach_the_parts_and_unknown_ones_are_named(tmp_path):
     with pytest.raises(InputError, match="pwlinear-3: no option n_groups; there are"):
         sc.make("pwlinear-3", n_groups=4)
     fitted = fit("pwlinear-3", *simulate(400, 6), scale="logit", objective="nll")
-    assert fitted.method_ == "custom"
+    assert fitted.method_ == "pwlinear-3[objective=nll,scale=logit]"
     path = tmp_path / "cal.json"
     fitted.save(path)
     loaded = sc.load(path)  # under no name of the table, and still the same method

@@ -7,7 +7,7 @@ import pytest
 
 import smallcal as sc
 from smallcal.calibrators.maps import evidence, evidence_needed
-from smallcal.calibrators.maps.scalar import ScalarMap
+from smallcal.calibrators.maps.temperature import ScalarMap
 from smallcal.calibrators.objectives import Gaps
 from smallcal.data.predictions import Predictions
 from smallcal.data.special import softmax

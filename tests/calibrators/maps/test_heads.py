@@ -11,8 +11,7 @@ from smallcal.calibrators.maps import heads
 from smallcal.calibrators.maps.base import Split, loss_and_slope
 from smallcal.calibrators.maps.heads import PROTOCOLS, Cell, fit_head, sweep
 from smallcal.calibrators.maps.network import NetworkMap, pooled_loss
-from smallcal.calibrators.maps.scalar import ScalarMap
-from smallcal.calibrators.maps.temperature import fit_temperature
+from smallcal.calibrators.maps.temperature import ScalarMap, fit_temperature
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, MissingExtraError

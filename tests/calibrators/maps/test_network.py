@@ -19,8 +19,7 @@ from smallcal.calibrators.maps.network import (
     fit_smart,
     pooled_loss,
 )
-from smallcal.calibrators.maps.scalar import ScalarMap
-from smallcal.calibrators.maps.temperature import fit_temperature
+from smallcal.calibrators.maps.temperature import ScalarMap, fit_temperature
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.data.special import erf

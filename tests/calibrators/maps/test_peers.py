@@ -254,7 +254,7 @@ def test_weights_are_used_or_refused(peer):
 
 def test_what_a_peer_map_says_of_itself_and_that_it_pickles(peer):
     fitted = fit_peer(as_split(*PLAIN), peer=peer).map
-    assert (fitted.kind, fitted.name, fitted.deployable) == ("peer", peer, False)
+    assert (fitted.kind, fitted.name, fitted.saved) == ("peer", peer, False)
     assert fitted.preserves_argmax == (peer == "probmetrics:ts-mix")
     copied, scores = pickle.loads(pickle.dumps(fitted)), np.zeros(300)
     expected = fitted.probabilities(PLAIN[0], scores)

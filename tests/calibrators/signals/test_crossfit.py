@@ -9,15 +9,16 @@ from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, moments
 from smallcal.calibrators.signals import (
     STATISTICS,
-    LogEntropy,
     NoSignal,
+    Observed,
     Risk,
     Rows,
     crossfit,
+    fit_signal,
     statistics,
 )
-from smallcal.calibrators.signals.crossfit import Observed, fit_logistic, stratified_folds
-from smallcal.calibrators.signals.fits import fit_signal, observe
+from smallcal.calibrators.signals.crossfit import fit_logistic, stratified_folds
+from smallcal.calibrators.signals.statistic import LogEntropy
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from support.simulated import simulate
@@ -146,7 +147,7 @@ def test_controls_use_other_random_numbers_for_fitting_and_for_deployment(split)
 
 
 def test_an_unknown_signal_is_refused(split):
-    with pytest.raises(InputError, match="unknown signal 'margin'; choose from none, risk"):
+    with pytest.raises(InputError, match="unknown signal 'margin'; choose from none, confidence"):
         signal_of("margin", Predictions.of(*split), Discipline())
 
 
@@ -169,7 +170,7 @@ def test_bad_discipline_is_refused(option, message):
 def test_statistics_of_a_split_are_those_of_its_rows(split):
     preds = Predictions.of(*split)
     gaps = Gaps.of(preds)
-    got = observe(preds, gaps, moments(gaps, 1.0), Discipline()).rows.statistics
+    got = Observed.of(preds, gaps, moments(gaps, 1.0), Discipline()).rows.statistics
     np.testing.assert_allclose(got.T, statistics(preds.logits), rtol=1e-10, atol=1e-13)
 
 

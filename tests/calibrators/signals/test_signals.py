@@ -11,14 +11,13 @@ from hypothesis.extra.numpy import arrays
 
 from smallcal.calibrators.signals import (
     STATISTICS,
-    RandomScore,
     Risk,
     Rows,
-    ShuffledRisk,
-    Statistic,
     logit_statistics,
     statistics,
 )
+from smallcal.calibrators.signals.controls import RandomScore, ShuffledRisk
+from smallcal.calibrators.signals.statistic import Statistic
 from smallcal.errors import InputError
 
 logit_rows = st.integers(2, 8).flatmap(

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.special import erf as reference_erf
 
+from smallcal.calibrators.program import Program, erf
+from smallcal.calibrators.program import given as taken
 from smallcal.deploy.export import append_to_onnx, onnx_append, origin_of, to_onnx
 from smallcal.deploy.export.erf import without_erf
-from smallcal.deploy.export.program import Program, erf
-from smallcal.deploy.export.program import given as taken
 from smallcal.errors import FileError, InputError, MissingExtraError
 from support.backends import session_of
 from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict

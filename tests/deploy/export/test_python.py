@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smallcal.calibrators.program import Program, constant
+from smallcal.calibrators.program import given as taken
 from smallcal.deploy.export import to_python
-from smallcal.deploy.export.program import Program, constant
-from smallcal.deploy.export.program import given as taken
 from smallcal.deploy.export.python import _Body
 from smallcal.deploy.export.statements import statements_of
 from smallcal.deploy.export.translate import program_of

@@ -1,42 +1,43 @@
-"""How temperature depends on the score: one file per fitting idea, ``MAPS`` lists them by kind."""
+"""How temperature depends on the score: one file per idea, each owning its fit and its fitted map.
 
-from __future__ import annotations
+Every module here is loaded, so that a new map is a new file and nothing else: its fitted class is
+found by its kind (``FittedMap.kinds``), its fit by the name it gives itself (``RECIPES``).
+"""
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from importlib import import_module
+from pkgutil import iter_modules
 
-from smallcal.calibrators.maps.affine import AffineMap
 from smallcal.calibrators.maps.base import (
+    RECIPES,
     FittedMap,
     MapFit,
     ProbabilityMap,
     Split,
     TemperatureMap,
     keep_argmax,
+    loss_and_slope,
+    recipe,
 )
-from smallcal.calibrators.maps.binning import BinnedMap
-from smallcal.calibrators.maps.curves import AnchorMap, LinearMap, SplineMap
 from smallcal.calibrators.maps.gate import evidence, evidence_needed
-from smallcal.calibrators.maps.groups import UNIFORM, GroupMap, fit_groups
-from smallcal.calibrators.maps.mixture import MixtureMap
-from smallcal.calibrators.maps.network import NetworkMap
-from smallcal.calibrators.maps.regressed import ClassRegressedMap, RegressedMap
-from smallcal.calibrators.maps.scalar import ScalarMap, fit_scalar, one_sided
-from smallcal.calibrators.maps.semantic import SemanticMap
+from smallcal.calibrators.maps.groups import UNIFORM, GroupMap
 from smallcal.calibrators.maps.tail import tail_temperature
 from smallcal.calibrators.maps.temperature import (
     ANCHOR_SCALE,
     POOLED_SCALE,
     Evaluated,
     Prior,
+    ScalarMap,
     Temperature,
+    fit_scalar,
     fit_temperature,
+    one_sided,
+    scalar_fallback,
 )
 
 __all__ = [
     "ANCHOR_SCALE",
-    "MAPS",
     "POOLED_SCALE",
+    "RECIPES",
     "UNIFORM",
     "Evaluated",
     "FittedMap",
@@ -50,32 +51,15 @@ __all__ = [
     "TemperatureMap",
     "evidence",
     "evidence_needed",
-    "fit_groups",
     "fit_scalar",
     "fit_temperature",
     "keep_argmax",
+    "loss_and_slope",
     "one_sided",
+    "recipe",
+    "scalar_fallback",
     "tail_temperature",
 ]
 
-
-#: Every map that can be saved, by its kind.
-MAPS: Mapping[str, type[FittedMap]] = MappingProxyType(
-    {
-        part.kind: part
-        for part in (
-            ScalarMap,
-            GroupMap,
-            LinearMap,
-            AnchorMap,
-            SplineMap,
-            NetworkMap,
-            RegressedMap,
-            ClassRegressedMap,
-            AffineMap,
-            MixtureMap,
-            BinnedMap,
-            SemanticMap,
-        )
-    }
-)
+for _module in iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)

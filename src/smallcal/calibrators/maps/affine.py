@@ -6,13 +6,14 @@ matrix and a bias. All are fitted by log-likelihood, see :mod:`smallcal.calibrat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
 from smallcal.calibrators.maps.loglinear import (
     UNPENALISED,
     Problem,
@@ -20,7 +21,9 @@ from smallcal.calibrators.maps.loglinear import (
     descend,
     fit_cross_validated,
 )
-from smallcal.calibrators.maps.scalar import one_sided, scalar_fallback, weighted_rows
+from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback, weighted_rows
+from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.data.special import log_softmax, softmax
 from smallcal.errors import InputError
@@ -55,6 +58,16 @@ class AffineMap(ProbabilityMap):
     bias: FloatArray | None = None
     on: str = "logits"
     kind: ClassVar[str] = "affine"
+    words: ClassVar[str] = "multiplied class by class, or by a matrix, before the softmax"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "weight": list_of(
+            {"type": ["number", "array"], "items": rule("number")},
+            "A matrix row by row, or its diagonal where it has nothing else.",
+            least=2,
+        ),
+        "bias": {"oneOf": [{"type": "null"}, rule("numbers")]},
+        "on": {"type": "string", "enum": list(AFFINE_INPUTS)},
+    }
 
     def __post_init__(self) -> None:
         weight = _finite_array(self.weight, name="weight")
@@ -99,6 +112,16 @@ class AffineMap(ProbabilityMap):
         y = x * self.weight if self.weight.ndim == 1 else np.einsum("ij,kj->ik", x, self.weight)
         return softmax(y if self.bias is None else y + self.bias)
 
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the probabilities."""
+        x = row.logits
+        if self.on == "log_probabilities":
+            x = row.gaps - program.log(program.exp(row.gaps).sum())
+        y = x * program.constant(self.weight) if self.weight.ndim == 1 else x.dot(self.weight)
+        if self.bias is not None:
+            y = y + program.constant(self.bias)
+        return program.softmax(y - y.largest())
+
 
 def _finite_array(values: object, *, name: str) -> FloatArray:
     """Return a private float64 copy of numbers that may come nested from JSON."""
@@ -112,6 +135,7 @@ def _finite_array(values: object, *, name: str) -> FloatArray:
     return array
 
 
+@recipe("vector", keeps_argmax=False, care="cross-validated penalty")
 def fit_vector(split: Split, *, penalties: Sequence[float] = VECTOR_PENALTIES) -> MapFit:
     """Fit one scale per class, drawn towards the pooled temperature's.
 
@@ -145,6 +169,7 @@ def fit_vector(split: Split, *, penalties: Sequence[float] = VECTOR_PENALTIES) -
     return MapFit(AffineMap(weight, None, "logits"), (split.gaps.n,))
 
 
+@recipe("matrix", keeps_argmax=False)
 def fit_matrix(split: Split) -> MapFit:
     """Fit a full matrix and a bias on the logits, with no penalty: matrix scaling.
 
@@ -165,6 +190,7 @@ def fit_matrix(split: Split) -> MapFit:
     return MapFit(AffineMap(theta[:, :-1], theta[:, -1], "logits"), (split.gaps.n,))
 
 
+@recipe("dirichlet", keeps_argmax=False, care="cross-validated penalties")
 def fit_dirichlet(
     split: Split,
     *,

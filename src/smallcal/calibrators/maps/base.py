@@ -1,34 +1,35 @@
-"""What every fitted map can do, and what it is fitted on."""
+"""What a map is: how it is fitted, what it is fitted on, and what every fitted one can do."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.maps.temperature import Prior, Temperature
 from smallcal.calibrators.objectives import Gaps, Objective, moments
+from smallcal.calibrators.parts import Part, keyword_defaults
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
+if TYPE_CHECKING:
+    from smallcal.calibrators.maps.temperature import Prior, Temperature
 
-class FittedMap(ABC):
+
+class FittedMap(Part):
     """Numbers that turn logits and scores into probabilities; every field is plain data.
 
     Attributes
     ----------
-    kind : str
-        Name in ``MAPS`` and in artefacts.
-    deployable : bool
-        Whether it can be saved and applied without the package that fitted it.
+    words : str
+        Completes "Logits are ..."; ``{signal}`` stands for the signal's words.
     """
 
-    kind: ClassVar[str]
-    deployable: ClassVar[bool] = True
+    kinds: ClassVar[dict[str, type[FittedMap]]] = {}
 
     @property
     @abstractmethod
@@ -49,6 +50,10 @@ class FittedMap(ABC):
     def steps(self) -> tuple[float, ...]:
         """The temperatures, where there is a fixed set of them."""
         return ()
+
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Write down what the map gives a row, for exporters: temperature or probabilities."""
+        raise InputError(f"a calibrator whose map is {self.kind!r} cannot be exported")
 
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return the group of each row, where the map has groups."""
@@ -120,6 +125,58 @@ class MapFit:
     plain: FittedMap | None = None
 
 
+AnyFit = TypeVar("AnyFit", bound=Callable[..., MapFit])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a map is fitted.
+
+    Attributes
+    ----------
+    fit : callable
+        Takes a :class:`Split` and the options; gives a :class:`MapFit`.
+    options : dict
+        Name and default of each option: the keyword-only arguments of ``fit``.
+    tailed : bool
+        Whether the classes not predicted may be given a temperature of their own.
+    keeps_argmax : bool
+        Whether no fit can change the predicted class.
+    saved : bool
+        Whether its fits can be saved and applied where labels are unknown.
+    care : str
+        What keeps the fit honest, where that is the map's own doing.
+    """
+
+    fit: Callable[..., MapFit]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tailed: bool = False
+    keeps_argmax: bool = True
+    saved: bool = True
+    care: str = ""
+
+
+#: The map axis by name: what :func:`recipe` has been told.
+RECIPES: dict[str, Recipe] = {}
+
+
+def recipe(
+    name: str,
+    *,
+    tailed: bool = False,
+    keeps_argmax: bool = True,
+    saved: bool = True,
+    care: str = "",
+) -> Callable[[AnyFit], AnyFit]:
+    """Make a function the fit of the map of this name; see :class:`Recipe`."""
+
+    def register(fit: AnyFit) -> AnyFit:
+        RECIPES[name] = Recipe(fit, keyword_defaults(fit), tailed, keeps_argmax, saved, care)
+        return fit
+
+    return register
+
+
 def loss_and_slope(
     goal: Objective, gaps: Gaps, temperature: FloatArray
 ) -> tuple[float, FloatArray]:
@@ -129,8 +186,7 @@ def loss_and_slope(
     """
     beta = 1 / temperature
     terms = goal.terms(gaps, moments(gaps, beta))
-    weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
-    weight = weight / weight.sum()
+    weight = gaps.weights / gaps.total
     return float(weight @ terms.loss), -weight * terms.slope * beta**2
 
 

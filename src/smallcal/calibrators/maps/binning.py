@@ -9,20 +9,24 @@ finitely many confidences can be measured; that of a continuous one can only be 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax
-from smallcal.calibrators.maps.scalar import (
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax, recipe
+from smallcal.calibrators.maps.temperature import (
+    fit_temperature,
     one_sided,
     require_temperatures,
     scalar_fallback,
     temperature_flags,
     weighted_rows,
 )
-from smallcal.calibrators.maps.temperature import fit_temperature
+from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 from smallcal.errors import InputError
 
@@ -58,6 +62,15 @@ class BinnedMap(ProbabilityMap):
     edges: tuple[float, ...]
     values: tuple[float, ...]
     kind: ClassVar[str] = "binned"
+    words: ClassVar[str] = "scaled, and the top confidence replaced by the mean of its bin"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "temperature": rule("temperature"),
+        "edges": list_of(
+            rule("probability"),
+            "Where bins of the scaled confidence begin, from the second on: ascending.",
+        ),
+        "values": list_of(rule("probability"), "The confidence of each bin.", least=1),
+    }
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "edges", tuple(float(edge) for edge in self.edges))
@@ -90,7 +103,18 @@ class BinnedMap(ProbabilityMap):
         keep_argmax(others, top)
         return others
 
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the probabilities."""
+        gaps = (row.gaps - row.second_gap) / self.temperature
+        others = program.choose(row.top, 0.0, program.exp(program.choose(row.top, 0.0, gaps)))
+        total = others.sum()
+        confidence = 1 / (1 + total * program.exp(row.second_gap / self.temperature))
+        wanted = program.steps(confidence, self.edges, self.values).at_least(1 / (1 + total))
+        rest = (others * ((1 - wanted) / total)).at_most(wanted)
+        return program.choose(row.top, wanted, rest)
 
+
+@recipe("binned", care="bins from the other half")
 def fit_binning(split: Split, *, n_bins: int = 10) -> MapFit:
     """Fit a temperature on half of the split, and the bins on the other half.
 

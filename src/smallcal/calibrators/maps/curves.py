@@ -10,14 +10,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope
-from smallcal.calibrators.maps.scalar import one_sided, scalar_fallback
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
+from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
+from smallcal.calibrators.objectives import sigmoid, softplus
+from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
-from smallcal.data.special import sigmoid, softplus
 from smallcal.errors import InputError
 
 #: Softplus may underflow; a temperature must stay positive.
@@ -28,6 +31,8 @@ ANCHOR_LEVELS = (1 / 6, 1 / 2, 5 / 6)
 KNOT_LEVELS = (1 / 4, 1 / 2, 3 / 4)
 
 Limits = list[tuple[float | None, float | None]]
+
+AnyScore = TypeVar("AnyScore", FloatArray, Value)
 
 
 class Link(NamedTuple):
@@ -54,6 +59,12 @@ LINKS: Mapping[str, Link] = MappingProxyType(
 )
 
 
+_CURVE: Mapping[str, Rule] = {
+    "coefficients": rule("numbers"),
+    "link": {"type": "string", "enum": list(LINKS)},
+}
+
+
 class Curve(TemperatureMap):
     """T = link(coefficients x basis(score))."""
 
@@ -75,6 +86,17 @@ class Curve(TemperatureMap):
         combined = np.einsum("p,pm->m", np.array(self.coefficients), self.basis(scores))
         return LINKS[self.link].value(combined)
 
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the link of the combined basis functions."""
+        combined = self._combined(scores)
+        if self.link == "identity":
+            return combined
+        return program.softplus(combined).at_least(FLOOR)
+
+    @abstractmethod
+    def _combined(self, score: Value) -> Value:
+        """Write down coefficients x basis(score)."""
+
     def _require(self, size: int) -> None:
         if self.link not in LINKS:
             raise InputError(f"link must be one of {', '.join(LINKS)}; got {self.link!r}")
@@ -89,6 +111,8 @@ class LinearMap(Curve):
     coefficients: tuple[float, ...]
     link: str = "softplus"
     kind: ClassVar[str] = "linear"
+    words: ClassVar[str] = "divided by a temperature that follows {signal} along a line"
+    schema: ClassVar[Mapping[str, Rule]] = _CURVE
 
     def __post_init__(self) -> None:
         self._require(2)
@@ -101,6 +125,10 @@ class LinearMap(Curve):
         """Return 1 and the score."""
         return np.stack([np.ones_like(scores), scores])
 
+    def _combined(self, score: Value) -> Value:
+        level, slope = self.coefficients
+        return level + slope * score
+
 
 @dataclass(frozen=True)
 class AnchorMap(Curve):
@@ -110,6 +138,14 @@ class AnchorMap(Curve):
     coefficients: tuple[float, ...]
     link: str = "identity"
     kind: ClassVar[str] = "anchors"
+    words: ClassVar[str] = (
+        "divided by a temperature that follows {signal}, straight between anchors"
+    )
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "anchors": rule("numbers"),
+        **_CURVE,
+        "coefficients": rule("numbers", "The temperature at each anchor."),
+    }
 
     def __post_init__(self) -> None:
         self._require(len(self.anchors))
@@ -123,6 +159,16 @@ class AnchorMap(Curve):
         tents = np.eye(len(self.anchors))
         return np.stack([np.interp(scores, self.anchors, tent) for tent in tents])
 
+    def _combined(self, score: Value) -> Value:
+        anchors, values = np.array(self.anchors), np.array(self.coefficients)
+        slopes = np.diff(values) / np.diff(anchors)
+        inside = score.at_least(float(anchors[0])).at_most(float(anchors[-1]))
+        result = program.constant(values[0])
+        for anchor, value, slope in zip(anchors, values, slopes, strict=False):
+            line = float(value) + float(slope) * (inside - float(anchor))
+            result = program.choose(inside.reached(float(anchor)), line, result)
+        return result
+
 
 @dataclass(frozen=True)
 class SplineMap(Curve):
@@ -132,6 +178,8 @@ class SplineMap(Curve):
     coefficients: tuple[float, ...]
     link: str = "softplus"
     kind: ClassVar[str] = "spline"
+    words: ClassVar[str] = "divided by a temperature that follows {signal} along a smooth curve"
+    schema: ClassVar[Mapping[str, Rule]] = {"knots": rule("numbers"), **_CURVE}
 
     def __post_init__(self) -> None:
         self._require(3)
@@ -142,17 +190,44 @@ class SplineMap(Curve):
 
     def basis(self, scores: FloatArray, /) -> FloatArray:
         """Return 1, the rescaled score, and the one truncated cubic that is straight outside."""
-        first, middle, last = self.knots
-        x = (scores - middle) / (last - first)
-        low, high = (first - middle) / (last - first), (last - middle) / (last - first)
+        x, low, high = self._rescaled(scores)
         beyond = np.maximum(x - high, 0) ** 3
         from_first = (np.maximum(x - low, 0) ** 3 - beyond) / (high - low)
         from_middle = (np.maximum(x, 0) ** 3 - beyond) / high
         return np.stack([np.ones_like(x), x, from_first - from_middle])
 
+    def _rescaled(self, scores: AnyScore) -> tuple[AnyScore, float, float]:
+        """Return the scores, and the outer knots, in units in which the middle knot is 0."""
+        first, middle, last = self.knots
+        width = last - first
+        return (scores - middle) / width, (first - middle) / width, (last - middle) / width
 
-def fit_linear(split: Split, *, link: str = "softplus") -> MapFit:
-    """Fit T = link(a + b x score); without a link both must stay positive."""
+    def _combined(self, score: Value) -> Value:
+        def cubed(value: Value) -> Value:
+            part = value.at_least(0.0)
+            return part * part * part
+
+        level, slope, bend = self.coefficients
+        x, low, high = self._rescaled(score)
+        beyond = cubed(x - high)
+        from_first = (cubed(x - low) - beyond) / (high - low)
+        from_middle = (cubed(x) - beyond) / high
+        return level + slope * x + bend * (from_first - from_middle)
+
+
+@recipe("linear", tailed=True)
+def fit_linear(split: Split) -> MapFit:
+    """Fit T = softplus(a + b x score)."""
+    return _fit_line(split, "softplus")
+
+
+@recipe("positive_linear", tailed=True)
+def fit_positive_linear(split: Split) -> MapFit:
+    """Fit T = a + b x score, both positive."""
+    return _fit_line(split, "identity")
+
+
+def _fit_line(split: Split, link: str) -> MapFit:
     low, high = split.discipline.bounds
     limits: Limits = [(None, None)] * 2
     slope = 0.0
@@ -164,6 +239,7 @@ def fit_linear(split: Split, *, link: str = "softplus") -> MapFit:
     )
 
 
+@recipe("anchors", tailed=True)
 def fit_anchors(split: Split) -> MapFit:
     """Fit the temperatures at the 1/6, 1/2 and 5/6 quantiles of the scores."""
     anchors = _distinct_quantiles(split.scores, ANCHOR_LEVELS)
@@ -174,6 +250,7 @@ def fit_anchors(split: Split) -> MapFit:
     return _fit_curve(split, lambda theta: AnchorMap(anchors, theta), start=start, limits=limits)
 
 
+@recipe("spline", tailed=True)
 def fit_spline(split: Split) -> MapFit:
     """Fit the spline with knots at the quartiles of the scores."""
     knots = _distinct_quantiles(split.scores, KNOT_LEVELS)

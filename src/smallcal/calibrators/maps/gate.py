@@ -12,9 +12,8 @@ import math
 import numpy as np
 
 from smallcal.calibrators.maps.base import FittedMap, TemperatureMap
-from smallcal.calibrators.objectives import Gaps, log_odds
+from smallcal.calibrators.objectives import Gaps, log_odds, softplus
 from smallcal.data.predictions import FloatArray
-from smallcal.data.special import softplus
 
 #: The samples must be at least this many times as likely after calibration as before ...
 LEAST_RATIO = 15.0
@@ -43,5 +42,4 @@ def evidence(gaps: Gaps, fitted: FittedMap, scores: FloatArray) -> float:
     before, after = log_odds(gaps, 1.0), log_odds(gaps, 1 / fitted(scores))
     sign = np.where(gaps.correct, -1.0, 1.0)
     gain = softplus(sign * before) - softplus(sign * after)
-    weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
-    return float(weight @ gain)
+    return float(gaps.weights @ gain)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap
-from smallcal.calibrators.maps.scalar import require_temperatures, temperature_flags
-from smallcal.calibrators.maps.temperature import Prior, fit_temperature
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, recipe
+from smallcal.calibrators.maps.temperature import (
+    Prior,
+    fit_temperature,
+    require_temperatures,
+    temperature_flags,
+)
+from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 
@@ -26,6 +34,11 @@ class GroupMap(TemperatureMap):
     thresholds: tuple[float, ...]
     temperatures: tuple[float, ...]
     kind: ClassVar[str] = "groups"
+    words: ClassVar[str] = "divided by the temperature of a group by {signal}"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "thresholds": list_of(rule("number")),
+        "temperatures": list_of(rule("temperature"), least=2),
+    }
 
     def __post_init__(self) -> None:
         require_temperatures(self.temperatures)
@@ -62,7 +75,12 @@ class GroupMap(TemperatureMap):
             result = np.where(scores >= threshold, temperature, result)
         return result
 
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the temperature of the group that the score is in."""
+        return program.steps(scores, self.thresholds, self.temperatures)
 
+
+@recipe("groups", tailed=True, care="small groups pooled")
 def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = None) -> MapFit:
     """Cut the scores at their quantiles and fit a temperature in each group.
 

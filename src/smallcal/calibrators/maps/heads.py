@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, Split
+from smallcal.calibrators.maps.base import MapFit, Split, recipe
 from smallcal.calibrators.maps.network import Adam, NetworkMap
-from smallcal.calibrators.maps.scalar import one_sided, scalar_fallback
+from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
 from smallcal.calibrators.objectives import Gaps, Objective, moments
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 from smallcal.errors import InputError, missing_extra
@@ -82,7 +82,10 @@ class Trained:
         return NetworkMap(weights, biases, "gelu", offset=0.0, floor=FLOOR)
 
 
-def fit_head(split: Split, *, protocol: str, epochs: int = 500, patience: int = 20) -> MapFit:
+@recipe("head")
+def fit_head(
+    split: Split, *, protocol: str = "in-sample", epochs: int = 500, patience: int = 20
+) -> MapFit:
     """Fit a network from ``split.scores`` of shape (n, d) to the temperature.
 
     Parameters

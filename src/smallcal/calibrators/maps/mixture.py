@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax
-from smallcal.calibrators.maps.scalar import require_temperatures, temperature_flags
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax, recipe
+from smallcal.calibrators.maps.temperature import require_temperatures, temperature_flags
+from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.data.special import softmax
 from smallcal.errors import InputError
@@ -38,6 +42,15 @@ class MixtureMap(ProbabilityMap):
     temperature: float
     weights: tuple[float, float, float]
     kind: ClassVar[str] = "mixture"
+    words: ClassVar[str] = (
+        "scaled, and the result mixed with the model's own and with uniform probabilities"
+    )
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "temperature": rule("temperature"),
+        "weights": list_of(
+            rule("probability"), "Of scaled, raw and uniform probabilities.", least=3, most=3
+        ),
+    }
 
     def __post_init__(self) -> None:
         require_temperatures((self.temperature,))
@@ -63,7 +76,14 @@ class MixtureMap(ProbabilityMap):
         keep_argmax(blend, np.argmax(z, axis=1))
         return blend
 
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the probabilities."""
+        scaled, raw, uniform = self.weights
+        blend = scaled * program.softmax(row.gaps / self.temperature)
+        return blend + raw * program.softmax(row.gaps) + uniform / row.gaps.width
 
+
+@recipe("mixture")
 def fit_mixture(split: Split) -> MapFit:
     """Blend the pooled temperature's probabilities with raw and uniform ones, by NLL.
 

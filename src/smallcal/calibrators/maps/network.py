@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope
-from smallcal.calibrators.maps.scalar import one_sided, scalar_fallback
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
+from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
+from smallcal.calibrators.objectives import sigmoid, softplus
+from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
-from smallcal.data.special import erf, sigmoid, softplus
+from smallcal.data.special import erf
 from smallcal.errors import InputError
 
 ACTIVATIONS = ("relu", "gelu")
@@ -51,6 +55,14 @@ class NetworkMap(TemperatureMap):
     offset: float
     floor: float
     kind: ClassVar[str] = "network"
+    words: ClassVar[str] = "divided by a temperature that a small network reads from {signal}"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "weights": list_of(rule("matrix"), "One matrix per layer, a row per output.", least=1),
+        "biases": rule("matrix", "One list per layer."),
+        "activation": {"type": "string", "enum": list(ACTIVATIONS)},
+        "offset": {"type": "number", "minimum": 0},
+        "floor": {"type": "number", "minimum": 0},
+    }
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _arrays(self.weights, ndim=2, name="weights"))
@@ -95,6 +107,16 @@ class NetworkMap(TemperatureMap):
             # einsum, not a matrix product: a row's bits must not depend on its batch.
             values = np.einsum("ij,kj->ik", values, weight) + bias
         return values[:, 0]
+
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the temperature, layer after layer."""
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if layer and self.activation == "relu":
+                scores = scores.at_least(0.0)
+            elif layer:
+                scores = 0.5 * scores * (1 + program.erf(scores / math.sqrt(2)))
+            scores = scores.dot(weight) + program.constant(bias)
+        return (program.softplus(scores) + float(self.offset)).at_least(self.floor)
 
 
 def _relu(x: FloatArray) -> FloatArray:
@@ -192,6 +214,7 @@ class Adam:
             parameter -= rate * mean / (np.sqrt(square) * spread + 1e-8)
 
 
+@recipe("smart")
 def fit_smart(
     split: Split, *, hidden: int = 16, epochs: int = 2000, learning_rate: float = 5e-3
 ) -> MapFit:

@@ -28,8 +28,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax
-from smallcal.calibrators.maps.scalar import scalar_fallback
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax, recipe
+from smallcal.calibrators.maps.temperature import scalar_fallback
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.data.special import softmax
 from smallcal.errors import InputError, missing_extra
@@ -63,7 +63,8 @@ class PeerMap(ProbabilityMap):
     fitted: PeerModel
     count: int
     kind: ClassVar[str] = "peer"
-    deployable: ClassVar[bool] = False
+    words: ClassVar[str] = "handed to another package"
+    saved: ClassVar[bool] = False
 
     @property
     def n_parameters(self) -> int:
@@ -110,7 +111,8 @@ class Peer:
     takes_weights: bool = False
 
 
-def fit_peer(split: Split, *, peer: str) -> MapFit:
+@recipe("peer", keeps_argmax=False, saved=False)
+def fit_peer(split: Split, *, peer: str = "sklearn:isotonic") -> MapFit:
     """Fit a calibrator of another package.
 
     Parameters

@@ -7,13 +7,17 @@ together say: every split, however small or one-sided, has one best fit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope
-from smallcal.calibrators.maps.scalar import require_temperatures
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
+from smallcal.calibrators.maps.temperature import require_temperatures
+from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 
@@ -38,6 +42,13 @@ class RegressedMap(TemperatureMap):
     low: float
     high: float
     kind: ClassVar[str] = "regressed"
+    words: ClassVar[str] = "divided by a temperature whose logarithm is linear in {signal}"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "intercept": rule("number"),
+        "coefficients": rule("numbers", "Of the log inverse temperature."),
+        "low": rule("temperature"),
+        "high": rule("temperature"),
+    }
 
     def __post_init__(self) -> None:
         require_temperatures((self.low, self.high))
@@ -57,6 +68,15 @@ class RegressedMap(TemperatureMap):
             )
         with np.errstate(over="ignore"):  # what overflows is clipped
             return np.asarray(np.clip(np.exp(-self._linear(scores)), self.low, self.high))
+
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the temperature, within bounds."""
+        return self._temperature(scores, self.coefficients)
+
+    def _temperature(self, scores: Value, slope: object) -> Value:
+        exponent = 0.0 - (scores.dot(slope) + self.intercept)
+        highest = program.HIGHEST_EXPONENT
+        return program.exp(exponent.at_most(highest)).at_least(self.low).at_most(self.high)
 
     def _linear(self, scores: FloatArray) -> FloatArray:
         # einsum, not a matrix product: a row's bits must not depend on its batch.
@@ -78,6 +98,10 @@ class ClassRegressedMap(RegressedMap):
 
     effects: tuple[float, ...] = ()
     kind: ClassVar[str] = "class_regressed"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        **RegressedMap.schema,
+        "effects": rule("numbers", "Of each predicted class, on the log inverse temperature."),
+    }
 
     @property
     def n_parameters(self) -> int:
@@ -102,7 +126,12 @@ class ClassRegressedMap(RegressedMap):
         with np.errstate(over="ignore"):  # what overflows is clipped
             return np.asarray(np.clip(np.exp(-linear), self.low, self.high))
 
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the temperature; in a program the class is not a number but a column each."""
+        return self._temperature(scores, np.concatenate([self.coefficients, self.effects]))
 
+
+@recipe("regressed", tailed=True)
 def fit_regressed(split: Split, *, prior_scale: float = 0.05, prior: str = "spread") -> MapFit:
     """Fit intercept and coefficients at once, from the pooled temperature.
 
@@ -118,6 +147,7 @@ def fit_regressed(split: Split, *, prior_scale: float = 0.05, prior: str = "spre
     return _flagged(split, RegressedMap(float(theta[0]), tuple(theta[1:].tolist()), low, high))
 
 
+@recipe("class_regressed", tailed=True)
 def fit_class_regressed(
     split: Split, *, prior_scale: float = 0.05, prior: str = "spread", class_scale: float = 0.1
 ) -> MapFit:
@@ -133,7 +163,7 @@ def fit_class_regressed(
     n_classes = split.preds.n_classes
     pull = _pull(split, scores, prior_scale, prior)
     plain = _fit(split, scores, pull)
-    held = np.full(n_classes, 1 / (class_scale**2 * _total(split)))
+    held = np.full(n_classes, 1 / (class_scale**2 * split.gaps.total))
     theta = _fit(split, scores, pull, start=plain, column=column, held=held)
     made = [_with_effects(split, *np.split(one, [pull.shape[0]])) for one in (theta, plain)]
     return replace(_flagged(split, made[0]), plain=made[1])
@@ -152,19 +182,14 @@ def _flagged(split: Split, fitted: RegressedMap) -> MapFit:
     return MapFit(fitted, (split.gaps.n,), {"at_bound": []} if at_bound else {})
 
 
-def _total(split: Split) -> float:
-    weight = split.gaps.weight
-    return float(split.gaps.n if weight is None else weight.sum())
-
-
 def _pull(split: Split, scores: FloatArray, prior_scale: float, prior: str) -> FloatArray:
     """Return the curvature of the priors of intercept and coefficients, for each sample."""
     if not prior_scale > 0:
         raise InputError(f"prior_scale must be positive; got {prior_scale}")
     pull = np.zeros((scores.shape[1] + 1, scores.shape[1] + 1))
-    pull[1:, 1:] = _shape(split, scores, prior) / (prior_scale**2 * _total(split))
+    pull[1:, 1:] = _shape(split, scores, prior) / (prior_scale**2 * split.gaps.total)
     if split.prior is not None:
-        pull[0, 0] = 1 / (split.prior.scale**2 * _total(split))
+        pull[0, 0] = 1 / (split.prior.scale**2 * split.gaps.total)
     return pull
 
 
@@ -220,6 +245,6 @@ def _shape(split: Split, scores: FloatArray, prior: str) -> FloatArray:
         return identity
     if prior != "spread":
         raise InputError(f"prior must be 'spread' or 'independent'; got {prior!r}")
-    weight = np.ones(split.gaps.n) if split.gaps.weight is None else split.gaps.weight
-    spread = np.einsum("i,ij,ik->jk", weight / weight.sum(), scores, scores)
+    share = split.gaps.weights / split.gaps.total
+    spread = np.einsum("i,ij,ik->jk", share, scores, scores)
     return np.asarray(spread + RIDGE * identity)

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, Split
+from smallcal.calibrators.maps.base import MapFit, Split, recipe
 from smallcal.calibrators.maps.groups import UNIFORM, GroupMap
-from smallcal.calibrators.maps.scalar import (
+from smallcal.calibrators.maps.temperature import (
+    fit_temperature,
     one_sided,
     scalar_fallback,
     temperature_flags,
     weighted_rows,
 )
-from smallcal.calibrators.maps.temperature import fit_temperature
 from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, IntArray
 from smallcal.errors import InputError
 
@@ -33,6 +33,7 @@ _LEAST_HELD_OUT = 20
 _ACCURACY_BINS = 20
 
 
+@recipe("rejecting", care="threshold from a held-out tenth")
 def fit_rejecting(
     split: Split, *, constraint: str = "miscoverage", level: float | None = None
 ) -> MapFit:

@@ -10,22 +10,27 @@ halves and starting points, are averaged.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax, recipe
 from smallcal.calibrators.maps.binning import stratified_halves
-from smallcal.calibrators.maps.scalar import (
+from smallcal.calibrators.maps.temperature import (
+    Temperature,
+    fit_temperature,
     one_sided,
     require_temperatures,
     scalar_fallback,
     temperature_flags,
     weighted_rows,
 )
-from smallcal.calibrators.maps.temperature import Temperature, fit_temperature
 from smallcal.calibrators.objectives import OBJECTIVES, Gaps, moments
+from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 from smallcal.errors import InputError
 
@@ -59,6 +64,18 @@ class SemanticMap(ProbabilityMap):
     partitions: FloatArray
     temperatures: FloatArray
     kind: ClassVar[str] = "semantic"
+    words: ClassVar[str] = "divided by the temperatures of groups found in {signal}, and averaged"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "mean": rule("numbers"),
+        "scale": rule("numbers"),
+        "partitions": list_of(
+            rule("matrix"),
+            "Partition, group, feature: a sample joins the group whose row has the largest "
+            "product with its standardised features.",
+            least=1,
+        ),
+        "temperatures": rule("matrix", "Partition, group."),
+    }
 
     def __post_init__(self) -> None:
         for name, ndim in (("mean", 1), ("scale", 1), ("partitions", 3), ("temperatures", 2)):
@@ -97,6 +114,17 @@ class SemanticMap(ProbabilityMap):
         keep_argmax(result, top)
         return result
 
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the mean of the partitions' probabilities."""
+        features = (scores - program.constant(self.mean)) / program.constant(self.scale)
+        first, *others = (
+            program.softmax(row.gaps / features.dot(partition).at_top().dot(temperatures))
+            for partition, temperatures in zip(self.partitions, self.temperatures, strict=True)
+        )
+        for other in others:
+            first = first + other
+        return first / float(len(self.partitions))
+
     def _standardised(self, scores: FloatArray) -> FloatArray:
         if scores.ndim != 2 or scores.shape[1] != len(self.mean):
             raise InputError(
@@ -106,6 +134,7 @@ class SemanticMap(ProbabilityMap):
         return np.ascontiguousarray((scores - self.mean) / self.scale)
 
 
+@recipe("semantic", care="temperatures from the other half")
 def fit_semantic(
     split: Split, *, n_partitions: int = 20, n_groups: int = 2, penalty: float = 0.1
 ) -> MapFit:
@@ -202,7 +231,7 @@ class SoftGroups:
     @classmethod
     def of(cls, gaps: Gaps, features: FloatArray, penalty: float) -> SoftGroups:
         """Build the loss of some samples."""
-        weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
+        weight = gaps.weights
         return cls(gaps, features, weight / weight.sum(), penalty)
 
     def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:

@@ -1,4 +1,4 @@
-"""The one-dimensional fit every temperature comes from: safeguarded Newton in u = log 1/T.
+"""One temperature for every sample, and the search that every temperature comes from.
 
 The derivative's sign brackets the minimum. Each evaluation gives slope and curvature, and from
 the last two of them inverse Hermite interpolation predicts where the slope vanishes, with an
@@ -10,13 +10,19 @@ bisection: the iteration cannot fail, and usually needs four evaluations.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from smallcal.calibrators import program
+from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, recipe
 from smallcal.calibrators.objectives import Gaps, Moments, Objective, Terms, moments
-from smallcal.data.predictions import IntArray
+from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.program import Row, Value
+from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.errors import InputError
 
 #: Confidences beyond 1 - PLATEAU count as certain where there are no errors.
 PLATEAU = 1e-12
@@ -142,13 +148,12 @@ class _Search:
     def __init__(self, objective: Objective, gaps: Gaps, prior: Prior | None = None) -> None:
         self.objective = objective
         self.gaps = gaps
-        weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
-        self.weight = weight / weight.sum()
+        self.weight = gaps.weights / gaps.total
         # The prior is one term beside the sum over samples, so it counts 1/n in the mean.
         self.centre, self.pull = 0.0, 0.0
         if prior is not None:
             self.centre = -math.log(prior.temperature)
-            self.pull = 1 / (prior.scale**2 * float(weight.sum()))
+            self.pull = 1 / (prior.scale**2 * gaps.total)
         self.evaluations = 0
         self.last: Evaluated | None = None
 
@@ -262,3 +267,88 @@ def plateau_temperature(gaps: Gaps, *, bounds: tuple[float, float]) -> Temperatu
 def _shortfall(state: Moments, target: float) -> tuple[float, float]:
     weakest = int(np.argmin(state.log_odds))
     return target - float(state.log_odds[weakest]), -float(state.mean[weakest])
+
+
+@dataclass(frozen=True)
+class ScalarMap(TemperatureMap):
+    """T(x) = T. ``fitted=False`` marks the identity, which has no parameter."""
+
+    temperature: float
+    fitted: bool = True
+    kind: ClassVar[str] = "scalar"
+    words: ClassVar[str] = "divided by one temperature"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "temperature": rule("temperature"),
+        "fitted": {
+            "type": "boolean",
+            "description": "false for the identity, which has no parameter.",
+        },
+    }
+
+    def __post_init__(self) -> None:
+        require_temperatures((self.temperature,))
+
+    @property
+    def n_parameters(self) -> int:
+        """One, or none for the identity."""
+        return int(self.fitted)
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """The one temperature."""
+        return (self.temperature,)
+
+    def groups(self, scores: FloatArray, /) -> IntArray:
+        """Return group 0 for every row."""
+        return np.zeros(len(scores), dtype=np.int64)
+
+    def __call__(self, scores: FloatArray, /) -> FloatArray:
+        """Return the temperature of each row."""
+        return np.full(len(scores), self.temperature)
+
+    def program(self, row: Row, scores: Value, /) -> Value:
+        """Return the temperature."""
+        return program.constant(self.temperature)
+
+
+@recipe("identity")
+def fit_identity(split: Split) -> MapFit:
+    """Leave the model alone."""
+    return MapFit(ScalarMap(1.0, fitted=False), (split.gaps.n,))
+
+
+@recipe("scalar", tailed=True)
+def fit_scalar(split: Split) -> MapFit:
+    """Use the pooled temperature for all."""
+    flags = {name: [0] for name in temperature_flags(split.pooled)}
+    return MapFit(ScalarMap(split.pooled.value), (split.gaps.n,), flags)
+
+
+def scalar_fallback(split: Split, flag: str = "scalar_fallback") -> MapFit:
+    """Return one temperature for all, flagged: the split does not bear the map asked for."""
+    pooled = fit_scalar(split)
+    return MapFit(pooled.map, pooled.counts, {**pooled.flags, flag: []})
+
+
+def weighted_rows(split: Split) -> IntArray:
+    """Return the rows that count: all but those of weight zero."""
+    weight = split.gaps.weight
+    return np.arange(split.gaps.n) if weight is None else np.flatnonzero(weight)
+
+
+def one_sided(split: Split) -> bool:
+    """Return whether fewer than two predictions are right, or fewer than two wrong."""
+    correct = split.gaps.correct[weighted_rows(split)]
+    right = int(correct.sum())
+    return min(right, len(correct) - right) < 2
+
+
+def temperature_flags(fitted: Temperature) -> list[str]:
+    """Return the names of the flags a temperature carries."""
+    return [name for name in ("unidentified", "at_bound") if getattr(fitted, name)]
+
+
+def require_temperatures(temperatures: tuple[float, ...]) -> None:
+    """Raise unless every temperature is finite and positive."""
+    if not temperatures or not all(0 < t < float("inf") for t in temperatures):
+        raise InputError(f"temperatures must be finite and positive; got {temperatures}")

@@ -1,98 +1,50 @@
-"""What a temperature may depend on: logit statistics, and the scores made from them.
+"""What a temperature may depend on: one file per idea, each owning its fit and its fitted signal.
 
-NumPy only: this runs wherever a calibrator is applied.
+Every module here is loaded, so that a new signal is a new file and nothing else: its fitted class
+is found by its kind (``FittedSignal.kinds``), its fit by the name it gives itself (``ROUTES``).
 """
 
-from __future__ import annotations
+from importlib import import_module
+from pkgutil import iter_modules
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
-from smallcal.calibrators.signals.base import FittedSignal, Rows
-from smallcal.calibrators.signals.controls import (
-    OracleCorrectness,
-    OracleRisk,
-    RandomScore,
-    ShuffledRisk,
-)
-from smallcal.calibrators.signals.fitted import (
-    ConfidenceRank,
-    FeatureRisk,
-    LinearScore,
-    LogEntropy,
+from smallcal.calibrators.signals.base import (
+    ROUTES,
+    FittedSignal,
     NoSignal,
-    RawFeatures,
-    RawLogits,
-    Residual,
-    Risk,
-    Standardised,
-    StandardisedStatistics,
-    Statistic,
-    StatisticsAndClass,
+    Observed,
+    Rows,
+    SignalFit,
+    fit_signal,
+    no_signal,
+    route,
 )
+from smallcal.calibrators.signals.features import FeatureRisk
+from smallcal.calibrators.signals.linear import LinearScore, Risk
 from smallcal.calibrators.signals.logit_statistics import (
     STATISTICS,
     RowBlock,
-    block_statistics,
-    collect_statistics,
-    require_statistics,
     row_blocks,
-    six_statistics,
     statistics,
 )
 
 __all__ = [
-    "SIGNALS",
+    "ROUTES",
     "STATISTICS",
-    "ConfidenceRank",
     "FeatureRisk",
     "FittedSignal",
     "LinearScore",
-    "LogEntropy",
     "NoSignal",
-    "OracleCorrectness",
-    "OracleRisk",
-    "RandomScore",
-    "RawFeatures",
-    "RawLogits",
-    "Residual",
+    "Observed",
     "Risk",
     "RowBlock",
     "Rows",
-    "ShuffledRisk",
-    "Standardised",
-    "StandardisedStatistics",
-    "Statistic",
-    "StatisticsAndClass",
-    "block_statistics",
-    "collect_statistics",
-    "require_statistics",
+    "SignalFit",
+    "fit_signal",
+    "no_signal",
+    "route",
     "row_blocks",
-    "six_statistics",
     "statistics",
 ]
 
-#: Every fitted signal by its kind.
-SIGNALS: Mapping[str, type[FittedSignal]] = MappingProxyType(
-    {
-        part.kind: part
-        for part in (
-            NoSignal,
-            Statistic,
-            Standardised,
-            StandardisedStatistics,
-            StatisticsAndClass,
-            LogEntropy,
-            ConfidenceRank,
-            Risk,
-            Residual,
-            FeatureRisk,
-            RandomScore,
-            ShuffledRisk,
-            RawLogits,
-            RawFeatures,
-            OracleRisk,
-            OracleCorrectness,
-        )
-    }
-)
+for _module in iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators.signals.base import FittedSignal, Rows
-from smallcal.calibrators.signals.fitted import Risk
+from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.signals.base import FittedSignal, Observed, Rows, SignalFit, route
+from smallcal.calibrators.signals.crossfit import OUT_OF_FOLD
+from smallcal.calibrators.signals.linear import Risk, fit_risk
 from smallcal.calibrators.signals.logit_statistics import STATISTICS
 from smallcal.data.predictions import FloatArray
 
@@ -19,6 +22,8 @@ class RandomScore(FittedSignal):
 
     seed: int
     kind: ClassVar[str] = "random"
+    words: ClassVar[str] = "random scores: a control, not for use"
+    schema: ClassVar[Mapping[str, Rule]] = {"seed": rule("seed")}
     rowwise: ClassVar[bool] = False
 
     def scores(self, rows: Rows, /) -> FloatArray:
@@ -33,6 +38,8 @@ class ShuffledRisk(FittedSignal):
     risk: Risk
     seed: int
     kind: ClassVar[str] = "shuffled"
+    words: ClassVar[str] = "risk scores shuffled between samples: a control, not for use"
+    schema: ClassVar[Mapping[str, Rule]] = {"risk": Risk.json_schema(), "seed": rule("seed")}
     rowwise: ClassVar[bool] = False
 
     @property
@@ -51,6 +58,7 @@ class OracleRisk(FittedSignal):
 
     kind: ClassVar[str] = "oracle_risk"
     needs: ClassVar[tuple[str, ...]] = ("labels",)
+    saved: ClassVar[bool] = False
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return one minus the model's own probability of the label."""
@@ -66,7 +74,41 @@ class OracleCorrectness(FittedSignal):
 
     kind: ClassVar[str] = "oracle_correctness"
     needs: ClassVar[tuple[str, ...]] = ("labels",)
+    saved: ClassVar[bool] = False
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return 1 for wrong predictions, 0 for right ones."""
         return np.asarray(rows.logits.argmax(axis=1) != rows.labels, dtype=np.float64)
+
+
+@route("random")
+def fit_random(seen: Observed) -> SignalFit:
+    """Draw scores; those of new rows are drawn apart."""
+    seed = seen.discipline.seed
+    control = RandomScore(seed)
+    scores = np.random.default_rng([seed, 0]).random(seen.preds.n)
+    return SignalFit(scores, control, control.scores(seen.rows))
+
+
+@route("shuffled", care=OUT_OF_FOLD)
+def fit_shuffled(seen: Observed, *, statistics: tuple[str, ...] = STATISTICS) -> SignalFit:
+    """Fit the risk score, and give it to the wrong samples."""
+    fit = fit_risk(seen, statistics=statistics)
+    if not isinstance(fit.signal, Risk):
+        return fit
+    seed = seen.discipline.seed
+    shuffled = np.random.default_rng([seed, 0]).permutation(fit.scores)
+    signal = ShuffledRisk(fit.signal, seed)
+    return SignalFit(shuffled, signal, signal.scores(seen.rows), fit.flags)
+
+
+@route("oracle_risk", needs=("labels",))
+def fit_oracle_risk(seen: Observed) -> SignalFit:
+    """Read the labels: 1 - probability of the true class."""
+    return SignalFit.of(OracleRisk(), seen)
+
+
+@route("oracle_correctness", needs=("labels",))
+def fit_oracle_correctness(seen: Observed) -> SignalFit:
+    """Read the labels: right and wrong predictions apart."""
+    return replace(SignalFit.of(OracleCorrectness(), seen), thresholds=(0.5,))

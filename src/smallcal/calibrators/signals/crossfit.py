@@ -9,26 +9,18 @@ refitted on the whole split and the thresholds stay frozen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 
-from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.signals import (
-    STATISTICS,
-    FeatureRisk,
-    FittedSignal,
-    NoSignal,
-    Residual,
-    Risk,
-    Rows,
-    require_statistics,
-)
-from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
-from smallcal.data.special import sigmoid
+from smallcal.calibrators.objectives import sigmoid
+from smallcal.calibrators.signals.base import Observed
+from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 from smallcal.errors import InputError
+
+#: What keeps a learned signal honest.
+OUT_OF_FOLD = "out-of-fold scores"
 
 _MAX_NEWTON_STEPS = 100
 
@@ -40,108 +32,15 @@ _MAX_NEWTON_COLUMNS = 24
 Solver = Callable[[FloatArray, FloatArray], FloatArray]
 
 
-@dataclass(frozen=True, eq=False)
-class Observed:
-    """What a signal is learned from: a calibration split, its rows, and how carefully."""
-
-    preds: Predictions
-    rows: Rows
-    discipline: Discipline
-
-
-@dataclass(frozen=True, eq=False)
-class SignalFit:
-    """Scores to fit temperatures on, and the signal that scores new rows.
-
-    ``deployed`` are that signal's own scores of the calibration split. ``thresholds`` say where
-    groups begin, for signals that know.
-    """
-
-    scores: FloatArray
-    signal: FittedSignal
-    deployed: FloatArray
-    flags: dict[str, list[int]] = field(default_factory=dict)
-    thresholds: tuple[float, ...] | None = None
-
-
-def no_signal(n: int, **flags: list[int]) -> SignalFit:
-    """Return the fit of "every row alike"."""
-    zeros = np.zeros(n)
-    return SignalFit(zeros, NoSignal(), zeros, flags)
-
-
-def fit_risk(
-    seen: Observed,
-    *,
-    statistics: tuple[str, ...] = STATISTICS,
-    scale: str = "probability",
-) -> SignalFit:
-    """Fit the cross-fitted risk of being wrong on statistics of the logits.
-
-    ``scale="logit"`` scores by its log-odds. Where too few predictions are wrong (or right) to
-    learn from, the result is :class:`~smallcal.calibrators.signals.NoSignal` with the flag
-    ``no_router``.
-    """
-    logit = _is_logit(scale)
-    columns = _columns(seen, statistics)
-    found = _cross_fit(seen, columns, _logistic_solver(~seen.preds.correct))
-    if found is None:
-        return no_signal(seen.preds.n, no_router=[])
-    model = found.model(statistics)
-    signal = Risk(**model, logit=logit)
-    scores = found.scores if logit else sigmoid(found.scores)
-    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
-
-
-def fit_residual(
-    seen: Observed, *, statistics: tuple[str, ...] = STATISTICS, absolute: bool = False
-) -> SignalFit:
-    """Fit the cross-fitted calibration residual, or its size, by ridge regression.
-
-    The residual is "right or not" minus the raw confidence. The penalty is the risk score's:
-    half the squared coefficients, against C times half the squared errors.
-    """
-    residual = seen.preds.correct - seen.rows.statistics[STATISTICS.index("confidence")]
-    target = np.abs(residual) if absolute else residual
-    found = _cross_fit(seen, _columns(seen, statistics), _ridge_solver(target))
-    if found is None:
-        return no_signal(seen.preds.n, no_router=[])
-    signal = Residual(**found.model(statistics), absolute=absolute)
-    return SignalFit(found.scores, signal, signal.scores(seen.rows), found.flags)
-
-
-def fit_feature_risk(
-    seen: Observed, *, with_logits: bool = False, scale: str = "probability"
-) -> SignalFit:
-    """Fit the cross-fitted risk of being wrong on features, or on features and logits."""
-    logit = _is_logit(scale)
-    columns = seen.rows.features.T
-    n_logits = seen.preds.n_classes if with_logits else 0
-    if with_logits:
-        columns = np.vstack([columns, seen.preds.logits.T.astype(np.float64)])
-    found = _cross_fit(seen, columns, _logistic_solver(~seen.preds.correct))
-    if found is None:
-        return no_signal(seen.preds.n, no_router=[])
-    signal = FeatureRisk(
-        found.coef, found.intercept, found.mean, found.scale, n_logits=n_logits, logit=logit
-    )
-    scores = found.scores if logit else sigmoid(found.scores)
-    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
-
-
-def _is_logit(scale: str) -> bool:
+def is_logit(scale: str) -> bool:
+    """Return whether a risk is scored by its log-odds."""
     if scale not in ("probability", "logit"):
         raise InputError(f"scale must be probability or logit; got {scale!r}")
     return scale == "logit"
 
 
-def _columns(seen: Observed, statistics: tuple[str, ...]) -> FloatArray:
-    require_statistics(statistics)
-    return seen.rows.statistics[[STATISTICS.index(name) for name in statistics]]
-
-
 @dataclass(frozen=True, eq=False)
-class _CrossFit:
+class CrossFit:
     """Out-of-fold linear scores, and the model refitted on the whole split."""
 
     scores: FloatArray
@@ -162,7 +61,7 @@ class _CrossFit:
         }
 
 
-def _cross_fit(seen: Observed, columns: FloatArray, solve: Solver) -> _CrossFit | None:
+def cross_fit(seen: Observed, columns: FloatArray, solve: Solver) -> CrossFit | None:
     """Score each sample by a model that did not see it; None if there is too little to learn."""
     wrong, n = ~seen.preds.correct, seen.preds.n
     rarer = int(min(wrong.sum(), (~wrong).sum()))
@@ -183,10 +82,12 @@ def _cross_fit(seen: Observed, columns: FloatArray, solve: Solver) -> _CrossFit 
     training = fold != np.arange(n_folds)[:, None]
     deployed, *held_out = solve(design, np.vstack([weight, weight * training]))
     scores = (np.array(held_out) @ design)[fold, np.arange(n)]
-    return _CrossFit(scores, deployed[:-1], float(deployed[-1]), mean, scale, flags)
+    return CrossFit(scores, deployed[:-1], float(deployed[-1]), mean, scale, flags)
 
 
-def _logistic_solver(target: BoolArray) -> Solver:
+def logistic_solver(target: BoolArray) -> Solver:
+    """Return the fit of L2 logistic regressions of a target."""
+
     def solve(design: FloatArray, weights: FloatArray) -> FloatArray:
         if len(design) <= _MAX_NEWTON_COLUMNS:
             return fit_logistic(design, target, weights)
@@ -197,13 +98,17 @@ def _logistic_solver(target: BoolArray) -> Solver:
 
 def _many_columns(design: FloatArray, target: BoolArray, weight: FloatArray) -> FloatArray:
     """Minimise what :func:`fit_logistic` does, by scikit-learn's general solver."""
+    from sklearn.linear_model import LogisticRegression
+
     used = weight > 0
     model = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000)
     model.fit(design[:-1, used].T, target[used], sample_weight=weight[used])
     return np.append(model.coef_[0], model.intercept_[0])
 
 
-def _ridge_solver(target: FloatArray) -> Solver:
+def ridge_solver(target: FloatArray) -> Solver:
+    """Return the fit of ridge regressions of a target."""
+
     def solve(design: FloatArray, weights: FloatArray) -> FloatArray:
         penalty = np.eye(len(design))
         penalty[-1, -1] = 0  # the intercept is free

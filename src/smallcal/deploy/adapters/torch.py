@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import clone
 
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.catalogue import name_of
 from smallcal.calibrators.estimators import make
 from smallcal.deploy.adapters.torch_batches import Forward, collect_logits, require_torch
 from smallcal.errors import InputError
@@ -103,7 +102,7 @@ def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
         raise InputError(f"method must be a name or a calibrator; got {type(method).__name__}")
     estimator: BaseCalibrator = make(method) if isinstance(method, str) else clone(method)
     composed = estimator._compose()
-    name = name_of(composed)
+    name = composed.label
     if not composed.deployable:
         raise InputError(f"{name} is for comparison only and cannot be put behind a model")
     if composed.needs:

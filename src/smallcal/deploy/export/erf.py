@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smallcal.deploy.export.program import Program, Value, choose, constant, exp
+from smallcal.calibrators.program import Program, Value, choose, constant, exp
 
 #: With x >= 0 and u = 6 / (3 + x) - 1, which lies in (-1, 1], exp(x^2) (1 - erf(x)) is smooth in u.
 #: These are the coefficients of its polynomial through the 19 Chebyshev points, lowest first; the
@@ -37,7 +37,7 @@ def without_erf(program: Program) -> Program:
 
     Examples
     --------
-    >>> from smallcal.deploy.export.program import erf, given
+    >>> from smallcal.calibrators.program import erf, given
     >>> program = Program(erf(given("logits", 2)), None, 2, 0, "logits")
     >>> sorted({value.operation for value in without_erf(program).values()})
     ['add', 'choose', 'constant', 'divide', 'exp', 'logits', 'maximum', 'multiply', 'reached',

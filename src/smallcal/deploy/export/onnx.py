@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.program import Program, Value, choose
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
-from smallcal.deploy.export.program import Program, Value, choose
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, missing_extra
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.program import Program, Value
 from smallcal.data.checks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.deploy.export.origin import Origin, origin_of, plain_words
-from smallcal.deploy.export.program import Program, Value
 from smallcal.deploy.export.statements import (
     ELEMENTWISE,
     INFIX,

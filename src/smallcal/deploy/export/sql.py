@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.program import Program, Value
 from smallcal.data.checks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of, plain_words
-from smallcal.deploy.export.program import Program, Value
 from smallcal.deploy.export.statements import ELEMENTWISE, INFIX, Leaf, Wording, bare, statements_of
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError

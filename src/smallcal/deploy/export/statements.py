@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from smallcal.deploy.export.program import PAIRS, SINGLES, Program, Value
+from smallcal.calibrators.program import PAIRS, SINGLES, Program, Value
 
 #: How many operations deep one expression may be.
 MAX_DEPTH = 6
@@ -66,7 +66,7 @@ def statements_of(program: Program) -> Statements:
 
     Examples
     --------
-    >>> from smallcal.deploy.export.program import exp, given
+    >>> from smallcal.calibrators.program import exp, given
     >>> z = given("logits", 3)
     >>> weight = exp(z - z.largest())
     >>> found = statements_of(Program(weight / weight.sum(), None, 3, 0, "logits"))

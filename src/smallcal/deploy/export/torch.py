@@ -1,7 +1,7 @@
 """A fitted calibrator as a torch module: logits in, calibrated probabilities out.
 
 The module runs the calibrator's program, operation by operation, and knows nothing of its method;
-see :mod:`smallcal.deploy.export.program`. Importing this module needs torch.
+see :mod:`smallcal.calibrators.program`. Importing this module needs torch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.program import INPUTS, Program, Value
 from smallcal.data.checks import MAX_MAGNITUDE
-from smallcal.deploy.export.program import INPUTS, Program, Value
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, missing_extra
 

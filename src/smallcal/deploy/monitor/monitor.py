@@ -13,7 +13,6 @@ import numpy as np
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.reference import Reference
-from smallcal.calibrators.row_summary import reference_of, watch
 from smallcal.data.predictions import (
     BoolArray,
     FloatArray,
@@ -85,7 +84,8 @@ class Monitor:
             return
         counted = self._fitted.reference
         if reference is not None:
-            counted = reference_of(self._fitted, reference, features=reference_features)
+            seen = self._fitted.watch(reference, features=reference_features)
+            counted = seen.counted(self._fitted.map)
         self._state = State.empty(
             fingerprint(self._fitted), _known(counted), alpha=alpha, tolerance=tolerance
         )
@@ -240,7 +240,7 @@ class Monitor:
         *,
         seen: bool,
     ) -> State:
-        watched = watch(fitted, logits, features=features)
+        watched = fitted.watch(logits, features=features)
         proba = fitted.predict_proba(logits.astype(np.float64), features=features)
         confidence, predicted = proba.max(axis=1), proba.argmax(axis=1)
         state = self._nothing()

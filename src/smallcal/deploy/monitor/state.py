@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from smallcal.calibrators import artefact
-from smallcal.calibrators.fitted import FittedCalibrator, reference_from_dict, reference_to_dict
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.reference import Reference
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.errors import ArtefactError, InputError
@@ -106,7 +106,7 @@ class State:
             "calibrator": self.calibrator,
             "alpha": self.alpha,
             "tolerance": self.tolerance,
-            "reference": reference_to_dict(self.reference),
+            "reference": self.reference.to_dict(),
             "rows": self.rows,
             "confidence": list(self.confidence),
             "score": list(self.score),
@@ -131,8 +131,7 @@ class State:
         if wrong:
             raise ArtefactError(f"{source} is not a valid state: {wrong}")
         try:
-            reference = reference_from_dict(document["reference"])
-            assert reference is not None  # by the rule
+            reference = Reference.from_dict(document["reference"])
             state = cls(
                 document["calibrator"],
                 document["alpha"],

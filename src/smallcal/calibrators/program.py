@@ -1,9 +1,9 @@
 """A calibrator as a short program of row-wise arithmetic, which every exporter translates.
 
 A value stands for some numbers of each row: one, or one per class, or one per feature. Twenty
-operations are enough for every signal and every map; :mod:`smallcal.deploy.export.translate` writes
-each of them down once, and a runtime that knows the twenty can apply any calibrator. All
-arithmetic is meant in float64. No operation divides by zero, overflows or gives NaN on finite
+operations are enough for every signal and every map; each part writes itself down once (its
+``program``), and a runtime that knows the twenty can apply any calibrator. All arithmetic is
+meant in float64. No operation divides by zero, overflows or gives NaN on finite
 input, so that it also holds where those raise an error.
 
 =========== =========================================================================
@@ -27,13 +27,19 @@ join        two values side by side
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Union
 
 import numpy as np
 
-from smallcal.data.predictions import FloatArray
+from smallcal.data.checks import PROBABILITY_FLOOR, FloatArray
+
+#: Below every logit, yet finite.
+_LOWEST = -1e30
+#: exp of this is just finite.
+HIGHEST_EXPONENT = 700.0
 
 Number = Union["Value", float]
 
@@ -190,6 +196,90 @@ def _value(number: Number) -> Value:
 def _pair(operation: str, first: Number, second: Number) -> Value:
     parts = _value(first), _value(second)
     return Value(operation, max(part.width for part in parts), parts)
+
+
+def sigmoid(x: Value) -> Value:
+    """Return 1 / (1 + exp(-x)) of each number."""
+    return 1 / (1 + exp(0.0 - x.at_least(-HIGHEST_EXPONENT)))
+
+
+def softplus(x: Value) -> Value:
+    """Return log(1 + exp(x)) of each number."""
+    size = x.at_least(0.0 - x)
+    return x.at_least(0.0) + log(1 + exp(0.0 - size))
+
+
+def softmax(gaps: Value) -> Value:
+    """Return the softmax of a row's numbers, the largest of which is 0."""
+    weight = exp(gaps)
+    return weight / weight.sum()
+
+
+def steps(score: Value, thresholds: Sequence[float], values: Sequence[float]) -> Value:
+    """Return the value of the step that a score is on; a tie goes up."""
+    result = constant(values[0])
+    for threshold, value in zip(thresholds, values[1:], strict=True):
+        result = choose(score.reached(threshold), value, result)
+    return result
+
+
+class Row:
+    """The logits of a row, and what several parts ask of them; each is written down once.
+
+    Parameters
+    ----------
+    n_classes, n_features : int
+    takes : {"logits", "probabilities"}
+        What comes in; the logarithm of probabilities serves as logits.
+    """
+
+    def __init__(self, n_classes: int, *, n_features: int = 0, takes: str = "logits") -> None:
+        self.logits = given("logits", n_classes)
+        if takes == "probabilities":
+            self.logits = log(self.logits.at_least(PROBABILITY_FLOOR))
+        self.features = given("features", n_features)
+
+    @cached_property
+    def top(self) -> Value:
+        """1 at the predicted class, 0 elsewhere."""
+        return self.logits.at_top()
+
+    @cached_property
+    def best(self) -> Value:
+        """The largest logit."""
+        return self.logits.largest()
+
+    @cached_property
+    def gaps(self) -> Value:
+        """Logits minus the largest."""
+        return self.logits - self.best
+
+    @cached_property
+    def second_gap(self) -> Value:
+        """The gap of the class that comes second."""
+        return choose(self.top, _LOWEST, self.gaps).largest()
+
+    @cached_property
+    def statistics(self) -> Mapping[str, Value]:
+        """The six statistics by name."""
+        weight = exp(self.gaps)
+        total = weight.sum()
+        confidence = 1 / total
+        return {
+            "confidence": confidence,
+            "logit_margin": 0.0 - self.second_gap,
+            "prob_margin": (1 - exp(self.second_gap)) * confidence,
+            "entropy": log(total) - (weight * self.gaps).sum() * confidence,
+            "logit_norm": sqrt((self.logits * self.logits).sum()),
+            "top_logit": self.best,
+        }
+
+    def joined(self, names: Sequence[str]) -> Value:
+        """Return several statistics side by side."""
+        first, *others = (self.statistics[name] for name in names)
+        for other in others:
+            first = first.join(other)
+        return first
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,134 @@
+"""What a fitted part owns: its name in files, its JSON form, its words.
+
+A signal scores a row, a map turns logits and score into probabilities. Each is a frozen dataclass
+whose fields are plain data, and whatever smallcal does with a part it asks of the part itself:
+a new one is one file, here or in another package.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+#: A JSON Schema.
+Rule = Mapping[str, Any]
+
+AnyPart = TypeVar("AnyPart", bound="Part")
+
+
+def rule(name: str, description: str = "", **limits: Any) -> Rule:
+    """Return a rule of the artefact's schema by its name there, or a list of such.
+
+    Examples
+    --------
+    >>> rule("temperature")
+    {'$ref': '#/$defs/temperature'}
+    """
+    said = {"description": description} if description else {}
+    return {"$ref": f"#/$defs/{name}", **said, **limits}
+
+
+def list_of(items: Rule, description: str = "", *, least: int = 0, most: int | None = None) -> Rule:
+    """Return the rule of a list.
+
+    Examples
+    --------
+    >>> list_of(rule("number"), least=1)
+    {'type': 'array', 'items': {'$ref': '#/$defs/number'}, 'minItems': 1}
+    """
+    found: dict[str, Any] = {"type": "array", "items": items}
+    if least:
+        found["minItems"] = least
+    if most is not None:
+        found["maxItems"] = most
+    return found | ({"description": description} if description else {})
+
+
+class Part(ABC):
+    """A fitted signal or map.
+
+    Attributes
+    ----------
+    kind : str
+        Its name in artefacts; subclasses with a kind are found by it.
+    schema : dict
+        JSON Schema of each field.
+    words : str
+        What it does, for people; each base class says how the words are used.
+    saved : bool
+        Whether artefacts may hold it.
+    kinds : dict
+        Every part of its sort, by kind.
+    """
+
+    kind: ClassVar[str]
+    schema: ClassVar[Mapping[str, Rule]] = {}
+    words: ClassVar[str] = ""
+    saved: ClassVar[bool] = True
+    kinds: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kind" not in cls.__dict__:
+            return
+        other = cls.kinds.setdefault(cls.kind, cls)
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"the kind {cls.kind!r} belongs to {other.__module__}: choose another")
+        cls.kinds[cls.kind] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its kind and its fields, ready for JSON."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
+        return {"kind": self.kind} | {name: plain(value) for name, value in values.items()}
+
+    @classmethod
+    def from_dict(cls: type[AnyPart], document: Mapping[str, Any]) -> AnyPart:
+        """Rebuild a part of this sort from a document that the schema allows."""
+        given = {name: frozen(value) for name, value in document.items() if name != "kind"}
+        for name, value in given.items():
+            if isinstance(value, dict):  # a part inside a part
+                given[name] = cls.from_dict(value)
+        part: AnyPart = cls.kinds[document["kind"]](**given)
+        return part
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of a part of this kind."""
+        kind = {"type": "string", "const": cls.kind}
+        return {
+            "type": "object",
+            "required": ["kind", *cls.schema],
+            "additionalProperties": False,
+            "properties": {"kind": kind, **cls.schema},
+        }
+
+
+def plain(value: Any) -> Any:
+    """Turn parts, arrays and tuples into what JSON knows."""
+    if isinstance(value, Part):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def frozen(value: Any) -> Any:
+    """Turn JSON lists into the tuples that frozen parts hold."""
+    return tuple(frozen(entry) for entry in value) if isinstance(value, list) else value
+
+
+def keyword_defaults(function: Callable[..., object]) -> dict[str, Any]:
+    """Return the keyword-only arguments of a function with their defaults: a part's options.
+
+    Examples
+    --------
+    >>> keyword_defaults(lambda split, *, n_groups=3: None)
+    {'n_groups': 3}
+    """
+    found = inspect.signature(function).parameters.values()
+    return {each.name: each.default for each in found if each.kind is each.KEYWORD_ONLY}

@@ -1,0 +1,350 @@
+"""The methods that give each row a temperature, one row of parts each; see ``catalogue``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from smallcal.calibrators.method import Method
+
+_PAPER = "the SRTS paper"
+_GUO = "Guo et al. 2017"
+
+
+def _scalar(objective: str, summary: str, source: str = _PAPER, **said: Any) -> Method:
+    return Method(objective=objective, summary=summary, source=source, parameters="1", **said)
+
+
+def _routed(summary: str, *, good_for: str, paper: str = "", **choices: Any) -> Method:
+    usual = {"signal": "risk", "objective": "bce", "parameters": "3"}
+    axes: dict[str, Any] = {name: choices.pop(name, value) for name, value in usual.items()}
+    return Method(
+        map="groups",
+        options=choices,
+        summary=summary,
+        source=_PAPER,
+        good_for=good_for,
+        paper=paper,
+        **axes,
+    )
+
+
+def _shaped(shape: str, summary: str, **said: Any) -> Method:
+    usual = {"signal": "risk", "objective": "bce", "parameters": "2", "source": _PAPER}
+    return Method(map=shape, summary=summary, **(usual | said))
+
+
+def _head(signal: str, objective: str, protocol: str, what: str, **said: Any) -> Method:
+    how = {
+        "in-sample": "48 settings, chosen in-sample",
+        "held-out": "36 settings, chosen on a held-out fifth",
+        "fixed": "128 units",
+    }
+    return Method(
+        objective=objective,
+        signal=signal,
+        map="head",
+        options={"protocol": protocol},
+        summary=f"temperature by {what}, {how[protocol]} (needs torch to fit)",
+        source=_PAPER,
+        **said,
+    )
+
+
+_HTS = "Balanya, Maroñas and Ramos 2022"
+_SMART = "Guo et al. 2026"
+_QATS = "Chakraborty et al. 2026"
+
+TEMPERATURES: Mapping[str, Method] = MappingProxyType(
+    {
+        "none": Method(
+            objective="none",
+            map="identity",
+            summary="leave the model alone",
+            parameters="0",
+            good_for="the reference: what happens without calibration",
+            paper="Setup",
+        ),
+        # One temperature for all.
+        "ts-nll": _scalar(
+            "nll",
+            "temperature scaling, by log-likelihood",
+            _GUO,
+            good_for="log-loss with very few samples; the common baseline",
+            paper="Setup",
+        ),
+        "tva-ts": _scalar(
+            "bce",
+            "temperature scaling, by top-label BCE (TvA)",
+            "Le Coz, Herbin and Adjed 2024",
+            good_for="confidence with very few samples; what routing must beat",
+            paper="RQ1",
+        ),
+        "ts-brier": _scalar(
+            "brier",
+            "temperature scaling, by top-label Brier",
+            good_for="one temperature when large errors matter most",
+        ),
+        "ts-softece": _scalar(
+            "softece",
+            "temperature scaling, by soft ECE",
+            good_for="one temperature when ECE itself is the target",
+        ),
+        # Groups of similar risk.
+        "srts-bce": _routed(
+            "three temperatures by risk of being wrong: the paper's SRTS-BCE",
+            parameters="10",
+            good_for="lower ECE at some thousand samples; at 250 a tie (no-harm.md)",
+            paper="Method",
+        ),
+        "srts-nll": _routed(
+            "SRTS fitted by log-likelihood",
+            objective="nll",
+            parameters="10",
+            good_for="the objective ablation of SRTS",
+            paper="RQ2",
+        ),
+        "srts-brier": _routed(
+            "SRTS by top-label Brier",
+            objective="brier",
+            parameters="10",
+            good_for="the objective ablation of SRTS",
+        ),
+        "srts-softece": _routed(
+            "SRTS fitted by soft ECE",
+            objective="softece",
+            parameters="10",
+            good_for="the objective ablation of SRTS",
+            paper="App. Objective",
+        ),
+        "srts-mixed": _routed(
+            "SRTS by NLL + BCE",
+            objective="mixed(1)",
+            parameters="10",
+            good_for="log-loss and confidence at once",
+            paper="App. Objective",
+        ),
+        "srts-shrunk": _routed(
+            "SRTS whose temperatures are drawn towards one another: safe with few samples",
+            prior_scale=0.1,
+            parameters="10",
+            good_for="SRTS from 150 samples on, without its cost in log-loss",
+        ),
+        "signal-linear": Method(
+            objective="bce",
+            signal="statistics",
+            map="regressed",
+            summary="log-temperature linear in the six statistics, under a normal prior",
+            source="this project",
+            parameters="7",
+            good_for="confidence and log-loss from 150 samples on; seven numbers, no router",
+        ),
+        "class-linear": Method(
+            objective="bce",
+            signal="statistics_class",
+            map="class_regressed",
+            summary="signal-linear, with an effect of the predicted class under a prior of its own",
+            source="this project",
+            parameters="C + 7",
+            good_for="models that are surer of some classes than they should be",
+        ),
+        # Groups by something else.
+        "margin-k3": _routed(
+            "three temperatures by logit margin, no router",
+            signal="logit_margin",
+            good_for="nearly SRTS without a router: three numbers",
+            paper="App. Routing",
+        ),
+        "confidence-k3": _routed(
+            "three temperatures by raw confidence, no router",
+            signal="confidence",
+            good_for="the simplest grouping; shows what the margin adds",
+            paper="App. Routing",
+        ),
+        "probmargin-k3": _routed(
+            "three temperatures by probability margin, no router",
+            signal="prob_margin",
+            good_for="signal ablation",
+            paper="App. Routing",
+        ),
+        "confmargin-k3": _routed(
+            "SRTS whose risk sees confidence and margin only",
+            statistics=("confidence", "logit_margin"),
+            parameters="6",
+            good_for="signal ablation: two signals instead of six",
+            paper="App. Routing",
+        ),
+        "signed-residual-k3": _routed(
+            "three temperatures by expected residual, right or not minus confidence",
+            signal="signed_residual",
+            parameters="10",
+            good_for="routing straight by the error to be corrected",
+            paper="App. Routing targets",
+        ),
+        "abs-residual-k3": _routed(
+            "three temperatures by the expected size of the residual",
+            signal="absolute_residual",
+            parameters="10",
+            good_for="routing by the size of the error to be corrected",
+            paper="App. Routing targets",
+        ),
+        "features-k3": _routed(
+            "SRTS whose risk sees features instead of logit statistics",
+            signal="feature_risk",
+            parameters="d + 4",
+            good_for="whether features know more than logits about risk",
+            paper="App. Objective",
+        ),
+        "features-logits-k3": _routed(
+            "SRTS whose risk sees features and logits",
+            signal="feature_logit_risk",
+            parameters="d + C + 4",
+            good_for="the same, with the logits beside them",
+            paper="App. Objective",
+        ),
+        "random-k3": _routed(
+            "control: three temperatures for random groups",
+            signal="random",
+            good_for="a control: groups that mean nothing",
+            paper="App. Routing",
+        ),
+        "shuffled-k3": _routed(
+            "control: SRTS with the risk scores shuffled between samples",
+            signal="shuffled",
+            parameters="10",
+            good_for="a control: the right scores on the wrong samples",
+            paper="App. Routing",
+        ),
+        "oracle-risk": _routed(
+            "diagnostic that reads the labels: three groups by 1 - probability of the true class",
+            signal="oracle_risk",
+            good_for="a diagnostic: routing that reads the labels",
+            paper="App. Objective",
+        ),
+        "oracle-correctness": _routed(
+            "diagnostic that reads the labels: right and wrong predictions apart",
+            signal="oracle_correctness",
+            parameters="2",
+            good_for="a diagnostic: the best any router could do",
+            paper="App. Routing",
+        ),
+        # A curve of the risk, or of one statistic.
+        "linear-risk": _shaped(
+            "linear",
+            "temperature rises or falls with risk along a line",
+            parameters="9",
+            good_for="the smoothest use of the risk score",
+            paper="App. Matched maps",
+        ),
+        "pwlinear-3": _shaped(
+            "anchors",
+            "temperature by risk, straight between three anchors",
+            parameters="10",
+            good_for="SRTS without jumps between groups",
+            paper="App. Matched maps",
+        ),
+        "spline-risk": _shaped(
+            "spline",
+            "temperature by risk along a natural cubic spline",
+            parameters="10",
+            good_for="SRTS without jumps or kinks",
+            paper="App. Matched maps",
+        ),
+        "hts-nll": _shaped(
+            "linear",
+            "temperature by log-entropy, by log-likelihood",
+            signal="log_entropy",
+            objective="nll",
+            source=_HTS,
+            good_for="two parameters, temperature by entropy",
+            paper="App. Matched maps",
+        ),
+        "hts-bce": _shaped(
+            "linear",
+            "temperature by log-entropy, by top-label BCE",
+            signal="log_entropy",
+            source=_HTS,
+            good_for="the same under the objective of SRTS",
+            paper="App. Matched maps",
+        ),
+        "qats-nll": _shaped(
+            "positive_linear",
+            "temperature by confidence quantile, by log-likelihood",
+            signal="confidence_rank",
+            objective="nll",
+            source=_QATS,
+            good_for="two parameters, for low confidence that is overstated",
+            paper="App. Matched maps",
+        ),
+        "qats-bce": _shaped(
+            "positive_linear",
+            "temperature by confidence quantile, by top-label BCE",
+            signal="confidence_rank",
+            source=_QATS,
+            good_for="the same under the objective of SRTS",
+            paper="App. Matched maps",
+        ),
+        "smart-bce": _shaped(
+            "smart",
+            "temperature by a 16-unit network of the logit margin, by top-label BCE",
+            signal="standardised_margin",
+            parameters="49",
+            source=_SMART,
+            good_for="a flexible curve of the margin, from some thousand samples on",
+            paper="RQ1",
+        ),
+        "smart-softece": _shaped(
+            "smart",
+            "temperature by a 16-unit network of the logit margin, by soft ECE",
+            signal="standardised_margin",
+            objective="softece",
+            parameters="49",
+            source=_SMART,
+            good_for="SMART as published: soft ECE",
+            paper="RQ1",
+        ),
+        # Networks without restraint.
+        "sats-logit-nll": _head(
+            "logits",
+            "nll",
+            "in-sample",
+            "a network of all logits",
+            good_for="shows what an unrestricted head does to 2,500 samples",
+            paper="App. Adaptive heads",
+        ),
+        "sats-logit-bce": _head(
+            "logits",
+            "bce",
+            "held-out",
+            "a network of all logits",
+            good_for="the same, selected on held-out samples",
+            paper="App. Adaptive heads",
+        ),
+        "sats-features-nll": _head(
+            "features",
+            "nll",
+            "in-sample",
+            "a network of features",
+            good_for="the same from features",
+            paper="App. Adaptive heads",
+        ),
+        "sats-features-bce": _head(
+            "features",
+            "bce",
+            "held-out",
+            "a network of features",
+            good_for="the same from features, selected on held-out samples",
+            paper="App. Adaptive heads",
+        ),
+        "utemphead": _head(
+            "features",
+            "nll",
+            "fixed",
+            "a network of features",
+            parameters="128·d + 257",
+            good_for="one wide head, no sweep",
+            paper="App. Adaptive heads",
+        ),
+    }
+)

@@ -1,0 +1,134 @@
+"""The methods that do more than divide logits by a temperature, and those of other packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from smallcal.calibrators.method import Method
+
+_GUO = "Guo et al. 2017"
+_KULL = "Kull et al. 2019"
+_ZHANG = "Zhang, Kailkhura and Han 2020"
+
+
+def _classwise(kind: str, summary: str, source: str, parameters: str, **said: Any) -> Method:
+    return Method(
+        objective="nll", map=kind, summary=summary, source=source, parameters=parameters, **said
+    )
+
+
+def _peer(name: str, what: str, parameters: str = "", **said: Any) -> Method:
+    package = name.partition(":")[0]
+    package = {"sklearn": "scikit-learn"}.get(package, package)
+    return Method(
+        objective="nll",
+        map="peer",
+        options={"peer": name},
+        summary=f"{what}, by the package {package}",
+        source=f"the package {package}",
+        parameters=parameters,
+        **said,
+    )
+
+
+OTHERS: Mapping[str, Method] = MappingProxyType(
+    {
+        # Not temperatures.
+        "vector-scaling": _classwise(
+            "vector",
+            "a scale for each class, drawn towards one temperature",
+            _GUO,
+            "C",
+            good_for="classes that are miscalibrated differently, many samples",
+            paper="App. Classical baselines",
+        ),
+        "dirichlet-odir": _classwise(
+            "dirichlet",
+            "a matrix on log-probabilities, off-diagonal penalised",
+            _KULL,
+            "C² + C",
+            good_for="the same with confusions between classes, many samples",
+            paper="App. Classical baselines",
+        ),
+        "matrix-scaling": _classwise(
+            "matrix",
+            "a matrix on logits, unpenalised",
+            _GUO,
+            "C² + C",
+            good_for="shows how badly C² parameters can overfit",
+            paper="App. Classical baselines",
+        ),
+        "ets": _classwise(
+            "mixture",
+            "a mixture of scaled, raw and uniform probabilities",
+            _ZHANG,
+            "3",
+            good_for="one temperature with a floor under every class; safe for log-loss",
+        ),
+        # Cited relatives.
+        "meta-cal": Method(
+            objective="nll",
+            signal="entropy",
+            map="rejecting",
+            summary="one temperature; the most uncertain get uniform probabilities",
+            source="Ma and Blaschko 2021",
+            parameters="2",
+            good_for="when uncertain samples may be refused",
+            paper="Related work",
+        ),
+        "scaling-binning": Method(
+            objective="bce",
+            map="binned",
+            summary="one temperature, its confidences rounded to the means of ten bins",
+            source="Kumar, Liang and Ma 2019",
+            parameters="11",
+            good_for="when calibration error must be measurable",
+        ),
+        "semantic-groups": Method(
+            objective="nll",
+            signal="features",
+            map="semantic",
+            summary="temperatures for groups of samples with similar features, averaged",
+            source="Yang, Zhan and Gan 2023",
+            parameters="40·d + 40",
+            good_for="groups that features show and logits do not",
+            paper="Related work",
+        ),
+        # Other packages.
+        "probmetrics:svs": _peer(
+            "probmetrics:svs",
+            "structured vector scaling",
+            "2·C + 1",
+            good_for="CalArena's best small calibrator; few classes, log-loss",
+        ),
+        "probmetrics:sms": _peer(
+            "probmetrics:sms",
+            "structured matrix scaling",
+            "C² + C + 1",
+            good_for="CalArena's best; classes confused with one another",
+        ),
+        "probmetrics:ts-mix": _peer(
+            "probmetrics:ts-mix",
+            "temperature scaling mixed with a little uniform",
+            "1",
+            good_for="temperature scaling whose log-loss stays finite",
+        ),
+        "sklearn:isotonic": _peer(
+            "sklearn:isotonic",
+            "isotonic regression, class by class",
+            good_for="many samples of few classes",
+        ),
+        "venn-abers": _peer(
+            "venn-abers",
+            "Venn-Abers predictors, class by class",
+            good_for="many samples of few classes, with validity in theory",
+        ),
+        "netcal:histogram": _peer(
+            "netcal:histogram",
+            "histogram binning, class by class",
+            good_for="the classic; many samples of few classes",
+        ),
+    }
+)

@@ -1,0 +1,166 @@
+"""Signals beyond the six statistics: features, and the logits themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from smallcal.calibrators import program
+from smallcal.calibrators.objectives import sigmoid
+from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.program import Row, Value
+from smallcal.calibrators.signals.base import (
+    FittedSignal,
+    Observed,
+    Rows,
+    SignalFit,
+    no_signal,
+    route,
+)
+from smallcal.calibrators.signals.crossfit import (
+    OUT_OF_FOLD,
+    cross_fit,
+    is_logit,
+    logistic_solver,
+)
+from smallcal.calibrators.signals.statistic import require_scale
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRisk(FittedSignal):
+    """Probability of being wrong: a logistic model of features, or of features and logits."""
+
+    coef: FloatArray
+    intercept: float
+    mean: FloatArray
+    scale: FloatArray
+    n_logits: int = 0
+    logit: bool = False
+    kind: ClassVar[str] = "feature_risk"
+    words: ClassVar[str] = "a logistic score of its features: the risk of being predicted wrong"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "coef": rule("numbers"),
+        "intercept": rule("number"),
+        "mean": rule("numbers"),
+        "scale": rule("numbers"),
+        "n_logits": {"type": "integer", "minimum": 0},
+        "logit": {"type": "boolean"},
+    }
+    needs: ClassVar[tuple[str, ...]] = ("features",)
+
+    def __post_init__(self) -> None:
+        for name in ("coef", "mean", "scale"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+        if not self.coef.shape == self.mean.shape == self.scale.shape or self.coef.ndim != 1:
+            raise InputError("coef, mean and scale must be equally long lists of numbers")
+        require_scale(float(self.scale.min()))
+
+    @property
+    def n_parameters(self) -> int:
+        """Coefficients and intercept."""
+        return len(self.coef) + 1
+
+    @property
+    def n_features(self) -> int:
+        """Number of features that each row must have."""
+        return len(self.coef) - self.n_logits
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return the risk of each row."""
+        slope = self.coef / self.scale
+        columns = rows.features
+        if self.n_logits:
+            columns = np.hstack([columns, rows.logits.astype(np.float64, copy=False)])
+        # einsum, not a matrix product: a row's bits must not depend on its batch.
+        linear = np.einsum("ij,j->i", columns, slope) + (self.intercept - slope @ self.mean)
+        return linear if self.logit else sigmoid(linear)
+
+    def program(self, row: Row, /) -> Value:
+        """Return the risk, or its log-odds."""
+        columns = row.features.join(row.logits) if self.n_logits else row.features
+        slope = self.coef / self.scale
+        linear = columns.dot(slope) + float(self.intercept - slope @ self.mean)
+        return linear if self.logit else program.sigmoid(linear)
+
+
+@dataclass(frozen=True)
+class RawLogits(FittedSignal):
+    """The logits themselves, for maps that read many numbers."""
+
+    kind: ClassVar[str] = "logits"
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return the logits."""
+        return rows.logits.astype(np.float64, copy=False)
+
+    def program(self, row: Row, /) -> Value:
+        """Return the logits."""
+        return row.logits
+
+
+@dataclass(frozen=True)
+class RawFeatures(FittedSignal):
+    """The features themselves, for maps that read many numbers."""
+
+    width: int
+    kind: ClassVar[str] = "features"
+    schema: ClassVar[Mapping[str, Rule]] = {"width": {"type": "integer", "minimum": 1}}
+    needs: ClassVar[tuple[str, ...]] = ("features",)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features that each row must have."""
+        return self.width
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return the features."""
+        return rows.features
+
+    def program(self, row: Row, /) -> Value:
+        """Return the features."""
+        return row.features
+
+
+@route("feature_risk", needs=("features",), care=OUT_OF_FOLD)
+def fit_feature_risk(seen: Observed, *, scale: str = "probability") -> SignalFit:
+    """Fit the cross-fitted risk of being wrong on features."""
+    return _fit_feature_risk(seen, scale, with_logits=False)
+
+
+@route("feature_logit_risk", needs=("features",), care=OUT_OF_FOLD)
+def fit_feature_logit_risk(seen: Observed, *, scale: str = "probability") -> SignalFit:
+    """Fit the cross-fitted risk of being wrong on features and logits."""
+    return _fit_feature_risk(seen, scale, with_logits=True)
+
+
+def _fit_feature_risk(seen: Observed, scale: str, *, with_logits: bool) -> SignalFit:
+    logit = is_logit(scale)
+    columns = seen.rows.features.T
+    n_logits = seen.preds.n_classes if with_logits else 0
+    if with_logits:
+        columns = np.vstack([columns, seen.preds.logits.T.astype(np.float64)])
+    found = cross_fit(seen, columns, logistic_solver(~seen.preds.correct))
+    if found is None:
+        return no_signal(seen.preds.n, no_router=[])
+    signal = FeatureRisk(
+        found.coef, found.intercept, found.mean, found.scale, n_logits=n_logits, logit=logit
+    )
+    scores = found.scores if logit else sigmoid(found.scores)
+    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
+
+
+@route("logits")
+def fit_logits(seen: Observed) -> SignalFit:
+    """Take the logits as they are."""
+    return SignalFit.of(RawLogits(), seen)
+
+
+@route("features", needs=("features",))
+def fit_features(seen: Observed) -> SignalFit:
+    """Take the features as they are."""
+    return SignalFit.of(RawFeatures(seen.rows.features.shape[1]), seen)

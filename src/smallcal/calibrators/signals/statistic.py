@@ -1,0 +1,246 @@
+"""Signals that are statistics of the logits: one of the six, several, or a function of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.program import Row, Value, constant, log
+from smallcal.calibrators.signals.base import FittedSignal, Observed, Rows, SignalFit, route
+from smallcal.calibrators.signals.logit_statistics import STATISTICS, require_statistics
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+
+#: An entropy of this share of its maximum, or less, counts as this much: log 0 is no score.
+ENTROPY_FLOOR = 1e-12
+
+#: Standardised statistics beyond this are taken as this: an odd sample must not be extrapolated.
+SIGNAL_LIMIT = 4.0
+
+
+#: A spread below this is none: what is divided by it must stay finite.
+_LEAST_SCALE = 1e-100
+
+#: JSON form of a choice among the six.
+STATISTICS_RULE: Rule = list_of(rule("statistic"), least=1, most=6)
+
+
+def require_scale(least: float) -> None:
+    """Raise unless the smallest spread can be divided by."""
+    if not least > 0:
+        raise InputError(f"scale must be positive; got {least}")
+    if least < _LEAST_SCALE:
+        raise InputError(f"scale must be at least {_LEAST_SCALE:g}; got {least:g}")
+
+
+@dataclass(frozen=True)
+class Statistic(FittedSignal):
+    """One of the six statistics, as it is."""
+
+    statistic: str
+    kind: ClassVar[str] = "statistic"
+    schema: ClassVar[Mapping[str, Rule]] = {"statistic": rule("statistic")}
+
+    def __post_init__(self) -> None:
+        require_statistics((self.statistic,))
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return that statistic."""
+        return np.asarray(rows.statistics[STATISTICS.index(self.statistic)])
+
+    @property
+    def name(self) -> str:
+        """The statistic's name."""
+        return self.statistic.replace("_", " ")
+
+    def program(self, row: Row, /) -> Value:
+        """Return that statistic."""
+        return row.statistics[self.statistic]
+
+
+@dataclass(frozen=True)
+class Standardised(FittedSignal):
+    """One of the six statistics in units of its spread over the calibration split."""
+
+    statistic: str
+    mean: float
+    scale: float
+    kind: ClassVar[str] = "standardised"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "statistic": rule("statistic"),
+        "mean": rule("number"),
+        "scale": rule("positive"),
+    }
+
+    def __post_init__(self) -> None:
+        require_statistics((self.statistic,))
+        require_scale(self.scale)
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return (statistic - mean) / scale."""
+        raw = rows.statistics[STATISTICS.index(self.statistic)]
+        return np.asarray((raw - self.mean) / self.scale)
+
+    @property
+    def name(self) -> str:
+        """The statistic's name."""
+        return self.statistic.replace("_", " ")
+
+    def program(self, row: Row, /) -> Value:
+        """Return (statistic - mean) / scale."""
+        return (row.statistics[self.statistic] - float(self.mean)) / float(self.scale)
+
+
+@dataclass(frozen=True)
+class StandardisedStatistics(FittedSignal):
+    """Several statistics in units of their spread, none further than 4 of them from the mean."""
+
+    statistics: tuple[str, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    kind: ClassVar[str] = "statistics"
+    words: ClassVar[str] = "statistics of the logits"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "statistics": STATISTICS_RULE,
+        "mean": rule("numbers"),
+        "scale": rule("numbers"),
+    }
+
+    def __post_init__(self) -> None:
+        require_statistics(self.statistics)
+        if not len(self.statistics) == len(self.mean) == len(self.scale):
+            raise InputError("statistics, mean and scale must be equally long")
+        require_scale(min(self.scale))
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return (statistic - mean) / scale for each, clipped, shape (m, statistics)."""
+        used = [STATISTICS.index(name) for name in self.statistics]
+        columns = (rows.statistics[used].T - self.mean) / self.scale
+        return np.asarray(np.clip(columns, -SIGNAL_LIMIT, SIGNAL_LIMIT))
+
+    def program(self, row: Row, /) -> Value:
+        """Return the clipped columns side by side."""
+        columns = (row.joined(self.statistics) - constant(self.mean)) / constant(self.scale)
+        return columns.at_least(-SIGNAL_LIMIT).at_most(SIGNAL_LIMIT)
+
+
+@dataclass(frozen=True)
+class StatisticsAndClass(StandardisedStatistics):
+    """The same statistics, and the predicted class as one more column."""
+
+    kind: ClassVar[str] = "statistics_class"
+    words: ClassVar[str] = "statistics of the logits, plus an effect of the predicted class"
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return the statistics and, last, the number of the predicted class."""
+        return np.column_stack([super().scores(rows), rows.predicted])
+
+    def program(self, row: Row, /) -> Value:
+        """Return the statistics, and a column for each class that says whether it is predicted."""
+        return super().program(row).join(row.top)
+
+
+@dataclass(frozen=True)
+class LogEntropy(FittedSignal):
+    """Logarithm of the entropy's share of its maximum, log C."""
+
+    n_classes: int
+    kind: ClassVar[str] = "log_entropy"
+    schema: ClassVar[Mapping[str, Rule]] = {"n_classes": {"type": "integer", "minimum": 2}}
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return log(entropy / log C), at most 0."""
+        entropy = rows.statistics[STATISTICS.index("entropy")]
+        share = entropy / np.log(self.n_classes)
+        return np.asarray(np.log(np.maximum(share, ENTROPY_FLOOR)))
+
+    def program(self, row: Row, /) -> Value:
+        """Return log(entropy / log C)."""
+        share = row.statistics["entropy"] / math.log(self.n_classes)
+        return log(share.at_least(ENTROPY_FLOOR))
+
+
+@dataclass(frozen=True, eq=False)
+class ConfidenceRank(FittedSignal):
+    """Share of the calibration split that the model was more confident about."""
+
+    confidences: tuple[float, ...]
+    kind: ClassVar[str] = "confidence_rank"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "confidences": rule("numbers", "Of the calibration split, ascending.")
+    }
+
+    def __post_init__(self) -> None:
+        if not self.confidences or any(np.diff(self.confidences) < 0):
+            raise InputError("confidences must be ascending and at least one")
+
+    @cached_property
+    def _ascending(self) -> FloatArray:
+        return np.array(self.confidences)
+
+    def scores(self, rows: Rows, /) -> FloatArray:
+        """Return 1 - q, with q the empirical distribution function at the row's confidence."""
+        confidence = rows.statistics[STATISTICS.index("confidence")]
+        below = np.searchsorted(self._ascending, confidence, side="right")
+        return np.asarray(1 - below / len(self._ascending))
+
+    def program(self, row: Row, /) -> Value:
+        """Return 1 - q."""
+        below = row.statistics["confidence"].rank(self.confidences)
+        return 1 - below / float(len(self.confidences))
+
+
+def _raw_statistic(statistic: str) -> Callable[[Observed], SignalFit]:
+    return lambda seen: SignalFit.of(Statistic(statistic), seen)
+
+
+for _name in STATISTICS:
+    route(_name)(_raw_statistic(_name))
+
+
+@route("standardised_margin")
+def fit_standardised_margin(seen: Observed) -> SignalFit:
+    """Standardise the logit margin."""
+    (margin,) = seen.columns(("logit_margin",))
+    scale = max(float(margin.std()), 1e-8)
+    return SignalFit.of(Standardised("logit_margin", float(margin.mean()), scale), seen)
+
+
+@route("statistics")
+def fit_statistics(seen: Observed, *, statistics: tuple[str, ...] = STATISTICS) -> SignalFit:
+    """Standardise several statistics."""
+    return SignalFit.of(_standardised(StandardisedStatistics, seen, statistics), seen)
+
+
+@route("statistics_class")
+def fit_statistics_class(seen: Observed, *, statistics: tuple[str, ...] = STATISTICS) -> SignalFit:
+    """Standardise several statistics, and add the predicted class."""
+    return SignalFit.of(_standardised(StatisticsAndClass, seen, statistics), seen)
+
+
+def _standardised(
+    kind: type[StandardisedStatistics], seen: Observed, statistics: tuple[str, ...]
+) -> StandardisedStatistics:
+    columns = seen.columns(statistics)
+    scale = columns.std(axis=1)
+    scale[scale < 1e-12] = 1
+    return kind(statistics, tuple(columns.mean(axis=1).tolist()), tuple(scale.tolist()))
+
+
+@route("log_entropy")
+def fit_log_entropy(seen: Observed) -> SignalFit:
+    """Take the logarithm of the entropy's share of its maximum."""
+    return SignalFit.of(LogEntropy(seen.preds.n_classes), seen)
+
+
+@route("confidence_rank")
+def fit_confidence_rank(seen: Observed) -> SignalFit:
+    """Remember the split's confidences."""
+    (confidence,) = seen.columns(("confidence",))
+    return SignalFit.of(ConfidenceRank(tuple(np.sort(confidence).tolist())), seen)
