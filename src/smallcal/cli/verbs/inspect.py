@@ -71,7 +71,7 @@ def describe(fitted: FittedCalibrator) -> None:
     groups = groups_of(fitted)
     if len(groups) > 1:
         terminal.show_table(
-            ["group", f"{_signal(fitted)} from", "to", "samples", "temperature", "confidence"],
+            ["group", f"{fitted.signal.name} from", "to", "samples", "temperature", "confidence"],
             [
                 [str(i), _shown(low), _shown(high), f"{n:,}", f"{t:.4f}", _effect(t)]
                 for i, (low, high, n, t) in enumerate(groups)
@@ -91,41 +91,14 @@ def describe(fitted: FittedCalibrator) -> None:
         terminal.say(line)
 
 
-#: What a map does to the logits of a row, given its score.
-_MAPS = {
-    "linear": "divided by a temperature that follows {signal} along a line",
-    "anchors": "divided by a temperature that follows {signal}, straight between anchors",
-    "spline": "divided by a temperature that follows {signal} along a smooth curve",
-    "network": "divided by a temperature that a small network reads from {signal}",
-    "regressed": "divided by a temperature whose logarithm is linear in {signal}",
-    "class_regressed": "divided by a temperature whose logarithm is linear in {signal}",
-    "affine": "multiplied class by class, or by a matrix, before the softmax",
-    "mixture": "scaled, and the result mixed with the model's own and with uniform probabilities",
-    "binned": "scaled, and the top confidence replaced by the mean of its bin",
-    "semantic": "divided by the temperatures of groups found in {signal}, and averaged",
-    "peer": "handed to another package",
-}
-
-#: What a signal is, in words, where its name does not say.
-_SIGNALS = {
-    "risk": "a logistic score of its logits: the risk of being predicted wrong",
-    "feature_risk": "a logistic score of its features: the risk of being predicted wrong",
-    "statistics": "statistics of the logits",
-    "statistics_class": "statistics of the logits, plus an effect of the predicted class",
-    "residual": "its expected calibration residual",
-    "shuffled": "risk scores shuffled between samples: a control, not for use",
-    "random": "random scores: a control, not for use",
-}
-
-
 def _what_it_does(fitted: FittedCalibrator) -> str:
     temperatures = fitted.map.steps
     if fitted.n_parameters == 0 and temperatures:
         return "It leaves the model's confidence as it is."
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
-    how = _SIGNALS.get(fitted.signal.kind, _signal(fitted))
+    how = fitted.signal.words or fitted.signal.name
     if not temperatures:
-        what = _MAPS[fitted.map.kind].format(signal=how)
+        what = fitted.map.words.format(signal=how)
         return f"Logits are {what} (best {goal})."
     if len(temperatures) == 1:
         t = temperatures[0]
@@ -134,11 +107,6 @@ def _what_it_does(fitted: FittedCalibrator) -> str:
         f"Each sample is put into one of {len(temperatures)} groups by {how}. Its logits are "
         f"divided by the group's temperature (best {goal})."
     )
-
-
-def _signal(fitted: FittedCalibrator) -> str:
-    name: str = getattr(fitted.signal, "statistic", fitted.signal.kind)
-    return name.replace("_", " ")
 
 
 def _effect(temperature: float) -> str:
@@ -159,7 +127,9 @@ def _parameters(fitted: FittedCalibrator) -> str:
         what = "temperature" if fitted.map.steps else "number"
         own = terminal.count(fitted.map.n_parameters, what)
         where = "" if fitted.map.steps else " in the map"
-        total += f": {own}{where} and {fitted.signal.n_parameters} in the {_signal(fitted)} score"
+        total += (
+            f": {own}{where} and {fitted.signal.n_parameters} in the {fitted.signal.name} score"
+        )
     if fitted.tail_temperature is not None:
         total += f", and {fitted.tail_temperature:.4f} for the classes not predicted"
     if fitted.preserves_argmax:

@@ -11,14 +11,13 @@ from smallcal.advice.refits import LEVELS, Shown
 from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.maps.regressed import RegressedMap
 from smallcal.calibrators.signals import FeatureRisk, LinearScore
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
 
 #: Classes shown with the strongest effects, of either sign.
 _STRONGEST = 5
-
-_REGRESSED = ("regressed", "class_regressed")
 
 
 def summary(fitted: FittedCalibrator) -> dict[str, Any]:
@@ -60,12 +59,10 @@ def groups_of(fitted: FittedCalibrator) -> list[tuple[float | None, float | None
 
 def effects_of(fitted: FittedCalibrator) -> dict[str, float]:
     """Return the factor on the temperature for a standard deviation more of each statistic."""
-    if fitted.map.kind not in _REGRESSED:
+    if not isinstance(fitted.map, RegressedMap):
         return {}
-    names, slopes = (
-        getattr(fitted.signal, "statistics", ()),
-        getattr(fitted.map, "coefficients", ()),
-    )
+    names = getattr(fitted.signal, "statistics", ())
+    slopes = fitted.map.coefficients
     return {name: math.exp(-slope) for name, slope in zip(names, slopes, strict=True)}
 
 
@@ -78,9 +75,9 @@ def weights(fitted: FittedCalibrator) -> list[dict[str, Any]]:
     signal = fitted.signal
     if isinstance(signal, LinearScore):
         names, found = signal.statistics, signal.coef
-    elif fitted.map.kind in _REGRESSED:
+    elif isinstance(fitted.map, RegressedMap):
         names = getattr(signal, "statistics", ())
-        found = tuple(-slope for slope in getattr(fitted.map, "coefficients", ()))
+        found = tuple(-slope for slope in fitted.map.coefficients)
     else:
         return []
     total = sum(abs(weight) for weight in found) or 1.0
@@ -124,7 +121,7 @@ def routing(fit: Fit, calibration: Samples, test: Samples) -> dict[str, Any] | N
         "test_temperature": {
             f"{level:g}": float(np.quantile(there.temperature, level)) for level in LEVELS
         },
-        "weights_of": "log-temperature" if fitted.map.kind in _REGRESSED else "score",
+        "weights_of": "log-temperature" if isinstance(fitted.map, RegressedMap) else "score",
         "weights": weights(fitted),
         "intercept": _intercept(fitted),
         "class_effects": class_effects(fitted, calibration),
