@@ -19,7 +19,7 @@ from smallcal.calibrators.maps.base import (
     recipe,
 )
 from smallcal.calibrators.maps.gate import evidence, evidence_needed
-from smallcal.calibrators.maps.groups import UNIFORM, GroupMap
+from smallcal.calibrators.maps.groups import UNIFORM, GroupMap, fit_groups
 from smallcal.calibrators.maps.tail import tail_temperature
 from smallcal.calibrators.maps.temperature import (
     ANCHOR_SCALE,
@@ -51,6 +51,7 @@ __all__ = [
     "TemperatureMap",
     "evidence",
     "evidence_needed",
+    "fit_groups",
     "fit_scalar",
     "fit_temperature",
     "keep_argmax",
