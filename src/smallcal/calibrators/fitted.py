@@ -24,7 +24,7 @@ from smallcal.calibrators.maps import (
     keep_argmax,
 )
 from smallcal.calibrators.parts import frozen, plain
-from smallcal.calibrators.reference import Reference, Watched, log_odds, watched
+from smallcal.calibrators.reference import Reference, Watched, watched
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
 from smallcal.calibrators.softmax import WRITABLE, scaled_softmax, tailed_softmax
 from smallcal.data.predictions import FloatArray, IntArray, as_features, as_labels, as_scores
@@ -186,7 +186,7 @@ class FittedCalibrator:
         if not self.deployable:
             raise InputError(f"{self.method} is for comparison only; there is nothing to monitor")
         given = self._checked(logits, features, None)
-        return watched(log_odds(given.logits), self.signal, self.map, self._scores(given))
+        return watched(given.logits, self.signal, self.map, self._scores(given))
 
     def _write_probabilities(
         self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray

@@ -225,7 +225,7 @@ class Method:
                 "before": _losses(gaps, 1.0, raw.log_odds),
                 **_outcome(fit, preds, gaps, routed.deployed),
             },
-            reference=found.reference(raw.log_odds),
+            reference=found.reference(preds),
         )
         # A model that is left alone is left alone altogether.
         if self.tail is not None and preds.n_classes > 2 and "kept_raw" not in fit.flags:
@@ -316,12 +316,12 @@ class _Found:
         judged = self.fit.map if self.fit.plain is None else self.fit.plain
         return evidence(gaps, judged, self.routed.scores)
 
-    def reference(self, odds: FloatArray) -> Reference | None:
+    def reference(self, preds: Predictions) -> Reference | None:
         """Return the counts of the split that a monitor compares new rows with."""
         signal, fitted = self.routed.signal, self.fit.map
         if not (fitted.saved and signal.saved):
             return None
-        return watched(odds, signal, fitted, self.routed.deployed).counted(fitted)
+        return watched(preds.logits, signal, fitted, self.routed.deployed).counted(fitted)
 
     def gated(self, gaps: Gaps) -> _Found:
         """Leave the model alone where the split holds too little evidence against it."""

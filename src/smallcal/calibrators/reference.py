@@ -136,14 +136,15 @@ class Watched(NamedTuple):
 
 
 def watched(
-    odds: FloatArray, signal: FittedSignal, fitted: FittedMap, scores: FloatArray
+    logits: FloatArray, signal: FittedSignal, fitted: FittedMap, scores: FloatArray
 ) -> Watched:
-    """Return what is watched of each row, from its log-odds and its scores.
+    """Return what is watched of each row, from its logits and its scores.
 
     Confidence is the model's own, as log-odds: it never saturates, and the fit had no hand in it.
     The score is the calibrator's; where that is many numbers, the logarithm of the temperature
     they lead to.
     """
+    odds = log_odds(logits)
     if not signal.rowwise or isinstance(signal, NoSignal):
         return Watched(odds, None, None)
     groups = fitted.groups(scores) if len(fitted.steps) > 1 else None
