@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from smallcal.calibrators.maps import (
     keep_argmax,
 )
 from smallcal.calibrators.parts import frozen, plain
-from smallcal.calibrators.reference import Reference, Watched, watched
+from smallcal.calibrators.reference import Reference, Watched, log_odds
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
 from smallcal.calibrators.softmax import WRITABLE, scaled_softmax, tailed_softmax
 from smallcal.data.predictions import FloatArray, IntArray, as_features, as_labels, as_scores
@@ -185,8 +185,24 @@ class FittedCalibrator:
         """
         if not self.deployable:
             raise InputError(f"{self.method} is for comparison only; there is nothing to monitor")
-        given = self._checked(logits, features, None)
-        return watched(given.logits, self.signal, self.map, self._scores(given))
+        return self._watched(self._checked(logits, features, None))
+
+    def _watched(self, given: Given) -> Watched:
+        odds = log_odds(given.logits)
+        if not self.signal.rowwise or isinstance(self.signal, NoSignal):
+            return Watched(odds, None, None)
+        scores = self._scores(given)
+        groups = self.map.groups(scores) if len(self.map.steps) > 1 else None
+        if scores.ndim == 1:
+            return Watched(odds, scores, groups)
+        score = np.log(self.map(scores)) if isinstance(self.map, TemperatureMap) else None
+        return Watched(odds, score, groups)
+
+    def with_reference(self, given: Given) -> FittedCalibrator:
+        """Return the calibrator with the counts of its split, which new rows are compared with."""
+        if not self.deployable:
+            return self
+        return replace(self, reference=self._watched(given).counted(len(self.map.steps)))
 
     def _write_probabilities(
         self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray

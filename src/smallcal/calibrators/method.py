@@ -45,7 +45,6 @@ from smallcal.calibrators.objectives import (
     softplus,
 )
 from smallcal.calibrators.parts import frozen
-from smallcal.calibrators.reference import Reference, watched
 from smallcal.calibrators.signals import ROUTES, Observed, SignalFit, no_signal
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
@@ -225,14 +224,13 @@ class Method:
                 "before": _losses(gaps, 1.0, raw.log_odds),
                 **_outcome(fit, preds, gaps, routed.deployed),
             },
-            reference=found.reference(preds),
         )
         # A model that is left alone is left alone altogether.
         if self.tail is not None and preds.n_classes > 2 and "kept_raw" not in fit.flags:
             fitted = self._with_tail(fitted, preds, gaps)
         if preds.n < SAMPLES_PER_PARAMETER * (fitted.n_parameters - fitted.map.n_held):
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
-        return fitted
+        return fitted.with_reference(Given(preds.logits, preds.features, preds.labels))
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
@@ -315,13 +313,6 @@ class _Found:
         """Return what a gate judges: by how much the fit, or its plain form, explains the split."""
         judged = self.fit.map if self.fit.plain is None else self.fit.plain
         return evidence(gaps, judged, self.routed.scores)
-
-    def reference(self, preds: Predictions) -> Reference | None:
-        """Return the counts of the split that a monitor compares new rows with."""
-        signal, fitted = self.routed.signal, self.fit.map
-        if not (fitted.saved and signal.saved):
-            return None
-        return watched(preds.logits, signal, fitted, self.routed.deployed).counted(fitted)
 
     def gated(self, gaps: Gaps) -> _Found:
         """Leave the model alone where the split holds too little evidence against it."""

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smallcal.calibrators.maps import FittedMap, TemperatureMap
 from smallcal.calibrators.parts import frozen, plain
-from smallcal.calibrators.signals import FittedSignal, NoSignal, row_blocks
+from smallcal.calibrators.signals import row_blocks
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 
@@ -120,38 +119,24 @@ class Reference:
 
 
 class Watched(NamedTuple):
-    """One number per row of each kind; None where a calibrator has no such thing."""
-
-    confidence: FloatArray
-    score: FloatArray | None
-    groups: IntArray | None
-
-    def counted(self, fitted: FittedMap) -> Reference:
-        """Return the counts of these rows."""
-        groups = None
-        if self.groups is not None:
-            groups = tuple(np.bincount(self.groups, minlength=len(fitted.steps)).tolist())
-        score = None if self.score is None else Bins.of(self.score)
-        return Reference(Bins.of(self.confidence), score, groups)
-
-
-def watched(
-    logits: FloatArray, signal: FittedSignal, fitted: FittedMap, scores: FloatArray
-) -> Watched:
-    """Return what is watched of each row, from its logits and its scores.
+    """One number per row of each kind; None where a calibrator has no such thing.
 
     Confidence is the model's own, as log-odds: it never saturates, and the fit had no hand in it.
     The score is the calibrator's; where that is many numbers, the logarithm of the temperature
     they lead to.
     """
-    odds = log_odds(logits)
-    if not signal.rowwise or isinstance(signal, NoSignal):
-        return Watched(odds, None, None)
-    groups = fitted.groups(scores) if len(fitted.steps) > 1 else None
-    if scores.ndim == 1:
-        return Watched(odds, scores, groups)
-    score = np.log(fitted(scores)) if isinstance(fitted, TemperatureMap) else None
-    return Watched(odds, score, groups)
+
+    confidence: FloatArray
+    score: FloatArray | None
+    groups: IntArray | None
+
+    def counted(self, n_groups: int) -> Reference:
+        """Return the counts of these rows."""
+        groups = None
+        if self.groups is not None:
+            groups = tuple(np.bincount(self.groups, minlength=n_groups).tolist())
+        score = None if self.score is None else Bins.of(self.score)
+        return Reference(Bins.of(self.confidence), score, groups)
 
 
 def log_odds(logits: FloatArray) -> FloatArray:
