@@ -46,7 +46,7 @@ def test_it_prints_tables_a_reason_and_the_next_command(cli):
     assert max(map(len, out.splitlines())) <= 80
     text = " ".join(out.split())
     assert "cal.npz: 300 samples, 5 classes, cut into 5 folds 2 times." in text
-    assert "tva-ts none +0." in text
+    assert "tva-ts none +8." in text
     assert "Choice: tva-ts. Reason: tva-ts lowers the held-out top_label_bce by 0." in text
     assert "Next: smallcal fit cal.npz --method tva-ts -o cal.json" in text
 

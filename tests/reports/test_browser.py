@@ -206,7 +206,7 @@ def reliability_texts(report):
     """What the marks of the reliability diagram must say, from the numbers of the content."""
     data = next(f["data"] for f in report.content["figures"] if f["id"] == "reliability")
     return [
-        (name, f"confidence {100 * c:.1f} %, accuracy {100 * a:.1f} %")
+        (name, f"confidence {100 * c:.2f} %, accuracy {100 * a:.2f} %")
         for name, row in data.items()
         for c, a in zip(row["confidence"], row["accuracy"], strict=True)
     ]

@@ -19,7 +19,7 @@ from support.simulated import simulate
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-from smallcal.reports.render import cells as number_cells
+from smallcal.metrics import METRICS
 from smallcal.reports.render import sections, theme
 from smallcal.reports.render.html import render
 from smallcal.reports.render.svg import inline_svg
@@ -213,12 +213,12 @@ def test_every_number_of_the_content_is_on_the_page(page, report):
     cells = [e["attrs"]["data-sort"] for e in page.elements if "data-sort" in e["attrs"]]
     for row in report.content["metrics"]["rows"]:
         for name, cell in row["cells"].items():
-            scale, _ = number_cells.scale_of(name)
+            scale = METRICS[name].unit.scale
             assert repr(float(scale * cell["value"])) in cells
     for table in report.content["differences"]:
         for row in table["rows"]:
             for name, cell in row["metrics"].items():
-                scale, _ = number_cells.scale_of(name)
+                scale = METRICS[name].unit.scale
                 assert repr(float(scale * cell["value"])) in cells
 
 

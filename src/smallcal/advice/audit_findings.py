@@ -10,6 +10,7 @@ from smallcal.advice.refits import Band, Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.metrics.units import PERCENT, X100
 
 Level = Literal["fine", "care", "bad"]
 
@@ -261,8 +262,8 @@ def _volatility(audit: Audit) -> Iterator[Finding]:
         yield Finding("care", text)
     mean, high = audit.confidence_sd["mean"], audit.confidence_sd["p95"]
     text = (
-        f"Refitting moves a sample's confidence by {100 * mean:.1f} points (standard deviation, "
-        f"mean over samples), and by more than {100 * high:.1f} for one in twenty."
+        f"Refitting moves a sample's confidence by {PERCENT.size(mean)} (standard deviation, "
+        f"mean over samples), and by more than {PERCENT.size(high)} for one in twenty."
     )
     yield Finding("care" if mean > _WOBBLE else "fine", text)
 
@@ -275,7 +276,7 @@ def _held_out(audit: Audit) -> Iterator[Finding]:
     own, raw = (audit.held_out[key].mean for key in ("top_label_bce", "raw_top_label_bce"))
     text = (
         f"On samples left out, TopBCE was below the raw model's in {_percent(share)} of refits "
-        f"({100 * own:.2f} against {100 * raw:.2f} x100 on average)"
+        f"({X100.number(own)} against {X100.value(raw)} on average)"
     )
     if share <= 1 - _AGREEMENT:
         yield Finding("bad", f"{text}: it does harm.")

@@ -7,10 +7,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from smallcal.errors import InputError
+from smallcal.metrics import METRICS
 from smallcal.statistics.interval import Interval
 
 #: A change of ECE smaller than this is called little.
 _LITTLE = 0.002
+
+#: How ECE is written, with and without its noise.
+_ECE = METRICS["ece15"].unit
 
 
 @dataclass(frozen=True)
@@ -187,20 +191,15 @@ def _thin(plan: Plan, wrong: int) -> Iterator[str]:
         yield f"{largest:,} samples are more than ten times the pilot: a guess, not a forecast"
 
 
-def _percent(value: float, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f}"
-
-
 def _expectation(plan: Plan) -> str:
     now, last = plan.row(plan.n).metrics["ece15"], plan.rows[-1]
     text = (
         f"With all {plan.n:,} samples {plan.method} is expected to show ECE "
-        f"{_percent(now.value)} ± {_percent(now.spread)} % on a test set of "
-        f"{plan.test_size:,} rows"
+        f"{_ECE.spread(now.value, now.spread)} {_ECE.sign} on a test set of {plan.test_size:,} rows"
     )
     if last.size > plan.n:
         then = last.metrics["ece15"]
-        text += f"; {last.size:,} would give {_percent(then.value)} ± {_percent(then.spread)} %"
+        text += f"; {last.size:,} would give {_ECE.spread(then.value, then.spread)} {_ECE.sign}"
     return f"{text}."
 
 
@@ -208,7 +207,7 @@ def _worth_calibrating(plan: Plan) -> str:
     """Judge by the proper score: calibration errors of few rows are too noisy to decide."""
     row, raw = plan.row(plan.n), plan.row(0, "none")
     gain = row.gains["top_label_bce"]
-    ece = f"the raw model shows ECE {_percent(raw.metrics['ece15'].value)} %"
+    ece = f"the raw model shows ECE {_ECE.value(raw.metrics['ece15'].value)}"
     if gain.high < 0:
         verdict = "Calibrating is worth it"
     elif gain.low > 0:
@@ -235,23 +234,22 @@ def _worth_more(plan: Plan) -> str:
     ece, bce = plan.more["ece15"], plan.more["top_label_bce"]
     last = plan.rows[-1].size
     falls = max(0.0, -ece.point)
-    band = f"{_percent(max(0.0, -ece.high))} to {_percent(max(0.0, -ece.low))}"
+    band = _ECE.interval(max(0.0, -ece.high), max(0.0, -ece.low))
     verdict = "More samples would help" if falls >= _LITTLE else "More samples would change little"
     return (
-        f"{verdict}: {last - plan.n:,} more would lower ECE by {_percent(falls)} points ({band}) "
+        f"{verdict}: {last - plan.n:,} more would lower ECE by {_ECE.size(falls)} ({band}) "
         f"and change top-label BCE by {_change(bce)}."
     )
 
 
 def _change(gap: Interval) -> str:
-    return f"{gap.point:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})"
+    unit = METRICS["top_label_bce"].unit
+    return f"{unit.difference(gap.point)} ({unit.interval(gap.low, gap.high, signed=True)})"
 
 
 def _target(plan: Plan, target: Target) -> str:
-    percent = target.metric != "top_label_bce"
-    aim, floor = (
-        f"{_percent(v, 2)} %" if percent else f"{v:.4f}" for v in (target.value, target.floor)
-    )
+    unit = METRICS[target.metric].unit if target.metric in METRICS else _ECE
+    aim, floor = unit.value(target.value), unit.value(target.floor)
     where = f" on {plan.test_size:,} test rows" if target.metric == "ece15" else ""
     goal = f"{target.metric} of {aim}{where}"
     if target.size is None and target.floor > target.value:

@@ -235,34 +235,32 @@ def reason_for(rows: Sequence[Row], *, loss: str, rule: str, n_wrong: int, n: in
     lead = f"not enough evidence: keep {keep}, for the best of the others, {best.candidate},"
     if best.gain <= ROUNDING:
         worse = best.gain < -ROUNDING
-        what = f"raises it by {_shown(loss, -best.gain)}" if worse else "leaves it as it is"
+        what = (
+            f"raises it by {METRICS[loss].unit.size(best.gain)}" if worse else "leaves it as it is"
+        )
         return f"{lead} does not lower the held-out {loss} but {what} ({n:,} samples)."
     return (
-        f"{lead} lowers the held-out {loss} by only {_shown(loss, best.gain)}, where one standard "
-        f"error is {_shown(loss, best.standard_error)} ({n:,} samples)."
+        f"{lead} lowers the held-out {loss} by only {METRICS[loss].unit.size(best.gain)}, where "
+        f"one standard error is {METRICS[loss].unit.size(best.standard_error)} ({n:,} samples)."
     )
-
-
-def _shown(loss: str, value: float) -> str:
-    """Return a loss for people: in percent if that is how it is read."""
-    return f"{100 * value:.3g} %" if METRICS[loss].percent else f"{value:.3g}"
 
 
 def _accepted(choice: Row, rivals: Sequence[Row], *, loss: str, rule: str) -> str:
     against = "the raw model" if choice.against == "none" else choice.against
-    gain = _shown(loss, choice.gain)
+    unit = METRICS[loss].unit
+    gain = unit.size(choice.gain)
     if rule == "holdout":
         return (
             f"{choice.candidate} has the lowest {loss} on the fifth that was held out, "
-            f"{_shown(loss, choice.loss)}, which is {gain} below {against}; one split does not "
+            f"{unit.value(choice.loss)}, which is {gain} below {against}; one split does not "
             "tell how sure that is."
         )
     richer = rivals[rivals.index(choice) + 1 :]
     rest = ", and no richer candidate gains that much again" if richer else ""
     nll = choice.nll_interval
     if nll is not None and nll.high < 0:  # the predicted class gains, the others lose more
-        rest += f"; but it raises the held-out nll by {-nll.point:.3g}"
+        rest += f"; but it raises the held-out nll by {METRICS['nll'].unit.size(nll.point)}"
     return (
         f"{choice.candidate} lowers the held-out {loss} by {gain} compared with {against}, more "
-        f"than one standard error ({_shown(loss, choice.standard_error)}){rest}."
+        f"than one standard error ({unit.size(choice.standard_error)}){rest}."
     )

@@ -20,6 +20,7 @@ from smallcal.calibrators.signals import ROUTES, STATISTICS
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import BoolArray, FloatArray, Predictions
 from smallcal.errors import InputError
+from smallcal.metrics.units import X100
 from smallcal.statistics.groups import holm
 from smallcal.statistics.interval import require_options
 
@@ -96,7 +97,7 @@ class SignalRow:
         kind = "gain" if self.predicted_gain > 0 else "loss"
         return (
             f"{name}: {self.times_floor:.1f} times the floor, p = {self.p_value:.3f}, predicted "
-            f"{kind} {100 * abs(self.predicted_gain):.2f} points of TopBCE"
+            f"{kind} {X100.size(self.predicted_gain)} of TopBCE"
         )
 
 
@@ -156,7 +157,7 @@ class SignalToNoise:
         return (
             f"After one temperature, miscalibration still depends on {names}: {best.n_groups} "
             f"temperatures by {best.signal.replace('_', ' ')} should lower TopBCE by about "
-            f"{100 * best.predicted_gain:.2f} points."
+            f"{X100.size(best.predicted_gain)}."
         )
 
     def to_dict(self) -> dict[str, Any]:

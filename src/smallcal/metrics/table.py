@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Literal
@@ -12,6 +12,7 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics import binned, proper, selective, smooth, threshold
 from smallcal.metrics.scored import Scored
+from smallcal.metrics.units import PERCENT, X100, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +29,8 @@ class Metric:
         One line that says what it measures.
     better : "lower", "higher" or "zero"
         Which values are good.
-    percent : bool
-        Whether tables show it times 100.
+    unit : Unit
+        How people read it.
     undefined : str
         When the value is NaN; empty when it never is.
     values : callable or None
@@ -43,10 +44,15 @@ class Metric:
     of: Callable[[Scored], float]
     summary: str
     better: Literal["lower", "higher", "zero"] = "lower"
-    percent: bool = False
+    unit: Unit = PERCENT
     undefined: str = ""
     values: Callable[[Scored], FloatArray] | None = None
     biased: bool = False
+
+    @property
+    def percent(self) -> bool:
+        """Whether it is a share, so that people read it in percent."""
+        return self.unit.sign == PERCENT.sign
 
 
 _ROWS = (
@@ -56,41 +62,37 @@ _ROWS = (
         values=proper.accuracy_values,
         summary="share of samples whose most probable class is the true one",
         better="higher",
-        percent=True,
     ),
     Metric(
         name="ece15",
         of=binned.ece_of,
         summary="gap between confidence and accuracy in 15 bins of equal width",
-        percent=True,
         biased=True,
     ),
     Metric(
         name="adaece15",
         of=binned.adaece_of,
         summary="gap between confidence and accuracy in 15 bins of equal count",
-        percent=True,
         biased=True,
     ),
     Metric(
         name="cwece15",
         of=binned.classwise_ece_of,
         summary="gap between probability and frequency in 15 bins, averaged over classes",
-        percent=True,
+        # Averaged over classes that most samples are not of, it is tiny.
+        unit=replace(PERCENT, digits=4),
         biased=True,
     ),
     Metric(
         name="smece",
         of=smooth.smece_of,
         summary="smooth calibration error, as the authors' released estimator computes it",
-        percent=True,
         biased=True,
     ),
     Metric(
         name="smece_exact",
         of=smooth.smece_exact_of,
         summary="smooth calibration error, as it is defined",
-        percent=True,
         biased=True,
     ),
     Metric(
@@ -98,18 +100,21 @@ _ROWS = (
         of=proper.nll_of,
         values=proper.nll_values,
         summary="negative log-likelihood of the true class, in nats",
+        unit=X100,
     ),
     Metric(
         name="brier",
         of=proper.brier_of,
         values=proper.brier_values,
         summary="squared distance from the true class, summed over classes",
+        unit=X100,
     ),
     Metric(
         name="top_label_bce",
         of=proper.top_label_bce_of,
         values=proper.top_label_bce_values,
         summary="cross-entropy of the confidence as a forecast of being correct, in nats",
+        unit=X100,
     ),
     Metric(
         name="auroc",
@@ -133,7 +138,6 @@ _ROWS = (
             name=f"hcfp{percent}",
             of=partial(threshold.hcfp_of, threshold=percent / 100),
             summary=f"share of errors made with a confidence of {percent} % or more",
-            percent=True,
             undefined="no prediction is wrong",
         )
         for percent in (90, 95, 99)
@@ -142,13 +146,11 @@ _ROWS = (
         name="selective_risk80",
         of=selective.selective_risk_of,
         summary="error rate among the most confident 80 %",
-        percent=True,
     ),
     Metric(
         name="risk_at90",
         of=threshold.risk_at_threshold_of,
         summary="error rate among predictions with a confidence of 90 % or more",
-        percent=True,
         undefined="no prediction has a confidence of 90 % or more",
     ),
     Metric(
@@ -157,7 +159,6 @@ _ROWS = (
         values=threshold.confidence_gap_values,
         summary="mean confidence minus accuracy",
         better="zero",
-        percent=True,
     ),
 )
 

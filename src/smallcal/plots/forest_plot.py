@@ -126,25 +126,25 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
     name = known[0] if metric is None else metric
     if name not in known:
         raise InputError(f"metric {name!r} was not compared; there are {', '.join(known)}")
-    scale = 100.0 if METRICS[name].percent else 1.0
+    unit = METRICS[name].unit
     rows = []
     for number, (method, row) in enumerate(found.intervals.items()):
         interval = row[name]
         plain = {
             "label": method,
-            "value": scale * interval.point,
-            "low": scale * interval.low,
-            "high": scale * interval.high,
+            "value": unit.scale * interval.point,
+            "low": unit.scale * interval.low,
+            "high": unit.scale * interval.high,
         }
         if METRICS[name].biased:
             # Resampled calibration errors are biased; a change must survive the mirrored
             # interval too.
             low, high = interval.basic
-            plain |= {"wide_low": scale * min(low, interval.low)}
-            plain |= {"wide_high": scale * max(high, interval.high)}
+            plain |= {"wide_low": unit.scale * min(low, interval.low)}
+            plain |= {"wide_high": unit.scale * max(high, interval.high)}
         rows.append(_row(plain, number, METRICS[name].better))
-    label = f"{name}, difference from {found.baseline}"
-    return Forest(rows=tuple(rows), xlabel=f"{label} (points)" if scale > 1 else label)
+    label = f"{name}, difference from {found.baseline} ({unit.change})"
+    return Forest(rows=tuple(rows), xlabel=label)
 
 
 @draws(forest_data)

@@ -11,6 +11,7 @@ from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics import Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_table, equal_mass, equal_width
+from smallcal.metrics.units import PERCENT, SHARE
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
@@ -139,15 +140,15 @@ def draw_reliability(found: dict[str, ReliabilityBins], *, ax: Axes | None = Non
 def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
     x, y, named = row.confidence, row.accuracy, prefix_of(name)
     tips = [
-        f"{named}{count:,} samples: confidence {100 * c:.1f} %, accuracy {100 * a:.1f} % "
-        f"({100 * row.level:g} % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        f"{named}{count:,} samples: confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
+        f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
         for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
     ]
     sizes = 14 + 70 * row.count / row.count.max()
     style.band(ax, x, row.low, row.high, look)
     ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
     style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=f"reliability-{name}")
-    style.name_series(ax, f"{named}ECE {100 * row.ece:.2f} %", look)
+    style.name_series(ax, f"{named}ECE {PERCENT.value(row.ece)}", look)
 
 
 def _draw_spread(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
@@ -231,7 +232,7 @@ def draw_confidence_histogram(found: dict[str, Spread], *, ax: Axes | None = Non
     for index, (name, row) in enumerate(found.items()):
         _draw_histogram(ax, name, row, style.look(index), filled=len(found) == 1)
     for number, value in enumerate(sorted({row.accuracy for row in found.values()})):
-        label = f"accuracy {100 * value:.1f} %" if number == 0 else None
+        label = f"accuracy {PERCENT.value(value)}" if number == 0 else None
         ax.axvline(value, color=style.INK, linewidth=1.6, label=label, zorder=3)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.12 * max(float(row.share.max()) for row in found.values()))
@@ -246,7 +247,7 @@ def _draw_histogram(ax: Axes, name: str, row: Spread, look: style.Look, *, fille
     left, right, named = row.edges[:-1], row.edges[1:], prefix_of(name)
     tips = [
         f"{named}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
-        f"({100 * share:.1f} %)"
+        f"({SHARE.value(share)})"
         for a, b, count, share in zip(left, right, row.count, row.share, strict=True)
     ]
     if filled:
@@ -255,4 +256,4 @@ def _draw_histogram(ax: Axes, name: str, row: Spread, look: style.Look, *, fille
     ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
     x, plot = (left + right) / 2, f"confidence-histogram-{name}"
     style.dots(ax, x, row.share, look, s=18, zorder=4, tips=tips, name=plot)
-    style.name_series(ax, f"{named}mean confidence {100 * row.confidence:.1f} %", look)
+    style.name_series(ax, f"{named}mean confidence {PERCENT.value(row.confidence)}", look)

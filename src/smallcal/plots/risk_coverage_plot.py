@@ -11,6 +11,7 @@ from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics import Scored
 from smallcal.metrics.replicas import Order, resampled_risk
 from smallcal.metrics.selective import aurc_of, selective_risks_of
+from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
@@ -158,11 +159,11 @@ def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -
 def _draw_curve(ax: Axes, name: str, row: RiskCurve, look: style.Look) -> None:
     x, y, named = row.coverage, row.risk, prefix_of(name)
     tips = [
-        f"{named}the {k:,} most confident ({100 * c:.0f} %): {100 * r:.1f} % wrong "
-        f"({100 * row.level:g} % band {100 * low:.1f} to {100 * high:.1f} %)"
+        f"{named}the {k:,} most confident ({100 * c:.0f} %): {PERCENT.value(r)} wrong "
+        f"({100 * row.level:g} % band {PERCENT.interval(low, high)})"
         for k, c, r, low, high in zip(row.kept, x, y, row.low, row.high, strict=True)
     ]
     style.band(ax, x, row.low, row.high, look)
     ax.plot(x, y, **look.stroke, linewidth=1.5, zorder=3)
     style.dots(ax, x, y, look, s=14, zorder=4, tips=tips, name=f"risk-coverage-{name}")
-    style.name_series(ax, f"{named}AURC {100 * row.aurc:.2f} %", look)
+    style.name_series(ax, f"{named}AURC {PERCENT.value(row.aurc)}", look)

@@ -15,6 +15,7 @@ from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics import Scored
 from smallcal.metrics.binned import bin_table, equal_width
+from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.twins import draws
 from smallcal.statistics.interval import binomial_interval, require_options
@@ -222,8 +223,8 @@ def draw_matched_confidence(found: dict[str, GroupBins], *, ax: Axes | None = No
 def _draw_group(ax: Axes, name: str, row: GroupBins, look: style.Look, largest: int) -> None:
     x, y, plot = row.confidence, row.accuracy, f"matched-confidence-{name.partition(',')[0]}"
     tips = [
-        f"{name}: {count:,} samples, confidence {100 * c:.1f} %, accuracy {100 * a:.1f} % "
-        f"({100 * row.level:g} % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        f"{name}: {count:,} samples, confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
+        f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
         for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
     ]
     sizes = 14 + 70 * row.count / largest
@@ -352,8 +353,8 @@ def _draw_residuals(ax: Axes, stage: str, row: GroupResiduals, index: int) -> No
     look = style.look(index)
     x = np.arange(len(row.group)) + 0.22 * (index - 1)
     tips = [
-        f"{stage}, {label}: {100 * r:+.1f} points ({100 * row.level:g} % interval {100 * low:+.1f} "
-        f"to {100 * high:+.1f}), {count:,} samples"
+        f"{stage}, {label}: {PERCENT.difference(r)} ({100 * row.level:g} % interval "
+        f"{PERCENT.interval(low, high, signed=True)}), {count:,} samples"
         for label, r, low, high, count in zip(
             row.labels, row.residual, row.low, row.high, row.count, strict=True
         )

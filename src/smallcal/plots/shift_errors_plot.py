@@ -10,6 +10,8 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
+from smallcal.metrics import METRICS
+from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.twins import draws
 from smallcal.statistics.compare import evaluate
@@ -145,11 +147,11 @@ def draw_shift_errors(found: Mapping[str, ShiftErrors], *, ax: Axes | None = Non
     """Draw what :func:`shift_errors_data` gave."""
     ax = style.axes_or_new(ax)
     for index, (name, row) in enumerate(found.items()):
-        look = style.look(index)
+        look, unit = style.look(index), METRICS[row.metric].unit
         x, y = row.accuracy, row.error
         tips = [
-            f"{name}, {key}: accuracy {100 * a:.1f} %, {row.metric} {100 * e:.2f} % "
-            f"({100 * row.level:g} % interval {100 * low:.2f} to {100 * high:.2f} %)"
+            f"{name}, {key}: accuracy {PERCENT.value(a)}, {row.metric} {unit.value(e)} "
+            f"({100 * row.level:g} % interval {unit.interval(low, high)})"
             for key, a, e, low, high in zip(row.sets, x, y, row.low, row.high, strict=True)
         ]
         ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6)
@@ -157,6 +159,6 @@ def draw_shift_errors(found: Mapping[str, ShiftErrors], *, ax: Axes | None = Non
         ax.scatter([], [], s=26, **look.mark, label=name)
     ax.set_ylim(bottom=0)
     style.percent(ax)
-    style.dress(ax, xlabel="accuracy (%)", ylabel=f"{row.metric} (%)")
+    style.dress(ax, xlabel="accuracy (%)", ylabel=f"{row.metric} ({unit.sign})")
     style.legend(ax)
     return ax

@@ -11,6 +11,7 @@ import numpy as np
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.metrics import Scored
 from smallcal.metrics.smooth import reflected_smooth, smece_exact_of
+from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
@@ -215,13 +216,13 @@ def _draw_curve(ax: Axes, name: str, row: SmoothCurve, look: style.Look) -> None
         ax.plot(x[part], y[part], **look.stroke, linewidth=1.6, zorder=3)
     few = np.linspace(0, len(x) - 1, min(12, len(x))).astype(int)
     tips = [
-        f"{named}confidence {100 * x[i]:.1f} %: accuracy {100 * y[i]:.1f} % "
-        f"({100 * row.level:g} % band {100 * low[i]:.1f} to {100 * high[i]:.1f} %)"
+        f"{named}confidence {PERCENT.value(x[i])}: accuracy {PERCENT.value(y[i])} "
+        f"({100 * row.level:g} % band {PERCENT.interval(low[i], high[i])})"
         for i in few
     ]
     plot = f"smooth-reliability-{name}"
     style.dots(ax, x[few], y[few], look, s=26, zorder=4, tips=tips, name=plot)
-    style.name_series(ax, f"{named}smECE {100 * row.smece:.2f} %", look)
+    style.name_series(ax, f"{named}smECE {PERCENT.value(row.smece)}", look)
 
 
 def _stretches(row: SmoothCurve) -> list[slice]:

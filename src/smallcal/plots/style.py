@@ -16,6 +16,7 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError, missing_extra
+from smallcal.metrics.units import PERCENT
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -150,7 +151,7 @@ def percent(ax: Axes, which: str = "xy") -> None:
 def _hundredfold(value: float, position: int | None = None) -> str:
     """Return 100 times the value; 0.07 is 7, not 7.000000000000001."""
     del position
-    return f"{round(100 * value, 9):g}".replace("-", "\N{MINUS SIGN}")
+    return f"{round(PERCENT.scale * value, 9):g}".replace("-", "\N{MINUS SIGN}")
 
 
 def name_series(ax: Axes, name: str, style: Look) -> None:

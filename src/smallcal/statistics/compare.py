@@ -219,12 +219,10 @@ class Comparison:
 
 
 def _change(name: str, row: Interval) -> str:
-    scale, unit = (100, " points") if METRICS[name].percent else (1, "")
-    digits = 2 if METRICS[name].percent else 4
+    unit = METRICS[name].unit
     verb = "lowers" if row.high < 0 else "raises"
-    small, large = sorted((abs(row.low), abs(row.high)))
-    size, near, far = (f"{scale * v:.{digits}f}" for v in (abs(row.point), small, large))
-    return f"{verb} {name} by {size}{unit}, {100 * row.level:g} % interval {near} to {far}"
+    ends = unit.interval(*sorted((abs(row.low), abs(row.high))))
+    return f"{verb} {name} by {unit.size(row.point)}, {100 * row.level:g} % interval {ends}"
 
 
 def _plain(table: Intervals) -> dict[str, dict[str, Any]]:
@@ -278,8 +276,10 @@ def compare(
     >>> result = compare(y, {"flat": flat, "sharp": sharp}, metrics=["nll", "accuracy"], n_boot=100)
     >>> round(result.differences["sharp"]["nll"], 3)
     -0.496
-    >>> result.verdict("sharp")
-    'sharp: lowers nll by 0.4955, 95 % interval 0.3838 to 0.5878; accuracy unchanged beyond chance.'
+    >>> result.verdict("sharp").split("; ")[0]
+    'sharp: lowers nll by 49.55 points, 95 % interval 38.38 to 58.78'
+    >>> result.verdict("sharp").split("; ")[1]
+    'accuracy unchanged beyond chance.'
     """
     if not y_probas:
         raise InputError("y_probas is empty; pass {name: probabilities}")

@@ -196,22 +196,25 @@ def _show_bands(found: Audit) -> None:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    from smallcal.metrics.units import SHARE
+
+    return SHARE.value(share)
 
 
 def _show_shares(found: Audit) -> None:
     from smallcal.calibrators.discipline import FLAGS
     from smallcal.cli import terminal
+    from smallcal.metrics import METRICS
 
     rows = [[_SHARES[key], _percent(share)] for key, share in found.shares.items()]
     rows += [[f"flag {key}: {FLAGS[key]}", _percent(share)] for key, share in found.flags.items()]
     terminal.show_table(["in refits", "share"], rows)
-    names = {"top_label_bce": "TopBCE x100", "ece15": "ECE15 %", "nll": "NLL x100"}
+    names = {"top_label_bce": "TopBCE", "ece15": "ECE15", "nll": "NLL"}
     rows = [
         [
-            name,
+            METRICS[metric].unit.heading(name),
             *(
-                f"{100 * found.held_out[key].mean:.2f} ± {100 * found.held_out[key].sd:.2f}"
+                METRICS[metric].unit.spread(found.held_out[key].mean, found.held_out[key].sd)
                 for key in (f"raw_{metric}", metric)
             ),
         ]
@@ -224,6 +227,7 @@ def _show_shares(found: Audit) -> None:
 
 def _show_signals(signals: SignalToNoise) -> None:
     from smallcal.cli import terminal
+    from smallcal.metrics.units import X100
 
     terminal.say("Does miscalibration depend on a signal, after one temperature for all?")
     rows = []
@@ -232,10 +236,16 @@ def _show_signals(signals: SignalToNoise) -> None:
         if row.note:
             rows.append([name, "", "", "", row.note])
             continue
-        cells = [f"{row.times_floor:.1f}", f"{100 * row.predicted_gain:+.2f}", f"{row.p_value:.3f}"]
+        cells = [
+            f"{row.times_floor:.1f}",
+            X100.number(row.predicted_gain, signed=True),
+            f"{row.p_value:.3f}",
+        ]
         rows.append([name, *cells, "beyond chance" if row.beyond_chance else ""])
     control = f"{signals.random_times_floor:.1f}"
     rows.append(["random groups", control, "", "", "for comparison"])
     terminal.show_table(
-        ["signal", "B/σ² in floors", "TopBCE gain x100", "p", ""], rows, text=(0, 4)
+        ["signal", "B/σ² in floors", X100.heading("TopBCE gain", difference=True), "p", ""],
+        rows,
+        text=(0, 4),
     )

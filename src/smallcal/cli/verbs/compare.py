@@ -218,7 +218,7 @@ def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> No
     for start in range(0, len(wanted), _ABREAST):
         part = wanted[start : start + _ABREAST]
         gaps = [[name, "failed", *[""] * (len(part) - 1)] for name in failed]
-        terminal.show_table(["method", *part], _rows(values, part) + gaps)
+        terminal.show_table(["method", *map(_heading, part)], _rows(values, part) + gaps)
     if result is not None and result.differences:
         _show_differences(result, wanted)
 
@@ -226,23 +226,25 @@ def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> No
 def _show_differences(result: Comparison, wanted: list[str]) -> None:
     """Print differences with their intervals, and what they amount to in words."""
     from smallcal.cli import terminal
-    from smallcal.reports.content.words import shown_interval, shown_value
+    from smallcal.metrics import METRICS
 
     if not result.intervals:
         terminal.say(f"Difference to {result.baseline}:")
-        terminal.show_table(["method", *wanted], _rows(result.differences, wanted, signed=True))
+        headers = [_heading(metric, difference=True) for metric in wanted]
+        terminal.show_table(["method", *headers], _rows(result.differences, wanted, signed=True))
         return
     terminal.say(f"Difference to {result.baseline}, {100 * result.level:g} % interval:")
     for start in range(0, len(wanted), _DIFFERENCES_ABREAST):
         part = wanted[start : start + _DIFFERENCES_ABREAST]
         rows = []
         for name, row in result.intervals.items():
-            cells = [
-                [shown_value(m, row[m].point, signed=True), shown_interval(m, row[m], signed=True)]
-                for m in part
-            ]
-            rows.append([name, *(cell for pair in cells for cell in pair)])
-        headers = [header for metric in part for header in (metric, "interval")]
+            cells: list[str] = []
+            for found, unit in ((row[metric], METRICS[metric].unit) for metric in part):
+                cells.append(unit.number(found.point, signed=True))
+                odd = found.n_undefined
+                cells.append(unit.interval(*found, signed=True, n_undefined=odd))
+            rows.append([name, *cells])
+        headers = [h for metric in part for h in (_heading(metric, difference=True), "interval")]
         terminal.show_table(["method", *headers], rows)
     for name in result.intervals:
         terminal.say(result.verdict(name))
@@ -251,9 +253,15 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
 def _rows(
     table: dict[str, dict[str, float]], metrics: list[str], *, signed: bool = False
 ) -> list[list[Any]]:
-    from smallcal.reports.content.words import shown_value
+    from smallcal.metrics import METRICS
 
     return [
-        [name, *(shown_value(metric, row[metric], signed=signed) for metric in metrics)]
+        [name, *(METRICS[metric].unit.number(row[metric], signed=signed) for metric in metrics)]
         for name, row in table.items()
     ]
+
+
+def _heading(metric: str, *, difference: bool = False) -> str:
+    from smallcal.metrics import METRICS
+
+    return METRICS[metric].unit.heading(metric, difference=difference)

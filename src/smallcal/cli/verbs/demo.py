@@ -17,10 +17,11 @@ from smallcal.errors import FileError, InputError
 if TYPE_CHECKING:
     from smallcal.data.demo import DemoSplit
     from smallcal.data.predictions import IntArray
+    from smallcal.metrics.units import Unit
 
 METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "default")
 METRICS = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
-HEADERS = ("ECE15 %", "TopBCE x100", "NLL x100", "Brier x100", "accuracy %")
+NAMES = ("ECE15", "TopBCE", "NLL", "Brier", "accuracy")
 BUDGETS = (250, 625, 1250)
 NO_REPORT = "none"
 CREDIT = "Data: drawings from Quick, Draw! by Google, CC BY 4.0; the model and its logits are ours."
@@ -82,7 +83,8 @@ def demo(
         f"A model with {len(cal.class_names)} classes; fitted on random draws of N calibration "
         f"samples, measured on {len(test.labels):,} others. Mean ± standard deviation over draws."
     )
-    terminal.show_table(["N", "method", *HEADERS], list(_rows(cells)), text=(0, 1))
+    headers = [_unit(metric).heading(name) for metric, name in zip(METRICS, NAMES, strict=True)]
+    terminal.show_table(["N", "method", *headers], list(_rows(cells)), text=(0, 1))
     for sentence in findings(cells):
         terminal.say(sentence)
     if report != NO_REPORT:
@@ -166,31 +168,32 @@ def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[s
 def _rows(cells: list[Cell]) -> Iterator[list[str]]:
     for number, cell in enumerate(cells):
         first = number == 0 or cells[number - 1].budget != cell.budget
-        shown = [_shown(cell.mean(metric), cell.std(metric)) for metric in METRICS]
+        shown = [_unit(metric).spread(cell.mean(metric), cell.std(metric)) for metric in METRICS]
         yield [f"{cell.budget:,}" if first else "", cell.method, *shown]
 
 
-def _shown(mean: float, std: float) -> str:
-    return f"{100 * mean:.2f}" + (f" ±{100 * std:.2f}" if std > 0 else "")
+def _unit(metric: str) -> Unit:
+    from smallcal.metrics import METRICS as TABLE
+
+    return TABLE[metric].unit
 
 
 def findings(cells: list[Cell]) -> Iterator[str]:
     """Say for each budget which method is best, from the numbers alone."""
     for budget in dict.fromkeys(cell.budget for cell in cells):
-        # Compared as printed: what looks like a tie in the table is called one.
         found = {cell.method: cell for cell in cells if cell.budget == budget}
-        ece = {method: round(100 * cell.mean("ece15"), 2) for method, cell in found.items()}
+        ece, unit = _printed(found, "ece15"), _unit("ece15")
         best = min(ece.values())
         winners = [method for method, value in ece.items() if value == best]
         tie = " (a tie)" if len(winners) > 1 else ""
-        gain = f"{ece['none'] - best:.2f} points below the raw model's {ece['none']:.2f} %"
+        gain = f"{unit.size(ece['none'] - best)} below the raw model's {unit.value(ece['none'])}"
         if "none" in winners:
             gain = "so nothing improves on the raw model"
-        spread = 100 * max(found[method].std("ece15") for method in winners)
+        spread = max(found[method].std("ece15") for method in winners)
         near = [m for m, value in ece.items() if m not in winners and value - best <= spread]
         level = f"; {' and '.join(near)} within one standard deviation" if near else ""
         yield (
-            f"{budget:,} samples: lowest ECE by {' and '.join(winners)}{tie}, {best:.2f} %, "
+            f"{budget:,} samples: lowest ECE by {' and '.join(winners)}{tie}, {unit.value(best)}, "
             f"{gain}{level}."
         )
         yield _proper(budget, found)
@@ -198,10 +201,22 @@ def findings(cells: list[Cell]) -> Iterator[str]:
 
 def _proper(budget: int, found: dict[str, Cell]) -> str:
     """Say which method has the lowest top-label log-loss, beside the raw model's."""
-    loss = {name: round(100 * cell.mean("top_label_bce"), 2) for name, cell in found.items()}
+    loss, unit = _printed(found, "top_label_bce"), _unit("top_label_bce")
     best = min(loss.values())
     winners = " and ".join(name for name, value in loss.items() if value == best)
-    return f"{budget:,} samples: lowest TopBCE by {winners}, {best:.2f}, raw {loss['none']:.2f}."
+    return (
+        f"{budget:,} samples: lowest TopBCE by {winners}, {unit.number(best)}, raw "
+        f"{unit.value(loss['none'])}."
+    )
+
+
+def _printed(found: dict[str, Cell], metric: str) -> dict[str, float]:
+    """Return each method's mean as it is printed, so that what looks level is level."""
+    unit = _unit(metric)
+    return {
+        name: round(unit.scale * cell.mean(metric), unit.digits) / unit.scale
+        for name, cell in found.items()
+    }
 
 
 def _document(cells: list[Cell], cal: DemoSplit, test: DemoSplit) -> dict[str, Any]:

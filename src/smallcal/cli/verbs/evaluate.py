@@ -113,24 +113,26 @@ def _show(
 ) -> None:
     from smallcal.cli import terminal
     from smallcal.metrics import METRICS
-    from smallcal.reports.content.words import shown_floor, shown_interval, shown_value
 
-    headers = ["metric", "value", "what it measures"]
-    rows = [
-        [name, shown_value(name, value), METRICS[name].summary] for name, value in values.items()
-    ]
-    if found:
-        headers[2:2] = [f"{100 * level:g} % interval", "floor"]
-        for row in rows:
-            row[2:2] = [shown_interval(row[0], found[row[0]]), shown_floor(row[0], found[row[0]])]
-    terminal.show_table(headers, rows, text=(0, len(headers) - 1))
+    more = [f"{100 * level:g} % interval", "floor"] if found else []
+    rows = []
+    for name, value in values.items():
+        unit, cells = METRICS[name].unit, []
+        if found:
+            row = found[name]
+            cells.append(unit.interval(row.low, row.high, n_undefined=row.n_undefined))
+            cells.append("" if row.floor is None else unit.number(row.floor))
+        rows.append([name, unit.number(value), unit.sign, *cells, METRICS[name].summary])
+    headers = ["metric", "value", "unit", *more, "what it measures"]
+    terminal.show_table(headers, rows, text=(0, 2, len(headers) - 1))
     if found:
         terminal.say(
             "Intervals: resampled test samples. Floor: what a perfectly calibrated model with "
             "these confidences would show on average; an error near its floor is noise."
         )
     if debiased is not None:
-        terminal.say(f"ece15 with the expected noise taken off: {shown_value('ece15', debiased)}.")
+        left = METRICS["ece15"].unit.value(debiased)
+        terminal.say(f"ece15 with the expected noise taken off: {left}.")
 
 
 def _leave(checks: list[dict[str, Any]]) -> None:

@@ -150,6 +150,7 @@ def _feed(fresh: Monitor, data: str, *, labels: str | None, seen: bool, input: s
 
 def _show(report: Report) -> None:
     from smallcal.cli import terminal
+    from smallcal.metrics.units import PERCENT, SHARE
 
     for sentence in report.sentences:
         terminal.say(sentence)
@@ -158,15 +159,22 @@ def _show(report: Report) -> None:
         return
     terminal.say()
     terminal.show_table(
-        ["group", "share %", "was %", "labelled", "accuracy - confidence", "all looks"],
+        [
+            "group",
+            SHARE.heading("share"),
+            SHARE.heading("was"),
+            "labelled",
+            "accuracy - confidence",
+            "all looks",
+        ],
         [
             [
                 str(i),
-                f"{100 * now / report.rows:.1f}",
-                f"{100 * before / sum(groups.reference):.1f}",
+                SHARE.number(now / report.rows),
+                SHARE.number(before / sum(groups.reference)),
                 f"{gap.n:,}",
-                "" if gap.gap is None else f"{100 * gap.gap:+.2f}",
-                "" if gap.gap is None else f"{100 * gap.low:+.2f} to {100 * gap.high:+.2f}",
+                "" if gap.gap is None else PERCENT.number(gap.gap, signed=True),
+                "" if gap.gap is None else PERCENT.interval(gap.low, gap.high, signed=True),
             ]
             for i, (now, before, gap) in enumerate(
                 zip(groups.counts, groups.reference, report.gaps, strict=True)

@@ -13,6 +13,7 @@ from smallcal.errors import InputError
 
 if TYPE_CHECKING:
     from smallcal.advice.plan_words import Expected, Plan
+    from smallcal.metrics.units import Unit
 
 _TARGET = re.compile(r"\s*(\w+)\s*=\s*([-+.\deE]+)\s*(%?)\s*")
 
@@ -104,7 +105,9 @@ def _goal(text: str) -> tuple[str, float]:
 
 def _show(data: str, found: Plan) -> None:
     from smallcal.cli import terminal
+    from smallcal.metrics import METRICS
 
+    ece, bce = METRICS["ece15"].unit, METRICS["top_label_bce"].unit
     pilot = f"{terminal.count(found.n, 'sample')}, {found.n_classes:,} classes"
     terminal.say(
         f"{data}: {pilot}. {found.method} fitted on {found.draws} draws of each size and "
@@ -116,14 +119,15 @@ def _show(data: str, found: Plan) -> None:
         [
             f"{row.size:,}",
             "measured" if row.measured else "extrapolated",
-            _ece(row.metrics["ece15"]),
-            _band(row.metrics["ece15"]),
-            f"{100 * row.metrics['debiased_ece15'].value:.2f}",
-            _bce(row.metrics["top_label_bce"]),
+            _spread(ece, row.metrics["ece15"]),
+            ece.interval(row.metrics["ece15"].low, row.metrics["ece15"].high),
+            ece.number(row.metrics["debiased_ece15"].value),
+            _spread(bce, row.metrics["top_label_bce"]),
         ]
         for row in found.rows
     ]
-    headers = ["samples", "", "ece15 %", band, "no noise", "top_label_bce"]
+    names = [ece.heading("ece15"), bce.heading("top_label_bce")]
+    headers = ["samples", "", names[0], band, "no noise", names[1]]
     terminal.show_table(headers, rows, text=(1,))
     terminal.say(f"Who gives what with all {found.n:,} samples:")
     rows = []
@@ -132,10 +136,10 @@ def _show(data: str, found: Plan) -> None:
         gain = row.gains.get("top_label_bce")
         change = ["", ""]
         if gain is not None:
-            change = [f"{gain.point:+.4f}", f"{gain.low:+.4f} to {gain.high:+.4f}"]
-        cells = [_ece(row.metrics["ece15"]), _bce(row.metrics["top_label_bce"])]
+            change = [bce.number(gain.point, signed=True), bce.interval(*gain, signed=True)]
+        cells = [_spread(ece, row.metrics["ece15"]), _spread(bce, row.metrics["top_label_bce"])]
         rows.append([name, *cells, *change])
-    terminal.show_table(["method", "ece15 %", "top_label_bce", "minus none", band], rows)
+    terminal.show_table(["method", *names, f"minus none, {bce.change}", band], rows)
     for sentence in found.sentences:
         terminal.say(sentence)
     terminal.say(
@@ -144,15 +148,5 @@ def _show(data: str, found: Plan) -> None:
     )
 
 
-def _ece(entry: Expected) -> str:
-    spread = f" ±{100 * entry.spread:.2f}" if entry.spread else ""
-    return f"{100 * entry.value:.2f}{spread}"
-
-
-def _bce(entry: Expected) -> str:
-    spread = f" ±{entry.spread:.4f}" if entry.spread else ""
-    return f"{entry.value:.4f}{spread}"
-
-
-def _band(entry: Expected) -> str:
-    return f"{100 * entry.low:.2f} to {100 * entry.high:.2f}"
+def _spread(unit: Unit, entry: Expected) -> str:
+    return unit.spread(entry.value, entry.spread)

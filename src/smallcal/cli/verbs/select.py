@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from smallcal.advice.select import Selection
     from smallcal.advice.select_walk import Row
     from smallcal.io import Loaded
+    from smallcal.metrics.units import Unit
 
 #: A name, then perhaps options in brackets: srts-bce[n_groups=5].
 _CANDIDATE = re.compile(r"([^\[\],]+)(?:\[([^\]]*)\])?")
@@ -141,7 +142,7 @@ def _show(found: Selection, data: str) -> None:
     size = f"{terminal.count(found.n, 'sample')}, {found.n_classes:,} classes"
     terminal.say(f"{data}: {size}, {cut}. Losses on samples held out, from simple to rich:")
     terminal.show_table(
-        ["candidate", "parameters", found.loss, "nll", "verdict"],
+        ["candidate", "parameters", *(_unit(m).heading(m) for m in (found.loss, "nll")), "verdict"],
         [_losses(row, found.loss) for row in found.table],
         text=(0, 4),
     )
@@ -149,7 +150,13 @@ def _show(found: Selection, data: str) -> None:
     if compared:
         terminal.say(f"Gains in {found.loss}, with {100 * found.level:g} % intervals:")
         terminal.show_table(
-            ["candidate", "over", "gain", "1 s.e.", "interval"],
+            [
+                "candidate",
+                "over",
+                _unit(found.loss).heading("gain", difference=True),
+                "1 s.e.",
+                "interval",
+            ],
             [_gains(row, found.loss) for row in compared],
             text=(0, 1),
         )
@@ -160,24 +167,26 @@ def _show(found: Selection, data: str) -> None:
 
 
 def _losses(row: Row, loss: str) -> list[str]:
-    from smallcal.reports.content.words import shown_value
-
     measured = row.verdict not in ("failed", "not tried")
-    values = [shown_value(loss, row.loss), shown_value("nll", row.nll)] if measured else ["", ""]
+    values = [_unit(loss).number(row.loss), _unit("nll").number(row.nll)] if measured else ["", ""]
     return [row.candidate, f"{row.n_parameters}", *values, row.verdict]
 
 
 def _gains(row: Row, loss: str) -> list[str]:
-    from smallcal.reports.content.words import shown_interval, shown_value
-
-    found = row.interval
+    found, unit = row.interval, _unit(loss)
     return [
         row.candidate,
         row.against,
-        shown_value(loss, row.gain, signed=True),
-        shown_value(loss, row.standard_error) if row.standard_error else "",
-        "" if found is None else shown_interval(loss, found, signed=True),
+        unit.number(row.gain, signed=True),
+        unit.number(row.standard_error) if row.standard_error else "",
+        "" if found is None else unit.interval(*found, signed=True),
     ]
+
+
+def _unit(metric: str) -> Unit:
+    from smallcal.metrics import METRICS
+
+    return METRICS[metric].unit
 
 
 def _next_step(found: Selection, data: str, output: str | None) -> None:

@@ -11,12 +11,13 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
+from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.studies.run import Run, RunLike, one_budget, open_run, require_one_of
 from smallcal.plots.twins import draws
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.tables.shift import heterogeneity, rank_correlation
-from smallcal.studies.tables.table import Number, unit_of
+from smallcal.studies.tables.table import Number, heading_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +100,7 @@ def corruption_gain_data(
         rows.setdefault(str(row[table.header.index("models")]), []).append(row)
     return CorruptionGains(
         opened.metric,
-        unit_of(opened.metric),
+        heading_of(opened.metric),
         study.settings["gain_of"],
         study.baseline,
         study.settings["raw"],
@@ -218,7 +219,8 @@ def _draw_model(
     ax: Axes, found: CorruptionGains, model: ModelGain, look: style.Look, *, named: bool
 ) -> None:
     tips = [
-        f"{model.model}, {kind}: {found.raw} {found.unit} {error:.2f}, gain {gain:+.2f}"
+        f"{model.model}, {kind}: {found.raw} {found.unit} {written(error)}, gain "
+        f"{written(gain, signed=True)}"
         for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True)
     ]
     label = f"{model.model}: {rank_text(model)}" if named else None

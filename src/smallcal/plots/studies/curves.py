@@ -13,7 +13,7 @@ from smallcal.plots.studies.run import Run, true_names
 from smallcal.studies.frame import Frame
 from smallcal.studies.tables.catalogue import win_rate
 from smallcal.studies.tables.pairs import difference, number_of, shown, values_of, verdict_on
-from smallcal.studies.tables.table import Number, scale_of, unit_of
+from smallcal.studies.tables.table import Number, heading_of, unit_of
 
 #: What is said of the method that the others are compared with.
 BASELINE = "baseline"
@@ -112,7 +112,7 @@ def curves_of(
     """Put lines together with what they are of."""
     return Curves(
         run.metric,
-        unit_of(run.metric),
+        heading_of(run.metric),
         run.study.baseline,
         x,
         names,
@@ -188,7 +188,7 @@ def tip(curves: Curves, line: Line, i: int) -> str:
     >>> tip(Curves("nll", "nll x100", "ts-nll", np.ones(1), ("250",), (line,), ("a",), 1), line, 0)
     'none, 250: nll x100 2.00 ±0.50; minus ts-nll +0.40 [+0.10, +0.70] (worse)'
     """
-    digits = 2 if scale_of(curves.metric) == 100 else 4
+    digits = unit_of(curves.metric).digits
     spread = None if math.isnan(line.spread[i]) else float(line.spread[i])
     text = f"{line.label}, {curves.names[i]}: {curves.unit} "
     text += Number(float(line.value[i]), spread, digits=digits).text()

@@ -10,7 +10,7 @@ from smallcal.plots.twins import documented
 from smallcal.statistics.nested import student
 from smallcal.studies.frame import ALL, CLEAN, Frame
 from smallcal.studies.tables.pairs import difference, is_bare, models_of, paired
-from smallcal.studies.tables.table import scale_of
+from smallcal.studies.tables.table import unit_of
 
 
 @documented
@@ -71,5 +71,5 @@ def _numbers(run: Run, part: Frame, label: str) -> dict[str, float]:
     if len(units) > 1:
         wide = student(units)
         numbers |= {"wide_low": wide.low, "wide_high": wide.high}
-    scale = scale_of(run.metric)
+    scale = unit_of(run.metric).scale
     return {name: scale * value for name, value in numbers.items()}

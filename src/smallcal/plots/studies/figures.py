@@ -18,7 +18,7 @@ from smallcal.plots.studies.severity_curve import severity_curve
 from smallcal.studies.frame import ALL, Frame
 from smallcal.studies.study import Study
 from smallcal.studies.tables.pairs import better_of
-from smallcal.studies.tables.table import unit_of
+from smallcal.studies.tables.table import heading_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def _differences(run: tuple[Study, Frame], *, metric: str, where: Mapping[str, A
     if not rows:
         raise InputError("no difference has an interval: each is of a single fit")
     axes = forest(rows, better=better_of(metric))
-    axes.set_xlabel(f"{unit_of(metric)}, minus {run[0].baseline}")
+    axes.set_xlabel(f"{heading_of(metric, difference=True)}, minus {run[0].baseline}")
     return axes
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from smallcal import plots
 from smallcal.data.predictions import FloatArray
 from smallcal.metrics import METRICS
+from smallcal.metrics.units import PERCENT
 from smallcal.plots.shift_errors_plot import errors_of
 from smallcal.reports.content.measure import CLASSIC, RAW, Fit, Measured
-from smallcal.reports.content.words import listed, shown_value, with_interval
+from smallcal.reports.content.words import listed, with_interval
 from smallcal.reports.samples import Samples
 
 #: Samples shown where each is a mark of its own, spread evenly over the test samples.
@@ -53,7 +54,7 @@ def shift_specs(rows: Sequence[Mapping[str, Any]] | None, *, level: float) -> li
             for row in values
         ]
         found[name] = errors_of(sets, numbers, metric="ece15", level=level)
-    said = [f"{name} {100 * row.error.mean():.2f} % on average" for name, row in found.items()]
+    said = [f"{name} {PERCENT.value(row.error.mean())} on average" for name, row in found.items()]
     return [
         _spec(
             "shift-errors",
@@ -136,9 +137,7 @@ def _of_confidence(
     smooth = plots.smooth_reliability_data(
         labels, probas, level=level, n_boot=n_boot, random_state=seed
     )
-    said = listed(
-        [f"{name} {shown_value('smece_exact', row.smece)}" for name, row in smooth.items()]
-    )
+    said = listed([f"{name} {PERCENT.value(row.smece)}" for name, row in smooth.items()])
     yield _spec(
         "smooth-reliability",
         "smooth_reliability",
@@ -149,8 +148,8 @@ def _of_confidence(
         f"Smoothed reliability diagram. Smooth calibration error: {said}.",
     )
     spread = plots.confidence_histogram_data(labels, probas)
-    said = listed([f"{name} {100 * row.confidence:.2f} %" for name, row in spread.items()])
-    accuracy = shown_value("accuracy", measured.points[RAW]["accuracy"])
+    said = listed([f"{name} {PERCENT.value(row.confidence)}" for name, row in spread.items()])
+    accuracy = PERCENT.value(measured.points[RAW]["accuracy"])
     yield _spec(
         "confidence-histogram",
         "confidence_histogram",
@@ -216,9 +215,8 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
 
 
 def _residual(row: Any, i: int) -> str:
-    return (
-        f"{100 * row.residual[i]:+.2f} points ({100 * row.low[i]:+.2f} to {100 * row.high[i]:+.2f})"
-    )
+    ends = PERCENT.interval(row.low[i], row.high[i], signed=True)
+    return f"{PERCENT.difference(row.residual[i])} ({ends})"
 
 
 def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[Spec]:

@@ -80,7 +80,7 @@ from smallcal.reports.content.measure import (
 from smallcal.reports.content.routing import gate, routing
 from smallcal.reports.content.shift import shift_rows
 from smallcal.reports.content.verdict import differences, verdict
-from smallcal.reports.content.words import plain, shown_interval, shown_value
+from smallcal.reports.content.words import plain
 from smallcal.reports.samples import Samples, require_pair
 from smallcal.statistics.noise import FLOORED
 
@@ -215,6 +215,7 @@ def _metrics(measured: Measured) -> dict[str, Any]:
             "summary": METRICS[name].summary,
             "better": METRICS[name].better,
             "percent": METRICS[name].percent,
+            "unit": METRICS[name].unit.sign,
             "floored": name in FLOORED,
         }
         for name in SHOWN
@@ -232,14 +233,14 @@ def _metrics(measured: Measured) -> dict[str, Any]:
 
 
 def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
-    row = measured.value(method, metric)
+    row, unit = measured.value(method, metric), METRICS[metric].unit
     floor = measured.floors[method].get(metric)
     return {
         "value": row.point,
         "low": row.low,
         "high": row.high,
-        "text": shown_value(metric, row.point),
-        "interval_text": shown_interval(metric, row),
+        "text": unit.value(row.point),
+        "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined),
         "floor": None if floor is None else floor.mean,
         "floor_high": None if floor is None else floor.high,
     }

@@ -13,8 +13,9 @@ from typing import Any
 from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.metrics import METRICS
+from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.measure import CLASSIC, COMPARED, RAW, Measured
-from smallcal.reports.content.words import listed, shown_value, with_interval
+from smallcal.reports.content.words import listed, with_interval
 from smallcal.reports.samples import Samples
 from smallcal.statistics.interval import Interval
 
@@ -117,8 +118,9 @@ def _raw(measured: Measured) -> Iterator[Finding]:
     gap = measured.value(RAW, "confidence_gap")
     sure = measured.points[RAW]["accuracy"] + gap.point
     means = (
-        f"mean confidence {100 * sure:.2f} %, accuracy {100 * measured.points[RAW]['accuracy']:.2f}"
-        f" %, gap {with_interval('confidence_gap', gap, signed=True)}"
+        f"mean confidence {PERCENT.value(sure)}, accuracy "
+        f"{PERCENT.value(measured.points[RAW]['accuracy'])}, gap "
+        f"{with_interval('confidence_gap', gap, signed=True)}"
     )
     if gap.excludes_zero:
         way = "overconfident" if gap.point > 0 else "underconfident"
@@ -133,8 +135,8 @@ def _raw(measured: Measured) -> Iterator[Finding]:
     said = "more than noise" if beyond else "no more than noise"
     text = (
         f"Its ECE of {with_interval('ece15', value)} is {said}: a perfectly calibrated model with "
-        f"these confidences would show {shown_value('ece15', floor.mean)} on average and stay "
-        f"below {shown_value('ece15', floor.high)} in {100 * floor.level:g} of 100 test sets."
+        f"these confidences would show {PERCENT.value(floor.mean)} on average and stay "
+        f"below {PERCENT.value(floor.high)} in {100 * floor.level:g} of 100 test sets."
     )
     yield _finding("care" if beyond else "fine", text)
 
@@ -225,7 +227,7 @@ def _left(measured: Measured, chosen: str) -> Iterator[Finding]:
     floor, value = measured.floors[chosen]["ece15"], measured.value(chosen, "ece15")
     text = (
         f"After {chosen} the ECE is {with_interval('ece15', value)}, and noise alone would show "
-        f"{shown_value('ece15', floor.mean)}"
+        f"{PERCENT.value(floor.mean)}"
     )
     if value.point > floor.high:
         yield _finding("care", f"{text}: some miscalibration is left.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from smallcal.metrics.units import PERCENT
 from smallcal.reports.render.blocks import Block, Cell, Column, Fold, Heading, Points, Table, Text
 from smallcal.reports.render.cells import (
     Content,
@@ -168,7 +169,7 @@ def _class_table(rows: Sequence[Content], exact: str) -> Table:
 
 
 def _gap(row: Content) -> Cell:
-    notes = [between(row["low"], row["high"], scale=100)]
+    notes = [between(row["low"], row["high"], PERCENT)]
     return percent(row["gap"], notes=notes, signed=True)
 
 

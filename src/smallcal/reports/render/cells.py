@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from smallcal.metrics import METRICS
+from smallcal.metrics import METRICS, units
+from smallcal.metrics.units import PERCENT, Unit
 from smallcal.reports.render.blocks import Cell, Column, Row, Table
 
 Content = Mapping[str, Any]
@@ -81,61 +82,44 @@ def percent(value: float | None, *, notes: Iterable[str] = (), signed: bool = Fa
     >>> percent(0.1234).text, percent(0.1234).sort
     ('12.34', '12.34')
     """
-    return number(None if value is None else 100 * value, notes=notes, signed=signed)
+    scaled = None if value is None else PERCENT.scale * value
+    return number(scaled, PERCENT.digits, notes=notes, signed=signed)
 
 
 def written(value: float, digits: int = 2, *, signed: bool = False) -> str:
     """Write a number with a true minus sign and thousands apart."""
-    text = f"{value:{'+' if signed else ''},.{digits}f}"
-    # A rounded nothing has no sign.
-    if signed and not float(text.replace(",", "")):
-        text = text.lstrip("+-")
-    return text.replace("-", "−")
+    return units.written(value, digits, signed=signed).replace("-", "−")
 
 
-def between(low: float | None, high: float | None, digits: int = 2, *, scale: float = 1.0) -> str:
+def between(low: float | None, high: float | None, unit: Unit) -> str:
     """Write an interval.
 
     Examples
     --------
-    >>> between(-0.01, 0.02, scale=100)
+    >>> between(-0.01, 0.02, PERCENT)
     '−1.00 to 2.00'
     """
     if low is None or high is None or not math.isfinite(low + high):
         return ""
-    return f"{written(scale * low, digits)} to {written(scale * high, digits)}"
-
-
-def scale_of(name: str) -> tuple[float, int]:
-    """Return what a metric is multiplied by, and the digits after its point.
-
-    Examples
-    --------
-    >>> scale_of("ece15"), scale_of("nll")
-    ((100.0, 2), (1.0, 4))
-    """
-    # Averaged over classes that most samples are not of, it is tiny.
-    if name.startswith("cwece"):
-        return 100.0, 4
-    return (100.0, 2) if METRICS[name].percent else (1.0, 4)
+    return unit.interval(low, high).replace("-", "−")
 
 
 def metric_cell(
     name: str, row: Content, *, signed: bool = False, best: float | None = None
 ) -> Cell:
     """Return a metric with its interval, and where there are such its noise floor and verdict."""
-    scale, digits = scale_of(name)
-    notes = [between(row.get("low"), row.get("high"), digits, scale=scale)]
+    unit = METRICS[name].unit
+    notes = [between(row.get("low"), row.get("high"), unit)]
     if row.get("floor") is not None:
-        notes.append(f"floor {written(scale * row['floor'], digits)}")
+        notes.append(f"floor {unit.number(row['floor'])}")
     # The content is JSON, which has no NaN: None is a value that the data leave undefined.
     value = math.nan if row["value"] is None else row["value"]
-    cell = number(scale * value, digits, notes=notes, signed=signed)
+    cell = number(unit.scale * value, unit.digits, notes=notes, signed=signed)
     return replace(cell, verdict=row.get("verdict", ""), best=value == best)
 
 
 def metric_column(name: str, *, difference: bool = False) -> Column:
-    """Return the head of a metric's column; a difference of percentages is in points."""
-    unit = "points" if difference else "%"
+    """Return the head of a metric's column, with its unit."""
     metric = METRICS[name]
-    return Column(name, unit if metric.percent else "", help=metric.summary, key=name)
+    unit = metric.unit.change if difference else metric.unit.sign
+    return Column(name, unit, help=metric.summary, key=name)

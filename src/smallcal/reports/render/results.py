@@ -29,7 +29,6 @@ from smallcal.reports.render.cells import (
     metric_column,
     number,
     percent,
-    scale_of,
     table_of,
     words,
 )
@@ -70,7 +69,7 @@ def _card(content: Content, name: str) -> Card:
     chosen = content["verdict"]["recommended"]
     rows = {row["method"]: row["cells"][name] for row in content["metrics"]["rows"]}
     before, after = (metric_cell(name, rows[key]) for key in (RAW, chosen))
-    unit = " %" if METRICS[name].percent else ""
+    unit = f" {METRICS[name].unit.sign}"
     value = f"{before.text} → {after.text}{unit}"
     if before.text == after.text:
         value = after.text + unit
@@ -86,8 +85,7 @@ def _change(content: Content, chosen: str, name: str) -> str:
     row = next(row for row in table["rows"] if row["method"] == chosen)["metrics"][name]
     if row["value"] == row["low"] == row["high"] == 0:
         return "the same predictions"
-    scale, digits = scale_of(name)
-    interval = between(row["low"], row["high"], digits, scale=scale)
+    interval = between(row["low"], row["high"], METRICS[name].unit)
     return f"{row['verdict']}; change {interval}, {level_of(content)} interval"
 
 

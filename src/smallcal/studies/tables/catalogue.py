@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from smallcal.metrics import METRICS
+from smallcal.metrics.units import SHARE
 from smallcal.studies.frame import CLEAN, Frame
 from smallcal.studies.study import Study
 from smallcal.studies.tables.diagnostics import (
@@ -35,7 +36,7 @@ from smallcal.studies.tables.shift import (
     shift_means,
     three_tiers,
 )
-from smallcal.studies.tables.table import Number, Table, unit_of
+from smallcal.studies.tables.table import Number, Table, heading_of
 
 
 def means(study: Study, frame: Frame) -> Table:
@@ -45,7 +46,7 @@ def means(study: Study, frame: Frame) -> Table:
     return Table(
         "means",
         "Means",
-        ("samples", "models", "method", *map(unit_of, metrics)),
+        ("samples", "models", "method", *map(heading_of, metrics)),
         metric_rows(clean, metrics),
         "Mean ± standard deviation (ddof = 0) over seeds; in rows of all models, over models and "
         "seeds. Draws are averaged first. Bold: best of its block, as printed.",
@@ -67,7 +68,7 @@ def differences(study: Study, frame: Frame) -> Table:
     return Table(
         "differences",
         f"Differences from {study.baseline}",
-        ("samples", "method", "verdict", *map(unit_of, metrics)),
+        ("samples", "method", "verdict", *(heading_of(m, difference=True) for m in metrics)),
         tuple(rows),
         f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of models, of seeds in "
         "each, of draws in each. A difference whose interval holds zero is a tie.",
@@ -87,7 +88,7 @@ def wins(study: Study, frame: Frame) -> Table:
     return Table(
         "wins",
         f"Wins against {study.baseline}",
-        ("samples", "method", *(f"{metric} %" for metric in metrics)),
+        ("samples", "method", *map(SHARE.heading, metrics)),
         tuple(rows),
         "Share of cells and draws in which the method is strictly better.",
     )
@@ -101,7 +102,8 @@ def win_rate(frame: Frame, study: Study, metric: str, label: str) -> Number:
     if not len(gaps):
         return Number(math.nan)
     higher = metric in METRICS and METRICS[metric].better == "higher"
-    return Number(100 * float((gaps > 0 if higher else gaps < 0).mean()), digits=1)
+    share = float((gaps > 0 if higher else gaps < 0).mean())
+    return Number(SHARE.scale * share, digits=SHARE.digits)
 
 
 Maker = Callable[[Study, Frame], Table]

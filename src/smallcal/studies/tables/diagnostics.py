@@ -11,6 +11,7 @@ import numpy as np
 from smallcal.advice.refits import Spread
 from smallcal.advice.select_walk import ROUNDING
 from smallcal.data.predictions import FloatArray
+from smallcal.metrics.units import PERCENT, SHARE, X100
 from smallcal.statistics.nested import clustered, nested
 from smallcal.studies.frame import CLEAN, Frame
 from smallcal.studies.study import Study
@@ -26,8 +27,10 @@ from smallcal.studies.tables.pairs import (
     values_of,
 )
 from smallcal.studies.tables.shift import Row, comparisons
-from smallcal.studies.tables.table import Number, Table, unit_of
+from smallcal.studies.tables.table import Number, Table, heading_of
 
+#: What grouping promised and gave; all are differences.
+_GAINS = ("predicted TopBCE gain", "TopBCE gain", "ECE gain")
 #: A cell and a draw of it.
 Fit = tuple[str, int]
 #: Every label's value in one fit.
@@ -60,7 +63,7 @@ def seeds(study: Study, frame: Frame) -> Table:
         "Differences model by model",
         (
             *("samples", "models", "method", "minus", "lower in"),
-            *map(unit_of, metrics),
+            *(heading_of(metric, difference=True) for metric in metrics),
             f"{metrics[0]}, seeds alone" if metrics else "seeds alone",
         ),
         tuple(found),
@@ -151,8 +154,8 @@ def selector(study: Study, frame: Frame) -> Table:
             *(f"always {base}", "always candidate", "selected", "best of 2", "excess"),
         ),
         tuple(found),
-        f"Test {unit_of(metric)}, mean ± standard deviation (ddof = 0) over seeds, or models and "
-        f"seeds. A rule takes the candidate in place of {base} when its cross-validated gain "
+        f"Test {heading_of(metric)}, mean ± standard deviation (ddof = 0) over seeds, or models "
+        f"and seeds. A rule takes the candidate in place of {base} when its cross-validated gain "
         "is above one standard error: of the repeats' means, of all folds, or of the samples. "
         "Excess: above the better of the two in each fit, which nobody knows beforehand.",
         tuple(_excess_text(key, np.mean(values, axis=0), base) for key, values in excesses.items()),
@@ -240,7 +243,7 @@ def _by_choice(
     return Table(
         name,
         title,
-        ("samples", "models", "entry", "picks", *map(unit_of, study.metrics)),
+        ("samples", "models", "entry", "picks", *map(heading_of, study.metrics)),
         tuple(found),
         f"{note} Test metrics, mean ± standard deviation (ddof = 0) over seeds, or models and "
         "seeds; draws are averaged first.",
@@ -306,7 +309,9 @@ def _spread(values: list[float]) -> Number:
 
 
 def _percent(values: list[float]) -> Number:
-    return Number(100 * float(np.mean(values)), digits=1) if values else Number(math.nan)
+    if not values:
+        return Number(math.nan)
+    return Number(SHARE.scale * float(np.mean(values)), digits=SHARE.digits)
 
 
 def signal_to_noise(study: Study, frame: Frame) -> Table:
@@ -323,7 +328,7 @@ def signal_to_noise(study: Study, frame: Frame) -> Table:
         (
             *("samples", "models", "method", "ECE outcome"),
             *("B/σ² x1000", "floor x1000", "random x1000", "p"),
-            *("predicted TopBCE gain x100", "TopBCE gain x100", "ECE gain %"),
+            *(X100.heading(name, difference=True) for name in _GAINS),
         ),
         tuple(found),
         f"Means over fits (p: the median). B/σ²: variance of the loss's slope between groups over "
@@ -344,10 +349,11 @@ def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
         yield Number(1000 * _mean(part, metric, label))
     p_values = _values(part, "p_value", label)
     yield Number(float(np.median(p_values)) if p_values else math.nan, digits=3)
-    yield Number(100 * _mean(part, "predicted_gain", label), digits=3)
+    # A gain of three groups is small: one digit more than tables have.
+    yield Number(X100.scale * _mean(part, "predicted_gain", label), digits=3)
     loss = [np.mean(d) for d in paired(part, "top_label_bce", label, study.baseline).values()]
-    yield Number(-100 * float(np.mean(loss)) if loss else math.nan, digits=3)
-    yield Number(-100 * float(np.mean(list(ece.values()))) if ece else math.nan)
+    yield Number(-X100.scale * float(np.mean(loss)) if loss else math.nan, digits=3)
+    yield Number(-PERCENT.scale * float(np.mean(list(ece.values()))) if ece else math.nan)
 
 
 def _mean(part: Frame, metric: str, label: str) -> float:

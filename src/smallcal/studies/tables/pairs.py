@@ -12,7 +12,7 @@ from smallcal.statistics.interval import Better, Interval
 from smallcal.statistics.nested import nested
 from smallcal.studies.frame import Frame
 from smallcal.studies.study import Study
-from smallcal.studies.tables.table import Number, scale_of
+from smallcal.studies.tables.table import Number, unit_of
 
 #: Cell name to the values of its draws, in order.
 Values = dict[str, list[float]]
@@ -77,10 +77,9 @@ def number_of(values: Values, metric: str) -> Number:
     means = [np.nanmean(draws) for draws in values.values() if np.isfinite(draws).any()]
     if not means:
         return Number(math.nan)
-    scale = scale_of(metric)
-    digits = 2 if scale == 100 else 4
-    spread = float(scale * np.std(means)) if len(means) > 1 else None
-    return Number(float(scale * np.mean(means)), spread, digits=digits)
+    unit = unit_of(metric)
+    spread = float(unit.scale * np.std(means)) if len(means) > 1 else None
+    return Number(float(unit.scale * np.mean(means)), spread, digits=unit.digits)
 
 
 def with_best(column: Sequence[Number], metric: str) -> list[Number]:
@@ -145,11 +144,11 @@ def shown(found: Interval | None, metric: str) -> Number:
     """Return a difference with its interval, in the units of its metric."""
     if found is None:
         return Number(math.nan)
-    scale = scale_of(metric)
-    digits = 2 if scale == 100 else 4
+    unit = unit_of(metric)
+    point, low, high = (unit.scale * value for value in (found.point, found.low, found.high))
     if is_bare(found):
-        return Number(scale * found.point, digits=digits)
-    return Number(scale * found.point, None, scale * found.low, scale * found.high, digits)
+        return Number(point, digits=unit.digits)
+    return Number(point, None, low, high, unit.digits)
 
 
 def is_bare(found: Interval) -> bool:

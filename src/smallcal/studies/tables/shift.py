@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from smallcal.data.predictions import FloatArray
+from smallcal.metrics.units import Unit
 from smallcal.statistics.interval import Interval
 from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import CLEAN, Frame
@@ -29,7 +30,7 @@ from smallcal.studies.tables.pairs import (
     verdict_on,
     with_best,
 )
-from smallcal.studies.tables.table import Number, Table, scale_of, unit_of
+from smallcal.studies.tables.table import Number, Table, heading_of, unit_of
 
 Row = tuple[str | Number, ...]
 
@@ -48,7 +49,7 @@ def shift_means(study: Study, frame: Frame) -> Table:
     return Table(
         "shift-means",
         "Under shift",
-        ("samples", "models", "method", *map(unit_of, metrics)),
+        ("samples", "models", "method", *map(heading_of, metrics)),
         metric_rows(rows, metrics),
         "Fitted on clean samples; each shifted sample goes where its own logits put it. Mean over "
         "shifted sets, then mean ± standard deviation (ddof = 0) over seeds, or models and seeds.",
@@ -76,7 +77,7 @@ def by_severity(study: Study, frame: Frame) -> Table:
         f"{metric} by severity",
         ("samples", "models", "method", CLEAN, *(f"severity {s}" for s in severities)),
         tuple(found) if severities else (),
-        f"{unit_of(metric)}. Mean over the sets of a severity, then mean ± standard deviation "
+        f"{heading_of(metric)}. Mean over the sets of a severity, then mean ± standard deviation "
         "(ddof = 0) over seeds, or models and seeds.",
     )
 
@@ -139,9 +140,10 @@ def three_tiers(study: Study, frame: Frame) -> Table:
             verdict = verdict_on({metric: whole})
             found.append((f"{budget:,}", f"{dataset} {backbone}", ours, theirs, verdict, *numbers))
     note = (
-        f"{unit_of(metric)}: the method minus the other, mean over seeds, corruptions and "
-        f"severities; 95 % intervals from {study.n_boot:,} resamples of single sets, of "
-        "corruptions, and of seeds, corruptions and severities. The last one decides the verdict."
+        f"{heading_of(metric, difference=True)}: the method minus the other, mean over seeds, "
+        f"corruptions and severities; 95 % intervals from {study.n_boot:,} resamples of single "
+        "sets, of corruptions, and of seeds, corruptions and severities. The last one decides the "
+        "verdict."
     )
     if absent:
         note += f" Left out, for a severity or a seed is missing: {', '.join(sorted(absent))}."
@@ -203,7 +205,10 @@ def controls(study: Study, frame: Frame) -> Table:
                     cells += _control(study, rows, metric, metric + suffix)
                 found.append((budget, models, label, severity, *cells))
     name = study.settings["control"].replace("_", " ")
-    header = [part for m in metrics for part in (unit_of(m), f"{m} {name}", f"{m} difference")]
+    header = []
+    for m in metrics:
+        change = heading_of(m, difference=True)
+        header += [heading_of(m), f"{m} {name}", f"{change}, difference"]
     return Table(
         "controls",
         f"Deployed, and {name}",
@@ -242,6 +247,7 @@ def _renamed(frame: Frame, control: str, metric: str) -> Frame:
 def heterogeneity(study: Study, frame: Frame) -> Table:
     """Show the gain of each corruption against the raw model's error there."""
     settings, metric = study.settings, study.metrics[0]
+    unit = unit_of(metric)
     there = frame.unique("label")
     ours, raw = settings["gain_of"], settings["raw"]
     rivals = [label for label in settings["rivals"] if label in there]
@@ -257,19 +263,21 @@ def heterogeneity(study: Study, frame: Frame) -> Table:
         gains = {label: table[label] - table[ours] for label in rivals}
         for i, kind in enumerate(kinds):
             numbers = (table[raw][i], table[ours][i], *(gain[i] for gain in gains.values()))
-            percent = (Number(float(scale_of(metric) * value)) for value in numbers)
-            found.append((*where, kind, *percent))
+            told = (Number(float(unit.scale * value), digits=unit.digits) for value in numbers)
+            found.append((*where, kind, *told))
         if kinds:
-            sentences += _said(gains, table[raw], ours, f"{where[1]}, {where[0]} samples", kinds)
+            at = f"{where[1]}, {where[0]} samples"
+            sentences += _said(gains, table[raw], ours, at, kinds, unit)
     return Table(
         "heterogeneity",
         f"Where {ours} gains",
         (
-            *("samples", "models", "corruption", f"{raw} {unit_of(metric)}", ours),
+            *("samples", "models", "corruption", f"{raw} {heading_of(metric)}", ours),
             *(f"gain over {label}" for label in rivals),
         ),
         tuple(found),
-        f"{unit_of(metric)}, means over severities and seeds, in order of the raw model's error.",
+        f"{heading_of(metric)}, means over severities and seeds, in order of the raw model's "
+        "error; gains in points.",
         tuple(sentences),
     )
 
@@ -290,13 +298,15 @@ def _said(
     ours: str,
     where: str,
     kinds: Sequence[str],
+    unit: Unit,
 ) -> Iterator[str]:
     """Yield what the corruptions show together."""
     for label, gain in gains.items():
         low, high = int(gain.argmin()), int(gain.argmax())
         yield (
-            f"{where}: the gain of {ours} over {label} runs from {100 * gain[low]:+.2f} "
-            f"({kinds[low]}) to {100 * gain[high]:+.2f} ({kinds[high]}); its rank correlation with "
+            f"{where}: the gain of {ours} over {label} runs from "
+            f"{unit.number(gain[low], signed=True)} ({kinds[low]}) to "
+            f"{unit.number(gain[high], signed=True)} ({kinds[high]}); its rank correlation with "
             f"the raw error is {rank_text(gain, errors)}."
         )
     if len(gains) > 1:

@@ -11,8 +11,12 @@ from typing import Any
 
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
+from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
 from smallcal.studies.frame import Frame
 from smallcal.studies.study import Study
+
+#: How the names of probes' numbers begin that are shares.
+_SHARES = ("accuracy", "coverage", "risk", "gap", "selective", "changed", "share")
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,13 @@ class Number:
         if math.isnan(self.value):
             return "–"
         if self.low is not None and self.high is not None:
-            size = f"{'+' if self.signed else ''}.{self.digits}f"
-            return f"{self.value:{size}} [{self.low:{size}}, {self.high:{size}}]"
-        shown = f"{self.value:.{self.digits}f}"
-        return shown if self.spread is None else f"{shown} ±{self.spread:.{self.digits}f}"
+            value, low, high = (
+                written(number, self.digits, signed=self.signed)
+                for number in (self.value, self.low, self.high)
+            )
+            return f"{value} [{low}, {high}]"
+        shown = written(self.value, self.digits)
+        return shown if self.spread is None else f"{shown} ±{written(self.spread, self.digits)}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,8 @@ def _markdown(cell: str | Number) -> str:
 def _latex(cell: str | Number) -> str:
     if isinstance(cell, str):
         return escaped(cell)
-    text = cell.text().replace("±", r"$\pm$").replace("–", "--")
+    # A hyphen is no minus: the dash of a missing number is put in after it.
+    text = cell.text().replace("-", "$-$").replace("±", r"$\pm$").replace("–", "--")
     return rf"\textbf{{{text}}}" if cell.best else text
 
 
@@ -176,20 +184,20 @@ def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def scale_of(metric: str) -> float:
-    """Return what a metric is multiplied by in tables: percent, or x100 for proper scores."""
+def unit_of(metric: str) -> Unit:
+    """Return how a metric, or a number that a probe gave, is written.
+
+    Examples
+    --------
+    >>> unit_of("nll").heading("nll"), unit_of("gap_at80").sign, unit_of("temperature_1").sign
+    ('nll x100', '%', '')
+    """
     base = metric.partition("_requantized")[0].partition("_paired_clean")[0]
-    known = METRICS.get(base)
-    hundred = ("accuracy", "coverage", "risk", "gap", "selective", "changed", "share")
-    if known is not None and (known.percent or base in ("nll", "brier", "top_label_bce")):
-        return 100.0
-    return 100.0 if base.startswith(hundred) else 1.0
+    if base in METRICS:
+        return METRICS[base].unit
+    return PERCENT if base.startswith(_SHARES) else PLAIN
 
 
-def unit_of(metric: str) -> str:
+def heading_of(metric: str, *, difference: bool = False) -> str:
     """Return a metric's heading, with its unit."""
-    if scale_of(metric) == 1.0:
-        return metric
-    known = METRICS.get(metric)
-    proper = known is not None and not known.percent
-    return f"{metric} x100" if proper else f"{metric} %"
+    return unit_of(metric).heading(metric, difference=difference)
