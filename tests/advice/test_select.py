@@ -16,7 +16,7 @@ from smallcal.advice.cross_validate import HeldOut, held_out_losses, repeated_fo
 from smallcal.advice.select import DEFAULT_CANDIDATES, candidates_for
 from smallcal.advice.select_walk import RULES, chosen_row, walk
 from smallcal.data.predictions import Predictions
-from smallcal.metrics.table import chosen_metrics
+from smallcal.metrics.table import METRICS, chosen_metrics
 from support.cases import features_of
 from support.simulated import simulate
 
@@ -498,14 +498,17 @@ def test_a_choice_that_costs_likelihood_says_so():
     found = sc.select(z, y, candidates=["tva-ts+tail", "signal-linear"], n_repeats=2)
     nll = found.table[1].nll_interval
     assert (found.choice, nll.high < 0) == ("signal-linear", True)
-    assert found.reason.endswith(f"; but it raises the held-out nll by {-nll.point:.3g}.")
+    size = METRICS["nll"].unit.size(nll.point)
+    assert found.reason.endswith(f"; but it raises the held-out nll by {size}.")
 
 
 def test_reasons_in_words():
     z, y = by_risk(800)
-    taken = sc.select(z, y, candidates=["none", "srts-bce", "tva-ts"], n_repeats=2).reason
-    assert taken.startswith("srts-bce lowers the held-out top_label_bce by 0.")
-    assert "compared with the raw model, more than one standard error (0.0" in taken
+    found = sc.select(z, y, candidates=["none", "srts-bce", "tva-ts"], n_repeats=2)
+    taken, row, unit = found.reason, found.table[1], METRICS["top_label_bce"].unit
+    gain, error = unit.size(row.gain), unit.size(row.standard_error)
+    assert taken.startswith(f"srts-bce lowers the held-out top_label_bce by {gain}")
+    assert f"compared with the raw model, more than one standard error ({error})" in taken
     assert taken.endswith("no richer candidate gains that much again.")
     kept = sc.select(*calibrated(300, seed=3), candidates=["none", "tva-ts"], n_repeats=2).reason
     assert kept.startswith("not enough evidence: keep the raw model, for the best of the others")

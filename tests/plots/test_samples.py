@@ -437,7 +437,8 @@ def test_a_forest_of_a_comparison_says_what_the_comparison_says():
     forest = plots.forest_data(found, metric="nll")
     for row in forest.rows:
         interval = found.intervals[row.label]["nll"]
-        assert (row.value, row.low, row.high) == (interval.point, interval.low, interval.high)
+        ends = (interval.point, interval.low, interval.high)
+        assert (row.value, row.low, row.high) == tuple(100 * end for end in ends)
         assert (row.wide_low, row.wide_high) == (row.low, row.high)
         assert row.verdict == interval.verdict("lower")
     assert [row.verdict for row in forest.rows] == ["better", "tie"]
@@ -445,7 +446,7 @@ def test_a_forest_of_a_comparison_says_what_the_comparison_says():
         interval = found.intervals[row.label]["ece15"]
         assert row.value == pytest.approx(100 * interval.point)
         assert (row.verdict != "tie") == interval.sure
-    assert plots.forest_data(found).xlabel == "nll, difference from raw"
+    assert plots.forest_data(found).xlabel == "nll, difference from raw (points)"
     assert plots.forest_data(found, metric="accuracy").xlabel.endswith("(points)")
 
 

@@ -185,12 +185,16 @@ def test_budget_is_a_plain_loop_over_draws(folder, outcome):
     assert row["ece15 %"].value == pytest.approx(100 * (gap < 0).mean())
     (row,) = cells(table_named(found, "differences"), samples="200", method="srts-bce")
     expected = nested.nested(100 * gap[None], n_boot=N_BOOT)
-    assert row["ece15 %"].value == pytest.approx(expected.point, abs=1e-4)
-    assert (row["ece15 %"].low, row["ece15 %"].high) == pytest.approx(tuple(expected), abs=1e-4)
+    assert row["ece15 points"].value == pytest.approx(expected.point, abs=1e-4)
+    assert (row["ece15 points"].low, row["ece15 points"].high) == pytest.approx(
+        tuple(expected), abs=1e-4
+    )
     (row,) = cells(table_named(found, "seeds"), samples="200", method="srts-bce", minus="tva-ts")
     expected = nested.nested(100 * gap, n_boot=N_BOOT)
     alone = nested.clustered(100 * gap, n_boot=N_BOOT)
-    assert (row["ece15 %"].low, row["ece15 %"].high) == pytest.approx(tuple(expected), abs=1e-4)
+    assert (row["ece15 points"].low, row["ece15 points"].high) == pytest.approx(
+        tuple(expected), abs=1e-4
+    )
     last = row["ece15, seeds alone"]
     assert (last.low, last.high) == pytest.approx(tuple(alone), abs=1e-4)
     assert row["lower in"] == f"{(gap.mean(axis=1) < 0).sum()} of 2"
@@ -344,7 +348,7 @@ def test_the_controls_are_what_they_say(folder, outcome):
         name = table.title.removeprefix("Deployed, and ")
         assert row["ece15 %"].value == pytest.approx(np.mean(deployed), abs=1e-4)
         assert row[f"ece15 {name}"].value == pytest.approx(np.mean(control), abs=1e-4)
-        gap = row["ece15 difference"]
+        gap = row["ece15 difference points"]
         assert gap.value == pytest.approx(np.mean(control) - np.mean(deployed), abs=1e-4)
         assert gap.low <= gap.value <= gap.high
 
@@ -404,8 +408,8 @@ def test_signal_to_noise_is_the_librarys(folder, outcome):
     (row,) = cells(table, method="srts-bce")
     assert row["B/σ² x1000"].value == pytest.approx(np.mean(ratios), rel=1e-4)
     assert row["floor x1000"].value == pytest.approx(np.mean(floors))
-    assert row["predicted TopBCE gain x100"].value == pytest.approx(np.mean(gains), rel=1e-3)
-    assert row["ECE gain %"].value == pytest.approx(np.mean(gaps), abs=1e-4)
+    assert row["predicted TopBCE gain points"].value == pytest.approx(np.mean(gains), rel=1e-3)
+    assert row["ECE gain points"].value == pytest.approx(np.mean(gaps), abs=1e-4)
     word = "wins" if min(gaps) > 0 else "loses" if max(gaps) < 0 else "mixed"
     assert row["ECE outcome"] == word
 
@@ -496,9 +500,9 @@ def test_one_fit_has_no_interval_and_no_verdict(folder, tmp_path):
     (means, differences) = run(study, collection, tmp_path / "run").tables
     (row,) = cells(differences, method="srts-bce")
     assert row["verdict"].startswith("no interval: ece15")
-    assert row["ece15 %"].low is None
+    assert row["ece15 points"].low is None
     ours, theirs = (cells(means, method=m)[0]["ece15 %"].value for m in ("srts-bce", "tva-ts"))
-    assert row["ece15 %"].value == pytest.approx(ours - theirs)
+    assert row["ece15 points"].value == pytest.approx(ours - theirs)
     shift = run(small("shift", methods=("srts-bce",)), collection, tmp_path / "shift")
     assert "world plain" in table_named(shift, "tiers").sentences[0]
 

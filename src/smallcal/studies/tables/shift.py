@@ -207,8 +207,8 @@ def controls(study: Study, frame: Frame) -> Table:
     name = study.settings["control"].replace("_", " ")
     header = []
     for m in metrics:
-        change = heading_of(m, difference=True)
-        header += [heading_of(m), f"{m} {name}", f"{change}, difference"]
+        change = unit_of(m).heading(f"{m} difference", difference=True)
+        header += [heading_of(m), f"{m} {name}", change]
     return Table(
         "controls",
         f"Deployed, and {name}",
