@@ -46,8 +46,11 @@ def test_it_prints_tables_a_reason_and_the_next_command(cli):
     assert max(map(len, out.splitlines())) <= 80
     text = " ".join(out.split())
     assert "cal.npz: 300 samples, 5 classes, cut into 5 folds 2 times." in text
-    assert "tva-ts none +8." in text
-    assert "Choice: tva-ts. Reason: tva-ts lowers the held-out top_label_bce by 0." in text
+    row = json.loads(cli("select", "cal.npz", *QUICK, "--json")[1])["table"][1]
+    size = f"{100 * row['gain']:.2f}"
+    assert f"tva-ts none +{size} {100 * row['standard_error']:.2f} " in text
+    reason = f"Reason: tva-ts lowers the held-out top_label_bce by {size} points compared"
+    assert f"Choice: tva-ts. {reason}" in text
     assert "Next: smallcal fit cal.npz --method tva-ts -o cal.json" in text
 
 
