@@ -31,8 +31,8 @@ from smallcal.plots.temperature_signal_plot import TemperatureSignal, draw_tempe
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Plots that draw one record for each name.
-_NAMED: Mapping[str, tuple[type, Callable[..., Axes]]] = MappingProxyType(
+#: Plots of samples: the record that is drawn, and what draws it, or one for each name.
+_PLOTS: Mapping[str, tuple[type, Callable[..., Axes]]] = MappingProxyType(
     {
         "reliability": (ReliabilityBins, draw_reliability),
         "smooth_reliability": (SmoothCurve, draw_smooth_reliability),
@@ -41,8 +41,12 @@ _NAMED: Mapping[str, tuple[type, Callable[..., Axes]]] = MappingProxyType(
         "group_residuals": (GroupResiduals, draw_group_residuals),
         "risk_coverage": (RiskCurve, draw_risk_coverage),
         "shift_errors": (ShiftErrors, draw_shift_errors),
+        "temperature_signal": (TemperatureSignal, draw_temperature_signal),
+        "forest": (Forest, draw_forest),
     }
 )
+#: Those that draw a single record.
+_SINGLE = ("temperature_signal", "forest")
 
 
 def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
@@ -67,15 +71,11 @@ def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axe
     >>> redraw("forest", {"rows": [row], "xlabel": "ece15 (points)"}).get_xlabel()
     'ece15 (points)'
     """
-    if plot == "forest":
-        rows = tuple(ForestRow(**row) for row in data["rows"])
-        return draw_forest(Forest(rows=rows, xlabel=data["xlabel"]), ax=ax)
-    if plot == "temperature_signal":
-        return draw_temperature_signal(_thawed(TemperatureSignal, data), ax=ax)
-    if plot not in _NAMED:
-        known = ", ".join([*_NAMED, "temperature_signal", "forest"])
-        raise InputError(f"plot must be one of {known}; got {plot!r}")
-    kind, draw = _NAMED[plot]
+    if plot not in _PLOTS:
+        raise InputError(f"plot must be one of {', '.join(_PLOTS)}; got {plot!r}")
+    kind, draw = _PLOTS[plot]
+    if plot in _SINGLE:
+        return draw(_thawed(kind, data), ax=ax)
     return draw({name: _thawed(kind, row) for name, row in data.items()}, ax=ax)
 
 
@@ -84,9 +84,11 @@ def _thawed(kind: type, row: Mapping[str, Any]) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Return a list of numbers as an array, anything else as it is."""
+    """Return numbers as an array, rows of a forest as such, anything else as it is."""
     if not isinstance(value, list | tuple) or any(isinstance(entry, str) for entry in value):
         return value
+    if value and isinstance(value[0], Mapping):
+        return tuple(ForestRow(**row) for row in value)
     if any(entry is None for entry in value):
         value = [np.nan if entry is None else entry for entry in value]
     return np.array(value)

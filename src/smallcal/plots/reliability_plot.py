@@ -15,7 +15,7 @@ from smallcal.metrics.units import PERCENT, SHARE
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
-from smallcal.statistics.interval import binomial_interval, require_options
+from smallcal.statistics.interval import binomial_interval, require_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,7 @@ def reliability_data(
     >>> row.count.tolist(), row.confidence.tolist(), row.accuracy.tolist()
     ([2], [0.8], [0.5])
     """
-    require_options(1, level)
+    require_level(level)
     if strategy not in _CUTS:
         raise InputError(f"strategy must be 'width' or 'mass'; got {strategy!r}")
     views = views_of(y_true, probs)

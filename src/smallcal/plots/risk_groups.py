@@ -18,7 +18,7 @@ from smallcal.metrics.binned import bin_table, equal_width
 from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.twins import draws
-from smallcal.statistics.interval import binomial_interval, require_options
+from smallcal.statistics.interval import binomial_interval, require_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,7 +142,7 @@ def matched_confidence_data(
     >>> [name.partition(", T")[0] for name in found]
     ['group 1, lowest risk', 'group 2', 'group 3, highest risk']
     """
-    require_options(1, level)
+    require_level(level)
     routed = _Routed.of(y_true, logits, calibrator, features=features)
     view = routed.views[ONE]
     index = equal_width(view.confidence, bins)
@@ -280,7 +280,7 @@ def group_residuals_data(
     >>> list(found), found["raw"].group.tolist()
     (['raw', 'one temperature', 'srts-bce'], [0, 1, 2])
     """
-    require_options(1, level)
+    require_level(level)
     routed = _Routed.of(y_true, logits, calibrator, features=features)
     groups = np.unique(routed.group)
     bins = len(routed.fitted.map.steps)

@@ -90,7 +90,8 @@ def corruption_gain_data(
     InputError
         If nothing is shifted, or the raw model was not measured.
     """
-    opened = _settled(run, metric, method, baseline, where)
+    opened = open_run(run, "heterogeneity", metric=metric, baseline=baseline, where=where)
+    opened = _with_method(one_budget(opened), method)
     study = opened.study
     table = heterogeneity(study, opened.frame)
     if not table.rows:
@@ -108,17 +109,8 @@ def corruption_gain_data(
     )
 
 
-def _settled(
-    run: RunLike,
-    metric: str | None,
-    method: str | None,
-    baseline: str | None,
-    where: Mapping[str, Any] | None,
-) -> Run:
+def _with_method(opened: Run, method: str | None) -> Run:
     """Return the run with a study that says whose gain it is; those of shifts do not."""
-    opened = one_budget(
-        open_run(run, "heterogeneity", metric=metric, baseline=baseline, where=where)
-    )
     study = opened.study
     settings = {**study_named("heterogeneity").settings, **study.settings}
     settings |= {"rivals": (study.baseline,)} | ({} if method is None else {"gain_of": method})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -100,10 +101,7 @@ def study_figures(
             where = {} if budget is None else {"budget": budget}
             told = len(budgets) > 1 and budget is not None
             suffix = f"-{'all' if budget == ALL else budget}" if told else ""
-            yield name + suffix, _drawing(figure, (study, frame), run.metric, where)
-
-
-def _drawing(
-    figure: Figure, run: tuple[Study, Frame], metric: str, where: Mapping[str, Any]
-) -> Callable[[], Axes]:
-    return lambda: figure.draw(run, metric=metric, where=where)
+            yield (
+                name + suffix,
+                partial(figure.draw, (study, frame), metric=run.metric, where=where),
+            )

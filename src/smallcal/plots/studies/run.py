@@ -12,6 +12,7 @@ import numpy as np
 
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.errors import InputError
+from smallcal.plots.twins import documented
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.engine import Outcome, recorded
 from smallcal.studies.frame import ALL, CLEAN, COLUMNS, FAILED, Frame
@@ -53,6 +54,7 @@ class Run:
         return self.frame.where(metric=self.metric).unique("label")
 
 
+@documented
 def open_run(
     run: RunLike,
     usual: str,
@@ -65,15 +67,8 @@ def open_run(
 
     Parameters
     ----------
-    run : path, Frame, Outcome, mapping of columns, or (Study, Frame)
     usual : str
         The study that rows are taken to be of where nothing says so.
-    metric : str, optional
-        The study's first metric that was measured unless it is given.
-    baseline : str, optional
-        The study's own unless it is given.
-    where : mapping, optional
-        Column to a value or a list of values: only these rows.
 
     Raises
     ------
