@@ -97,6 +97,27 @@ def test_the_numbers_of_groups_equal_a_plain_loop():
         assert share == pytest.approx(np.mean([flag in fit.flags_ for _, fit in fits]))
 
 
+def test_error_rates_of_a_refit_are_those_of_its_draws():
+    """A row drawn twice errs twice: on a small split that decides whether rates are in order."""
+    z, y = simulate(160, 5, seed=4)
+    found = sc.audit(z, y, method="margin-k3", n_refits=N_REFITS, n_null=0)
+    point = quietly(sc.make("margin-k3"), z, y)
+    wrong = z.argmax(axis=1) != y
+    shares = {}
+    for weighted in (True, False):
+        falling = []
+        for counts, fit in plain_refits(z, y, "margin-k3"):
+            weight = counts if weighted else np.ones_like(counts)
+            group = fit.group(z)
+            rates = [np.average(wrong[group == i], weights=weight[group == i]) for i in range(3)]
+            falling.append(rates[0] >= rates[1] >= rates[2])
+        shares[weighted] = np.mean(falling)
+    rates = [wrong[point.group(z) == i].mean() for i in range(3)]
+    assert rates[0] > rates[2]  # wide margins err less
+    assert found.shares["risk_ordered"] == pytest.approx(shares[True])
+    assert shares[True] != shares[False]
+
+
 @pytest.mark.parametrize("name", ["srts-bce", "signal-linear+tail", "ets"])
 def test_confidences_and_held_out_metrics_equal_a_plain_loop(name):
     z, y = simulate(300, 5, seed=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,13 +15,14 @@ from scipy.optimize import nnls
 from scipy.stats import norm
 
 import smallcal as sc
-from smallcal.advice.plan import count_steps, plan_sizes
+from smallcal.advice.plan import _search, count_steps, plan_sizes
 from smallcal.advice.plan_fits import Rung, climb, draw_rows, ladder, uncalibrated
 from smallcal.advice.plan_forecast import (
     PRIOR_SCALE,
     RAW_SCALE,
     SAMPLES,
     Forecast,
+    Outlook,
     fit_curve,
     lasting_gaps,
 )
@@ -102,6 +104,21 @@ def test_the_raw_model_is_measured_on_all_rows():
     expected = sc.evaluate(y, p, metrics=["top_label_bce"])["top_label_bce"]
     assert raw.metrics["top_label_bce"].value == pytest.approx(expected, rel=1e-12)
     assert raw.metrics["top_label_bce"].spread == raw.metrics["ece15"].spread == 0
+
+
+def test_every_seed_size_and_draw_has_rows_of_its_own():
+    drawn = [
+        draw_rows(200, size, draw, seed=seed)
+        for seed in (0, 1)
+        for size in (60, 61)
+        for draw in range(4)
+    ]
+    for rows, left in drawn:
+        np.testing.assert_array_equal(np.sort([*rows, *left]), np.arange(200))
+    assert len({tuple(rows[:50]) for rows, _ in drawn}) == len(drawn)
+    # Each row is in a draw as often as any other: 60 times of 200, give or take.
+    times = sum(np.bincount(draw_rows(200, 60, i, seed=3)[0], minlength=200) for i in range(400))
+    assert abs(times - 120).max() < 5 * np.sqrt(400 * 0.3 * 0.7)
 
 
 def test_a_rung_is_what_its_loops_say():
@@ -280,6 +297,48 @@ def test_foretold_ece_is_that_of_independent_draws_and_falls():
         values = [row.metrics["ece15"].value for row in found.rows]
         assert values[-1] < values[0]
         assert found.more["ece15"].point < 0
+
+
+def forecast_of(*rungs, test_size=1000):
+    return Forecast(list(rungs), test_size=test_size, seed=0)
+
+
+@pytest.mark.parametrize("test_size", [100, 400])
+def test_the_luck_of_a_pilot_and_of_a_test_set_are_two_and_add_up(test_size):
+    """A mean over n rows has the variance s² / n; an independent one over m rows adds s² / m."""
+    loss = np.random.default_rng(0).exponential(size=100)
+    rung = replace(rung_with([0.0], [0.01]), loss=loss)
+    found = forecast_of(rung, replace(rung, size=80), test_size=test_size).of("top_label_bce", 50)
+    expected = loss.std() * np.sqrt(1 / 100 + 1 / test_size)
+    assert found.point == pytest.approx(loss.mean())
+    assert found.values.std() == pytest.approx(expected, rel=0.12)
+
+
+def test_what_a_draw_adds_falls_with_the_root_of_its_size():
+    """No lasting gap, no noise: a draw of four times the size is off by half as much."""
+    rung = replace(rung_with([0.0], [1e-12]), shift=np.array([[0.08], [-0.04]]))
+    rung = replace(rung, weight=np.ones((2, 1)))
+    found = forecast_of(rung, replace(rung, size=100, shift=rung.shift / np.sqrt(2)))
+    for size in (200, 800):
+        metric = found.of("debiased_ece15", size)
+        assert metric.point == pytest.approx(0.06 * np.sqrt(50 / size), rel=0.02)
+        assert metric.spread == pytest.approx(0.02 * np.sqrt(50 / size), rel=0.25)
+
+
+@pytest.mark.parametrize(("level", "factor"), [(0.5, 4**0.25), (0.9, 4**0.45)])
+def test_a_targets_band_leaves_out_half_of_the_rest_at_each_end(level, factor):
+    """Worlds in which a loss is a / size, a from 50 to 200; sizes are rounded up to two digits."""
+
+    class Worlds:
+        rungs = (rung_with([0.0], [0.01]),)
+
+        def of(self, metric, size):
+            return Outlook(100 / size, np.geomspace(50, 200, 401) / size, 0.0)
+
+    found = _search(Worlds(), "top_label_bce", 0.102, level)
+    assert found.size == pytest.approx(1000 / 1.02, rel=0.08)
+    assert found.low == pytest.approx(1000 / 1.02 / factor, rel=0.08)
+    assert found.high == pytest.approx(1000 / 1.02 * factor, rel=0.08)
 
 
 # --- shape, options, words -----------------------------------------------------------------------

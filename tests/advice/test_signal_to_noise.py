@@ -11,6 +11,8 @@ from sklearn.model_selection import StratifiedKFold
 
 import smallcal as sc
 from smallcal.advice.signal_to_noise import DEFAULT_SIGNALS, SignalRow, SignalToNoise
+from smallcal.advice.slopes import Slopes
+from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from support.simulated import simulate
 
@@ -193,6 +195,36 @@ def test_the_risk_score_does_not_vouch_for_itself():
     ]
     assert sum(value <= 0.05 for value in p) <= 9
     assert np.mean(p) == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_router_is_learned_anew_from_every_draw(seed):
+    """The p-value by a loop over the same draws, each with five new regressions."""
+    z, y = calibrated(120, seed)
+    slopes = Slopes.of(Predictions.of(z, y), seed=0)
+    rng = np.random.default_rng(0)
+    rng.permutation(120)  # one random partition is dealt first
+    draws = rng.random((40, 120)) < slopes.confidence
+    predicted = z.argmax(axis=1)
+
+    def statistic(slope, scores):
+        group = np.digitize(scores, np.quantile(scores, [1 / 3, 2 / 3]))
+        held = np.array([slopes.information[group == k].sum() for k in range(3)])
+        sums = np.array([slope[group == k].sum() for k in range(3)])
+        sums = sums - slope.sum() * held / held.sum()
+        return (sums**2 / held).sum() / ((slope**2).sum() / held.sum())
+
+    scores = out_of_fold_risk(z, y)
+    observed = statistic(slopes.slope, scores)
+    anew = fixed = 0
+    for right in draws:
+        slope = np.where(right, slopes.right, slopes.wrong)
+        labels = np.where(right, predicted, (predicted + 1) % 5)
+        anew += statistic(slope, out_of_fold_risk(z, labels)) >= observed
+        fixed += statistic(slope, scores) >= observed
+    found = sc.signal_to_noise(z, y, signals=["risk"], n_null=40, n_partitions=1)["risk"]
+    assert found.p_value == (1 + anew) / 41
+    assert anew != fixed  # else the loop would prove nothing
 
 
 def test_structure_is_found():

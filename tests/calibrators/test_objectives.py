@@ -176,9 +176,11 @@ def test_mixed_is_nll_plus_weighted_bce():
     z, y = problem(8)
     gaps = gaps_of(z, y)
     state = moments(gaps, 0.7)
-    parts = [OBJECTIVES[name].terms(gaps, state).loss for name in ("nll", "bce")]
-    got = objective("mixed(0.3)").terms(gaps, state).loss
-    np.testing.assert_allclose(got, parts[0] + 0.3 * parts[1], rtol=1e-14)
+    nll, bce = (OBJECTIVES[name].terms(gaps, state) for name in ("nll", "bce"))
+    got = objective("mixed(0.3)").terms(gaps, state)
+    np.testing.assert_allclose(got.loss, nll.loss + 0.3 * bce.loss, rtol=1e-14)
+    np.testing.assert_allclose(got.slope, nll.slope + 0.3 * bce.slope, rtol=1e-14)
+    np.testing.assert_allclose(got.curvature, nll.curvature + 0.3 * bce.curvature, rtol=1e-14)
 
 
 @pytest.mark.parametrize(

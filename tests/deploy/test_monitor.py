@@ -151,9 +151,24 @@ def test_capital_is_never_more_than_what_bets_win(mean):
         bets = 0.5 ** np.arange(1, 14)
         products = np.prod(1 + bets[:, None] * x, axis=1)
         found = labelled._log_capital(gap.n, gap.total, gap.squares, np.array([mean]))[0]
+        costs = -np.log1p(-bets) - bets
+        closed = np.exp(bets * x.sum() - costs * (x**2).sum()).mean()
+        assert math.exp(found) == pytest.approx(closed, rel=1e-3)
         assert math.exp(found) <= products.mean() * (1 + 1e-4)
         if abs(mean) <= 0.02:
             assert math.exp(found) >= 0.5 * products.mean()
+
+
+def test_evidence_of_a_gap_is_the_mean_capital_of_both_directions():
+    gap = Gap.of(*residuals(1, 300, gap=0.1))
+    for tolerance in (0.0, 0.03):
+        capitals = [
+            math.exp(labelled._log_capital(gap.n, total, gap.squares, np.array([tolerance]))[0])
+            for total in (gap.total, -gap.total)
+        ]
+        found = labelled.log_evidence(gap, tolerance)
+        assert math.exp(found) == pytest.approx(np.mean(capitals))
+    assert labelled.log_evidence(Gap(), 0.02) == pytest.approx(0, abs=1e-12)  # nothing seen
 
 
 def test_a_gap_within_the_tolerance_rarely_alarms_and_a_larger_one_does():
@@ -318,6 +333,10 @@ def test_labels_may_come_later():
     once.update(NEW[:300], ANSWERS[:300])
     once.update(NEW[300:])
     assert later.to_dict() == once.to_dict()
+    report, proba = later.report(), SRTS.predict_proba(NEW)
+    assert (report.rows, report.labelled) == (900, 300)
+    assert report.confidence == pytest.approx(proba.max(axis=1).mean(), abs=1e-6)
+    assert report.accuracy == np.mean(proba[:300].argmax(axis=1) == ANSWERS[:300])
 
 
 def test_an_update_that_fails_counts_nothing():
@@ -452,6 +471,7 @@ def test_a_state_of_another_calibrator_is_refused(tmp_path):
         ("correct", 1000, "more than the labelled ones"),
         ("labelled", [[1, 0, 0]], "labelled has 1 entries for 3 groups"),
         ("labelled", [[300, 10, 0]] * 3, "no 300 residuals have the sums 10, 0"),
+        ("labelled", [[300, 300 * UNIT, 299 * UNIT**2]] * 3, "no 300 residuals have the sums"),
         ("labelled", [[-300, 0, -1]] * 3, "more than the labelled ones"),
         ("labelled", [[400, 1], [1, 2], [1, 2]], "must have at least 3 entries"),
         ("reference", None, "reference must be object"),
@@ -540,6 +560,14 @@ def test_bad_input_is_told():
         sc.Monitor(SRTS).update(NEW[:, :5])
     with pytest.raises(sc.InputError, match="comparison only"):
         fit("oracle-risk", Z, Y).fitted_.watch(Z)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "within"),
+    [(-0.02, 0.02, True), (-0.021, 0.01, False), (-0.01, 0.021, False), (-1.0, 1.0, False)],
+)
+def test_a_gap_is_known_to_be_small_where_both_ends_are(low, high, within):
+    assert LabelledGap(9, 0.0, low, high).within(0.02) is within
 
 
 def report_with(**changes):
