@@ -427,6 +427,10 @@ def test_plots_along_something_else_ask_for_one_budget_and_for_what_they_draw():
         with pytest.raises(InputError, match="has no shifted sets"):
             draw((quick("shift"), Frame.of(budget_rows())), where={"budget": 100})
         assert draw(two, where={"budget": 250}) is not None
+    shifted = Frame.of([row for row in shift_rows() if row["set"] != "clean"])
+    for draw in (plots.budget_curve_data, plots.k_ablation_data):
+        with pytest.raises(InputError, match="shifted sets only; this plot is of clean samples"):
+            draw((quick("shift"), shifted))
     with pytest.raises(InputError, match=r"says a number of groups, as K=3 does; it has tva-ts"):
         plots.k_ablation_data(budget_run(), where={"budget": 100})
     with pytest.raises(InputError, match="method 'hts' was not measured"):
@@ -494,6 +498,19 @@ def test_axes_that_are_given_are_used(case):
     assert not right.has_data()
     with pytest.raises(InputError, match="ax must be matplotlib axes"):
         draw(make(), ax=3)
+
+
+@pytest.mark.parametrize("case", DRAWN)
+def test_a_figure_makes_room_for_a_title_that_is_added(case):
+    pytest.importorskip("matplotlib")
+    draw, make = DRAWN[case]
+    axes = draw(make())
+    tops = []
+    for title in ("", "of all"):
+        axes.figure.suptitle(title)
+        axes.figure.draw_without_rendering()
+        tops.append(axes.get_position().y1)
+    assert tops[1] < tops[0] - 0.01
 
 
 def marks_of(axes, *, hollow):

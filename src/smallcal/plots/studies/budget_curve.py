@@ -11,9 +11,9 @@ from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
 from smallcal.plots.studies.curves import BASELINE, Curves, curves_of, lines_of
 from smallcal.plots.studies.panels import draw_panels, looks_of
-from smallcal.plots.studies.run import RunLike, measured_at_all, open_run
+from smallcal.plots.studies.run import RunLike, clean, measured_at_all, open_run
 from smallcal.plots.twins import draws
-from smallcal.studies.frame import ALL, CLEAN
+from smallcal.studies.frame import ALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,11 +58,10 @@ def budget_curve_data(
     >>> found.line("srts-bce").wins.tolist()
     [100.0, 100.0]
     """
-    opened, left_out = measured_at_all(
-        open_run(run, "budget", metric=metric, baseline=baseline, where=where), "budget"
-    )
+    opened = open_run(run, "budget", metric=metric, baseline=baseline, where=where)
+    opened, left_out = measured_at_all(clean(opened), "budget")
     budgets = sorted(opened.frame.unique("budget"), key=lambda n: (n == ALL, n))
-    parts = [opened.frame.where(set=CLEAN, budget=n) for n in budgets]
+    parts = [opened.frame.where(budget=n) for n in budgets]
     names = tuple("all" if n == ALL else f"{n:,}" for n in budgets)
     lines = lines_of(opened, parts, wins=True)
     return curves_of(opened, np.array(budgets, dtype=float), names, lines, left_out)

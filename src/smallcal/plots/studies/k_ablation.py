@@ -14,9 +14,8 @@ from smallcal.errors import InputError
 from smallcal.plots import style
 from smallcal.plots.studies.curves import BASELINE, Curves, curves_of, line_of, mean_of, who
 from smallcal.plots.studies.panels import draw_lines
-from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
+from smallcal.plots.studies.run import Run, RunLike, clean, measured_at_all, one_budget, open_run
 from smallcal.plots.twins import draws
-from smallcal.studies.frame import CLEAN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +55,8 @@ def k_ablation_data(
     InputError
         If no label says a number of groups, or there are several budgets.
     """
-    opened = one_budget(open_run(run, "k-ablation", metric=metric, baseline=baseline, where=where))
+    opened = open_run(run, "k-ablation", metric=metric, baseline=baseline, where=where)
+    opened = one_budget(clean(opened))
     numbers = _groups(opened)
     if not numbers:
         there = ", ".join(opened.frame.unique("label"))
@@ -65,12 +65,11 @@ def k_ablation_data(
     opened, left_out = measured_at_all(Run(opened.study, frame), "label")
     labels = sorted(numbers, key=numbers.__getitem__)
     x = np.array([numbers[label] for label in labels], dtype=float)
-    clean = opened.frame.where(set=CLEAN)
-    line = line_of(opened, "mean", [(clean, label) for label in labels])
+    line = line_of(opened, "mean", [(opened.frame, label) for label in labels])
     curves = curves_of(opened, x, tuple(f"K={k:g}" for k in x), (line,), left_out)
     by_model = {
         f"{dataset} {backbone}": np.array([mean_of(opened, rows, label).value for label in labels])
-        for (dataset, backbone), rows in clean.groups("dataset", "backbone")
+        for (dataset, backbone), rows in opened.frame.groups("dataset", "backbone")
     }
     return GroupCurves(curves, by_model)
 

@@ -172,6 +172,14 @@ def true_names(frame: Frame) -> dict[str, str]:
     }
 
 
+def clean(run: Run) -> Run:
+    """Return the run on clean samples alone."""
+    frame = run.frame.where(set=CLEAN)
+    if not len(frame):
+        raise InputError("run has shifted sets only; this plot is of clean samples")
+    return replace(run, frame=frame)
+
+
 def one_budget(run: Run) -> Run:
     """Return the run if it has one budget, which curves along something else need."""
     budgets = run.frame.unique("budget")
