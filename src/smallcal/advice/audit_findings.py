@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from smallcal.advice.refits import Band, Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.data.plain import plain_fields
 from smallcal.metrics.units import PERCENT, X100
 
 Level = Literal["fine", "care", "bad"]
@@ -112,8 +113,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
-        signals = None if self.signals is None else self.signals.to_dict()
-        return {**asdict(self), "signals": signals}
+        return plain_fields(self)
 
 
 def findings_of(

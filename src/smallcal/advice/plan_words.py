@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from smallcal.data.plain import plain_fields
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.statistics.interval import Interval
@@ -62,13 +63,7 @@ class PlanRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
-        return {
-            "method": self.method,
-            "size": self.size,
-            "measured": self.measured,
-            "metrics": {name: asdict(entry) for name, entry in self.metrics.items()},
-            "gains": {name: entry.to_dict() for name, entry in self.gains.items()},
-        }
+        return plain_fields(self)
 
 
 @dataclass(frozen=True)
@@ -147,18 +142,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
-        plain = {name: getattr(self, name) for name in ("method", "n", "n_classes", "test_size")}
-        return {
-            **plain,
-            "draws": self.draws,
-            "level": self.level,
-            "rows": [row.to_dict() for row in self.rows],
-            "references": [row.to_dict() for row in self.references],
-            "more": {name: entry.to_dict() for name, entry in self.more.items()},
-            "targets": [asdict(target) for target in self.targets],
-            "sentences": list(self.sentences),
-            "notes": list(self.notes),
-        }
+        return plain_fields(self)
 
 
 def sentences_of(plan: Plan, simple: Mapping[str, Interval]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 from smallcal.metrics import Metric, Scored
 from smallcal.metrics.table import chosen_metrics
-from smallcal.statistics.bootstrap import counts_of_draws
-from smallcal.statistics.interval import Interval, interval_of, require_options
+from smallcal.statistics.bootstrap import counts_of_draws, intervals_by_method
+from smallcal.statistics.interval import Interval, require_options
 
 
 @dataclass(frozen=True)
@@ -112,19 +113,8 @@ def refit_bootstrap(
     unit = "calibration samples" + (" and test samples" if resample_test else "")
     drawn = {key: np.array(values) for key, values in rows.items()}
     table = {name: {m.name: m.of(view) for m in chosen} for name, view in points.items()}
-
-    def found(name: str, metric: str, *, against: str | None = None) -> Interval:
-        point, values = table[name][metric], drawn[name, metric]
-        if against is not None:
-            point, values = point - table[against][metric], values - drawn[against, metric]
-        return interval_of(point, values, unit=unit, level=level)
-
-    others = [name for name in table if name != reference]
-    return Refits(
-        {name: {m.name: found(name, m.name) for m in chosen} for name in table},
-        {name: {m.name: found(name, m.name, against=reference) for m in chosen} for name in others},
-        failed,
-    )
+    told = partial(intervals_by_method, table, drawn, unit=unit, level=level)
+    return Refits(told(), told(baseline=reference), failed)
 
 
 def resample_counts(

@@ -33,6 +33,7 @@ from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.calibrators.estimators import make
 from smallcal.calibrators.method import SAMPLES_PER_PARAMETER, Method
 from smallcal.data.checks import MAX_SEED, whole_number
+from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -112,22 +113,7 @@ class Selection:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
-        return {
-            "choice": self.choice,
-            "method": self.choice_method,
-            "options": dict(self.choice_options),
-            "reason": self.reason,
-            "n": self.n,
-            "n_classes": self.n_classes,
-            "loss": self.loss,
-            "rule": self.rule,
-            "n_repeats": self.n_repeats,
-            "n_folds": self.n_folds,
-            "level": self.level,
-            "input": self.input,
-            "random_state": self.random_state,
-            "table": [row.to_dict() for row in self.table],
-        }
+        return {name.removeprefix("choice_"): entry for name, entry in plain_fields(self).items()}
 
 
 def select(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from smallcal.advice.cross_validate import HeldOut
+from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -90,22 +91,7 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON; NaN becomes None."""
-        document: dict[str, Any] = {
-            "candidate": self.candidate,
-            "n_parameters": self.n_parameters,
-            "verdict": self.verdict,
-            "note": self.note,
-            "against": self.against or None,
-            "n_failed": self.n_failed,
-            "flags": dict(self.flags),
-        }
-        for name in ("loss", "nll", "gain", "standard_error"):
-            value = getattr(self, name)
-            document[name] = None if math.isnan(value) else value
-        for name in ("interval", "nll_interval"):
-            found = getattr(self, name)
-            document[name] = None if found is None else found.to_dict()
-        return document
+        return {**plain_fields(self), "against": self.against or None}
 
 
 def _mean_and_error(gains: FloatArray) -> tuple[float, float]:

@@ -10,7 +10,7 @@ them, and to second order temperatures of their own change the expected loss by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from smallcal.advice.slopes import Groups, Slopes, cut, variances
 from smallcal.calibrators.signals import ROUTES, STATISTICS
 from smallcal.data.checks import whole_number
+from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import BoolArray, FloatArray, Predictions
 from smallcal.errors import InputError
 from smallcal.metrics.units import X100
@@ -82,6 +83,11 @@ class SignalRow:
     def times_floor(self) -> float:
         """The ratio in units of its floor."""
         return self.ratio / self.floor if self.floor > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        derived = {"ratio": self.ratio, "times_floor": self.times_floor, "text": self.text()}
+        return plain_fields(self) | derived
 
     def text(self) -> str:
         """Return the row as a sentence.
@@ -162,11 +168,7 @@ class SignalToNoise:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
-        rows = [
-            {**asdict(row), "ratio": row.ratio, "times_floor": row.times_floor, "text": row.text()}
-            for row in self.rows
-        ]
-        return {**asdict(self), "rows": rows, "verdict": self.verdict()}
+        return {**plain_fields(self), "verdict": self.verdict()}
 
 
 def signal_to_noise(

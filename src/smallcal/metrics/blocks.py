@@ -61,10 +61,10 @@ def evaluate_blocks(
         if any(row.name == _CLASSWISE for row in chosen):
             block = classwise_sums(view)
             sums = block if sums is None else sums + block
-        kept.append(_narrow(view))
+        kept.append(_narrow([view]))
     if not kept:
         raise InputError("there are no blocks to evaluate")
-    narrow = _joined(kept)
+    narrow = _narrow(kept)
     found: dict[str, float] = {}
     for row in chosen:
         if row.name in totals:
@@ -76,18 +76,8 @@ def evaluate_blocks(
     return found, narrow.n
 
 
-def _narrow(view: Scored) -> Scored:
-    """Return a view without its probabilities: a metric that asks for them fails, and is seen."""
-    return Scored(
-        proba=np.empty((view.n, 0)),
-        labels=np.empty(0, dtype=np.int64),
-        confidence=view.confidence,
-        doubt=view.doubt,
-        correct=view.correct,
-    )
-
-
-def _joined(views: Sequence[Scored]) -> Scored:
+def _narrow(views: Sequence[Scored]) -> Scored:
+    """Join views without their probabilities: a metric that asks for them fails, and is seen."""
     return Scored(
         proba=np.empty((sum(view.n for view in views), 0)),
         labels=np.empty(0, dtype=np.int64),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
-from smallcal.metrics.scored import Scored, row_blocks
+from smallcal.metrics.scored import Scored, mean_of, row_blocks
 
 #: Probabilities are floored here before a logarithm, so that no sample costs more than 27.6.
 FLOOR = 1e-12
@@ -18,11 +18,6 @@ FLOOR = 1e-12
 def accuracy_values(scored: Scored) -> FloatArray:
     """Return 1.0 for each correct prediction and 0.0 for each wrong one."""
     return scored.correct.astype(np.float64)
-
-
-def accuracy_of(scored: Scored) -> float:
-    """Return :func:`accuracy` of checked predictions."""
-    return float(accuracy_values(scored).mean())
 
 
 def accuracy(y_true: object, y_proba: object) -> float:
@@ -47,18 +42,13 @@ def accuracy(y_true: object, y_proba: object) -> float:
     >>> accuracy([0, 1], [[0.9, 0.1], [0.8, 0.2]])
     0.5
     """
-    return accuracy_of(Scored.of(y_true, y_proba))
+    return mean_of(accuracy_values, Scored.of(y_true, y_proba))
 
 
 def nll_values(scored: Scored) -> FloatArray:
     """Return -log of each sample's probability of its true class."""
     truth = scored.proba[np.arange(scored.n), scored.labels]
     return _surprise(truth)
-
-
-def nll_of(scored: Scored) -> float:
-    """Return :func:`nll` of checked predictions."""
-    return float(nll_values(scored).mean())
 
 
 def nll(y_true: object, y_proba: object) -> float:
@@ -83,7 +73,7 @@ def nll(y_true: object, y_proba: object) -> float:
     >>> round(nll([0, 1], [[0.9, 0.1], [0.8, 0.2]]), 4)
     0.8574
     """
-    return nll_of(Scored.of(y_true, y_proba))
+    return mean_of(nll_values, Scored.of(y_true, y_proba))
 
 
 def brier_values(scored: Scored) -> FloatArray:
@@ -94,11 +84,6 @@ def brier_values(scored: Scored) -> FloatArray:
         gap[np.arange(len(gap)), scored.labels[rows]] -= 1.0
         values[rows] = np.einsum("ij,ij->i", gap, gap)
     return values
-
-
-def brier_of(scored: Scored) -> float:
-    """Return :func:`brier` of checked predictions."""
-    return float(brier_values(scored).mean())
 
 
 def brier(y_true: object, y_proba: object) -> float:
@@ -123,18 +108,13 @@ def brier(y_true: object, y_proba: object) -> float:
     >>> round(brier([0, 1], [[0.9, 0.1], [0.8, 0.2]]), 4)
     0.65
     """
-    return brier_of(Scored.of(y_true, y_proba))
+    return mean_of(brier_values, Scored.of(y_true, y_proba))
 
 
 def top_label_bce_values(scored: Scored) -> FloatArray:
     """Return -log c for each correct prediction and -log(1 - c) for each wrong one."""
     given: FloatArray = np.where(scored.correct, scored.confidence, scored.doubt)
     return _surprise(given)
-
-
-def top_label_bce_of(scored: Scored) -> float:
-    """Return :func:`top_label_bce` of checked predictions."""
-    return float(top_label_bce_values(scored).mean())
 
 
 def top_label_bce(y_true: object, y_proba: object) -> float:
@@ -160,7 +140,7 @@ def top_label_bce(y_true: object, y_proba: object) -> float:
     >>> round(top_label_bce([0, 1], [[0.9, 0.1], [0.8, 0.2]]), 4)
     0.8574
     """
-    return top_label_bce_of(Scored.of(y_true, y_proba))
+    return mean_of(top_label_bce_values, Scored.of(y_true, y_proba))
 
 
 def _surprise(probability: FloatArray) -> FloatArray:

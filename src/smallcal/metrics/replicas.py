@@ -19,8 +19,9 @@ import numpy as np
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics.binned import DEFAULT_BINS, equal_width
 from smallcal.metrics.scored import Scored
-from smallcal.metrics.selective import DEFAULT_COVERAGE, falling_blocks
+from smallcal.metrics.selective import DEFAULT_COVERAGE, confidence_blocks
 from smallcal.metrics.table import METRICS, Metric
+from smallcal.metrics.threshold import DEFAULT_THRESHOLD, HCFP_PERCENTS
 
 #: From counts, shape (k, n), to the metric in each of k resamples, shape (k,).
 Replicator = Callable[[FloatArray], FloatArray]
@@ -63,7 +64,7 @@ def _replicator(metric: Metric, scored: Scored, order: Order | None) -> Replicat
     if metric.values is not None:
         return Linear(metric.values(scored)[:, None], partial(_mean, scored.n))
     if order is not None and metric.name in ORDERED:
-        return _ordered(metric.name, scored, order)
+        return Ordered(order, ORDERED[metric.name](scored.n))
     if metric.name in _SPECIAL:
         return _SPECIAL[metric.name](scored)
     return partial(_gathered, metric, scored)
@@ -116,8 +117,8 @@ def _hcfp(scored: Scored, *, threshold: float) -> Linear:
     return Linear(np.column_stack([wrong & sure, wrong]).astype(np.float64), _ratio)
 
 
-def _risk_at(scored: Scored, *, threshold: float = 0.9) -> Linear:
-    sure = scored.confidence >= threshold
+def _risk_at(scored: Scored) -> Linear:
+    sure = scored.confidence >= DEFAULT_THRESHOLD
     return Linear(np.column_stack([~scored.correct & sure, sure]).astype(np.float64), _ratio)
 
 
@@ -172,7 +173,7 @@ class Order:
     @classmethod
     def of(cls, scored: Scored) -> Order:
         """Sort once."""
-        block = falling_blocks(scored)
+        block = confidence_blocks(scored)
         order = np.argsort(block, kind="stable")
         starts = np.flatnonzero(np.diff(block[order], prepend=-1))
         return cls(order, starts, (~scored.correct[order]).astype(np.float64))
@@ -244,25 +245,22 @@ def resampled_risk(kept: int, blocks: Falling) -> FloatArray:
     return np.asarray((blocks.errors[every, at] - short * rate) / kept)
 
 
-def _ordered(name: str, scored: Scored, order: Order) -> Ordered:
-    harmonic = partial(_harmonic, scored.n)
-    finish: dict[str, Callable[[], Callable[[Falling], FloatArray]]] = {
-        "auroc": lambda: _auroc,
-        "aurc": lambda: partial(_aurc, harmonic()),
-        "eaurc": lambda: partial(_eaurc, harmonic()),
-        "selective_risk80": lambda: partial(resampled_risk, round(DEFAULT_COVERAGE * scored.n)),
+#: How a metric of n samples that depends on their order is computed from the blocks.
+ORDERED: Mapping[str, Callable[[int], Callable[[Falling], FloatArray]]] = MappingProxyType(
+    {
+        "auroc": lambda n: _auroc,
+        "aurc": lambda n: partial(_aurc, _harmonic(n)),
+        "eaurc": lambda n: partial(_eaurc, _harmonic(n)),
+        "selective_risk80": lambda n: partial(resampled_risk, round(DEFAULT_COVERAGE * n)),
     }
-    return Ordered(order, finish[name]())
-
-
-ORDERED = ("auroc", "aurc", "eaurc", "selective_risk80")
+)
 
 _SPECIAL: Mapping[str, Callable[[Scored], Replicator]] = MappingProxyType(
     {
         "ece15": _ece,
         "adaece15": _adaece,
         "cwece15": _classwise_ece,
-        **{f"hcfp{p}": partial(_hcfp, threshold=p / 100) for p in (90, 95, 99)},
+        **{f"hcfp{p}": partial(_hcfp, threshold=p / 100) for p in HCFP_PERCENTS},
         "risk_at90": _risk_at,
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,6 +118,11 @@ class Scored:
         """
         with np.errstate(divide="ignore"):
             return np.log(self.confidence) - np.log(self.doubt)
+
+
+def mean_of(values: Callable[[Scored], FloatArray], scored: Scored) -> float:
+    """Return the mean over samples of what a metric gives for each of them."""
+    return float(values(scored).mean())
 
 
 def row_blocks(proba: FloatArray) -> Iterator[slice]:

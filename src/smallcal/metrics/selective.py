@@ -23,7 +23,7 @@ _TIE_DECIMALS = 10
 
 def auroc_of(scored: Scored) -> float:
     """Return :func:`auroc_of_correctness` of checked predictions."""
-    size, wrong = _falling_blocks(scored)
+    size, wrong = _sizes_and_errors(scored)
     right = size - wrong
     pairs = float(right.sum() * wrong.sum())
     if pairs == 0:
@@ -171,20 +171,20 @@ def selective_risks_of(scored: Scored) -> FloatArray:
     return _expected_errors(scored) / np.arange(1, scored.n + 1)
 
 
-def falling_blocks(scored: Scored) -> IntArray:
+def confidence_blocks(scored: Scored) -> IntArray:
     """Return each sample's group of equal confidence, 0 for the most confident."""
     score = np.round(scored.log_odds, _TIE_DECIMALS)
     return np.asarray(np.unique(-score, return_inverse=True)[1], dtype=np.int64)
 
 
-def _falling_blocks(scored: Scored) -> tuple[FloatArray, FloatArray]:
+def _sizes_and_errors(scored: Scored) -> tuple[FloatArray, FloatArray]:
     """Return size and errors of each group of equal samples, the most confident first."""
-    block = falling_blocks(scored)
+    block = confidence_blocks(scored)
     size = np.bincount(block).astype(np.float64)
     return size, size - bin_sums(block, scored.correct.astype(np.float64), len(size))
 
 
 def _expected_errors(scored: Scored) -> FloatArray:
     """Return, for k = 1 .. n, the expected number of errors among the k most confident."""
-    size, wrong = _falling_blocks(scored)
+    size, wrong = _sizes_and_errors(scored)
     return np.cumsum(np.repeat(wrong / size, size.astype(np.int64)))

@@ -1,4 +1,4 @@
-"""The table of metrics."""
+"""The table of metrics: what each one is called, measures and prefers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics import binned, proper, selective, smooth, threshold
-from smallcal.metrics.scored import Scored
+from smallcal.metrics.scored import Scored, mean_of
 from smallcal.metrics.units import PERCENT, X100, Unit
 
 
@@ -58,7 +58,7 @@ class Metric:
 _ROWS = (
     Metric(
         name="accuracy",
-        of=proper.accuracy_of,
+        of=partial(mean_of, proper.accuracy_values),
         values=proper.accuracy_values,
         summary="share of samples whose most probable class is the true one",
         better="higher",
@@ -97,21 +97,21 @@ _ROWS = (
     ),
     Metric(
         name="nll",
-        of=proper.nll_of,
+        of=partial(mean_of, proper.nll_values),
         values=proper.nll_values,
         summary="negative log-likelihood of the true class, in nats",
         unit=X100,
     ),
     Metric(
         name="brier",
-        of=proper.brier_of,
+        of=partial(mean_of, proper.brier_values),
         values=proper.brier_values,
         summary="squared distance from the true class, summed over classes",
         unit=X100,
     ),
     Metric(
         name="top_label_bce",
-        of=proper.top_label_bce_of,
+        of=partial(mean_of, proper.top_label_bce_values),
         values=proper.top_label_bce_values,
         summary="cross-entropy of the confidence as a forecast of being correct, in nats",
         unit=X100,
@@ -140,7 +140,7 @@ _ROWS = (
             summary=f"share of errors made with a confidence of {percent} % or more",
             undefined="no prediction is wrong",
         )
-        for percent in (90, 95, 99)
+        for percent in threshold.HCFP_PERCENTS
     ),
     Metric(
         name="selective_risk80",
@@ -155,7 +155,7 @@ _ROWS = (
     ),
     Metric(
         name="confidence_gap",
-        of=threshold.confidence_gap_of,
+        of=partial(mean_of, threshold.confidence_gap_values),
         values=threshold.confidence_gap_values,
         summary="mean confidence minus accuracy",
         better="zero",

@@ -1,12 +1,15 @@
-"""What a confidence threshold lets through, and the average overconfidence."""
+"""Metrics of a confidence threshold, and the average overconfidence."""
 
 from __future__ import annotations
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
-from smallcal.metrics.scored import Scored
+from smallcal.metrics.scored import Scored, mean_of
 
 DEFAULT_THRESHOLD = 0.9
+
+#: Thresholds, in percent, of the metrics ``hcfp90``, ``hcfp95`` and ``hcfp99``.
+HCFP_PERCENTS = (90, 95, 99)
 
 
 def hcfp_of(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
@@ -120,11 +123,6 @@ def confidence_gap_values(scored: Scored) -> FloatArray:
     return scored.residual
 
 
-def confidence_gap_of(scored: Scored) -> float:
-    """Return :func:`confidence_gap` of checked predictions."""
-    return float(confidence_gap_values(scored).mean())
-
-
 def confidence_gap(y_true: object, y_proba: object) -> float:
     """Mean confidence minus accuracy.
 
@@ -147,7 +145,7 @@ def confidence_gap(y_true: object, y_proba: object) -> float:
     >>> round(confidence_gap([0, 1], [[0.9, 0.1], [0.7, 0.3]]), 4)
     0.3
     """
-    return confidence_gap_of(Scored.of(y_true, y_proba))
+    return mean_of(confidence_gap_values, Scored.of(y_true, y_proba))
 
 
 def _require_threshold(threshold: float) -> None:

@@ -7,7 +7,7 @@ each sample adds, see :mod:`smallcal.metrics.replicas`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
-from smallcal.metrics import Metric, Scored
+from smallcal.io.progress import Advance
+from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.replicas import SLOW, Falling, Linear, Ordered, Replicator, replicators
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.interval import Interval, interval_of, require_options
 
-Advance = Callable[[int], object]
 #: Resampled values, (n_boot,), by method and metric.
 Values = dict[tuple[str, str], FloatArray]
 
@@ -126,6 +126,35 @@ def _shared_length(scored: Mapping[str, Scored]) -> int:
         shown = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
         raise InputError(f"methods must be compared on the same samples; they have {shown}")
     return next(iter(lengths.values()))
+
+
+def intervals_by_method(
+    points: Mapping[str, Mapping[str, float]],
+    drawn: Values,
+    *,
+    unit: str,
+    level: float,
+    baseline: str | None = None,
+    tell_bias: bool = False,
+) -> dict[str, dict[str, Interval]]:
+    """Return the interval of each method's metrics; with a baseline, of the differences from it.
+
+    ``tell_bias`` notes by how much resampling raises a calibration error.
+    """
+
+    def found(name: str, metric: str) -> Interval:
+        point, values = points[name][metric], drawn[name, metric]
+        if baseline is not None:
+            point = point - points[baseline][metric]
+            values = values - drawn[baseline, metric]
+        biased = tell_bias and METRICS[metric].biased
+        return interval_of(point, values, unit=unit, level=level, biased=biased)
+
+    return {
+        name: {metric: found(name, metric) for metric in row}
+        for name, row in points.items()
+        if name != baseline
+    }
 
 
 def interval(

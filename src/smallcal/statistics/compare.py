@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, overload
 
+from smallcal.data.plain import plain
 from smallcal.errors import InputError
-from smallcal.metrics import METRICS, Metric, Scored
+from smallcal.io.progress import Advance
+from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.table import chosen_metrics
-from smallcal.statistics.bootstrap import DEFAULT_BOOT, Values, resample
+from smallcal.statistics.bootstrap import DEFAULT_BOOT, intervals_by_method, resample
 from smallcal.statistics.groups import GroupRow, by_group
-from smallcal.statistics.interval import Interval, interval_of, require_options
+from smallcal.statistics.interval import Interval, require_options
 from smallcal.statistics.noise import FLOORED, noise_floor
 
 Table = dict[str, dict[str, float]]
 Intervals = dict[str, dict[str, Interval]]
-Advance = Callable[[int], object]
 
 _UNIT = "test samples"
 
@@ -127,12 +129,8 @@ def evaluate(
     if not ci:
         return points
     values = resample({"": view}, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
-    found = {
-        name: interval_of(
-            point, values["", name], unit=_UNIT, level=level, biased=METRICS[name].biased
-        )
-        for name, point in points.items()
-    }
+    table = intervals_by_method({"": points}, values, unit=_UNIT, level=level, tell_bias=True)
+    found = table[""]
     shown = [name for name in found if name in FLOORED]
     floors = noise_floor(view.proba, metrics=shown, random_state=random_state)
     return {
@@ -176,8 +174,8 @@ class Comparison:
             "baseline": self.baseline,
             "values": self.values,
             "differences": self.differences,
-            "intervals": _plain(self.intervals),
-            "value_intervals": _plain(self.value_intervals),
+            "intervals": plain(self.intervals),
+            "value_intervals": plain(self.value_intervals),
             "verdicts": {name: self.verdict(name) for name in self.intervals},
             "level": self.level,
             "n_boot": self.n_boot,
@@ -223,13 +221,6 @@ def _change(name: str, row: Interval) -> str:
     verb = "lowers" if row.high < 0 else "raises"
     ends = unit.interval(*sorted((abs(row.low), abs(row.high))))
     return f"{verb} {name} by {unit.size(row.point)}, {100 * row.level:g} % interval {ends}"
-
-
-def _plain(table: Intervals) -> dict[str, dict[str, Any]]:
-    return {
-        name: {metric: entry.to_dict() for metric, entry in row.items()}
-        for name, row in table.items()
-    }
 
 
 def compare(
@@ -303,29 +294,5 @@ def compare(
     if not n_boot:
         return result
     values = resample(scored, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
-    return _with_intervals(result, values, chosen)
-
-
-def _with_intervals(result: Comparison, values: Values, chosen: Sequence[Metric]) -> Comparison:
-    names = [metric.name for metric in chosen]
-
-    def row(table: Table, name: str, metric: str, *, paired: bool) -> Interval:
-        drawn = values[name, metric]
-        if paired:
-            drawn = drawn - values[result.baseline, metric]
-        biased = METRICS[metric].biased
-        return interval_of(
-            table[name][metric], drawn, unit=_UNIT, level=result.level, biased=biased
-        )
-
-    return replace(
-        result,
-        intervals={
-            name: {metric: row(result.differences, name, metric, paired=True) for metric in names}
-            for name in result.differences
-        },
-        value_intervals={
-            name: {metric: row(result.values, name, metric, paired=False) for metric in names}
-            for name in result.values
-        },
-    )
+    told = partial(intervals_by_method, points, values, unit=_UNIT, level=level, tell_bias=True)
+    return replace(result, intervals=told(baseline=reference), value_intervals=told())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from scipy.special import betaincinv
 
 from smallcal.data.checks import whole_number
+from smallcal.data.plain import plain, plain_fields
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -128,16 +129,9 @@ class Interval:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON; NaN becomes None."""
-        plain = {key: value for key, value in asdict(self).items() if key != "values"}
-        plain |= {"excludes_zero": self.excludes_zero}
-        plain |= {"basic": list(self.basic), "bias": self.bias, "corrected": self.corrected}
-        return {key: _plain(value) for key, value in plain.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+        derived = ("excludes_zero", "basic", "bias", "corrected")
+        own = plain_fields(self, without="values")
+        return own | {name: plain(getattr(self, name)) for name in derived}
 
 
 def interval_of(

@@ -19,11 +19,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 from smallcal.data.checks import FloatArray, IntArray, whole_number
 from smallcal.errors import InputError
 from smallcal.statistics.interval import Interval, interval_of, require_level
-from smallcal.statistics.tree import Tree, cluster_means, level_names, lonely, tree_of
+from smallcal.statistics.tree import Tree, axis_means, cluster_means, level_names, lonely, tree_of
 
 __all__ = ["Interval", "cells", "clustered", "crossed", "nested", "student", "tiers"]
 
@@ -129,12 +130,8 @@ def clustered(
     >>> result.unit, result.excludes_zero
     ('seed', False)
     """
-    tree = tree_of(values)
-    names = level_names(levels, tree.depth)
-    if not -tree.depth <= axis < tree.depth:
-        raise InputError(f"axis {axis} is out of range: values has {tree.depth} level(s)")
-    means = Tree.flat(cluster_means(tree, axis % tree.depth))
-    return _interval(means, (names[axis],), n_boot, level, random_state)
+    means, name = cluster_means(values, axis, levels)
+    return _interval(Tree.flat(means), (name,), n_boot, level, random_state)
 
 
 def cells(
@@ -181,7 +178,7 @@ def tiers(
     tree = tree_of(values)
     if tree.depth != len(names) or tree.shape is None:
         raise InputError("values must be a full table of shape (seeds, corruptions, severities)")
-    corruptions = Tree.flat(cluster_means(tree, 1))
+    corruptions = Tree.flat(axis_means(tree, 1))
     return {
         "cell": _interval(Tree.flat(tree.leaves), ("entry",), n_boot, level, random_state),
         "corruption": _interval(corruptions, names[1:2], n_boot, level, random_state),
@@ -252,17 +249,11 @@ def student(
     >>> round(found.low, 2), round(found.high, 2)
     (-1.2, 0.17)
     """
-    from scipy.special import stdtr, stdtrit
-
     require_level(level)
-    tree = tree_of(values)
-    names = level_names(levels, tree.depth)
-    if not -tree.depth <= axis < tree.depth:
-        raise InputError(f"axis {axis} is out of range: values has {tree.depth} level(s)")
-    means = cluster_means(tree, axis % tree.depth)
+    means, name = cluster_means(values, axis, levels)
     n = len(means)
     if n < 2:
-        raise InputError(f"Student's interval needs at least two {names[axis]}s; got {n}")
+        raise InputError(f"Student's interval needs at least two {name}s; got {n}")
     point, spread = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(n)
     reach = float(stdtrit(n - 1, (1 + level) / 2)) * spread
     below = float(stdtr(n - 1, -point / spread)) if spread else float(point < 0)
@@ -273,7 +264,7 @@ def student(
         high=point + reach,
         level=level,
         n_boot=0,
-        unit=names[axis],
+        unit=name,
         p_below=below,
         p_above=1 - below,
         note="Student's t, no resampling",

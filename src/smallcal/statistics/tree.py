@@ -98,8 +98,19 @@ def _numbers(units: list[Any]) -> FloatArray:
     return array.astype(np.float64)
 
 
-def cluster_means(tree: Tree, axis: int) -> FloatArray:
-    """Return one number for each unit of an axis."""
+def cluster_means(
+    values: object, axis: int, levels: Sequence[str] | None
+) -> tuple[FloatArray, str]:
+    """Return one number for each unit of an axis, and what such a unit is called."""
+    tree = tree_of(values)
+    names = level_names(levels, tree.depth)
+    if not -tree.depth <= axis < tree.depth:
+        raise InputError(f"axis {axis} is out of range: values has {tree.depth} level(s)")
+    return axis_means(tree, axis % tree.depth), names[axis]
+
+
+def axis_means(tree: Tree, axis: int) -> FloatArray:
+    """Return one number for each unit of an axis, 0 the highest."""
     if axis == 0:
         return tree.means(1)
     if tree.shape is None:
