@@ -44,7 +44,7 @@ def truth(file, method, size, draws):
     return np.mean(rows, axis=0), spread
 
 
-def foretold(row, naive):
+def predicted(row, naive):
     """Return (value, low, high, spread, plain mean) of each metric of a plan's row."""
     ece, bce, gain = row.metrics["ece15"], row.metrics["top_label_bce"], row.gains["top_label_bce"]
     return [
@@ -67,7 +67,7 @@ def plain(logits, labels, method, draws):
 
 
 def one_model(path, options):
-    """Return rows of (pilot size, size, metric, foretold..., truth, true spread)."""
+    """Return rows of (pilot size, size, metric, predicted..., truth, true spread)."""
     with np.load(path) as arrays:
         file = {name: arrays[name] for name in arrays.files}
     val, labels = file["val_logits"], file["val_labels"]
@@ -84,7 +84,7 @@ def one_model(path, options):
             )
             for size in sizes:
                 mean, spread = known[size]
-                for metric, guess in enumerate(foretold(found.row(size), naive)):
+                for metric, guess in enumerate(predicted(found.row(size), naive)):
                     rows.append((n, size, metric, *guess, mean[metric], spread[metric]))
     return rows
 
@@ -92,7 +92,7 @@ def one_model(path, options):
 def show(rows, options):
     """Print the table, all numbers times 100."""
     print("| pilot | samples | metric | truth | mean error | bias | plain mean's error ", end="")
-    print("| one number's error | band holds truth % | width | spread: foretold / true |")
+    print("| one number's error | band holds truth % | width | spread: predicted / true |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for n in options.pilots:
         for metric, name in enumerate(METRICS.values()):

@@ -1,4 +1,4 @@
-"""Plans: what is measured equals a plain loop, what is foretold comes true where truth is known."""
+"""Plans: what is measured equals a plain loop, predictions come true where the truth is known."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from scipy.stats import norm
 
 import smallcal as sc
 from smallcal.advice.plan import _search, count_steps, plan_sizes
-from smallcal.advice.plan_fits import Rung, climb, draw_rows, ladder, uncalibrated
+from smallcal.advice.plan_fits import SizeFits, draw_rows, fit_at_size, sizes_to_fit, uncalibrated
 from smallcal.advice.plan_forecast import (
     PRIOR_SCALE,
     RAW_SCALE,
-    SAMPLES,
+    SCENARIOS,
     Forecast,
-    Outlook,
+    MetricForecast,
     fit_curve,
-    lasting_gaps,
+    systematic_gaps,
 )
 from smallcal.data.predictions import Predictions
 from support.cases import true_name
@@ -121,10 +121,10 @@ def test_every_seed_size_and_draw_has_rows_of_its_own():
     assert abs(times - 120).max() < 5 * np.sqrt(400 * 0.3 * 0.7)
 
 
-def test_a_rung_is_what_its_loops_say():
+def test_fits_of_one_size_are_what_its_loops_say():
     z, y = simulate(150, 5, seed=4)
     size, draws = 90, 8
-    rung = climb(Predictions.of(z, y), "tva-ts", size, draws=draws, seed=0)
+    fits = fit_at_size(Predictions.of(z, y), "tva-ts", size, draws=draws, seed=0)
     fits = []
     for draw in range(draws):
         rows, left = draw_rows(150, size, draw, seed=0)
@@ -136,8 +136,8 @@ def test_a_rung_is_what_its_loops_say():
     for top, residual, _ in mean.values():
         gap[min(int(top * BINS), BINS - 1)].append(residual)
     for b in range(BINS):
-        assert rung.share[b] == pytest.approx(len(gap[b]) / len(mean))
-        assert rung.gap[b] == pytest.approx(np.mean(gap[b]) if gap[b] else 0)
+        assert fits.share[b] == pytest.approx(len(gap[b]) / len(mean))
+        assert fits.gap[b] == pytest.approx(np.mean(gap[b]) if gap[b] else 0)
     lifts = []
     for draw, fit in enumerate(fits):
         shift = [[] for _ in range(BINS)]
@@ -150,23 +150,23 @@ def test_a_rung_is_what_its_loops_say():
         lifts.append(np.mean(lift))
         for b in range(BINS):
             expected = np.mean(shift[b]) / math.sqrt(1 - size / 150) if shift[b] else 0
-            assert rung.shift[draw, b] == pytest.approx(expected, abs=1e-12)
-            assert rung.weight[draw, b] == pytest.approx(len(shift[b]) / len(fit))
-    assert rung.wobble == pytest.approx(np.std(lifts, ddof=1) / (1 + size / 150))
+            assert fits.shift[draw, b] == pytest.approx(expected, abs=1e-12)
+            assert fits.weight[draw, b] == pytest.approx(len(shift[b]) / len(fit))
+    assert fits.draw_sd == pytest.approx(np.std(lifts, ddof=1) / (1 + size / 150))
 
 
-# --- lasting gaps --------------------------------------------------------------------------------
+# --- systematic gaps -----------------------------------------------------------------------------
 
 
-def rung_with(gap, noise, share=None, size=50):
+def fits_with(gap, noise, share=None, size=50):
     gap, noise = np.array(gap, float), np.array(noise, float)
     share = np.full(len(gap), 1 / len(gap)) if share is None else np.array(share)
     zeros = np.zeros((1, len(gap)))
-    return Rung(
+    return SizeFits(
         size=size,
         n=100,
         loss=np.full(100, 0.5),
-        wobble=0.0,
+        draw_sd=0.0,
         gap=gap,
         noise=noise,
         share=share,
@@ -179,8 +179,8 @@ def rung_with(gap, noise, share=None, size=50):
 def test_lasting_gaps_have_the_moments_that_a_fine_grid_gives(size):
     """The raw model's gaps (size 0) have a mean of their own; a fitted method's have mean 0."""
     gap, noise = np.array([0.06, -0.01, 0.05]), np.array([0.03, 0.02, 0.05]) ** 2
-    rung = rung_with(gap, noise, size=size)
-    drawn = np.concatenate([lasting_gaps(rung, np.random.default_rng(s)) for s in range(150)])
+    fits = fits_with(gap, noise, size=size)
+    drawn = np.concatenate([systematic_gaps(fits, np.random.default_rng(s)) for s in range(150)])
     tau = np.linspace(1e-4, 0.5, 2000)[:, None, None]
     mu = np.linspace(-1, 1, 1001)[:, None] if size == 0 else np.zeros((1, 1))
     scale = RAW_SCALE if size == 0 else PRIOR_SCALE
@@ -197,16 +197,16 @@ def test_lasting_gaps_have_the_moments_that_a_fine_grid_gives(size):
 
 def test_many_rows_leave_the_gaps_as_they_are_and_few_rows_shrink_them():
     gap = np.array([0.1, -0.2, 0.15])
-    sure = lasting_gaps(rung_with(gap, [1e-8] * 3), np.random.default_rng(0))
+    sure = systematic_gaps(fits_with(gap, [1e-8] * 3), np.random.default_rng(0))
     np.testing.assert_allclose(sure.mean(axis=0), gap, atol=1e-3)
-    vague = lasting_gaps(rung_with(gap / 10, [0.01] * 3), np.random.default_rng(0))
+    vague = systematic_gaps(fits_with(gap / 10, [0.01] * 3), np.random.default_rng(0))
     assert (np.abs(vague.mean(axis=0)) < np.abs(gap) / 20).all()
 
 
 def test_an_empty_bin_is_known_by_the_others_alone():
-    rung = rung_with([0.1, -0.1, 0], [1e-6] * 3, [0.5, 0.5, 0])
-    drawn = lasting_gaps(rung, np.random.default_rng(0))
-    assert drawn.shape == (SAMPLES, 3)
+    fits = fits_with([0.1, -0.1, 0], [1e-6] * 3, [0.5, 0.5, 0])
+    drawn = systematic_gaps(fits, np.random.default_rng(0))
+    assert drawn.shape == (SCENARIOS, 3)
     assert abs(drawn[:, 2].mean()) < 0.03
     assert 0.05 < drawn[:, 2].std() < 0.4
 
@@ -246,7 +246,7 @@ def truth():
     return at
 
 
-def test_foretold_top_label_bce_holds_the_truth_at_four_times_the_pilot(truth):
+def test_predicted_top_label_bce_holds_the_truth_at_four_times_the_pilot(truth):
     mean, _ = truth(1200)
     inside, errors = 0, []
     for seed in range(6):
@@ -260,18 +260,20 @@ def test_foretold_top_label_bce_holds_the_truth_at_four_times_the_pilot(truth):
     assert abs(np.mean(errors)) < 0.04
 
 
-def test_foretold_spreads_are_those_of_independent_draws(truth):
+def test_predicted_spreads_are_those_of_independent_draws(truth):
     """Draws of half a pilot overlap, and are measured on the other half: both are allowed for."""
     _, spread = truth(150)
     found = [
-        climb(Predictions.of(*simulate(300, 8, seed=[7, seed])), "tva-ts", 150, draws=20, seed=0)
+        fit_at_size(
+            Predictions.of(*simulate(300, 8, seed=[7, seed])), "tva-ts", 150, draws=20, seed=0
+        )
         for seed in range(12)
     ]
-    wobble = np.sqrt(np.mean([rung.wobble**2 for rung in found]))
-    assert wobble == pytest.approx(spread, rel=0.4)
+    draw_sd = np.sqrt(np.mean([fits.draw_sd**2 for fits in found]))
+    assert draw_sd == pytest.approx(spread, rel=0.4)
 
 
-def test_foretold_ece_is_that_of_independent_draws_and_falls():
+def test_predicted_ece_is_that_of_independent_draws_and_falls():
     """The method is right here, so nothing lasts: ECE is the luck of the draw and the noise."""
     big, labels = simulate(6000, 8, seed=[8, 1])
     shown = {}
@@ -307,7 +309,7 @@ def forecast_of(*rungs, test_size=1000):
 def test_the_luck_of_a_pilot_and_of_a_test_set_are_two_and_add_up(test_size):
     """A mean over n rows has the variance s² / n; an independent one over m rows adds s² / m."""
     loss = np.random.default_rng(0).exponential(size=100)
-    rung = replace(rung_with([0.0], [0.01]), loss=loss)
+    rung = replace(fits_with([0.0], [0.01]), loss=loss)
     found = forecast_of(rung, replace(rung, size=80), test_size=test_size).of("top_label_bce", 50)
     expected = loss.std() * np.sqrt(1 / 100 + 1 / test_size)
     assert found.point == pytest.approx(loss.mean())
@@ -316,7 +318,7 @@ def test_the_luck_of_a_pilot_and_of_a_test_set_are_two_and_add_up(test_size):
 
 def test_what_a_draw_adds_falls_with_the_root_of_its_size():
     """No lasting gap, no noise: a draw of four times the size is off by half as much."""
-    rung = replace(rung_with([0.0], [1e-12]), shift=np.array([[0.08], [-0.04]]))
+    rung = replace(fits_with([0.0], [1e-12]), shift=np.array([[0.08], [-0.04]]))
     rung = replace(rung, weight=np.ones((2, 1)))
     found = forecast_of(rung, replace(rung, size=100, shift=rung.shift / np.sqrt(2)))
     for size in (200, 800):
@@ -330,10 +332,10 @@ def test_a_targets_band_leaves_out_half_of_the_rest_at_each_end(level, factor):
     """Worlds in which a loss is a / size, a from 50 to 200; sizes are rounded up to two digits."""
 
     class Worlds:
-        rungs = (rung_with([0.0], [0.01]),)
+        rungs = (fits_with([0.0], [0.01]),)
 
         def of(self, metric, size):
-            return Outlook(100 / size, np.geomspace(50, 200, 401) / size, 0.0)
+            return MetricForecast(100 / size, np.geomspace(50, 200, 401) / size, 0.0)
 
     found = _search(Worlds(), "top_label_bce", 0.102, level)
     assert found.size == pytest.approx(1000 / 1.02, rel=0.08)
@@ -346,7 +348,7 @@ def test_a_targets_band_leaves_out_half_of_the_rest_at_each_end(level, factor):
 
 @given(st.integers(50, 20_000), st.lists(st.integers(10, 50_000), max_size=5))
 def test_a_ladder_leaves_rows_to_measure_on(n, wanted):
-    steps = ladder(n, wanted)
+    steps = sizes_to_fit(n, wanted)
     assert steps == sorted(set(steps))
     assert len(steps) >= 2
     assert steps[0] >= 10
@@ -395,7 +397,7 @@ def test_gains_are_paired_with_the_raw_model():
         value = row.metrics[metric].value - raw.metrics[metric].value
         assert gain.point == pytest.approx(value)
     preds = Predictions.of(z, y)
-    rows = climb(preds, "tva-ts", 200, draws=8, seed=0).loss - uncalibrated(preds).loss
+    rows = fit_at_size(preds, "tva-ts", 200, draws=8, seed=0).loss - uncalibrated(preds).loss
     # Rows of the pilot and rows of the test set both vary; the draws hardly add to it.
     width = 2 * norm.ppf(0.95) * np.nanstd(rows) * math.sqrt(1 / 400 + 1 / 5000)
     gain = row.gains["top_label_bce"]
@@ -433,9 +435,11 @@ def test_probabilities_give_the_plan_of_their_logarithms():
 def test_targets_lie_on_the_curve():
     z, y = simulate(300, 8)
     preds = Predictions.of(z, y)
-    rungs = [climb(preds, "tva-ts", size, draws=10, seed=0) for size in ladder(300, [100])]
-    curve = Forecast(rungs, test_size=5000, seed=0)
-    aim = curve.of("ece15", 700).point
+    curve = [
+        fit_at_size(preds, "tva-ts", size, draws=10, seed=0) for size in sizes_to_fit(300, [100])
+    ]
+    forecast = Forecast(curve, test_size=5000, seed=0)
+    aim = forecast.of("ece15", 700).point
     (found,) = sc.plan(z, y, method="tva-ts", sizes=[100], draws=10, target={"ece15": aim}).targets
     assert found.size == pytest.approx(700, rel=0.05)
     assert found.low <= found.size
@@ -546,26 +550,26 @@ def test_a_miscalibrated_model_is_said_to_gain():
     assert "5,000 samples are more than ten times the pilot" in found.notes[0]
 
 
-def test_the_raw_ece_is_foretold_with_little_shrinkage():
+def test_the_raw_ece_is_predicted_with_little_shrinkage():
     """Small gaps that all point one way are no noise; the mean over pilots must not miss them."""
     z, y = simulate(20_000, 8, temperature=1.8, seed=[11, 0])
     p = quiet("none", z, y).predict_proba(z)
     truth = sc.evaluate(y, p, metrics=["ece15"])["ece15"]
     found = []
     for seed in range(30):
-        rung = uncalibrated(Predictions.of(*simulate(300, 8, temperature=1.8, seed=[11, 1, seed])))
-        found.append(Forecast([rung], test_size=20_000, seed=0).of("ece15", 0))
+        fits = uncalibrated(Predictions.of(*simulate(300, 8, temperature=1.8, seed=[11, 1, seed])))
+        found.append(Forecast([fits], test_size=20_000, seed=0).of("ece15", 0))
     # Bins of 20 rows are drawn towards their mean: 15.2 points come out as 13.7.
     assert np.mean([entry.point for entry in found]) == pytest.approx(truth, abs=0.02)
     bands = [np.quantile(entry.values, [0.05, 0.95]) for entry in found]
     assert sum(low <= truth <= high for low, high in bands) >= 24
 
 
-def test_the_raw_model_has_one_rung():
-    rung = uncalibrated(Predictions.of(*simulate(100, 4)))
-    assert (rung.size, rung.wobble) == (0, 0.0)
-    assert not rung.shift.any()
-    assert not np.isnan(rung.loss).any()
+def test_the_raw_model_has_one_size():
+    fits = uncalibrated(Predictions.of(*simulate(100, 4)))
+    assert (fits.size, fits.draw_sd) == (0, 0.0)
+    assert not fits.shift.any()
+    assert not np.isnan(fits.loss).any()
 
 
 def test_a_plan_of_real_logits_comes_true(real_cell):

@@ -1,8 +1,8 @@
-"""Audit a calibrator on one's own data: what it fitted, and what refits would have given."""
+"""Audit a calibrator on labelled data: what it fitted, and whether refits agree with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
-from smallcal.advice.refits import HELD_OUT, LEVELS, Refits, Shown, Spread, bands_of, gather
+from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
+from smallcal.advice.refits import HELD_OUT, Refits, Spread, bands_of, gather_refits
 from smallcal.advice.signal_to_noise import SignalToNoise, signal_to_noise
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.estimators import Calibrator
@@ -19,6 +20,7 @@ from smallcal.calibrators.method import Method
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
+from smallcal.io.progress import Advance
 
 
 def audit(
@@ -35,7 +37,7 @@ def audit(
     input: str = "logits",
     features: object = None,
     random_state: int = 0,
-    advance: Callable[[int], object] = lambda steps: None,
+    advance: Advance = lambda steps: None,
 ) -> Audit:
     """Inspect a calibrator: its numbers, how refits agree with them, and what to make of that.
 
@@ -85,9 +87,9 @@ def audit(
     preds.require_fittable(input=input)
     _require(preds.n, n_refits, size)
     composed, fitted = _subject(preds, calibrator, method, options, input, random_state)
-    shown = Shown.of(fitted, preds)
-    refits = gather(
-        shown,
+    audited = CalibratedSplit.of(fitted, preds)
+    refits = gather_refits(
+        audited,
         composed,
         preds,
         n_refits=n_refits,
@@ -101,9 +103,9 @@ def audit(
             preds.logits, preds.labels, n_null=n_null, random_state=random_state, advance=advance
         )
     occupancy = {
-        name: _occupancy(shown, name, given, input) for name, given in (apply_to or {}).items()
+        name: _occupancy(audited, name, given, input) for name, given in (apply_to or {}).items()
     }
-    bare = _summary(shown, refits, preds, size, occupancy, signals)
+    bare = _summary(audited, refits, preds, size, occupancy, signals)
     foreign = calibrator is not None and fitted.data.get("sha256") != preds.sha256()
     found = findings_of(bare, fitted, foreign=foreign)
     return replace(bare, findings=found, verdict=verdict_of(found))
@@ -152,29 +154,29 @@ def _require_usable(composed: Method) -> None:
         )
 
 
-def _occupancy(shown: Shown, name: str, given: object, input: str) -> tuple[float, ...]:
-    if not shown.n_bands:
+def _occupancy(audited: CalibratedSplit, name: str, given: object, input: str) -> tuple[float, ...]:
+    if not audited.n_bands:
         raise InputError(
-            f"apply_to: {shown.fitted.method} has neither groups nor temperatures that samples "
+            f"apply_to: {audited.fitted.method} has neither groups nor temperatures that samples "
             "could fall into"
         )
     logits, features = given if isinstance(given, tuple) else (given, None)
     try:
-        shares = shown.occupancy(logits, features, input=input)
+        shares = audited.occupancy(logits, features, input=input)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     return tuple(shares.tolist())
 
 
 def _summary(
-    shown: Shown,
+    audited: CalibratedSplit,
     refits: Refits,
     preds: Predictions,
     size: int | None,
     occupancy: dict[str, tuple[float, ...]],
     signals: SignalToNoise | None,
 ) -> Audit:
-    fitted = shown.fitted
+    fitted = audited.fitted
     tail, rank = fitted.tail_temperature, refits.numbers.get("rank")
     sd = refits.confidence_sd()
     keys = ("saturated", "risk_ordered", "rising", "falling", "same_order", "beats_raw")
@@ -190,13 +192,13 @@ def _summary(
         n_failed=refits.n_failed,
         pooled_temperature=refits.spread("pooled", fitted.pooled_temperature),
         tail_temperature=None if tail is None else refits.spread("tail", tail),
-        banded_by="" if not shown.n_bands else "temperature" if shown.regressed else "groups",
-        bands=bands_of(shown, refits),
+        banded_by="" if not audited.n_bands else "temperature" if audited.regressed else "groups",
+        bands=bands_of(audited, refits),
         thresholds=tuple(
             refits.spread(f"threshold{i}", edge)
-            for i, edge in enumerate(() if shown.regressed else shown.edges)
+            for i, edge in enumerate(() if audited.regressed else audited.edges)
         ),
-        quantiles=_quantiles(shown.temperature, refits) if shown.regressed else {},
+        quantiles=_quantiles(audited.temperature, refits) if audited.regressed else {},
         occupancy=occupancy,
         flags={name: count / refits.n for name, count in sorted(refits.flags.items())},
         shares={key: value for key, value in shares.items() if value is not None},

@@ -1,8 +1,8 @@
-"""Losses of several methods on samples they were not fitted on, all on the same folds."""
+"""Cross-validate several methods on the same folds: losses on samples they were not fitted on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,9 +12,8 @@ from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals.crossfit import stratified_folds
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import SmallcalError
+from smallcal.io.progress import Advance
 from smallcal.metrics import Metric, Scored
-
-Advance = Callable[[int], object]
 
 #: What a fit, or another package's fit, raises when a fold is too thin for it.
 _UNFITTABLE = (SmallcalError, ValueError, ArithmeticError, RuntimeError)

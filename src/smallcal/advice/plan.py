@@ -1,27 +1,28 @@
-"""How many calibration samples are needed: the learning curve of a method, from a pilot split."""
+"""Plan how many calibration samples to label, from a method's learning curve on a pilot split."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from smallcal.advice.plan_fits import climb, ladder, uncalibrated
-from smallcal.advice.plan_forecast import FORETOLD, Forecast, Outlook
+from smallcal.advice.plan_fits import fit_at_size, sizes_to_fit, uncalibrated
+from smallcal.advice.plan_forecast import FORECAST_METRICS, Forecast, MetricForecast
 from smallcal.advice.plan_words import Expected, Plan, PlanRow, Target, notes_on, sentences_of
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.calibrators.catalogue import method as method_named
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
+from smallcal.io.progress import Advance
 from smallcal.statistics.interval import Interval, interval_of, require_options
 
 #: The fewest rows a plan is made from.
 MIN_PILOT = 50
 
-#: Rows of the test set that ``ece15`` is foretold for.
+#: Rows of the test set that ``ece15`` is predicted for.
 TEST_SIZE = 5_000
 
 #: One temperature for all: what every other method must be better than.
@@ -45,7 +46,7 @@ def plan(
     input: str = "logits",
     level: float = 0.9,
     random_state: int = 0,
-    advance: Callable[[int], object] = lambda fits: None,
+    advance: Advance = lambda fits: None,
 ) -> Plan:
     """Say what calibration with n samples would give, from a pilot split.
 
@@ -96,20 +97,20 @@ def plan(
     preds.require_fittable(input=input)
     _require(preds, draws, test_size, level)
     wanted = plan_sizes(preds.n, sizes)
-    steps = ladder(preds.n, wanted)
+    steps = sizes_to_fit(preds.n, wanted)
     forecasts = {"none": Forecast([uncalibrated(preds)], test_size=test_size, seed=random_state)}
     for each in dict.fromkeys([name, _SIMPLE]):
-        rungs = []
+        curve = []
         for size in steps:
-            rungs.append(climb(preds, each, size, draws=draws, seed=random_state))
+            curve.append(fit_at_size(preds, each, size, draws=draws, seed=random_state))
             advance(1)
-        forecasts[each] = Forecast(rungs, test_size=test_size, seed=random_state)
+        forecasts[each] = Forecast(curve, test_size=test_size, seed=random_state)
     return _planned(name, preds, forecasts, wanted, targets, (draws, test_size, level))
 
 
 def count_steps(n: int, sizes: Iterable[int] | None, method: str) -> int:
     """Return how often :func:`plan` will call ``advance``."""
-    return len(ladder(n, plan_sizes(n, sizes))) * len({_true_name(method), _SIMPLE})
+    return len(sizes_to_fit(n, plan_sizes(n, sizes))) * len({_true_name(method), _SIMPLE})
 
 
 def require_pilot(n: int) -> None:
@@ -159,8 +160,8 @@ def _require(preds: Predictions, draws: int, test_size: int, level: float) -> No
 
 def _checked_targets(target: Mapping[str, float]) -> dict[str, float]:
     for name, value in target.items():
-        if name not in FORETOLD:
-            raise InputError(f"no target for {name!r}; choose from {', '.join(FORETOLD)}")
+        if name not in FORECAST_METRICS:
+            raise InputError(f"no target for {name!r}; choose from {', '.join(FORECAST_METRICS)}")
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
             raise InputError(f"the target of {name} must be a number above 0; got {value!r}")
         if value >= 1 and name != "top_label_bce":
@@ -202,23 +203,25 @@ def _planned(
     if name != _SIMPLE:
         simple = _differences(ours.at(now), forecasts[_SIMPLE].at(now), level)
     wrong = int((~preds.correct).sum())
-    return replace(found, sentences=sentences_of(found, simple), notes=notes_on(found, wrong))
+    return replace(
+        found, sentences=sentences_of(found, simple), notes=tuple(notes_on(found, wrong))
+    )
 
 
 def _row(
-    name: str, size: int, forecast: Forecast, raw: Mapping[str, Outlook], level: float
+    name: str, size: int, forecast: Forecast, raw: Mapping[str, MetricForecast], level: float
 ) -> PlanRow:
-    outlook = forecast.at(size)
+    expected = forecast.at(size)
     metrics = {}
-    for metric, entry in outlook.items():
+    for metric, entry in expected.items():
         low, high = interval_of(entry.point, entry.values, unit=_UNIT, level=level)
         metrics[metric] = Expected(entry.point, entry.spread, low, high)
-    gains = {} if name == "none" else _differences(outlook, raw, level)
+    gains = {} if name == "none" else _differences(expected, raw, level)
     return PlanRow(name, size, forecast.measured(size), metrics, gains)
 
 
 def _differences(
-    first: Mapping[str, Outlook], second: Mapping[str, Outlook], level: float
+    first: Mapping[str, MetricForecast], second: Mapping[str, MetricForecast], level: float
 ) -> dict[str, Interval]:
     return {
         metric: interval_of(
@@ -232,14 +235,14 @@ def _differences(
 
 
 def _search(forecast: Forecast, metric: str, value: float, level: float) -> Target:
-    """Find the size from which on the metric stays at or below a value, in every world too."""
-    top = forecast.rungs[-1].size
-    beyond = np.geomspace(top, _FAR * forecast.rungs[0].n, 40)[1:]
-    sizes = np.array([*(rung.size for rung in forecast.rungs), *beyond])
-    outlooks = [forecast.of(metric, size) for size in sizes]
+    """Find the size from which on the metric stays at or below a value, in every scenario too."""
+    top = forecast.curve[-1].size
+    beyond = np.geomspace(top, _FAR * forecast.curve[0].n, 40)[1:]
+    sizes = np.array([*(fits.size for fits in forecast.curve), *beyond])
+    entries = [forecast.of(metric, size) for size in sizes]
     floor = forecast.of(metric, math.inf).point
-    curves = np.column_stack([entry.values for entry in outlooks])
-    points = np.array([entry.point for entry in outlooks])
+    curves = np.column_stack([entry.values for entry in entries])
+    points = np.array([entry.point for entry in entries])
     reached = np.array([_first_below(sizes, curve, value) for curve in curves])
     tail = (1 - level) / 2
     low, high = np.quantile(reached, [tail, 1 - tail], method="nearest")

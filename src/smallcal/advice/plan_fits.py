@@ -1,9 +1,10 @@
 """Fit a method on draws of growing size from one split, and measure it on the rows left out.
 
-Each size is a rung. What a rung keeps is small: the loss of each row, averaged over the fits that
-did not see it, and the gaps between confidence and accuracy in three parts. A gap that the method
-leaves at this size whatever rows it is fitted on; what the draw of rows adds, which another draw
-would change; and the noise of the labels they are measured with.
+These are the points of its learning curve. What is kept of the fits of one size is small: the loss
+of each row, averaged over the fits that did not see it, and the gaps between confidence and
+accuracy in three parts. A systematic gap, which the method leaves at this size whatever rows it is
+fitted on; what the draw of rows adds, which another draw would change; and the noise of the labels
+they are measured with.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from smallcal.statistics.noise import binned_gaps
 HELD_OUT = 0.2
 
 #: Sizes to measure, where nothing else is asked for.
-_RUNGS = 6
+_N_SIZES = 6
 
 #: The smallest size measured where the split allows it.
 _LOWEST = 50
@@ -35,7 +36,7 @@ _NEAR = 0.25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rung:
+class SizeFits:
     """What the fits of one size show on the rows they did not see.
 
     Attributes
@@ -47,7 +48,7 @@ class Rung:
     loss : ndarray of shape (n,)
         Top-label BCE of each row, averaged over the fits that did not see it; NaN for a row
         that every fit saw.
-    wobble : float
+    draw_sd : float
         Standard deviation of the top-label BCE from draw to draw, for one population.
     gap, noise, share : ndarray of shape (bins,)
         Gaps between confidence and accuracy of the averaged fits, their variances by chance,
@@ -61,7 +62,7 @@ class Rung:
     size: int
     n: int
     loss: FloatArray
-    wobble: float
+    draw_sd: float
     gap: FloatArray
     noise: FloatArray
     share: FloatArray
@@ -69,18 +70,18 @@ class Rung:
     weight: FloatArray
 
 
-def ladder(n: int, wanted: Sequence[int]) -> list[int]:
+def sizes_to_fit(n: int, wanted: Sequence[int]) -> list[int]:
     """Return the sizes to measure: those wanted that leave enough rows, and some between.
 
     Examples
     --------
-    >>> ladder(250, [100, 200, 1000])
+    >>> sizes_to_fit(250, [100, 200, 1000])
     [50, 66, 100, 152, 200]
     """
     top = int((1 - HELD_OUT) * n)
     low = min(_LOWEST, max(MIN_FIT_SAMPLES, 2 * n // 5))
     sizes = {size for size in wanted if size <= top}
-    for step in np.geomspace(low, top, _RUNGS).round().astype(int):
+    for step in np.geomspace(low, top, _N_SIZES).round().astype(int):
         if all(abs(np.log(step / size)) > _NEAR for size in sizes):
             sizes.add(int(step))
     return sorted(sizes)
@@ -99,7 +100,7 @@ def draw_rows(n: int, size: int, draw: int, seed: int) -> tuple[IntArray, IntArr
     return np.sort(order[:size]), np.sort(order[size:])
 
 
-def climb(preds: Predictions, method: str, size: int, *, draws: int, seed: int) -> Rung:
+def fit_at_size(preds: Predictions, method: str, size: int, *, draws: int, seed: int) -> SizeFits:
     """Fit a method on each draw of one size, measure it on the rows left out."""
     held = np.zeros((draws, preds.n), dtype=bool)
     confidence, loss = np.zeros((2, draws, preds.n))
@@ -108,15 +109,15 @@ def climb(preds: Predictions, method: str, size: int, *, draws: int, seed: int) 
         held[draw, left] = True
         confidence[draw, left], correct[draw, left] = view.confidence, view.correct
         loss[draw, left] = _losses(view)
-    return _rung(size, held, confidence, correct, loss)
+    return _size_fits(size, held, confidence, correct, loss)
 
 
-def uncalibrated(preds: Predictions) -> Rung:
-    """Return the model as it is: one rung of size 0, all rows left out, no draw to differ by."""
+def uncalibrated(preds: Predictions) -> SizeFits:
+    """Return the model as it is: size 0, all rows left out, no draw to differ by."""
     raw = Calibrator(method="none").fit(preds.logits, preds.labels)
     view = Scored.of(preds.labels, raw.predict_proba(preds.logits))
     parts = (view.confidence, view.correct.astype(np.float64), _losses(view))
-    return _rung(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
+    return _size_fits(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
 
 
 def _fits(
@@ -140,9 +141,9 @@ def _losses(view: Scored) -> FloatArray:
     return values(view)
 
 
-def _rung(
+def _size_fits(
     size: int, held: BoolArray, confidence: FloatArray, correct: FloatArray, loss: FloatArray
-) -> Rung:
+) -> SizeFits:
     """Put together what (draws, rows) show; only entries that are held out count."""
     draws, n = held.shape
     times = held.sum(axis=0)
@@ -159,7 +160,7 @@ def _rung(
     # (k - 1) / k of their variance.
     fair = np.sqrt(times / np.maximum(times - 1, 1))
     shift, weight = np.zeros((2, draws, DEFAULT_BINS))
-    lift = np.zeros(draws)
+    loss_shift = np.zeros(draws)
     for draw in range(draws):
         rows = held[draw]
         index = equal_width(confidence[draw, rows], DEFAULT_BINS)
@@ -167,14 +168,14 @@ def _rung(
         own = ((residual[draw] - typical["residual"]) * fair)[rows]
         shift[draw] = bin_sums(index, own, DEFAULT_BINS) / np.maximum(count, 1)
         weight[draw] = count / len(index)
-        lift[draw] = ((loss[draw] - typical["loss"]) * fair)[rows].mean()
+        loss_shift[draw] = ((loss[draw] - typical["loss"]) * fair)[rows].mean()
     # Draws of `size` out of n rows vary less than draws from a population, by 1 - size / n. Their
     # losses vary more on the rows left out, which lean to the other side, by (1 + size / n)^2.
-    return Rung(
+    return SizeFits(
         size=size,
         n=n,
         loss=typical["loss"],
-        wobble=float(lift.std(ddof=1) / (1 + size / n)) if draws > 1 else 0.0,
+        draw_sd=float(loss_shift.std(ddof=1) / (1 + size / n)) if draws > 1 else 0.0,
         gap=gap,
         noise=noise,
         share=share,

@@ -1,13 +1,13 @@
-"""From rungs of a ladder to what any number of calibration samples would give.
+"""Forecast what any number of calibration samples would give, from fits of a few sizes.
 
-A bin's gap is a lasting part, which the method leaves however many rows it is fitted on, a part
+A bin's gap is a systematic part, which the method leaves however many rows it is fitted on, a part
 that the draw of rows adds, whose variance falls as 1 / size, and the noise of the test rows, whose
 variance falls as 1 / test rows. The second is seen without labels, in how confidences differ
 between draws. The first must be told from the noise of the split's own labels; where those are few
-that cannot be done bin by bin, so the lasting gaps are taken as draws from N(0, tau²), and all tau
-that the gaps allow are kept, each with its probability, under a half-Cauchy prior (for the raw
-model, from N(mu, tau²) with any mu). The top-label
-BCE follows a + b / size, the law of a fit with a fixed number of parameters.
+that cannot be done bin by bin, so the systematic gaps are taken as draws from N(0, tau²), and all
+tau that the gaps allow are kept, each with its posterior probability, under a half-Cauchy prior
+(for the raw model, from N(mu, tau²) with any mu). The top-label BCE follows a + b / size, the law
+of a fit with a fixed number of parameters.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smallcal.advice.plan_fits import Rung
+from smallcal.advice.plan_fits import SizeFits
 from smallcal.data.predictions import FloatArray
 from smallcal.statistics.bootstrap import counts_of_draws
 
-#: Metrics that are foretold. ``debiased_ece15`` is ``ece15`` without the noise of the test rows.
-FORETOLD = ("ece15", "debiased_ece15", "top_label_bce")
+#: Metrics that are predicted. ``debiased_ece15`` is ``ece15`` without the noise of the test rows.
+FORECAST_METRICS = ("ece15", "debiased_ece15", "top_label_bce")
 
-#: Possible worlds that a forecast is made in.
-SAMPLES = 400
+#: Scenarios behind a forecast: draws from what the pilot leaves possible.
+SCENARIOS = 400
 
 #: Scale of the prior of tau: calibrated models leave gaps of a point or two.
 PRIOR_SCALE = 0.02
@@ -39,15 +39,15 @@ _TAU = np.geomspace(1e-4, 0.5, 120)
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class MetricForecast:
     """A metric at one size.
 
     Attributes
     ----------
     point : float
         What is expected.
-    values : ndarray of shape (SAMPLES,)
-        The mean over draws of calibration rows, on one test set, in each possible world.
+    values : ndarray of shape (SCENARIOS,)
+        The mean over draws of calibration rows, on one test set, in each scenario.
     spread : float
         Standard deviation from draw to draw.
     """
@@ -89,14 +89,14 @@ def fit_curve(
     return level, slope
 
 
-def lasting_gaps(rung: Rung, rng: np.random.Generator) -> FloatArray:
-    """Draw lasting gaps that agree with the gaps measured, shape (SAMPLES, bins).
+def systematic_gaps(fits: SizeFits, rng: np.random.Generator) -> FloatArray:
+    """Draw systematic gaps that agree with the gaps measured, shape (SCENARIOS, bins).
 
     A fitted method leaves gaps around 0: their mean is what its fit is about. The raw model may
     be wrong in one direction, so its gaps lie around any mean, all of which are equally likely.
     """
-    full, raw = rung.share > 0, rung.size == 0
-    gap, noise = rung.gap[full], rung.noise[full]
+    full, raw = fits.share > 0, fits.size == 0
+    gap, noise = fits.gap[full], fits.noise[full]
     variance = _TAU[:, None] ** 2 + noise
     doubt = 1 / (1 / variance).sum(axis=1) if raw else np.ones_like(_TAU)
     centre = (gap / variance).sum(axis=1) * doubt if raw else np.zeros_like(_TAU)
@@ -104,51 +104,51 @@ def lasting_gaps(rung: Rung, rng: np.random.Generator) -> FloatArray:
     prior = -np.log1p((_TAU / (RAW_SCALE if raw else PRIOR_SCALE)) ** 2)
     belief = fit + 0.5 * np.log(doubt) + prior + np.log(_TAU)  # the grid is logarithmic
     chance = np.exp(belief - belief.max()).cumsum()
-    # One tau for each of so many equal shares of probability: no luck in the choice itself.
-    shares = (np.arange(SAMPLES) + 0.5) / SAMPLES
+    # One tau for each of so many equal shares of probability: the choice itself adds no noise.
+    shares = (np.arange(SCENARIOS) + 0.5) / SCENARIOS
     picked = rng.permutation(np.searchsorted(chance, shares * chance[-1]))
     tau, mean = _TAU[picked][:, None], centre[picked][:, None]
     # A bin that no row fell into is known by its prior alone.
-    trust = np.where(full, tau**2 / (tau**2 + rung.noise), 0.0)
+    trust = np.where(full, tau**2 / (tau**2 + fits.noise), 0.0)
     deviation = tau * np.sqrt(1 - trust) * rng.normal(size=trust.shape)
     if raw:
         mean = mean + np.sqrt(doubt[picked])[:, None] * rng.normal(size=mean.shape)
-    return np.asarray(mean + trust * (rung.gap - mean) + deviation)
+    return np.asarray(mean + trust * (fits.gap - mean) + deviation)
 
 
 class Forecast:
-    """What one method would give at any size, from the rungs that were measured.
+    """What one method would give at any size, from the sizes that were measured.
 
     Parameters
     ----------
-    rungs : sequence of Rung
-        By size; a single rung is a model that no size changes.
+    curve : sequence of SizeFits
+        By size; a single entry is a model that no size changes.
     test_size : int
         Rows of the test set that a metric is measured on.
     seed : int
-        With the same seed, forecasts of several methods are made in the same worlds, so that
+        With the same seed, forecasts of several methods are made in the same scenarios, so that
         their differences are paired.
     """
 
-    def __init__(self, rungs: Sequence[Rung], *, test_size: int, seed: int) -> None:
-        self.rungs = list(rungs)
+    def __init__(self, curve: Sequence[SizeFits], *, test_size: int, seed: int) -> None:
+        self.curve = list(curve)
         self.seed = seed
         self.test_size = test_size
-        self._sizes = np.array([rung.size for rung in rungs], dtype=np.float64)
-        self._wobble = np.array([rung.wobble for rung in rungs])
-        self._loss = np.column_stack([rung.loss for rung in rungs])
+        self._sizes = np.array([fits.size for fits in curve], dtype=np.float64)
+        self._draw_sd = np.array([fits.draw_sd for fits in curve])
+        self._loss = np.column_stack([fits.loss for fits in curve])
         self._level = np.nanmean(self._loss, axis=0)
         rng = np.random.default_rng([seed, 1])
-        self._pilots = self._resampled(rng) + self._luck(rng)
+        self._pilots = self._resampled(rng) + self._draw_error(rng)
         tests = self._resampled(np.random.default_rng([seed, 2]))
         # A mean over m rows varies as one over n does, times the root of n / m.
         self._tests = (tests - self._level) * math.sqrt(len(self._loss) / test_size)
 
-    def at(self, size: float) -> dict[str, Outlook]:
+    def at(self, size: float) -> dict[str, MetricForecast]:
         """Return every metric at a size, which may be infinite."""
-        return {metric: self.of(metric, size) for metric in FORETOLD}
+        return {metric: self.of(metric, size) for metric in FORECAST_METRICS}
 
-    def of(self, metric: str, size: float) -> Outlook:
+    def of(self, metric: str, size: float) -> MetricForecast:
         """Return one metric at a size."""
         if metric == "top_label_bce":
             return self._bce(size)
@@ -156,60 +156,60 @@ class Forecast:
 
     def measured(self, size: float) -> bool:
         """Whether fits of this size were made, and not only concluded from."""
-        return len(self.rungs) == 1 or size in self._sizes
+        return len(self.curve) == 1 or size in self._sizes
 
-    def _rung(self, size: float) -> int:
-        return int(np.searchsorted(self._sizes, size)) if len(self.rungs) > 1 else 0
+    def _place(self, size: float) -> int:
+        return int(np.searchsorted(self._sizes, size)) if len(self.curve) > 1 else 0
 
     def _resampled(self, rng: np.random.Generator) -> FloatArray:
-        """Return the mean loss of every rung on resampled rows, shape (SAMPLES, rungs)."""
+        """Return the mean loss of every size on resampled rows, shape (SCENARIOS, sizes)."""
         known = ~np.isnan(self._loss)
         loss = np.where(known, self._loss, 0.0)
         blocks = [
             (counts @ loss) / np.maximum(counts @ known, 1)
-            for counts in counts_of_draws(len(loss), SAMPLES, rng)
+            for counts in counts_of_draws(len(loss), SCENARIOS, rng)
         ]
         return np.concatenate(blocks)
 
-    def _luck(self, rng: np.random.Generator) -> FloatArray:
+    def _draw_error(self, rng: np.random.Generator) -> FloatArray:
         """Return how far the mean over these draws may be from that over all draws there are.
 
         Draws from one split overlap, the more the larger they are; overlap does not average out.
         """
-        rung = self.rungs[0]
-        overlap = self._sizes / rung.n
-        scale = self._wobble * np.sqrt(overlap + (1 - overlap) / len(rung.shift))
-        return np.asarray(scale * rng.normal(size=(SAMPLES, len(scale))))
+        first = self.curve[0]
+        overlap = self._sizes / first.n
+        scale = self._draw_sd * np.sqrt(overlap + (1 - overlap) / len(first.shift))
+        return np.asarray(scale * rng.normal(size=(SCENARIOS, len(scale))))
 
-    def _bce(self, size: float) -> Outlook:
+    def _bce(self, size: float) -> MetricForecast:
         if self.measured(size):
-            j = self._rung(size)
+            j = self._place(size)
             values = self._pilots[:, j] + self._tests[:, j]
-            return Outlook(float(self._level[j]), values, float(self._wobble[j]))
-        # A rung by chance without any wobble must not outweigh all others.
-        wobble = np.maximum(self._wobble, 0.01 * self._wobble.max())
-        weight = 1 / wobble**2 if wobble.all() else np.ones_like(wobble)
+            return MetricForecast(float(self._level[j]), values, float(self._draw_sd[j]))
+        # A size whose draws agree by chance must not outweigh all others.
+        draw_sd = np.maximum(self._draw_sd, 0.01 * self._draw_sd.max())
+        weight = 1 / draw_sd**2 if draw_sd.all() else np.ones_like(draw_sd)
         level, slope = fit_curve(self._sizes, self._level, weight)
         levels, slopes = fit_curve(self._sizes, np.maximum(self._pilots, 0), weight)
         # The median: a fit that exploded at one size does not stand for all.
-        spread = np.median(self._sizes * self._wobble) / size
+        spread = np.median(self._sizes * self._draw_sd) / size
         values = levels + slopes / size + self._tests[:, -1]
-        return Outlook(float(level + slope / size), values, float(spread))
+        return MetricForecast(float(level + slope / size), values, float(spread))
 
-    def _ece(self, size: float, *, noisy: bool) -> Outlook:
+    def _ece(self, size: float, *, noisy: bool) -> MetricForecast:
         rng = np.random.default_rng([self.seed, 3])
         own = self.measured(size)
-        used = [self.rungs[self._rung(size)]] if own else self.rungs
+        used = [self.curve[self._place(size)]] if own else self.curve
         base = used[-1]
-        gaps = lasting_gaps(base, rng)
-        luck = rng.normal(size=gaps.shape)
+        gaps = systematic_gaps(base, rng)
+        noise = rng.normal(size=gaps.shape)
         if noisy:
-            gaps = gaps + np.sqrt(base.noise * (base.n / self.test_size)) * luck
-        scale = [1.0 if own else math.sqrt(rung.size / size) for rung in used]
-        shift = np.concatenate([rung.shift * f for rung, f in zip(used, scale, strict=True)])
-        weight = np.concatenate([rung.weight for rung in used])
-        errors = (np.abs(gaps[:, None] + shift) * weight).sum(axis=2)  # (SAMPLES, draws)
+            gaps = gaps + np.sqrt(base.noise * (base.n / self.test_size)) * noise
+        scale = [1.0 if own else math.sqrt(fits.size / size) for fits in used]
+        shift = np.concatenate([fits.shift * f for fits, f in zip(used, scale, strict=True)])
+        weight = np.concatenate([fits.weight for fits in used])
+        errors = (np.abs(gaps[:, None] + shift) * weight).sum(axis=2)  # (SCENARIOS, draws)
         picked = rng.integers(len(shift), size=errors.shape)
         values = np.take_along_axis(errors, picked, axis=1).mean(axis=1)
         spread = errors.std(axis=1, ddof=1) if len(shift) > 1 else np.zeros(1)
-        return Outlook(float(errors.mean()), values, float(np.sqrt((spread**2).mean())))
+        return MetricForecast(float(errors.mean()), values, float(np.sqrt((spread**2).mean())))

@@ -1,4 +1,4 @@
-"""What a plan says: its rows, and the same in words."""
+"""The record of a plan, and the same in words."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Plan:
     n, n_classes : int
         Of the pilot.
     test_size : int
-        The rows of the test set that ``ece15`` is foretold for.
+        The rows of the test set that ``ece15`` is predicted for.
     draws : int
         Fits at each size.
     level : float
@@ -155,12 +155,8 @@ def sentences_of(plan: Plan, simple: Mapping[str, Interval]) -> tuple[str, ...]:
     return (*told, *(_target(plan, target) for target in plan.targets))
 
 
-def notes_on(plan: Plan, wrong: int) -> tuple[str, ...]:
-    """Return what a reader should know before believing the plan."""
-    return tuple(_thin(plan, wrong))
-
-
-def _thin(plan: Plan, wrong: int) -> Iterator[str]:
+def notes_on(plan: Plan, wrong: int) -> Iterator[str]:
+    """Yield what a reader should know before believing the plan."""
     right = plan.n - wrong
     few, kind = (wrong, "wrong") if wrong <= right else (right, "right")
     if few == 0:

@@ -1,28 +1,27 @@
-"""The uncertainty of the whole procedure: resample the calibration split, fit again, measure."""
+"""The uncertainty of a whole method: resample the calibration split, refit, measure again."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from smallcal.advice.refits import refit, resample_counts
 from smallcal.calibrators.catalogue import method
-from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.method import Method
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
+from smallcal.io.progress import Advance
 from smallcal.metrics import Metric, Scored
 from smallcal.metrics.table import chosen_metrics
-from smallcal.statistics.bootstrap import counts_of_draws, intervals_by_method
+from smallcal.statistics.bootstrap import intervals_by_method
 from smallcal.statistics.interval import Interval, require_options
 
 
 @dataclass(frozen=True)
-class Refits:
-    """What refitting shows.
+class RefitIntervals:
+    """Metrics of refitted methods, with intervals.
 
     Attributes
     ----------
@@ -49,8 +48,8 @@ def refit_bootstrap(
     resample_test: bool = True,
     level: float = 0.95,
     random_state: int = 0,
-    advance: Callable[[int], object] = lambda fits: None,
-) -> Refits:
+    advance: Advance = lambda fits: None,
+) -> RefitIntervals:
     """Resample the calibration split, refit every method, measure on the test samples.
 
     An interval over test samples says how sure one may be of *this* fitted calibrator. This one
@@ -75,12 +74,12 @@ def refit_bootstrap(
 
     Returns
     -------
-    Refits
+    RefitIntervals
 
     Notes
     -----
     A resample enters a fit as each drawn row once, weighted by how often it was drawn: copies of
-    a row would stand in different folds of the router and vouch for each other.
+    a row would leak across the folds that risk scores are learned on.
 
     Examples
     --------
@@ -114,40 +113,7 @@ def refit_bootstrap(
     drawn = {key: np.array(values) for key, values in rows.items()}
     table = {name: {m.name: m.of(view) for m in chosen} for name, view in points.items()}
     told = partial(intervals_by_method, table, drawn, unit=unit, level=level)
-    return Refits(told(), told(baseline=reference), failed)
-
-
-def resample_counts(
-    n: int, n_refits: int, *, size: int | None = None, random_state: int = 0
-) -> Iterator[FloatArray]:
-    """Yield how often each of n samples is drawn, resample after resample.
-
-    n draws with replacement, or, with ``size``, that many without.
-    """
-    rng = np.random.default_rng(random_state)
-    if size is None:
-        for block in counts_of_draws(n, n_refits, rng):
-            yield from block
-        return
-    for _ in range(n_refits):
-        counts = np.zeros(n)
-        counts[rng.choice(n, size=size, replace=False)] = 1
-        yield counts
-
-
-def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCalibrator:
-    """Fit a method on one resample: each drawn row once, weighted by how often it was drawn.
-
-    A group is too small by the number of draws in it, not of rows: else a resample of 200 would
-    fall back to one temperature where the 200 themselves have three.
-    """
-    rows = np.flatnonzero(counts)
-    weight = counts[rows]
-    drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
-    drawn.require_fittable()
-    least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
-    fitted = composed.with_options({"min_group_size": least}).fit(drawn)
-    return replace(fitted, discipline=composed.discipline)
+    return RefitIntervals(told(), told(baseline=reference), failed)
 
 
 def _draws(

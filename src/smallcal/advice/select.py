@@ -1,4 +1,4 @@
-"""The gate: which calibrator this much data can pay for, if any.
+"""Select the calibrator that this much data supports, by cross-validation; it may be none.
 
 Candidates go from simple to rich. All are fitted and measured on the same held-out samples; a
 richer one replaces a simpler one only when it gains more than one standard error.
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from smallcal.advice.cross_validate import (
-    Advance,
     held_out_losses,
     rarer,
     repeated_folds,
@@ -36,6 +35,7 @@ from smallcal.data.checks import MAX_SEED, whole_number
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import DEFAULT_BOOT
@@ -131,7 +131,7 @@ def select(
     random_state: int = 0,
     advance: Advance = lambda fits: None,
 ) -> Selection:
-    """Choose the calibrator that this much data can pay for; it may be none at all.
+    """Choose the calibrator that this much data supports; it may be none at all.
 
     The first candidate is where it starts. Each richer one takes its place only when, on samples
     neither was fitted on, its mean gain over it is larger than one standard error.

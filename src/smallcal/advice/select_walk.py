@@ -1,4 +1,4 @@
-"""Walk from simple to rich: what a richer candidate must gain, and the reason in words."""
+"""Compare candidates from simple to rich: what a richer one must gain, and the reason in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does miscalibration depend on a signal? The question to ask before a parameter is spent on it.
+"""Test, before any parameter is spent on it, whether miscalibration depends on a signal.
 
 At the pooled temperature T the slopes dl/dT of the samples' top-label losses average zero. Cut the
 samples into K equal groups by a signal: where the groups' mean slopes differ, one temperature is
@@ -9,7 +9,7 @@ them, and to second order temperatures of their own change the expected loss by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from smallcal.data.checks import whole_number
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import BoolArray, FloatArray, Predictions
 from smallcal.errors import InputError
+from smallcal.io.progress import Advance
 from smallcal.metrics.units import X100
 from smallcal.statistics.groups import holm
 from smallcal.statistics.interval import require_options
@@ -184,7 +185,7 @@ def signal_to_noise(
     input: str = "logits",
     features: object = None,
     random_state: int = 0,
-    advance: Callable[[int], object] = lambda draws: None,
+    advance: Advance = lambda draws: None,
 ) -> SignalToNoise:
     """Measure, signal by signal, whether a temperature should depend on it.
 
@@ -300,7 +301,7 @@ def _exceedances(
     null: str,
     n_null: int,
     rng: np.random.Generator,
-    advance: Callable[[int], object],
+    advance: Advance,
 ) -> dict[str, int]:
     """Return in how many draws each signal's statistic is as large as the observed one."""
     statistic = _between if null == "permutation" else _standardised

@@ -1,4 +1,4 @@
-"""Slopes of the top-label loss at the pooled temperature, and samples cut into groups by a signal.
+"""Slopes of the top-label loss at the pooled temperature, and groups of samples cut by a signal.
 
 Where the mean slopes of groups differ, one temperature is wrong for each of them: see
 :mod:`smallcal.advice.signal_to_noise`.

@@ -45,7 +45,7 @@ def plan(
     ] = None,
     test_size: Annotated[
         int,
-        typer.Option(min=1, metavar="N", help="Rows of the test set that ece15 is foretold for."),
+        typer.Option(min=1, metavar="N", help="Rows of the test set that ece15 is predicted for."),
     ] = 5000,
     level: options.Level = 0.9,
     seed: options.Seed = 0,

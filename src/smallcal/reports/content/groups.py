@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from smallcal.advice.refits import Shown
+from smallcal.advice.calibrated_split import CalibratedSplit
 from smallcal.calibrators.maps.groups import group_members
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics import Scored
@@ -210,7 +210,7 @@ def _groupings(
     for name, fit in measured.fits.items():
         if not fit.deployable or not fit.routed or (name != method and not fit.fitted.map.steps):
             continue
-        shown = Shown.of(fit.fitted, calibration.preds)
+        shown = CalibratedSplit.of(fit.fitted, calibration.preds)
         if shown.n_bands > 1:
             what = "third" if shown.regressed else "group"
             by = f"thirds by temperature of {name}" if shown.regressed else f"groups of {name}"
@@ -219,7 +219,7 @@ def _groupings(
     return found
 
 
-def _bands(shown: Shown, test: Samples) -> IntArray:
+def _bands(shown: CalibratedSplit, test: Samples) -> IntArray:
     """Return the group of each test sample, or its third as the calibration samples cut them."""
     preds, fitted = test.preds, shown.fitted
     if not shown.regressed:

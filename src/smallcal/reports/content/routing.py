@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from smallcal.advice.refits import LEVELS, Shown
+from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
 from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
@@ -92,7 +92,7 @@ def routing(fit: Fit, calibration: Samples, test: Samples) -> dict[str, Any] | N
     fitted = fit.fitted
     if not fit.deployable:
         return None
-    here, there = (Shown.of(fitted, samples.preds) for samples in (calibration, test))
+    here, there = (CalibratedSplit.of(fitted, samples.preds) for samples in (calibration, test))
     if here.temperature is None or there.temperature is None or here.n_bands < 2:
         return None
     assert here.band is not None
@@ -128,7 +128,7 @@ def routing(fit: Fit, calibration: Samples, test: Samples) -> dict[str, Any] | N
     }
 
 
-def shares_of(shown: Shown, samples: Samples) -> list[float]:
+def shares_of(shown: CalibratedSplit, samples: Samples) -> list[float]:
     """Return the share of samples in each group or band of a calibrator."""
     preds = samples.preds
     shares = shown.occupancy(preds.logits, preds.features, input="logits")

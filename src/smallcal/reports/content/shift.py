@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from smallcal.advice.refits import Shown
+from smallcal.advice.calibrated_split import CalibratedSplit
 from smallcal.errors import InputError
 from smallcal.reports.content.measure import RAW, Advance, Fit, applied, paired, verdict_of
 from smallcal.reports.content.routing import shares_of
@@ -29,7 +29,7 @@ def shift_rows(
     ``bootstrap`` is (n_boot, level, seed).
     """
     n_boot, level, seed = bootstrap
-    shown = Shown.of(fits[chosen].fitted, calibration.preds)
+    shown = CalibratedSplit.of(fits[chosen].fitted, calibration.preds)
     usual = shares_of(shown, calibration) if shown.n_bands > 1 else []
     rows = []
     for (kind, severity), samples in shifted.items():

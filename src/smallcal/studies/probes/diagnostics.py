@@ -7,6 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from smallcal.advice.calibrated_split import (
+    CalibratedSplit,
+    error_rates,
+    ordered,
+    risk_direction,
+)
 from smallcal.advice.cross_validate import (
     Folds,
     HeldOut,
@@ -15,7 +21,6 @@ from smallcal.advice.cross_validate import (
     repeated_folds,
     single_split,
 )
-from smallcal.advice.refits import Shown, error_rates, ordered, risk_direction
 from smallcal.advice.select_walk import MIN_EACH, walk
 from smallcal.advice.signal_to_noise import signal_to_noise
 from smallcal.data.predictions import Predictions
@@ -70,14 +75,14 @@ def _double(preds: Predictions) -> Predictions:
 def audited(site: Site, entry: Entry) -> Iterator[Found]:
     """Numbers of a fit: temperatures, thresholds, whether they hold up, and its groups."""
     fitted = site.fit(entry)
-    shown = Shown.of(fitted.fitted_, site.cal)
+    shown = CalibratedSplit.of(fitted.fitted_, site.cal)
     for metric, value in _numbers(shown).items():
         yield CLEAN, 0, metric, value
     for name, severity, preds in sets_of(site.cell):
         yield from occupancy(fitted, preds, (name, severity))
 
 
-def _numbers(shown: Shown) -> dict[str, float]:
+def _numbers(shown: CalibratedSplit) -> dict[str, float]:
     """Return the numbers of one fit, with the names of the paper's reference values."""
     steps, flags = np.array(shown.fitted.map.steps), shown.fitted.flags
     found = {f"temperature{i}": float(t) for i, t in enumerate(steps, 1)}
