@@ -124,7 +124,7 @@ def test_every_seed_size_and_draw_has_rows_of_its_own():
 def test_fits_of_one_size_are_what_its_loops_say():
     z, y = simulate(150, 5, seed=4)
     size, draws = 90, 8
-    fits = fit_at_size(Predictions.of(z, y), "tva-ts", size, draws=draws, seed=0)
+    found = fit_at_size(Predictions.of(z, y), "tva-ts", size, draws=draws, seed=0)
     fits = []
     for draw in range(draws):
         rows, left = draw_rows(150, size, draw, seed=0)
@@ -136,8 +136,8 @@ def test_fits_of_one_size_are_what_its_loops_say():
     for top, residual, _ in mean.values():
         gap[min(int(top * BINS), BINS - 1)].append(residual)
     for b in range(BINS):
-        assert fits.share[b] == pytest.approx(len(gap[b]) / len(mean))
-        assert fits.gap[b] == pytest.approx(np.mean(gap[b]) if gap[b] else 0)
+        assert found.share[b] == pytest.approx(len(gap[b]) / len(mean))
+        assert found.gap[b] == pytest.approx(np.mean(gap[b]) if gap[b] else 0)
     lifts = []
     for draw, fit in enumerate(fits):
         shift = [[] for _ in range(BINS)]
@@ -150,9 +150,9 @@ def test_fits_of_one_size_are_what_its_loops_say():
         lifts.append(np.mean(lift))
         for b in range(BINS):
             expected = np.mean(shift[b]) / math.sqrt(1 - size / 150) if shift[b] else 0
-            assert fits.shift[draw, b] == pytest.approx(expected, abs=1e-12)
-            assert fits.weight[draw, b] == pytest.approx(len(shift[b]) / len(fit))
-    assert fits.draw_sd == pytest.approx(np.std(lifts, ddof=1) / (1 + size / 150))
+            assert found.shift[draw, b] == pytest.approx(expected, abs=1e-12)
+            assert found.weight[draw, b] == pytest.approx(len(shift[b]) / len(fit))
+    assert found.draw_sd == pytest.approx(np.std(lifts, ddof=1) / (1 + size / 150))
 
 
 # --- systematic gaps -----------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""Drift: whether what a calibrator meets still is what it was fitted for.
+"""Watch a deployed calibrator for drift, and for confidence that no longer matches accuracy.
 
-- :mod:`~smallcal.deploy.monitor.label_free`: evidence that counts come from elsewhere
+- :mod:`~smallcal.deploy.monitor.label_free`: evidence of drift, without labels
 - :mod:`~smallcal.deploy.monitor.labelled`: evidence that confidence and accuracy differ
 - :mod:`~smallcal.deploy.monitor.state`: what is kept between looks
-- :mod:`~smallcal.deploy.monitor.report`: what a look found, in numbers, words and Prometheus' text
+- :mod:`~smallcal.deploy.monitor.report`: what it found, in numbers, words and Prometheus' text
 - :mod:`~smallcal.deploy.monitor.monitor`: the monitor
 """
 

@@ -1,4 +1,4 @@
-"""Evidence that counts come from elsewhere than the calibration split did.
+"""Evidence of drift without labels: a stream's counts against those of the calibration split.
 
 Cut a continuous distribution at ranks of n values drawn from it: whatever it is, the chances of
 the bins are Dirichlet, with as many parameters' worth in each bin as it holds of the n + 1 gaps

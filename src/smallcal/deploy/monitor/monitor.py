@@ -24,7 +24,7 @@ from smallcal.data.predictions import (
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
-from smallcal.deploy.monitor.state import State, fingerprint
+from smallcal.deploy.monitor.state import State, fingerprint, unlike_error
 from smallcal.errors import InputError
 from smallcal.io.lock import one_at_a_time
 
@@ -80,7 +80,9 @@ class Monitor:
         _require_between("tolerance", tolerance)
         self._fitted = cal if isinstance(cal, FittedCalibrator) else _fitted_of(cal)
         if state is not None:
-            self._state = self._own(State.from_dict(state))
+            self._state = State.from_dict(state)
+            if self._state.calibrator != (mine := fingerprint(self._fitted)):
+                raise unlike_error("calibrator", mine, self._state.calibrator)
             return
         counted = self._fitted.reference
         if reference is not None:
@@ -198,15 +200,6 @@ class Monitor:
                 whole = whole + State.load(path)
             whole.save(path)
         return type(self)(self._fitted, state=whole.to_dict())
-
-    def _own(self, state: State) -> State:
-        mine = fingerprint(self._fitted)
-        if state.calibrator != mine:
-            raise InputError(
-                f"the state is of another calibrator (sha256 {state.calibrator[:12]}, not "
-                f"{mine[:12]}); begin a new state after a fit"
-            )
-        return state
 
     def _read(
         self, logits: object, labels: object, features: object, *, seen: bool

@@ -1,4 +1,4 @@
-"""What a look at a stream found: numbers, words, and Prometheus' text format."""
+"""What a monitor has found: in numbers, in words, and in Prometheus' text format."""
 
 from __future__ import annotations
 

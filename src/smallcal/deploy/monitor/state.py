@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -83,12 +83,9 @@ class State:
     def __add__(self, other: State) -> State:
         for name in ("calibrator", "reference", "alpha", "tolerance"):
             if getattr(self, name) != getattr(other, name):
-                raise InputError(_unlike(name, getattr(self, name), getattr(other, name)))
-        return State(
-            self.calibrator,
-            self.alpha,
-            self.tolerance,
-            self.reference,
+                raise unlike_error(name, getattr(self, name), getattr(other, name))
+        return replace(
+            self,
             rows=self.rows + other.rows,
             confidence=_summed(self.confidence, other.confidence),
             score=_summed(self.score, other.score),
@@ -221,12 +218,16 @@ def _require_possible(gap: Gap) -> None:
         raise InputError(f"no {gap.n} residuals have the sums {gap.total}, {gap.squares}")
 
 
-def _unlike(name: str, mine: object, other: object) -> str:
+def unlike_error(name: str, mine: object, other: object) -> InputError:
+    """Build the error for a state that cannot be added to another, or is not this monitor's."""
     if name == "calibrator":
-        return f"the state is of another calibrator (sha256 {str(other)[:12]}, not {mine!s:.12})"
-    if name == "reference":
-        return "the states have different references; monitor with the one they began with"
-    return f"{name} is {mine} here and {other} in the state; a state keeps what it began with"
+        ids = f"sha256 {other!s:.12}, not {mine!s:.12}"
+        text = f"the state is of another calibrator ({ids}); begin a new state after a fit"
+    elif name == "reference":
+        text = "the states have different references; monitor with the one they began with"
+    else:
+        text = f"{name} is {mine} here and {other} in the state; a state keeps what it began with"
+    return InputError(text)
 
 
 def _summed(mine: Counts, other: Counts) -> Counts:
