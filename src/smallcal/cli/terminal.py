@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import sys
 import textwrap
@@ -12,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from smallcal.data.plain import plain
 from smallcal.io.progress import progress as progress
 
 
@@ -51,7 +51,7 @@ def show_table(
 
 def show_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print JSON; a value that is not defined is null, for JSON has no NaN."""
-    sys.stdout.write(json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(plain(document), indent=2, ensure_ascii=False) + "\n")
 
 
 def note(text: str) -> None:
@@ -95,13 +95,3 @@ def _console() -> Any:
             raise BrokenPipeError
 
     return PlainConsole(highlight=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value

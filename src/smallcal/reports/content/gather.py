@@ -63,6 +63,7 @@ from typing import Any
 from smallcal._version import versions
 from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.catalogue import METHODS
+from smallcal.data.plain import plain
 from smallcal.metrics import METRICS
 from smallcal.reports.content.figures import figure_specs, shift_specs
 from smallcal.reports.content.groups import class_rows, group_tables, worst
@@ -80,7 +81,6 @@ from smallcal.reports.content.measure import (
 from smallcal.reports.content.routing import gate, routing
 from smallcal.reports.content.shift import shift_rows
 from smallcal.reports.content.verdict import differences, verdict
-from smallcal.reports.content.words import plain
 from smallcal.reports.samples import Samples, require_pair
 from smallcal.statistics.noise import FLOORED
 

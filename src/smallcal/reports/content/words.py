@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from smallcal.metrics import METRICS
 from smallcal.statistics.interval import Interval
@@ -37,20 +35,3 @@ def listed(words: Sequence[str]) -> str:
     """
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last
-
-
-def plain(value: Any) -> Any:
-    """Return what JSON can hold: arrays as lists, what is not defined as None.
-
-    Examples
-    --------
-    >>> plain({"a": (1.0, float("nan"))})
-    {'a': [1.0, None]}
-    """
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
