@@ -301,16 +301,16 @@ def test_predicted_ece_is_that_of_independent_draws_and_falls():
         assert found.more["ece15"].point < 0
 
 
-def forecast_of(*rungs, test_size=1000):
-    return Forecast(list(rungs), test_size=test_size, seed=0)
+def forecast_of(*curve, test_size=1000):
+    return Forecast(list(curve), test_size=test_size, seed=0)
 
 
 @pytest.mark.parametrize("test_size", [100, 400])
-def test_the_luck_of_a_pilot_and_of_a_test_set_are_two_and_add_up(test_size):
+def test_the_chance_of_a_pilot_and_of_a_test_set_are_two_and_add_up(test_size):
     """A mean over n rows has the variance s² / n; an independent one over m rows adds s² / m."""
     loss = np.random.default_rng(0).exponential(size=100)
-    rung = replace(fits_with([0.0], [0.01]), loss=loss)
-    found = forecast_of(rung, replace(rung, size=80), test_size=test_size).of("top_label_bce", 50)
+    fits = replace(fits_with([0.0], [0.01]), loss=loss)
+    found = forecast_of(fits, replace(fits, size=80), test_size=test_size).of("top_label_bce", 50)
     expected = loss.std() * np.sqrt(1 / 100 + 1 / test_size)
     assert found.point == pytest.approx(loss.mean())
     assert found.values.std() == pytest.approx(expected, rel=0.12)
@@ -318,9 +318,9 @@ def test_the_luck_of_a_pilot_and_of_a_test_set_are_two_and_add_up(test_size):
 
 def test_what_a_draw_adds_falls_with_the_root_of_its_size():
     """No lasting gap, no noise: a draw of four times the size is off by half as much."""
-    rung = replace(fits_with([0.0], [1e-12]), shift=np.array([[0.08], [-0.04]]))
-    rung = replace(rung, weight=np.ones((2, 1)))
-    found = forecast_of(rung, replace(rung, size=100, shift=rung.shift / np.sqrt(2)))
+    fits = replace(fits_with([0.0], [1e-12]), shift=np.array([[0.08], [-0.04]]))
+    fits = replace(fits, weight=np.ones((2, 1)))
+    found = forecast_of(fits, replace(fits, size=100, shift=fits.shift / np.sqrt(2)))
     for size in (200, 800):
         metric = found.of("debiased_ece15", size)
         assert metric.point == pytest.approx(0.06 * np.sqrt(50 / size), rel=0.02)
@@ -332,7 +332,7 @@ def test_a_targets_band_leaves_out_half_of_the_rest_at_each_end(level, factor):
     """Worlds in which a loss is a / size, a from 50 to 200; sizes are rounded up to two digits."""
 
     class Worlds:
-        rungs = (fits_with([0.0], [0.01]),)
+        curve = (fits_with([0.0], [0.01]),)
 
         def of(self, metric, size):
             return MetricForecast(100 / size, np.geomspace(50, 200, 401) / size, 0.0)
