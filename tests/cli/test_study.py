@@ -17,7 +17,7 @@ import pytest
 
 import study_table
 from smallcal.cli.verbs.study_tables import MOST_ROWS, chosen_rows, parts
-from smallcal.studies import STUDIES, import_folder, load_collection, run, workers
+from smallcal.studies import STUDIES, import_folder, load_collection, measure, run
 from smallcal.studies.tables.table import Number, Table
 from support.simulated import simulate
 
@@ -215,15 +215,15 @@ def test_cells_can_be_chosen(cli):
 
 def stop_after(monkeypatch, tasks, error=KeyboardInterrupt):
     """Let the work be interrupted after some tasks."""
-    real, calls = workers.work, []
+    real, calls = measure.measure, []
 
-    def work(*args):
+    def measured(*args):
         calls.append(args)
         if len(calls) > tasks:
             raise error
         return real(*args)
 
-    monkeypatch.setattr(workers, "work", work)
+    monkeypatch.setattr(measure, "measure", measured)
     return calls
 
 
@@ -349,7 +349,7 @@ def test_no_process_is_left_and_none_but_the_first_speaks(number, here):
     children: list[int] = []
     try:
         task = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        while len(children) < 3:  # two workers, and one that cleans up after them
+        while len(children) < 4:  # two workers, and two that clean up after them
             assert process.poll() is None
             time.sleep(0.02)
             children = [int(child) for child in task.read_text().split()]

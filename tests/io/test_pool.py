@@ -24,7 +24,8 @@ posix = pytest.mark.skipif(os.name != "posix", reason="kills are POSIX")
 
 
 def test_tasks_are_done_and_kept_by_other_processes(tmp_path):
-    done = list(run_tasks(nap, range(12), keep=partial(keep, tmp_path), jobs=2))
+    done = []
+    run_tasks(nap, range(12), keep=partial(keep, tmp_path), told=done.append, jobs=2)
     assert sorted(done) == list(range(12))
     told = [(tmp_path / str(task)).read_text().split() for task in range(12)]
     assert [int(task) for task, _ in told] == list(range(12))
@@ -33,13 +34,13 @@ def test_tasks_are_done_and_kept_by_other_processes(tmp_path):
 
 
 def test_nothing_to_do_starts_nothing():
-    assert list(run_tasks(fail, [], jobs=2)) == []
+    run_tasks(fail, [], jobs=2)
     assert active_children() == []
 
 
 def test_an_error_comes_back_and_ends_the_others():
     with pytest.raises(ValueError, match="no such task: 0"):
-        list(run_tasks(fail, range(4), jobs=2))
+        run_tasks(fail, range(4), jobs=2)
     assert active_children() == []
 
 
@@ -49,11 +50,14 @@ def test_kills_at_random_lose_nothing_and_hang_nothing(tmp_path, seed):
     """What goes in and out is longer than a pipe, where a kill could leave half a message."""
     todo, chance, killed, told = list(range(40)), random.Random(seed), [], []
     work = partial(nap, ballast=b"x" * 200_000)
-    for task in run_tasks(work, todo, keep=partial(keep, tmp_path), jobs=3):
+
+    def tell(task):
         told.append(task)
         if len(killed) < 4 and chance.random() < 0.25:
             time.sleep(chance.uniform(0, 0.03))
             killed.append(kill_one(chance))
+
+    run_tasks(work, todo, keep=partial(keep, tmp_path), told=tell, jobs=3)
     assert sorted(told) == todo
     assert sorted(int(path.name) for path in tmp_path.iterdir()) == todo
     assert any(killed)
@@ -61,13 +65,14 @@ def test_kills_at_random_lose_nothing_and_hang_nothing(tmp_path, seed):
 
 
 UNGUARDED = """
-from functools import partial
 from smallcal.io.pool import run_tasks
 
 def work(task):
     return task
 
-print(sorted(run_tasks(work, range(6), jobs=2)))
+done = []
+run_tasks(work, range(6), told=done.append, jobs=2)
+print(sorted(done))
 """
 
 

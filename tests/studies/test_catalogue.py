@@ -13,10 +13,11 @@ from sklearn.model_selection import train_test_split
 import smallcal as sc
 from smallcal.statistics import nested
 from smallcal.studies import STUDIES, load_collection, run, study_named
-from smallcal.studies.frame import ALL, Entry, Frame
+from smallcal.studies.frame import ALL, Frame
 from smallcal.studies.probes.base import Site
 from smallcal.studies.probes.shift import with_groups
 from smallcal.studies.simulate import World
+from smallcal.studies.study import Entry
 from smallcal.studies.tables.pairs import paired
 from smallcal.studies.tables.shift import cube
 from smallcal.studies.tables.table import Number

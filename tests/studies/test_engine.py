@@ -12,6 +12,7 @@ import time
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,10 @@ import smallcal as sc
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.io import pool
 from smallcal.io.pool import run_tasks
-from smallcal.studies import load_collection, run, workers
-from smallcal.studies.frame import Entry, Task, draw_rows
+from smallcal.studies import load_collection, measure, run
+from smallcal.studies.collection import draw_rows
 from smallcal.studies.probes.base import Site
+from smallcal.studies.study import Entry, Task
 from support import small_study
 from support.small_study import N_TASKS, STUDY, leftovers, parts, results, write_collection
 from support.small_tasks import killing
@@ -140,7 +142,7 @@ def test_the_order_of_the_tasks_does_not_matter(shared, tmp_path, monkeypatch):
 def test_a_finished_run_does_nothing_again(shared, tmp_path, monkeypatch):
     collection, wanted = shared
     run(STUDY, collection, tmp_path / "run")
-    monkeypatch.setattr(workers, "measure", None)
+    monkeypatch.setattr(measure, "measure", None)
     seen = []
     run(STUDY, collection, tmp_path / "run", advance=seen.append)
     assert seen == [N_TASKS]
@@ -207,15 +209,15 @@ def test_a_file_that_cannot_be_used_fails_its_cell_only(own, tmp_path):
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError("no memory")])
 def test_what_the_machine_cannot_do_is_not_taken_for_a_result(shared, tmp_path, monkeypatch, error):
     collection, wanted = shared
-    measure, calls = workers.measure, []
+    real, calls = measure.measure, []
 
     def tired(study, cell, task):
         calls.append(task)
         if len(calls) == 4:
             raise error
-        return measure(study, cell, task)
+        return real(study, cell, task)
 
-    monkeypatch.setattr(workers, "measure", tired)
+    monkeypatch.setattr(measure, "measure", tired)
     with pytest.raises(SmallcalError, match="the same command goes on from there") as caught:
         run(STUDY, collection, tmp_path / "run")
     assert len(str(caught.value).splitlines()) == 1
@@ -267,9 +269,9 @@ def test_changed_files_and_options_are_refused(own, tmp_path):
 
 def test_an_alias_that_means_another_method_is_another_run(own, tmp_path, monkeypatch):
     study = replace(STUDY, entries=(*STUDY.entries, Entry("default")))
-    monkeypatch.setattr("smallcal.studies.engine.ALIASES", {"default": "tva-ts"})
+    monkeypatch.setattr("smallcal.studies.study.ALIASES", {"default": "tva-ts"})
     run(study, own, tmp_path / "run")
-    monkeypatch.setattr("smallcal.studies.engine.ALIASES", {"default": "none"})
+    monkeypatch.setattr("smallcal.studies.study.ALIASES", {"default": "none"})
     with pytest.raises(InputError, match='methods default: "tva-ts", now "none"'):
         run(study, own, tmp_path / "run")
 
@@ -314,14 +316,14 @@ def test_the_number_of_threads_does_not_matter(shared, tmp_path):
     from threadpoolctl import threadpool_info, threadpool_limits
 
     inside = []
-    measure = workers.measure
+    real = measure.measure
 
     def watched(study, cell, task):
         inside.extend(pool["num_threads"] for pool in threadpool_info())
-        return measure(study, cell, task)
+        return real(study, cell, task)
 
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(4):
-        patch.setattr(workers, "measure", watched)
+        patch.setattr(measure, "measure", watched)
         run(STUDY, shared[0], tmp_path / "run")
     assert set(inside) == {1}
     assert results(tmp_path / "run") == shared[1][2]
@@ -489,13 +491,12 @@ def test_without_dask_the_extra_is_named(shared, tmp_path, monkeypatch):
 
 
 def test_a_worker_with_other_software_or_files_says_so(own):
-    order = workers.Order(STUDY, "x", "99.0")
-    task = STUDY.tasks(own)[0]
+    order, task = measure.Order(STUDY, "x"), STUDY.tasks(own)[0]
     with pytest.raises(InputError, match=r"smallcal 99\.0"):
-        workers.work(order, (own.cells[0], task))
+        pool._away("99.0", partial(measure.work, order), (own.cells[0], task))
     elsewhere = replace(own.cells[0], folder=Path("/nowhere"))
     with pytest.raises(FileError, match="a worker cannot see"):
-        workers.work(workers.Order(STUDY, "x"), (elsewhere, task))
+        measure.work(order, (elsewhere, task))
 
 
 def test_jobs_must_be_positive(shared, tmp_path):

@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 from smallcal._version import versions
 from smallcal.errors import FileError, InputError
 from smallcal.io.lock import FILE_NAME, alone_in
-from smallcal.studies.frame import Task
-from smallcal.studies.store import Store, file_name, read_parquet, write_parquet
+from smallcal.io.resumable import read_manifest
+from smallcal.studies.store import (
+    begin,
+    file_name,
+    read_parquet,
+    rows_of,
+    run_in,
+    write_parquet,
+)
+from smallcal.studies.study import Task
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
 
@@ -24,7 +32,7 @@ TASKS = [Task("toy__a__s0", 100, 0), Task("toy__a__s0", 100, 1), Task("toy__B/16
 ASKED = {"study": {"draws": 2, "budgets": [100, 0]}, "inputs": {"a.npz": "1" * 64}}
 
 
-def rows_of(task, n=4):
+def some_rows(task, n=4):
     return [
         {"cell": task.cell, "draw": task.draw, "label": "none", "metric": "nll", "value": i / 3}
         for i in range(n)
@@ -34,11 +42,11 @@ def rows_of(task, n=4):
 @pytest.fixture
 def store(tmp_path):
     """A run with three finished tasks."""
-    made = Store(tmp_path / "run")
-    with made.claimed():
-        made.open(ASKED)
+    made = run_in(tmp_path / "run")
+    with made.claimed(parents=True):
+        begin(made, ASKED)
         for task in TASKS:
-            made.put(task, rows_of(task))
+            write_parquet(made.part(task), some_rows(task))
     return made
 
 
@@ -48,13 +56,13 @@ def part(store, number):
 
 def test_rows_come_back_in_the_order_of_the_tasks(store):
     assert store.missing(TASKS) == []
-    assert store.rows(TASKS[::-1])["cell"].tolist() == 4 * [TASKS[2].cell] + 8 * [TASKS[0].cell]
-    assert store.rows(TASKS)["value"].tolist() == 3 * [0, 1 / 3, 2 / 3, 1]
+    assert rows_of(store, TASKS[::-1])["cell"].tolist() == 4 * [TASKS[2].cell] + 8 * [TASKS[0].cell]
+    assert rows_of(store, TASKS)["value"].tolist() == 3 * [0, 1 / 3, 2 / 3, 1]
     assert store.notes == []
 
 
 def test_equal_rows_give_equal_bytes(store, tmp_path):
-    write_parquet(tmp_path / "again.parquet", rows_of(TASKS[0]))
+    write_parquet(tmp_path / "again.parquet", some_rows(TASKS[0]))
     assert (tmp_path / "again.parquet").read_bytes() == part(store, 0).read_bytes()
 
 
@@ -68,7 +76,7 @@ DAMAGE = {
     "end missing": lambda file: file.write_bytes(file.read_bytes()[:-1]),
     "garbage": lambda file: file.write_bytes(os.urandom(3000)),
     "zeros, as after a power cut": lambda file: file.write_bytes(bytes(file.stat().st_size)),
-    "of another task": lambda file: write_parquet(file, rows_of(TASKS[0])),
+    "of another task": lambda file: write_parquet(file, some_rows(TASKS[0])),
 }
 
 
@@ -94,7 +102,7 @@ def test_other_columns_are_no_rows_of_a_study(store):
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_one_wrong_bit_is_found_or_does_no_harm(tmp_path, place, bit):
     file = tmp_path / "part.parquet"
-    wanted = rows_of(TASKS[0], 40)
+    wanted = some_rows(TASKS[0], 40)
     write_parquet(file, wanted)
     before = read_parquet(file)
     data = bytearray(file.read_bytes())
@@ -125,9 +133,9 @@ def test_what_a_killed_process_had_not_finished_is_swept_away(store):
 
 
 def reopened(store, **changes):
-    again = Store(store.folder)
+    again = run_in(store.folder)
     with again.claimed():
-        again.open({**ASKED, **changes})
+        begin(again, {**ASKED, **changes})
     return again
 
 
@@ -170,8 +178,8 @@ def test_another_numpy_is_noted_once_and_kept_on_record(store, monkeypatch):
     assert again.notes == [
         f"the run was begun with other versions: numpy {then['numpy']}, now 99.0"
     ]
-    assert again.manifest()["versions"] == then
-    assert again.manifest()["resumed_with"] == [{**then, "numpy": "99.0"}]
+    assert read_manifest(again.manifest)["versions"] == then
+    assert read_manifest(again.manifest)["resumed_with"] == [{**then, "numpy": "99.0"}]
     assert reopened(store).notes == []
     with pytest.raises(InputError, match="draws"):
         reopened(store, study={"draws": 3})
@@ -207,7 +215,8 @@ def test_a_foreign_manifest_is_another_run(store, found):
 
 def test_a_file_in_the_place_of_the_folder(tmp_path):
     (tmp_path / "run").write_text("")
-    with pytest.raises(FileError, match="cannot make"), Store(tmp_path / "run").claimed():
+    made = run_in(tmp_path / "run")
+    with pytest.raises(FileError, match="cannot make"), made.claimed(parents=True):
         pass
 
 

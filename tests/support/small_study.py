@@ -19,8 +19,8 @@ import numpy as np
 
 from smallcal.errors import SmallcalError
 from smallcal.io import atomic
-from smallcal.studies import Study, load_collection, run, workers
-from smallcal.studies.frame import Entry
+from smallcal.studies import Study, load_collection, measure, run
+from smallcal.studies.study import Entry
 from support.simulated import simulate
 
 STUDY = Study(
@@ -150,15 +150,15 @@ def _die(collection, folder, write, when):
 
 def _counted(collection, folder, log):
     """Run and write a line for each task that is done."""
-    measure = workers.measure
+    real = measure.measure
 
     def counted(study, cell, task):
         with log.open("a") as file:
             file.write(f"{task.key}\n")
-        return measure(study, cell, task)
+        return real(study, cell, task)
 
     log.touch()
-    workers.measure = counted
+    measure.measure = counted
     run(STUDY, collection, folder)
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +22,8 @@ from smallcal._version import __version__
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.predictions import as_scores, require_finite
 from smallcal.errors import FileError, InputError
-from smallcal.io import Block, Part, PartFolder, Source, Target
-from smallcal.io.parts import write_part
+from smallcal.io import Block, Part, Source, Target
+from smallcal.io.parts import cleared_on_error, finish, is_finished, part_folder, write_part
 from smallcal.io.pool import run_tasks
 
 Advance = Callable[[int], object]
@@ -60,15 +58,12 @@ class Order:
     source : Source
     target : Target
     with_temperature : bool
-    version : str
-        The smallcal that must do the work.
     """
 
     calibrator: str
     source: Source
     target: Target
     with_temperature: bool = False
-    version: str = __version__
 
 
 def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
@@ -124,19 +119,17 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     order = Order(document, source, target, with_temperature)
     parts = source.parts(part_rows)
     asked = _asked(order, part_rows)
-    folder = PartFolder(target)
-    if folder.is_finished(asked):
+    if is_finished(target, asked):
         advance(source.rows)
         return Applied(source.rows, source.rows)
-    with folder.claimed(parts):
-        folder.open(asked)
+    folder = part_folder(target)
+    with folder.claimed(), cleared_on_error(folder, target, parts):
+        folder.begin(asked)
         missing = folder.missing(parts)
         before = source.rows - sum(part.rows for part in missing)
         advance(before)
-        with closing(_done(order, missing, jobs, dask, advance)) as done:
-            for _ in done:
-                pass
-        folder.finish(parts)
+        _do(order, missing, jobs, dask, advance)
+        finish(folder, target, parts)
     return Applied(source.rows, before, tuple(folder.notes))
 
 
@@ -160,7 +153,7 @@ def _asked(order: Order, part_rows: int | None) -> dict[str, Any]:
     """Return everything that the bytes of the result depend on."""
     source, target = order.source, order.target
     return {
-        "smallcal version": order.version,
+        "smallcal version": __version__,
         "calibrator": hashlib.sha256(order.calibrator.encode()).hexdigest(),
         "input files": [[piece.name, *piece.stamp] for piece in source.pieces],
         "columns": [*source.scores, "|", *source.others],
@@ -171,31 +164,26 @@ def _asked(order: Order, part_rows: int | None) -> dict[str, Any]:
     }
 
 
-def _done(
-    order: Order, parts: Sequence[Part], jobs: int, dask: str | None, advance: Advance
-) -> Generator[None, None, None]:
-    """Do parts, and go on as each is finished."""
+def _do(order: Order, parts: Sequence[Part], jobs: int, dask: str | None, advance: Advance) -> None:
+    """Do parts; those done here tell of their rows block by block, others when they are done."""
     if dask is not None:
-        target = replace(order.target, path=Path(order.target.path).absolute())
+        target = replace(order.target, path=order.target.path.absolute())
         order = replace(order, target=target)
-    # In this process rows are told of block by block; from elsewhere, part by part.
-    here = dask is None and (jobs == 1 or len(parts) < 2)
-    do = partial(work, order, advance=advance) if here else partial(work, order)
-    for part in run_tasks(do, parts, jobs=jobs, dask=dask, named=lambda part: part.name):
-        if not here:
-            advance(part.rows)
-        yield
+    here = dask is None and (jobs == 1 or len(parts) == 1)
+    run_tasks(
+        partial(work, order, advance=advance) if here else partial(work, order),
+        parts,
+        told=lambda part: None if here else advance(part.rows),
+        named=lambda part: part.name,
+        jobs=jobs,
+        dask=dask,
+    )
 
 
 def work(order: Order, part: Part, *, advance: Advance = lambda rows: None) -> None:
     """Do one part; what a process, wherever it is, is told to do."""
     from threadpoolctl import threadpool_limits
 
-    if order.version != __version__:
-        raise InputError(
-            f"the run is of smallcal {order.version}, and a worker has {__version__}; "
-            "install the same everywhere"
-        )
     target = order.target
     if not target.work.is_dir():
         raise FileError(f"a worker cannot see {target.work}; its folder must be there for all")

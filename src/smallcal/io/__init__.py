@@ -12,7 +12,7 @@ pickle, whatever the file says.
 """
 
 from smallcal.io.layout import CALIBRATION_SPLITS, Loaded
-from smallcal.io.parts import PartFolder, Target
+from smallcal.io.parts import Target
 from smallcal.io.read import read, read_labels, read_names, split_path, splits
 from smallcal.io.readers import READERS
 from smallcal.io.source import KINDS, Block, Part, Source, is_source, open_source
@@ -26,7 +26,6 @@ __all__ = [
     "Block",
     "Loaded",
     "Part",
-    "PartFolder",
     "Source",
     "Target",
     "is_source",

@@ -2,7 +2,7 @@
 
 ::
 
-    OUT.parts/manifest.json     what is made there: of which files, by which calibrator
+    OUT.parts/_smallcal.json    what is made there: of which files, by which calibrator
     OUT.parts/NAME.arrow ...    finished parts, each written whole or not at all
     OUT.parts/.lock             who is at work on it
 
@@ -13,25 +13,22 @@ any moment goes on from the parts that are there.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from smallcal.errors import FileError, InputError, missing_extra
 from smallcal.io.atomic import atomic_path
-from smallcal.io.lock import FILE_NAME, alone_in
+from smallcal.io.lock import FILE_NAME
 from smallcal.io.npy import join_npy, npy_header, write_npy_header
+from smallcal.io.resumable import Refused, Resumable, Words, changes, read_manifest
 from smallcal.io.source import KINDS, Part
 
 MANIFEST = "_smallcal.json"
-
-
-class Refused(InputError):
-    """Parts of something else are there, and stay."""
 
 
 #: One block of a result: an array for .npy, a table for the others.
@@ -86,152 +83,99 @@ class Target:
         return self.work / f"{part.name}.{self.part_kind}"
 
 
-class PartFolder:
-    """The parts of one result.
+def part_folder(target: Target) -> Resumable[Part]:
+    """Return the folder of a result's parts, which need not be there yet."""
+    work = target.work
+    return Resumable(
+        folder=work,
+        parts=work,
+        manifest=work / MANIFEST,
+        part=target.part,
+        flaw=partial(_flaw, target.part_kind),
+        unfinished=("**/.*",),
+        words=Words(
+            what=str(target.path),
+            instead="another output",
+            other=lambda changes: (
+                f"{work} holds parts of something else (changed since: {changes}); "
+                f"delete {work}, or name another output"
+            ),
+            unknown=f"{work} is not a folder of parts; name another output",
+        ),
+        indent=1,
+    )
 
-    Attributes
-    ----------
-    target : Target
-    notes : list of str
-        What happened to the parts that the user should know.
-    """
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.notes: list[str] = []
+def _flaw(kind: str, part: Part, file: Path) -> str:
+    return "" if rows_in(file, kind) == part.rows else "is damaged"
 
-    def is_finished(self, asked: Mapping[str, Any]) -> bool:
-        """Whether the folder is there, made of the same; another one is an error."""
-        path = self.target.path
-        if not self.target.folder or not path.exists():
-            return False
-        found = _manifest(path / MANIFEST) if path.is_dir() else None
-        if found is None:
-            raise InputError(f"{path} is there already, and smallcal did not make it; name another")
-        _require_same(found, asked, f"{path} was made of something else", "delete it")
-        return True
 
-    @contextmanager
-    def claimed(self, parts: Sequence[Part]) -> Iterator[None]:
-        """Keep other processes out of the parts; make their folder if there is none.
-
-        What is finished stays when the block fails, unless it is the data that were wrong: those
-        must change, and then the parts are of something else.
-        """
-        work = self.target.work
-        try:
-            work.mkdir(exist_ok=True)
-        except OSError as error:
-            raise FileError(f"cannot make {work}: {error.strerror or error}") from None
-        with alone_in(work, what=str(self.target.path), instead="another output") as certain:
-            # Whoever had the lock before may have moved the folder away with it.
-            if not (work / FILE_NAME).exists():
-                raise InputError(f"another process has just made {self.target.path}; look at it")
-            if certain:
-                self._sweep()
-            try:
-                yield
-            except Refused:
-                raise
-            except BaseException as error:
-                if isinstance(error, InputError) or not any(map(self._exists, parts)):
-                    self._sweep()
-                    self._clear(parts)
-                raise
-
-    def _exists(self, part: Part) -> bool:
-        return self.target.part(part).exists()
-
-    def _sweep(self) -> None:
-        """Remove what a process that was killed had not finished writing."""
-        for path in self.target.work.rglob(".*"):
-            if path.name != FILE_NAME:
-                path.unlink(missing_ok=True)
-
-    def open(self, asked: Mapping[str, Any]) -> None:
-        """Begin, or go on with what was asked for in the same words.
-
-        Raises
-        ------
-        InputError
-            If the parts are of something else.
-        """
-        file = self.target.work / MANIFEST
-        found = _manifest(file)
-        if found is not None:
-            work = self.target.work
-            _require_same(found, asked, f"{work} holds parts of something else", f"delete {work}")
-        elif any(path.name != FILE_NAME for path in self.target.work.iterdir()):
-            # The manifest is written before any part, so no kill leaves this behind.
-            raise Refused(f"{self.target.work} is not a folder of parts; name another output")
-        else:
-            with atomic_path(file) as path:
-                path.write_text(json.dumps(asked, indent=1, sort_keys=True) + "\n", "utf-8")
-
-    def missing(self, parts: Sequence[Part]) -> list[Part]:
-        """Return the parts that are not there; damaged ones are done again, with a note."""
-        return [part for part in parts if not self._is_sound(part)]
-
-    def _is_sound(self, part: Part) -> bool:
-        file = self.target.part(part)
-        if not self._exists(part):
-            return False
-        if rows_in(file, self.target.part_kind) == part.rows:
-            return True
-        self.notes.append(f"{file} is damaged; it is done again")
+def is_finished(target: Target, asked: Mapping[str, Any]) -> bool:
+    """Whether a folder is there that was made of the same; another one is an error."""
+    path = target.path
+    if not target.folder or not path.exists():
         return False
-
-    def finish(self, parts: Sequence[Part]) -> None:
-        """Make the result of its parts."""
-        target = self.target
-        if target.folder:
-            self._sweep()
-            try:
-                target.work.rename(target.path)
-            except OSError as error:
-                raise FileError(f"cannot make {target.path}: {error.strerror or error}") from None
-            (target.path / FILE_NAME).unlink(missing_ok=True)
-            return
-        whole = target.work / f"whole{target.path.suffix}"
-        with atomic_path(whole) as path:
-            _join(target.kind, [target.part(part) for part in parts], path)
-        try:
-            os.replace(whole, target.path)
-        except OSError as error:
-            raise FileError(f"cannot write {target.path}: {error.strerror or error}") from None
-        self._clear(parts)
-
-    def _clear(self, parts: Sequence[Part]) -> None:
-        """Remove the parts, then what says of what they are, and last the lock."""
-        work = self.target.work
-        for path in [*map(self.target.part, parts), work / MANIFEST, work / FILE_NAME]:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-        folders = [path for path in work.rglob("*") if path.is_dir()]
-        for folder in [*sorted(folders, reverse=True), work]:
-            with suppress(OSError):  # another process may have begun there
-                folder.rmdir()
-
-
-def _manifest(file: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise FileError(f"{file} cannot be read: {error}") from None
-    return found if isinstance(found, dict) else {}
-
-
-def _require_same(
-    found: Mapping[str, Any], asked: Mapping[str, Any], what: str, advice: str
-) -> None:
-    asked = json.loads(json.dumps(asked))
-    changed = [key for key in asked if found.get(key) != asked[key]]
-    if changed:
-        raise Refused(
-            f"{what} (changed since: {', '.join(changed)}); {advice}, or name another output"
+    found = read_manifest(path / MANIFEST) if path.is_dir() else None
+    if found is None:
+        raise InputError(f"{path} is there already, and smallcal did not make it; name another")
+    if changed := changes(found, asked):
+        raise InputError(
+            f"{path} was made of something else (changed since: {changed}); "
+            "delete it, or name another output"
         )
+    return True
+
+
+@contextmanager
+def cleared_on_error(
+    folder: Resumable[Part], target: Target, parts: Sequence[Part]
+) -> Iterator[None]:
+    """Keep what is finished when the block fails, unless it is the data that were wrong.
+
+    Those must change, and then the parts are of something else.
+    """
+    try:
+        yield
+    except Refused:
+        raise
+    except BaseException as error:
+        done = any(target.part(part).exists() for part in parts)
+        if isinstance(error, InputError) or not done:
+            folder.sweep()
+            _clear(target, parts)
+        raise
+
+
+def finish(folder: Resumable[Part], target: Target, parts: Sequence[Part]) -> None:
+    """Make the result of its parts."""
+    if target.folder:
+        folder.sweep()
+        try:
+            target.work.rename(target.path)
+        except OSError as error:
+            raise FileError(f"cannot make {target.path}: {error.strerror or error}") from None
+        (target.path / FILE_NAME).unlink(missing_ok=True)
+        return
+    whole = target.work / f"whole{target.path.suffix}"
+    with atomic_path(whole) as path:
+        _join(target.kind, [target.part(part) for part in parts], path)
+    try:
+        os.replace(whole, target.path)
+    except OSError as error:
+        raise FileError(f"cannot write {target.path}: {error.strerror or error}") from None
+    _clear(target, parts)
+
+
+def _clear(target: Target, parts: Sequence[Part]) -> None:
+    """Remove the parts, then what says of what they are, and last the lock."""
+    work = target.work
+    for path in [*map(target.part, parts), work / MANIFEST, work / FILE_NAME]:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+    folders = [path for path in work.rglob("*") if path.is_dir()]
+    for folder in [*sorted(folders, reverse=True), work]:
+        with suppress(OSError):  # another process may have begun there
+            folder.rmdir()
 
 
 def rows_in(file: Path, kind: str) -> int | None:

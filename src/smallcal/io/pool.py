@@ -13,7 +13,7 @@ import signal
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -22,6 +22,7 @@ from multiprocessing import Pipe, active_children
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
+from smallcal._version import __version__
 from smallcal.errors import InputError, SmallcalError, missing_extra
 
 Task = TypeVar("Task")
@@ -54,26 +55,17 @@ def stopped(reason: str) -> SmallcalError:
     return SmallcalError(f"{reason}; what is finished is kept, the same command goes on from there")
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute with one thread: sums split over threads round differently."""
-    import sklearn.linear_model  # noqa: F401 - only libraries that are loaded can be limited
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        yield
-
-
-def run_tasks(
+def run_tasks(  # noqa: PLR0913 - what to do, and where
     work: Callable[[Task], Result],
     todo: Sequence[Task],
     *,
     keep: Callable[[Task, Result], object] = lambda task, result: None,
+    told: Callable[[Task], object] = lambda task: None,
+    named: Callable[[Task], str] = str,
     jobs: int = 1,
     dask: str | None = None,
-    named: Callable[[Task], str] = str,
-) -> Generator[Task, None, None]:
-    """Do tasks and keep what they give; yield each when that is done.
+) -> None:
+    """Do tasks, and keep what they give.
 
     Parameters
     ----------
@@ -82,55 +74,49 @@ def run_tasks(
     todo : sequence
         Tasks.
     keep : callable, optional
-        Told each task and its result, to write it down: by the process that did it, or here when
-        a cluster did, which may not see the same folders.
+        Writes a task's result down: in the process that did it, or here when a cluster did, which
+        may not see the same folders.
+    told : callable, optional
+        Told each task that is done, here.
+    named : callable, optional
+        What to call a task in an error.
     jobs : int
         Processes.
     dask : str, optional
         Address of a Dask scheduler to run on instead.
-    named : callable, optional
-        What to call a task in an error.
 
     Examples
     --------
-    >>> found = []
-    >>> list(run_tasks(abs, [-1, 2], keep=lambda task, result: found.append(result)))
-    [-1, 2]
-    >>> found
-    [1, 2]
+    >>> run_tasks(abs, [-1, 2], keep=lambda task, result: print(f"|{task}| = {result}"))
+    |-1| = 1
+    |2| = 2
     """
     if not todo:
         return
     if dask is not None:
         for task, result in _on_dask(work, todo, dask, named):
             keep(task, result)
-            yield task
+            told(task)
     elif jobs == 1 or len(todo) == 1:
         for task in todo:
             keep(task, work(task))
-            yield task
+            told(task)
     else:
-        yield from _in_processes(work, keep, todo, jobs)
+        _in_processes((work, keep, todo), jobs, lambda number: told(todo[number]))
 
 
-def _in_processes(
-    work: Callable[[Task], Result],
-    keep: Callable[[Task, Result], object],
-    todo: Sequence[Task],
-    jobs: int,
-) -> Generator[Task, None, None]:
+def _in_processes(order: tuple[Any, ...], jobs: int, told: Callable[[int], object]) -> None:
     """Do tasks in processes of their own.
 
     If the system kills one, all are started again, as long as that finishes any task. Nothing but
     the number of a task goes to a process and nothing comes back. A kill cannot cut so short a
     message in two, and whoever waits for the second half of one waits for ever.
     """
-    queue = deque(range(len(todo)))
+    queue = deque(range(len(order[-1])))
     while queue:
         before = len(queue)
         try:
-            for number in _pooled((work, keep, todo), queue, jobs):
-                yield todo[number]
+            _with_one_pool(order, queue, jobs, told)
         except BrokenProcessPool:
             if len(queue) == before:
                 raise stopped(
@@ -139,8 +125,10 @@ def _in_processes(
                 ) from None
 
 
-def _pooled(order: tuple[Any, ...], queue: deque[int], jobs: int) -> Generator[int, None, None]:
-    """Work on a queue with one pool; what was not finished is in the queue again at the end."""
+def _with_one_pool(
+    order: tuple[Any, ...], queue: deque[int], jobs: int, told: Callable[[int], object]
+) -> None:
+    """Work on a queue; what was not finished is in the queue again at the end."""
     from joblib.externals import loky
 
     leash, grip = Pipe(duplex=False)
@@ -157,7 +145,7 @@ def _pooled(order: tuple[Any, ...], queue: deque[int], jobs: int) -> Generator[i
                     queue.popleft()
                 for done in _finished(running, others):
                     done.result()
-                    yield running.pop(done)
+                    told(running.pop(done))
         finally:
             queue.extend(running.values())
             # Not asked to leave, but killed: those that wait for one that was killed never leave.
@@ -246,10 +234,23 @@ def _on_dask(
         raise missing_extra("distributed", "dask", "running on a Dask cluster") from None
     with _without_chatter(), _client(distributed, address) as client:
         # Not pure: the cluster must not give the results of an earlier run, of other files.
-        futures = {client.submit(work, task, retries=RETRIES, pure=False): task for task in todo}
+        futures = {
+            client.submit(_away, __version__, work, task, retries=RETRIES, pure=False): task
+            for task in todo
+        }
         for future in distributed.as_completed(list(futures), loop=client.loop):
             task = futures.pop(future)
             yield task, _result(distributed, future, named(task))
+
+
+def _away(version: str, work: Callable[[Task], Result], task: Task) -> Result:
+    """Do a task on another machine, with the same smallcal."""
+    if version != __version__:
+        raise InputError(
+            f"the run is of smallcal {version}, and a worker has {__version__}; "
+            "install the same everywhere"
+        )
+    return work(task)
 
 
 def _client(distributed: Any, address: str) -> Any:

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
-from smallcal.studies.frame import ALL, Entry
-from smallcal.studies.study import Study
+from smallcal.studies.frame import ALL
+from smallcal.studies.study import Entry, Study
 
 _ECE = ("ece15", "adaece15", "smece")
 _PROPER = ("nll", "brier", "top_label_bce")

@@ -26,7 +26,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,10 @@ from typing import Any
 import numpy as np
 
 from smallcal import io
-from smallcal.data.predictions import Predictions
+from smallcal.data.predictions import IntArray, Predictions
 from smallcal.errors import FileError, InputError
 from smallcal.io.read import split_path
+from smallcal.studies.frame import ALL
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -89,6 +90,17 @@ class Cell:
         path = os.path.abspath(self.folder / file)
         return kept_split(path, stamp_of(split_path(path)[0]))
 
+    def draw(self, budget: int, draw: int) -> Predictions:
+        """Return one draw of the calibration split; see :func:`draw_rows`."""
+        split = self.read("calibration")
+        return split.take(draw_rows(split.labels, budget, seed=self.seed, draw=draw))
+
+    @property
+    def splits(self) -> dict[str, Any]:
+        """Which part of which file is what: fingerprints of files do not tell."""
+        shifts = [asdict(shift) for shift in self.shifts]
+        return {"calibration": self.calibration, "test": self.test, "shifts": shifts}
+
     @property
     def files(self) -> tuple[str, ...]:
         """Every file it needs, without the names of splits."""
@@ -125,6 +137,38 @@ def read_split(path: str) -> Predictions:
         return Predictions.of(logits, loaded.labels, input=loaded.input, features=loaded.features)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def draw_rows(labels: IntArray, budget: int, *, seed: int, draw: int) -> IntArray:
+    """Return the rows of one draw, in order: stratified by class where that can be done.
+
+    The seed is ``seed x 10**6 + budget x 10**3 + draw``, the paper's. With fewer samples than
+    classes, or a class with one sample, rows are drawn without strata. A budget that is the whole
+    split takes it as it is.
+
+    Examples
+    --------
+    >>> draw_rows(np.arange(100) % 4, 20, seed=0, draw=1).shape
+    (20,)
+    >>> np.bincount(np.arange(100)[draw_rows(np.arange(100) % 4, 20, seed=0, draw=1)] % 4).tolist()
+    [5, 5, 5, 5]
+    """
+    n = len(labels)
+    if budget in (ALL, n):
+        return np.arange(n)
+    if not 0 < budget <= n:
+        raise InputError(f"a budget of {budget:,} samples cannot be drawn from {n:,}")
+    state = seed * 10**6 + budget * 10**3 + draw
+    counts = np.unique(labels, return_counts=True)[1]
+    if counts.min() >= 2 and min(budget, n - budget) >= len(counts):
+        from sklearn.model_selection import train_test_split
+
+        taken, _ = train_test_split(
+            np.arange(n), train_size=budget, stratify=labels, random_state=state % 2**32
+        )
+        return np.sort(taken)
+    rng = np.random.default_rng(state)
+    return np.sort(rng.choice(n, budget, replace=False))
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from smallcal.calibrators.catalogue import ALIASES
 from smallcal.errors import FileError, InputError
 from smallcal.io.pool import run_tasks
+from smallcal.io.resumable import read_manifest
 from smallcal.studies.catalogue import study_named
-from smallcal.studies.collection import Cell, Collection
-from smallcal.studies.frame import FAILED, Frame, Task
-from smallcal.studies.store import Store, require_pyarrow
+from smallcal.studies.collection import Collection
+from smallcal.studies.frame import FAILED, Frame
+from smallcal.studies.measure import Order, Rows, Unit, work
+from smallcal.studies.store import begin, finish, part_of, rows_of, run_in, write_parquet
 from smallcal.studies.study import Study
 from smallcal.studies.tables.table import Table, tables_of, write_tables
-from smallcal.studies.workers import Order, Rows, work
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,59 +81,40 @@ def run(
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}")
     study.require(collection)
-    store = Store(Path(out))
     tasks = study.tasks(collection)
-    asked = configuration(study, collection)
-    with store.claimed():
-        store.open(asked)
-        missing = store.missing(tasks)
+    asked = study.configuration(collection)
+    folder = run_in(Path(out))
+    with folder.claimed(parents=True):
+        begin(folder, asked)
+        missing = folder.missing(tasks)
         advance(len(tasks) - len(missing))
-        done = run_tasks(
-            partial(work, _order(study, collection, asked)),
-            _units(collection, missing),
-            keep=partial(_keep, store),
+        # With paths that hold everywhere.
+        cells = {
+            cell.name: replace(cell, folder=Path(os.path.abspath(cell.folder)))
+            for cell in collection.cells
+        }
+        inputs = json.dumps([asked["inputs"], str(collection.folder)])
+        run_tasks(
+            partial(work, Order(study, hashlib.sha256(inputs.encode()).hexdigest())),
+            [(cells[task.cell], task) for task in missing],
+            keep=partial(_keep, folder.folder),
+            told=lambda unit: advance(1),
+            named=lambda unit: unit[1].key,
             jobs=jobs,
             dask=dask,
-            named=_key,
         )
-        with closing(done):
-            for _ in done:
-                advance(1)
         if missing and collection.sha256() != asked["inputs"]:
             raise FileError(
                 f"files of {collection.folder} were changed while the study ran; "
-                f"delete {store.folder} and run it again"
+                f"delete {folder.folder} and run it again"
             )
-        return conclude(study, store, tasks)
+        outcome = outcome_of(study, finish(folder, tasks), notes=tuple(folder.notes))
+        write_tables(folder.folder, study, outcome.tables)
+        return outcome
 
 
-def configuration(study: Study, collection: Collection) -> dict[str, Any]:
-    """Return everything that a run's rows depend on, for its manifest."""
-    return {
-        "study": study.document(),
-        # Names such as `default` may mean another method one day.
-        "methods": {entry.label: ALIASES.get(entry.name, entry.name) for entry in study.entries},
-        "collection": collection.name,
-        "cells": [cell.name for cell in collection.cells if study.suits(cell)],
-        "splits": {cell.name: _splits(cell) for cell in collection.cells},
-        "inputs": collection.sha256(),
-    }
-
-
-def _splits(cell: Cell) -> dict[str, Any]:
-    """Return which part of which file is what; fingerprints of files do not tell."""
-    return {
-        "calibration": cell.calibration,
-        "test": cell.test,
-        "shifts": [asdict(shift) for shift in cell.shifts],
-    }
-
-
-def conclude(study: Study, store: Store, tasks: Sequence[Task]) -> Outcome:
-    """Make the tables of a run whose tasks are all done."""
-    outcome = outcome_of(study, store.finish(tasks), notes=tuple(store.notes))
-    write_tables(store.folder, study, outcome.tables)
-    return outcome
+def _keep(folder: Path, unit: Unit, rows: Rows) -> None:
+    write_parquet(part_of(folder, unit[1]), rows)
 
 
 def outcome_of(study: Study, frame: Frame, *, notes: tuple[str, ...] = ()) -> Outcome:
@@ -168,44 +147,19 @@ def recorded(folder: Path) -> tuple[Study, Frame]:
     FileError
         If the folder holds no run, or one that is not complete.
     """
-    require_pyarrow()
-    store = Store(folder)
-    manifest = store.manifest()
+    run = run_in(folder)
+    manifest = read_manifest(run.manifest)
+    if manifest is None:
+        raise FileError(f"{folder} holds no run: {run.manifest} is missing")
     described, cells = manifest.get("study"), manifest.get("cells")
     if not isinstance(described, dict) or not isinstance(cells, list):
         raise FileError(f"{folder}/manifest.json does not describe a study")
     study = Study.from_document(described, known=study_named(str(described.get("name"))))
     tasks = study.tasks_of(cells)
-    missing = len(store.missing(tasks))
+    missing = len(run.missing(tasks))
     if missing:
         raise FileError(
             f"{folder} is not complete: {missing:,} of {len(tasks):,} tasks are missing; run the "
             "command that began it again"
         )
-    return study, store.rows(tasks)
-
-
-def _units(collection: Collection, tasks: Sequence[Task]) -> list[tuple[Cell, Task]]:
-    """Return tasks with their cells, whose paths hold everywhere.
-
-    Cells are sent as they are: a process that read the collection's description anew could find
-    another.
-    """
-    cells = {
-        cell.name: replace(cell, folder=Path(os.path.abspath(cell.folder)))
-        for cell in collection.cells
-    }
-    return [(cells[task.cell], task) for task in tasks]
-
-
-def _order(study: Study, collection: Collection, asked: dict[str, Any]) -> Order:
-    inputs = json.dumps([asked["inputs"], str(collection.folder)])
-    return Order(study, hashlib.sha256(inputs.encode()).hexdigest())
-
-
-def _key(unit: tuple[Cell, Task]) -> str:
-    return unit[1].key
-
-
-def _keep(store: Store, unit: tuple[Cell, Task], rows: Rows) -> None:
-    store.put(unit[1], rows)
+    return study, rows_of(run, tasks)

@@ -1,19 +1,11 @@
-"""What a study is made of: entries, units of work, and the rows they give.
-
-A unit is one fit: a method on one draw of one cell's calibration split. It depends on nothing but
-its own fields and the cell's files, so units can run in any order, anywhere, and again.
-"""
+"""The tidy table of a run: a row for each number, as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-from smallcal.data.predictions import IntArray
-from smallcal.errors import InputError
 
 #: Columns of the tidy table, with their types; every row has them all.
 COLUMNS: Mapping[str, type] = {
@@ -38,66 +30,6 @@ ALL = 0
 CLEAN = "clean"
 #: The metric of a row that says why a unit failed.
 FAILED = "error"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A method in a study: its label in tables, its name, its options."""
-
-    label: str
-    method: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The method's name; the label where none is given."""
-        return self.method or self.label
-
-
-@dataclass(frozen=True)
-class Task:
-    """All entries of a study on one draw of one cell: they share the data, so they go together."""
-
-    cell: str
-    budget: int
-    draw: int
-
-    @property
-    def key(self) -> str:
-        """A name for its file."""
-        return f"{self.cell}__n{self.budget}__d{self.draw}"
-
-
-def draw_rows(labels: IntArray, budget: int, *, seed: int, draw: int) -> IntArray:
-    """Return the rows of one draw, in order: stratified by class where that can be done.
-
-    The seed is ``seed x 10**6 + budget x 10**3 + draw``, the paper's. With fewer samples than
-    classes, or a class with one sample, rows are drawn without strata. A budget that is the whole
-    split takes it as it is.
-
-    Examples
-    --------
-    >>> draw_rows(np.arange(100) % 4, 20, seed=0, draw=1).shape
-    (20,)
-    >>> np.bincount(np.arange(100)[draw_rows(np.arange(100) % 4, 20, seed=0, draw=1)] % 4).tolist()
-    [5, 5, 5, 5]
-    """
-    n = len(labels)
-    if budget in (ALL, n):
-        return np.arange(n)
-    if not 0 < budget <= n:
-        raise InputError(f"a budget of {budget:,} samples cannot be drawn from {n:,}")
-    state = seed * 10**6 + budget * 10**3 + draw
-    counts = np.unique(labels, return_counts=True)[1]
-    if counts.min() >= 2 and min(budget, n - budget) >= len(counts):
-        from sklearn.model_selection import train_test_split
-
-        taken, _ = train_test_split(
-            np.arange(n), train_size=budget, stratify=labels, random_state=state % 2**32
-        )
-        return np.sort(taken)
-    rng = np.random.default_rng(state)
-    return np.sort(rng.choice(n, budget, replace=False))
 
 
 class Frame:

@@ -1,4 +1,8 @@
-"""What a study is: declarative, so that the engine, the command line and the docs read the same."""
+"""What a study is: declarative, so that the engine, the command line and the docs read the same.
+
+It is done task by task. A task depends on nothing but its own fields and its cell's files, so tasks
+can run in any order, anywhere, and again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.errors import FileError, InputError
 from smallcal.studies.collection import FILE_NAME, Cell, Collection
-from smallcal.studies.frame import ALL, Entry, Task
+from smallcal.studies.frame import ALL
 
 #: What a study may need of a cell: how it is told, and what to write into the collection.
 NEEDS: Mapping[str, tuple[Callable[[Cell], bool], str]] = MappingProxyType(
@@ -22,6 +26,34 @@ NEEDS: Mapping[str, tuple[Callable[[Cell], bool], str]] = MappingProxyType(
         ),
     }
 )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method in a study: its label in tables, its name, its options."""
+
+    label: str
+    method: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The method's name; the label where none is given."""
+        return self.method or self.label
+
+
+@dataclass(frozen=True)
+class Task:
+    """All entries of a study on one draw of one cell: they share the data, so they go together."""
+
+    cell: str
+    budget: int
+    draw: int
+
+    @property
+    def key(self) -> str:
+        """A name for its file."""
+        return f"{self.cell}__n{self.budget}__d{self.draw}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +131,11 @@ class Study:
             chosen[name] = known.get(name, Entry(name))
         return tuple(chosen.values())
 
+    @property
+    def methods(self) -> dict[str, str]:
+        """What each label stands for: names such as ``default`` may mean another one day."""
+        return {entry.label: ALIASES.get(entry.name, entry.name) for entry in self.entries}
+
     def suits(self, cell: Cell) -> bool:
         """Whether a cell has what the study needs."""
         return all(NEEDS[need][0](cell) for need in self.needs)
@@ -126,8 +163,19 @@ class Study:
                 found += [Task(cell, budget, draw) for draw in range(draws)]
         return tuple(found)
 
+    def configuration(self, collection: Collection) -> dict[str, Any]:
+        """Return everything that the rows of a run depend on, for its manifest."""
+        return {
+            "study": self.document(),
+            "methods": self.methods,
+            "collection": collection.name,
+            "cells": [cell.name for cell in collection.cells if self.suits(cell)],
+            "splits": {cell.name: cell.splits for cell in collection.cells},
+            "inputs": collection.sha256(),
+        }
+
     def document(self) -> dict[str, Any]:
-        """Return everything that decides the rows, for the manifest."""
+        """Return the study as plain data."""
         return {
             "name": self.name,
             "entries": [

@@ -11,8 +11,8 @@ from smallcal.calibrators.estimators import make
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.statistics.compare import evaluate
 from smallcal.studies.collection import Cell
-from smallcal.studies.frame import CLEAN, Entry
-from smallcal.studies.study import Study
+from smallcal.studies.frame import CLEAN
+from smallcal.studies.study import Entry, Study
 
 #: A number with the set it was measured on: set, severity, metric, value.
 Found = tuple[str, int, str, float]

@@ -3,90 +3,19 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from smallcal.calibrators.catalogue import ALIASES, method
-from smallcal.errors import SmallcalError
-from smallcal.io.pool import said
 from smallcal.metrics import Scored
 from smallcal.metrics.selective import selective_risk_of
 from smallcal.metrics.threshold import coverage_at_threshold_of, risk_at_threshold_of
-from smallcal.studies.collection import Cell
-from smallcal.studies.frame import CLEAN, FAILED, Entry, Task, draw_rows
+from smallcal.studies.frame import CLEAN
 from smallcal.studies.probes.base import Found, Probe, Site, applied, clean, scores_on, sets_of
 from smallcal.studies.probes.diagnostics import audited, gated, held_out, signal_and_noise
 from smallcal.studies.probes.shift import paired_clean, requantized, shifted
-from smallcal.studies.study import Study
-
-
-def measure(study: Study, cell: Cell, task: Task) -> list[dict[str, Any]]:
-    """Fit and measure every entry of a study on one draw; a failure is a row that says why.
-
-    Faults of the machine (memory, a disk) are raised: they must not be taken for results.
-    """
-    about = _about(cell, task)
-    try:
-        split = cell.read("calibration")
-        rows = draw_rows(split.labels, task.budget, seed=cell.seed, draw=task.draw)
-    except SmallcalError as error:
-        return failed_rows(study, cell, task, error)
-    about["budget"] = len(rows)
-    site = Site(study, cell, split.take(rows))
-    found: list[dict[str, Any]] = []
-    for entry in study.entries:
-        if "features" in method(entry.name).needs and split.features is None:
-            continue  # nothing to fit it on: the tables leave it out
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                numbers = list(PROBES[study.probe](site, entry))
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:  # noqa: BLE001 - one unit's failure must not stop the others
-            found.append({**about, **_named(entry), **_failure(error)})
-            continue
-        found += [
-            {
-                **about,
-                **_named(entry),
-                "set": name,
-                "severity": severity,
-                "metric": metric,
-                "value": float(value),
-            }
-            for name, severity, metric, value in numbers
-        ]
-    return found
-
-
-def failed_rows(study: Study, cell: Cell, task: Task, error: Exception) -> list[dict[str, Any]]:
-    """Return a row for each entry that says why none of them could be measured."""
-    about = _about(cell, task)
-    return [{**about, **_named(entry), **_failure(error)} for entry in study.entries]
-
-
-def _about(cell: Cell, task: Task) -> dict[str, Any]:
-    return {
-        "cell": cell.name,
-        "dataset": cell.dataset,
-        "backbone": cell.backbone,
-        "seed": cell.seed,
-        "budget": task.budget,
-        "draw": task.draw,
-    }
-
-
-def _named(entry: Entry) -> dict[str, Any]:
-    return {"label": entry.label, "method": ALIASES.get(entry.name, entry.name)}
-
-
-def _failure(error: Exception) -> dict[str, Any]:
-    return {"metric": FAILED, "value": float("nan"), "error": said(error)}
+from smallcal.studies.study import Entry
 
 
 def _deployed(site: Site, entry: Entry) -> Iterator[Found]:

@@ -25,9 +25,10 @@ from smallcal.advice.select_walk import MIN_EACH, walk
 from smallcal.advice.signal_to_noise import signal_to_noise
 from smallcal.data.predictions import Predictions
 from smallcal.metrics.table import chosen_metrics
-from smallcal.studies.frame import CLEAN, Entry
+from smallcal.studies.frame import CLEAN
 from smallcal.studies.probes.base import Found, Site, clean, sets_of
 from smallcal.studies.probes.shift import occupancy
+from smallcal.studies.study import Entry
 
 
 def gated(site: Site, entry: Entry) -> Iterator[Found]:

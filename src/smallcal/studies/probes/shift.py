@@ -14,7 +14,6 @@ from smallcal.calibrators.signals import row_blocks
 from smallcal.calibrators.softmax import scaled_softmax, tailed_softmax
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
-from smallcal.studies.frame import Entry
 from smallcal.studies.probes.base import (
     Found,
     Site,
@@ -24,6 +23,7 @@ from smallcal.studies.probes.base import (
     scores_on,
     sets_of,
 )
+from smallcal.studies.study import Entry
 
 
 def shifted(site: Site, entry: Entry) -> Iterator[Found]:

@@ -23,10 +23,10 @@ from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.engine import run
-from smallcal.studies.frame import ALL, CLEAN, FAILED, Entry, Frame
+from smallcal.studies.frame import ALL, CLEAN, FAILED, Frame
 from smallcal.studies.reproduce.reference import UNITS, Part, Reference, Value, is_method, is_metric
 from smallcal.studies.reproduce.result import Reproduction, Row
-from smallcal.studies.study import Study
+from smallcal.studies.study import Entry, Study
 
 #: A model at a budget, on clean samples or on shifted ones too: what one run can answer.
 Key = tuple[str, str, int, bool]

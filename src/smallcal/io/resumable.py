@@ -1,0 +1,210 @@
+"""A folder in which something is made part by part, and gone on with after any stop.
+
+::
+
+    FOLDER/MANIFEST    what was asked for
+    FOLDER/...         finished parts, each written whole or not at all
+    FOLDER/.lock       who is at work on it
+
+The manifest is there before any part, so that parts of two things are never mixed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from smallcal.errors import FileError, InputError
+from smallcal.io.atomic import atomic_path
+from smallcal.io.lock import FILE_NAME, alone_in
+
+Task = TypeVar("Task")
+
+
+class Refused(InputError):
+    """Parts of something else are there, and stay."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a folder is called in errors.
+
+    Attributes
+    ----------
+    what : str
+        What is made there.
+    instead : str
+        What to name so that it is made elsewhere.
+    other : callable
+        Says that the folder has parts of something else, given in words what differs.
+    unknown : str
+        Says that nobody knows what the parts in the folder are of.
+    """
+
+    what: str
+    instead: str
+    other: Callable[[str], str]
+    unknown: str
+
+
+@dataclass(frozen=True, eq=False)
+class Resumable(Generic[Task]):
+    """The folder of one piece of work.
+
+    Attributes
+    ----------
+    folder : Path
+    parts : Path
+        Where the parts are: the folder, or one inside it.
+    manifest : Path
+        The file that says what was asked for.
+    part : callable
+        Gives the file of a task.
+    flaw : callable
+        Says what is wrong with the file of a task, or nothing.
+    unfinished : tuple of str
+        Patterns of what a process that was killed may have left half written.
+    words : Words
+    indent : int
+        Of the manifest.
+    notes : list of str
+        What happened to the parts that the user should know.
+    """
+
+    folder: Path
+    parts: Path
+    manifest: Path
+    part: Callable[[Task], Path]
+    flaw: Callable[[Task, Path], str]
+    unfinished: tuple[str, ...]
+    words: Words
+    indent: int = 2
+    notes: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def claimed(self, *, parents: bool = False) -> Iterator[None]:
+        """Keep other processes out of the folder; make it, or its ``parents`` too, if need be.
+
+        Raises
+        ------
+        InputError
+            If another process is at work on it.
+        """
+        try:
+            self.parts.mkdir(parents=parents, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot make {self.parts}: {error.strerror or error}") from None
+        with alone_in(self.folder, what=self.words.what, instead=self.words.instead) as certain:
+            # Whoever had the lock before may have moved the folder away with it.
+            if not (self.folder / FILE_NAME).exists():
+                raise InputError(f"another process has just made {self.words.what}; look at it")
+            if certain:
+                self.sweep()
+            yield
+
+    def sweep(self) -> None:
+        """Remove what a process that was killed had not finished writing."""
+        for pattern in self.unfinished:
+            for path in self.folder.glob(pattern):
+                if path.name != FILE_NAME:
+                    path.unlink(missing_ok=True)
+
+    def begin(self, asked: Mapping[str, Any], *, beside: Sequence[str] = ()) -> None:
+        """Begin, or go on with what was asked for in the same words.
+
+        What the manifest says ``beside`` need not be the same.
+
+        Raises
+        ------
+        Refused
+            If the folder holds parts of something else.
+        """
+        found = read_manifest(self.manifest)
+        if found is not None:
+            before = {key: value for key, value in found.items() if key not in beside}
+            if changed := changes(before, asked):
+                raise Refused(self.words.other(changed))
+        elif any(path.name != FILE_NAME for path in self.parts.iterdir()):
+            # The manifest is written before any part, so no kill leaves this behind.
+            raise Refused(self.words.unknown)
+        else:
+            self.write_manifest(asked)
+
+    def write_manifest(self, document: Mapping[str, Any]) -> None:
+        """Say what was asked for."""
+        text = json.dumps(document, indent=self.indent, sort_keys=True, default=str)
+        with atomic_path(self.manifest) as path:
+            path.write_text(text + "\n", "utf-8")
+
+    def missing(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the tasks that are not done; damaged parts are removed, with a note."""
+        return [task for task in tasks if not self._is_done(task)]
+
+    def _is_done(self, task: Task) -> bool:
+        part = self.part(task)
+        if not part.exists():
+            return False
+        if not (flaw := self.flaw(task, part)):
+            return True
+        self.notes.append(f"{part} {flaw}; it is done again")
+        try:
+            part.unlink()
+        except OSError as error:
+            raise FileError(f"cannot remove {part}: {error.strerror or error}") from None
+        return False
+
+
+def read_manifest(file: Path) -> dict[str, Any] | None:
+    """Return what was asked for; None if there is no such file."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise FileError(f"{file} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise FileError(f"{file} is not a manifest")
+    return found
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Say in a few words what differs between what was asked for and what is; nothing if nothing.
+
+    Examples
+    --------
+    >>> changes({"draws": 2, "files": {"a": 1}}, {"draws": 5, "files": {"a": 1}})
+    'draws: 2, now 5'
+    """
+    now = json.loads(json.dumps(now, default=str))
+    found = []
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            names = sorted({*old, *new})
+            found += [_change(f"{key} {name}", old.get(name), new.get(name)) for name in names]
+        else:
+            found.append(_change(key, old, new))
+    return some_of([change for change in found if change])
+
+
+def _change(what: str, old: Any, new: Any) -> str:
+    if old == new:
+        return ""
+    shown = json.dumps(old), json.dumps(new)
+    return f"{what}: {shown[0]}, now {shown[1]}" if max(map(len, shown)) < 30 else what
+
+
+def some_of(items: Sequence[str]) -> str:
+    """Return the first few of many items.
+
+    Examples
+    --------
+    >>> some_of(["a", "b", "c", "d", "e"])
+    'a; b; c; and 2 more'
+    """
+    more = [f"and {len(items) - 3} more"] if len(items) > 3 else []
+    return "; ".join([*items[:3], *more])

@@ -1,0 +1,118 @@
+"""One task of a study: every entry is fitted on one draw of one cell, and measured.
+
+A task gives the same bits wherever it is done: it depends on its own fields and its cell's files,
+and each process computes with one thread, because sums split over threads round differently.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from smallcal.calibrators.catalogue import method
+from smallcal.errors import FileError
+from smallcal.io.pool import said, stopped
+from smallcal.studies.collection import Cell, kept_split
+from smallcal.studies.frame import FAILED
+from smallcal.studies.probes.base import Site
+from smallcal.studies.probes.catalogue import PROBES
+from smallcal.studies.study import Entry, Study, Task
+
+Rows = list[dict[str, Any]]
+#: A task with its cell, which is sent along: a process that read the collection's description anew
+#: could find another.
+Unit = tuple[Cell, Task]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is the same for all tasks of a run.
+
+    Attributes
+    ----------
+    study : Study
+    inputs : str
+        Stands for the bytes of all files: another text, other bytes.
+    """
+
+    study: Study
+    inputs: str
+
+
+def work(order: Order, unit: Unit) -> Rows:
+    """Do one task; what a process, wherever it is, is told to do.
+
+    What fails because of the data fails again tomorrow, so it becomes rows that say why. What fails
+    because of the machine (memory, a disk, a folder that is not there) is raised: it must not be
+    taken for a result.
+    """
+    import sklearn.linear_model  # noqa: F401 - only libraries that are loaded can be limited
+    from threadpoolctl import threadpool_limits
+
+    cell, task = unit
+    for file in cell.files:
+        if not os.path.exists(file):
+            raise FileError(f"a worker cannot see {file}; its folder must be there for all")
+    _forget_others(order.inputs)
+    with threadpool_limits(1):
+        try:
+            return measure(order.study, cell, task)
+        except (OSError, MemoryError) as error:
+            raise stopped(f"{task.key} cannot be done on this machine ({said(error)})") from error
+
+
+@lru_cache(maxsize=1)
+def _forget_others(inputs: str) -> None:
+    """Let go of files that were read for other inputs: a cluster's worker outlives many runs."""
+    kept_split.cache_clear()
+
+
+def measure(study: Study, cell: Cell, task: Task) -> Rows:
+    """Fit and measure every entry of a study on one draw; a failure is a row that says why.
+
+    Faults of the machine (memory, a disk) are raised: they must not be taken for results.
+    """
+    about = {
+        "cell": cell.name,
+        "dataset": cell.dataset,
+        "backbone": cell.backbone,
+        "seed": cell.seed,
+        "budget": task.budget,
+        "draw": task.draw,
+    }
+    names = [{"label": label, "method": name} for label, name in study.methods.items()]
+    try:
+        cal = cell.draw(task.budget, task.draw)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - one task's failure must not stop the others
+        return [{**about, **name, **_failure(error)} for name in names]
+    about["budget"] = cal.n
+    found: Rows = []
+    for entry, name in zip(study.entries, names, strict=True):
+        try:
+            rows = _measured(Site(study, cell, cal), entry)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - one unit's failure must not stop the others
+            rows = [_failure(error)]
+        found += [{**about, **name, **row} for row in rows]
+    return found
+
+
+def _measured(site: Site, entry: Entry) -> Rows:
+    if "features" in method(entry.name).needs and site.cal.features is None:
+        return []  # nothing to fit it on: the tables leave it out
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [
+            {"set": name, "severity": severity, "metric": metric, "value": float(value)}
+            for name, severity, metric, value in PROBES[site.study.probe](site, entry)
+        ]
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    return {"metric": FAILED, "value": float("nan"), "error": said(error)}
