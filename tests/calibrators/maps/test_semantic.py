@@ -12,6 +12,7 @@ from scipy.special import log_softmax, logsumexp
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import ScalarMap, Split, fit_temperature
+from smallcal.calibrators.maps.binning import stratified_halves
 from smallcal.calibrators.maps.semantic import SemanticMap, SoftGroups, fit_semantic
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
@@ -173,6 +174,23 @@ def test_shapes_parameters_and_counts(fitted):
     np.testing.assert_array_equal(np.reshape(fitted.counts, (20, 2)).sum(axis=1), 750)
     assert fitted.flags == {}
     assert found.preserves_argmax
+
+
+def test_temperatures_are_those_of_the_half_that_made_no_groups():
+    z, y, features, _ = two_kinds(600)
+    split = make_split(z, y, features, min_group_size=20)
+    found = fit_semantic(split, n_partitions=3).map
+    rng = np.random.default_rng([0, 6])
+    standardised = (features - found.mean) / found.scale
+    for partition, temperatures in zip(found.partitions, found.temperatures, strict=True):
+        first, second = stratified_halves(split.gaps.correct, np.arange(600), rng)
+        rng.uniform(-1, 1, size=partition.shape)  # where the descent began
+        member = (standardised[second] @ partition.T).argmax(axis=1)
+        for group, temperature in enumerate(temperatures):
+            gaps = split.gaps.take(second[member == group])
+            alone = fit_temperature(split.goal, gaps, bounds=(0.05, 20.0))
+            assert temperature == pytest.approx(alone.value, rel=1e-7)
+        assert not set(first) & set(second)
 
 
 def test_more_groups_work():
