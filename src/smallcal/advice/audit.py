@@ -150,7 +150,7 @@ def _subject(
 def _require_usable(composed: Method) -> None:
     if "labels" in composed.needs:
         raise InputError(
-            f"{composed.label} reads the labels of what it predicts; there is nothing to audit"
+            f"{composed.name} reads the labels of what it predicts; there is nothing to audit"
         )
 
 

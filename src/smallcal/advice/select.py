@@ -30,7 +30,8 @@ from smallcal.advice.select_walk import (
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.calibrators.estimators import make
-from smallcal.calibrators.method import SAMPLES_PER_PARAMETER, Method
+from smallcal.calibrators.fitted import SAMPLES_PER_PARAMETER
+from smallcal.calibrators.method import Method
 from smallcal.data.checks import MAX_SEED, whole_number
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions

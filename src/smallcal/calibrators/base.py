@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from smallcal.calibrators.discipline import FLAGS
-from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.fitted import SAMPLES_PER_PARAMETER, FittedCalibrator
 from smallcal.calibrators.maps import GroupMap
-from smallcal.calibrators.method import SAMPLES_PER_PARAMETER, Method
+from smallcal.calibrators.method import Method
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
 from smallcal.calibrators.signals.controls import ShuffledRisk
@@ -80,7 +80,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         preds.require_fittable(input=kind)
         fitted = replace(method.fit(preds), input=kind, class_names=preds.class_names)
         self._adopt(fitted)
-        _warn(fitted)
+        if fitted.flags:
+            _warn(fitted)
         return self
 
     def _adopt(self, fitted: FittedCalibrator) -> None:

@@ -121,12 +121,12 @@ def composed(**choices: Any) -> Method:
 
     Examples
     --------
-    >>> composed(objective="bce", signal="risk", map="groups", options={"n_groups": 5}).label
+    >>> composed(objective="bce", signal="risk", map="groups", options={"n_groups": 5}).name
     'srts-bce[n_groups=5]'
     """
     made = Method(**choices)
     found = next((_ROW_OF[key] for key in _keys(made) if key in _ROW_OF), None)
-    return made if found is None else replace(made, name=found.name, origin=found)
+    return made if found is None else made.as_variant_of(found)
 
 
 def _keys(row: Method) -> tuple[tuple[object, ...], ...]:

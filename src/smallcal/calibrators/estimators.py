@@ -265,11 +265,11 @@ class Calibrator(BaseCalibrator):
 
     def _compose(self) -> Method:
         options = dict(self.options or {})
-        seed = options.pop("random_state", self.random_state)
+        options["seed"] = seed_of(options.pop("random_state", self.random_state))
         if "bounds" in options:
             options["bounds"] = _pair(options["bounds"])
         try:
-            return method(self.method).with_options({**options, "seed": seed_of(seed)})
+            return method(self.method).with_options(options)
         except InputError as error:
             raise InputError(f"{self.method}: {error}") from None
 

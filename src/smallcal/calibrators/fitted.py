@@ -21,14 +21,21 @@ from smallcal.calibrators.maps import (
     FittedMap,
     ProbabilityMap,
     TemperatureMap,
-    keep_argmax,
 )
 from smallcal.calibrators.parts import frozen, plain
 from smallcal.calibrators.reference import Reference, Watched, log_odds
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
-from smallcal.calibrators.softmax import WRITABLE, scaled_softmax, tailed_softmax
+from smallcal.calibrators.softmax import (
+    WRITABLE,
+    keep_argmax,
+    scaled_softmax,
+    tailed_softmax,
+)
 from smallcal.data.predictions import FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.errors import ArtefactError, InputError
+
+#: With fewer samples than this for each parameter, a fit says so.
+SAMPLES_PER_PARAMETER = 10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,6 +93,12 @@ class FittedCalibrator:
         """Fitted scalars: those of the map and those of the signal."""
         tail = 0 if self.tail_temperature is None else 1
         return self.map.n_parameters + self.signal.n_parameters + tail
+
+    @property
+    def has_few_samples(self) -> bool:
+        """Whether the split has fewer than ten samples for each parameter that no prior holds."""
+        affordable = float(self.data["n"]) / SAMPLES_PER_PARAMETER
+        return self.n_parameters > affordable and self.n_parameters - self.map.n_held > affordable
 
     @property
     def preserves_argmax(self) -> bool:
@@ -188,21 +201,20 @@ class FittedCalibrator:
         return self._watched(self._checked(logits, features, None))
 
     def _watched(self, given: Given) -> Watched:
-        odds = log_odds(given.logits)
         if not self.signal.rowwise or isinstance(self.signal, NoSignal):
-            return Watched(odds, None, None)
+            return Watched(log_odds(given.logits), None, None)
         scores = self._scores(given)
-        groups = self.map.groups(scores) if len(self.map.steps) > 1 else None
         if scores.ndim == 1:
-            return Watched(odds, scores, groups)
-        score = np.log(self.map(scores)) if isinstance(self.map, TemperatureMap) else None
-        return Watched(odds, score, groups)
+            groups = self.map.groups(scores) if len(self.map.steps) > 1 else None
+            return Watched(log_odds(given.logits), scores, groups)
+        line = np.log(self.map(scores)) if isinstance(self.map, TemperatureMap) else None
+        return Watched(log_odds(given.logits), line, None)
 
     def with_reference(self, given: Given) -> FittedCalibrator:
         """Return the calibrator with the counts of its split, which new rows are compared with."""
         if not self.deployable:
             return self
-        return replace(self, reference=self._watched(given).counted(len(self.map.steps)))
+        return replace(self, reference=self._watched(given).counted(len(self.group_counts)))
 
     def _write_probabilities(
         self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray

@@ -17,12 +17,9 @@ import numpy as np
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.fitted import FittedCalibrator, Given
 from smallcal.calibrators.maps import (
-    ANCHOR_SCALE,
-    POOLED_SCALE,
     RECIPES,
-    Evaluated,
+    FittedMap,
     MapFit,
-    Prior,
     ProbabilityMap,
     ScalarMap,
     Split,
@@ -30,8 +27,9 @@ from smallcal.calibrators.maps import (
     TemperatureMap,
     evidence,
     evidence_needed,
+    fit_pooled,
     fit_scalar,
-    fit_temperature,
+    is_worth_it,
     one_sided,
     tail_temperature,
 )
@@ -48,9 +46,6 @@ from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, Observed, SignalFit, no_signal
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
-
-#: With fewer samples than this for each parameter, a fit says so.
-SAMPLES_PER_PARAMETER = 10
 
 _CARE = tuple(entry.name for entry in fields(Discipline))
 
@@ -76,7 +71,7 @@ class Method:
         Whether the model is left alone where the split does not say that it should not be; see
         :mod:`smallcal.calibrators.maps.gate`.
     name : str
-        In the catalogue.
+        In the catalogue; of a variant, with the options that differ from its row in brackets.
     summary : str
         One line for people.
     source : str
@@ -89,6 +84,8 @@ class Method:
         When to reach for it.
     origin : Method or None
         The row of the catalogue that it is a variant of.
+    needs : tuple of str
+        What must come with the logits: "features", "labels" or nothing.
     """
 
     objective: str
@@ -105,61 +102,55 @@ class Method:
     paper: str = ""
     good_for: str = ""
     origin: Method | None = field(default=None, repr=False, compare=False)
+    needs: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         known = _part_options(self.signal, self.map)
+        if self.options or self.tail or self.gate:
+            self._require_sound(known)
+        given = {name: frozen(value) for name, value in self.options.items()}
+        object.__setattr__(self, "options", MappingProxyType({**known, **given}))
+        object.__setattr__(self, "needs", ROUTES[self.signal].needs)
         if self.map != "identity":
             # One spelling for one objective: "mixed" and "mixed(1.0)" are "mixed(1)".
             object.__setattr__(self, "objective", objective(self.objective).name)
-        given = {name: frozen(value) for name, value in self.options.items()}
-        object.__setattr__(self, "options", MappingProxyType({**known, **given}))
-        problem = self._problem(known)
-        if problem:
-            raise InputError(problem)
 
-    def _problem(self, known: Mapping[str, Any]) -> str:
-        """Return what is wrong with the options, or an empty string."""
+    def _require_sound(self, known: Mapping[str, Any]) -> None:
         unknown = ", ".join(sorted(set(self.options) - set(known)))
         if unknown:
-            return (
+            raise InputError(
                 f"a method of {self.signal} and {self.map} has no option {unknown}; "
                 f"it has {', '.join(known) or 'none'}"
             )
         for name, choice in (("tail", "nll"), ("gate", "evidence")):
             given = getattr(self, name)
             if given not in (None, choice) or (given and not RECIPES[self.map].tailed):
-                return (
+                raise InputError(
                     f"{name} must be None, or {choice!r} where one temperature scales a row; got "
                     f"{given!r} for the map {self.map}"
                 )
         if self.options.get("n_groups", 1) < 1:
-            return f"n_groups must be at least 1; got {self.options['n_groups']}"
-        return ""
+            raise InputError(f"n_groups must be at least 1; got {self.options['n_groups']}")
 
-    @property
-    def label(self) -> str:
-        """Its name, with the options that differ from its row of the catalogue in brackets.
+    def as_variant_of(self, row: Method) -> Method:
+        """Return the same under the name of a row, with what differs from it in brackets.
 
         Examples
         --------
         >>> row = Method(objective="bce", signal="risk", map="groups", name="srts-bce")
-        >>> row.with_options({"n_groups": 5}).label
+        >>> Method(
+        ...     objective="bce", signal="risk", map="groups", options={"n_groups": 5}
+        ... ).as_variant_of(row).name
         'srts-bce[n_groups=5]'
         """
-        if self.origin is None:
-            return self.name
-        before = {"objective": self.origin.objective, **self.origin._axes()}
+        before = row._axes()
         changed = [
             f"{key}={'+'.join(map(str, value)) if isinstance(value, tuple) else value}"
-            for key, value in {"objective": self.objective, **self._axes()}.items()
+            for key, value in self._axes().items()
             if value != before.get(key)
         ]
-        return f"{self.name}[{','.join(changed)}]" if changed else self.name
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """What must come with the logits: "features", "labels" or nothing."""
-        return ROUTES[self.signal].needs
+        name = f"{row.name}[{','.join(changed)}]" if changed else row.name
+        return replace(self, name=name, origin=row)
 
     @property
     def deployable(self) -> bool:
@@ -167,16 +158,15 @@ class Method:
         return "labels" not in self.needs and RECIPES[self.map].saved
 
     def _axes(self) -> dict[str, Any]:
-        """Return the choices that make the method what it is, beside its objective and map."""
-        found = {"signal": self.signal, **self.options}
+        """Return the choices that make the method what it is, beside its map."""
+        found = {"objective": self.objective, "signal": self.signal, **self.options}
         if RECIPES[self.map].tailed:
             found |= {"tail": self.tail, "gate": self.gate}
         return found
 
     def known_options(self) -> dict[str, Any]:
         """Return every option :meth:`with_options` takes, with its present value."""
-        care = {name: getattr(self.discipline, name) for name in _CARE}
-        return {"objective": self.objective, **self._axes(), **care}
+        return self._axes() | {name: getattr(self.discipline, name) for name in _CARE}
 
     def with_options(self, options: Mapping[str, Any]) -> Method:
         """Return the same method with some options changed."""
@@ -190,27 +180,26 @@ class Method:
         axes = {name: options[name] for name in _AXES if name in options}
         care = {name: frozen(options[name]) for name in _CARE if name in options}
         kept = {name: value for name, value in {**self.options, **options}.items() if name in own}
-        return replace(
-            self,
-            **axes,
-            options=kept,
-            discipline=replace(self.discipline, **care),
-            origin=self.origin or self,
-        )
+        made = replace(self, **axes, options=kept, discipline=replace(self.discipline, **care))
+        return made if made._axes() == self._axes() else made.as_variant_of(self.origin or self)
 
     def fit(self, preds: Predictions, /) -> FittedCalibrator:
         """Fit on checked predictions."""
+        data = {"n": preds.n, "sha256": preds.sha256()}
         gaps = Gaps.of(preds)
         raw = moments(gaps, 1.0)
         found = self._fit_parts(preds, gaps, raw)
         if self.gate is not None:
             found = found.gated(gaps)
         fit, routed = found.fit, found.routed
+        options = {"signal": self.signal, "map": self.map, **self.options}
+        if RECIPES[self.map].tailed:
+            options |= {"tail": self.tail, "gate": self.gate}
         fitted = FittedCalibrator(
-            method=self.label,
+            method=self.name,
             objective=self.objective,
             # With the axes' names beside them the options say all it takes to fit again.
-            options={"map": self.map, **self._axes()},
+            options=options,
             signal=routed.signal,
             map=fit.map,
             pooled_temperature=found.pooled,
@@ -218,7 +207,7 @@ class Method:
             group_counts=fit.counts,
             flags={**routed.flags, **fit.flags},
             discipline=self.discipline,
-            data={"n": preds.n, "sha256": preds.sha256()},
+            data=data,
             fit_metrics={
                 "accuracy": float(gaps.correct.mean()),
                 "before": _losses(gaps, 1.0, raw.log_odds),
@@ -228,7 +217,7 @@ class Method:
         # A model that is left alone is left alone altogether.
         if self.tail is not None and preds.n_classes > 2 and "kept_raw" not in fit.flags:
             fitted = self._with_tail(fitted, preds, gaps)
-        if preds.n < SAMPLES_PER_PARAMETER * (fitted.n_parameters - fitted.map.n_held):
+        if fitted.has_few_samples:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         return fitted.with_reference(Given(preds.logits, preds.features, preds.labels))
 
@@ -236,51 +225,44 @@ class Method:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
         gaps = Gaps.of(preds)
         found = self._fit_parts(preds, gaps, moments(gaps, 1.0))
-        return found.gain(gaps), evidence_needed(gaps.total)
+        return evidence(gaps, found.judged, found.routed.scores), evidence_needed(gaps.total)
 
     def _fit_parts(self, preds: Predictions, gaps: Gaps, raw: Moments) -> _Found:
         """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
-        if "features" in self.needs and preds.features is None:
+        recipe, care = RECIPES[self.map], self.discipline
+        own = {name: self.options[name] for name in recipe.options}
+        goal, pooled, prior = objective("nll"), Temperature(1.0), None
+        if self.map != "identity":
+            goal, held = objective(self.objective), own.get("prior_scale") is not None
+            pooled, prior = fit_pooled(goal, gaps, raw, bounds=care.bounds, held=held)
+        split = Split(preds, gaps, goal, pooled, np.zeros(gaps.n), care, prior)
+        flags: dict[str, list[int]] = {}
+        if prior is not None and one_sided(split):
+            flags["one_sided"] = []
+        # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
+        if self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1):
+            return _Found(no_signal(gaps.n), fit_scalar(split), pooled.value)
+        if self.signal == "none":
+            return _Found(no_signal(gaps.n), recipe.fit(split, **own), pooled.value)
+        seen = Observed.of(preds, gaps, raw, care)
+        found = self._fit_routed(split, seen, own)
+        return replace(found, fit=replace(found.fit, flags={**found.fit.flags, **flags}))
+
+    def _fit_routed(self, split: Split, seen: Observed, own: Mapping[str, Any]) -> _Found:
+        """Fit the signal, then the map on its scores."""
+        if "features" in self.needs and seen.preds.features is None:
             raise InputError(
                 "this method needs features as well as logits: pass features=... to fit"
             )
-        recipe, everyone = RECIPES[self.map], no_signal(preds.n)
-        own = {name: self.options[name] for name in recipe.options}
-        pooled, prior, goal = Temperature(1.0), None, objective("nll")
-        if self.map != "identity":
-            goal = objective(self.objective)
-            prior = self._pooled_prior(gaps) if own.get("prior_scale") is not None else None
-            start = Evaluated(1.0, goal.terms(gaps, raw))
-            pooled = fit_temperature(
-                goal, gaps, bounds=self.discipline.bounds, start=start, prior=prior
-            )
-        split = Split(preds, gaps, goal, pooled, everyone.scores, self.discipline, prior)
-        # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
-        if self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1):
-            return _Found(everyone, fit_scalar(split), pooled.value)
-        if self.signal == "none":
-            return _Found(everyone, recipe.fit(split, **own), pooled.value)
-        seen = Observed.of(preds, gaps, raw, self.discipline)
-        route = {name: self.options[name] for name in ROUTES[self.signal].options}
-        routed = ROUTES[self.signal].fit(seen, **route)
+        route, pooled = ROUTES[self.signal], split.pooled.value
+        routed = route.fit(seen, **{name: self.options[name] for name in route.options})
         if routed.signal.kind == "none":
-            return _Found(routed, fit_scalar(split), pooled.value)
+            return _Found(routed, fit_scalar(split), pooled)
         split = replace(split, scores=routed.scores, thresholds=routed.thresholds)
-        fit = recipe.fit(split, **own)
-        if prior is not None and one_sided(split):
-            fit = replace(fit, flags={**fit.flags, "one_sided": []})
+        fit = RECIPES[self.map].fit(split, **own)
         if isinstance(fit.map, ScalarMap):  # the map fell back: nothing is left to route
-            routed = replace(everyone, flags=routed.flags)
-        return _Found(routed, fit, pooled.value)
-
-    def _pooled_prior(self, gaps: Gaps) -> Prior:
-        """Return what the pooled temperature is drawn towards."""
-        weak = Prior(1.0, ANCHOR_SCALE)
-        if self.objective == "nll":
-            return weak
-        bounds = self.discipline.bounds
-        anchor = fit_temperature(objective("nll"), gaps, bounds=bounds, prior=weak)
-        return Prior(anchor.value, POOLED_SCALE)
+            routed = replace(no_signal(split.gaps.n), flags=routed.flags)
+        return _Found(routed, fit, pooled)
 
     def _with_tail(
         self, fitted: FittedCalibrator, preds: Predictions, gaps: Gaps
@@ -291,7 +273,8 @@ class Method:
         given = Given(preds.logits.astype(np.float64), preds.features, preds.labels)
         proba = tailed.calibrate(given)
         if self.gate is not None:
-            rise = _log_of(proba, preds) - _log_of(fitted.calibrate(given), preds)
+            without = fitted.calibrate(given)
+            rise = _log_of(proba, preds) - _log_of(without, preds)
             if float(gaps.weights @ rise) <= evidence_needed(gaps.total):
                 return fitted
         after = _outcome_of(proba, preds, preds.predicted)
@@ -309,14 +292,14 @@ class _Found:
     fit: MapFit
     pooled: float
 
-    def gain(self, gaps: Gaps) -> float:
-        """Return what a gate judges: by how much the fit, or its plain form, explains the split."""
-        judged = self.fit.map if self.fit.plain is None else self.fit.plain
-        return evidence(gaps, judged, self.routed.scores)
+    @property
+    def judged(self) -> FittedMap:
+        """What a gate judges: the map, or its plain form where it has one."""
+        return self.fit.plain or self.fit.map
 
     def gated(self, gaps: Gaps) -> _Found:
         """Leave the model alone where the split holds too little evidence against it."""
-        if self.gain(gaps) > evidence_needed(gaps.total):
+        if is_worth_it(gaps, self.judged, self.routed.scores):
             return self
         flags = {**self.fit.flags, "kept_raw": []}
         alone = MapFit(ScalarMap(1.0, fitted=False), (gaps.n,), flags)

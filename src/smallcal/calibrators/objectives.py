@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -70,6 +69,12 @@ class Gaps:
         Logit of the true class minus the top logit; 0 where the prediction is right.
     correct : ndarray of bool, shape (n,)
     weight : ndarray of shape (n,), or None
+    n : int
+        Number of samples.
+    weights : ndarray of shape (n,)
+        Of every sample: ones where none were given.
+    total : float
+        What they count together: their number, or the sum of their weights.
     scratch : ndarray
         Room for one block of the kernel; fresh memory would cost as much as the arithmetic.
     """
@@ -80,6 +85,15 @@ class Gaps:
     correct: BoolArray
     weight: FloatArray | None
     scratch: FloatArray
+    n: int = field(init=False)
+    weights: FloatArray = field(init=False)
+    total: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        weights = np.ones(len(self.best)) if self.weight is None else self.weight
+        known = {"n": len(self.best), "weights": weights, "total": float(weights.sum())}
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, preds: Predictions) -> Gaps:
@@ -105,21 +119,6 @@ class Gaps:
         parts = (self.rest[rows], self.best[rows], self.label[rows], self.correct[rows])
         return Gaps(*parts, weight, self.scratch)
 
-    @property
-    def n(self) -> int:
-        """Number of samples."""
-        return len(self.best)
-
-    @property
-    def weights(self) -> FloatArray:
-        """The samples' weights: ones where none were given."""
-        return np.ones(self.n) if self.weight is None else self.weight
-
-    @property
-    def total(self) -> float:
-        """What the samples count together: their number, or the sum of their weights."""
-        return float(self.n if self.weight is None else self.weight.sum())
-
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -137,16 +136,8 @@ class Moments:
     log_odds: FloatArray
     mean: FloatArray
     variance: FloatArray
-
-    @cached_property
-    def confidence(self) -> FloatArray:
-        """Top confidence c."""
-        return sigmoid(self.log_odds)
-
-    @cached_property
-    def doubt(self) -> FloatArray:
-        """1 - c, without cancellation."""
-        return sigmoid(-self.log_odds)
+    confidence: FloatArray
+    doubt: FloatArray
 
 
 def moments(gaps: Gaps, beta: float | FloatArray) -> Moments:
@@ -163,7 +154,7 @@ def moments(gaps: Gaps, beta: float | FloatArray) -> Moments:
     shifted = first / total
     variance = np.maximum(second / total - shifted**2, 0)
     odds = -(beta * gaps.best + np.log(total))
-    return Moments(beta, odds, gaps.best + shifted, variance)
+    return Moments(beta, odds, gaps.best + shifted, variance, sigmoid(odds), sigmoid(-odds))
 
 
 def log_odds(gaps: Gaps, beta: float | FloatArray) -> FloatArray:
@@ -339,8 +330,10 @@ def objective(name: str) -> Objective:
     >>> objective("bce").name, objective("mixed(0.3)").name
     ('bce', 'mixed(0.3)')
     """
-    if name in OBJECTIVES:
-        return OBJECTIVES[name]
+    return OBJECTIVES[name] if name in OBJECTIVES else _mixed_named(name)
+
+
+def _mixed_named(name: str) -> Objective:
     match = re.fullmatch(r"mixed(?:\(([0-9.eE+-]+)\))?", name) if isinstance(name, str) else None
     if match is None:
         choices = ", ".join(["nll", "bce", "brier", "softece", "mixed(weight)"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from smallcal.calibrators.maps import keep_argmax
-from smallcal.calibrators.signals import RowBlock
-from smallcal.data.predictions import FloatArray
+from smallcal.calibrators.signals.logit_statistics import RowBlock
+from smallcal.data.predictions import FloatArray, IntArray
 
 #: The types that probabilities may be written in; scaled gaps below these may round to ties.
 WRITABLE = {
@@ -66,3 +65,19 @@ def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> N
         return
     near = np.flatnonzero(-block.second_gap < tie * temperature)
     keep_argmax(out, block.top_index, rows=near)
+
+
+def keep_argmax(probabilities: FloatArray, top: IntArray, *, rows: IntArray | None = None) -> None:
+    """Undo, in place, ties that rounding made between the predicted class and its rivals.
+
+    A rival in an earlier column that got the same probability would win the argmax; it is moved
+    down by one unit in the last place. ``rows`` are those to look at, if they are known.
+    """
+    if rows is None:
+        rows = np.flatnonzero(probabilities.argmax(axis=1) != top)
+    for row in rows:
+        column = top[row]
+        value = probabilities[row, column]
+        earlier, later = probabilities[row, :column], probabilities[row, column + 1 :]
+        earlier[earlier >= value] = np.nextafter(value, value.dtype.type(0))
+        later[later > value] = value

@@ -40,6 +40,12 @@ def as_numpy(values: object, *, name: str) -> NDArray[Any]:
     NumPy arrays, lists, pandas and polars frames, torch tensors (any device, bfloat16
     included) and anything with ``__array__`` are accepted.
     """
+    if type(values) is np.ndarray:
+        return values
+    return _converted(values, name=name)
+
+
+def _converted(values: Any, *, name: str) -> NDArray[Any]:
     if values is None:
         raise InputError(f"{name} is None; pass an array")
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
@@ -91,6 +97,12 @@ def as_probabilities(values: object, *, name: str = "y_proba") -> FloatArray:
 
 def _float_matrix(values: object, *, name: str) -> FloatArray:
     array = as_numpy(values, name=name)
+    if array.dtype.kind == "f" and array.ndim == 2 and min(*array.shape, 2) == 2:
+        return array if array.dtype.itemsize <= 8 else array.astype(np.float64)
+    return _made_matrix(array, name=name)
+
+
+def _made_matrix(array: NDArray[Any], *, name: str) -> FloatArray:
     if array.dtype.kind not in "fiu":
         what = "ragged rows or mixed types" if array.dtype == object else f"type {array.dtype}"
         raise InputError(f"{name} must hold real numbers; got {what}")
@@ -206,6 +218,27 @@ def as_labels(
     strings are looked up in ``class_names``.
     """
     array = as_numpy(values, name=name)
+    if array.dtype.kind not in "iu" or array.shape != (n,):
+        array = _label_codes(_column(array, n=n, name=name), class_names=class_names, name=name)
+    if array.min() < 0 or array.max() >= n_classes:
+        raise _outside(array, n_classes, name=name)
+    return array.astype(np.int64, copy=False)
+
+
+def _outside(codes: IntArray, n_classes: int, *, name: str) -> InputError:
+    outside = (codes < 0) | (codes >= n_classes)
+    row = int(np.argmax(outside))
+    hint = ""
+    if int(codes.min()) == 1 and int(codes.max()) == n_classes:
+        hint = f". They seem to start at 1: pass {name} - 1"
+    return InputError(
+        f"{name} must lie in 0 .. {n_classes - 1} (there are {n_classes} columns); "
+        f"{_rows(outside)} do not (row {row} is {int(codes[row])}){hint}"
+    )
+
+
+def _column(array: NDArray[Any], *, n: int, name: str) -> NDArray[Any]:
+    """Return an array of shape (n,); a single column is one."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -213,18 +246,7 @@ def as_labels(
         raise InputError(f"{name} must have shape ({n},); got {array.shape}{advice}")
     if array.shape[0] != n:
         raise InputError(f"{name} must have one entry per row: {n} rows, {array.shape[0]} {name}")
-    codes = _label_codes(array, class_names=class_names, name=name)
-    outside = (codes < 0) | (codes >= n_classes)
-    if bool(outside.any()):
-        row = int(np.argmax(outside))
-        hint = ""
-        if int(codes.min()) == 1 and int(codes.max()) == n_classes:
-            hint = f". They seem to start at 1: pass {name} - 1"
-        raise InputError(
-            f"{name} must lie in 0 .. {n_classes - 1} (there are {n_classes} columns); "
-            f"{_rows(outside)} do not (row {row} is {int(codes[row])}){hint}"
-        )
-    return codes
+    return array
 
 
 def _label_codes(array: NDArray[Any], *, class_names: Sequence[str] | None, name: str) -> IntArray:
@@ -271,10 +293,8 @@ def _lookup_names(array: NDArray[Any], *, class_names: Sequence[str] | None, nam
     return codes
 
 
-def as_weight(values: object, *, n: int, name: str = "sample_weight") -> FloatArray | None:
-    """Return sample weights as float64, or None; they must be finite, >= 0 and not all 0."""
-    if values is None:
-        return None
+def as_weight(values: object, *, n: int, name: str = "sample_weight") -> FloatArray:
+    """Return sample weights as float64; they must be finite, >= 0 and not all 0."""
     array = as_numpy(values, name=name)
     if array.dtype.kind not in "fiub" or array.shape != (n,):
         raise InputError(f"{name} must be {n} numbers; got shape {array.shape}, {array.dtype}")
@@ -340,10 +360,28 @@ def refuse_swapped(scores: object, labels: object, *, first: str, second: str) -
         )
 
 
+def refuse_unfittable(logits: FloatArray, *, input: str, least: int, name: str) -> None:
+    """Raise when no calibrator could be fitted on these rows."""
+    n = len(logits)
+    if n < least:
+        raise InputError(
+            f"{name} has {n} sample{'s' if n != 1 else ''}; fitting needs at least {least} (a few "
+            "hundred give a useful calibrator)"
+        )
+    if input == "logits" and on_simplex(logits):
+        raise InputError(
+            f"{name} look like probabilities (every row lies in [0, 1] and sums to 1). Pass the "
+            "raw logits, or say input='probabilities'"
+        )
+    if bool((logits == logits[:, :1]).all()):
+        raise InputError(
+            f"{name} are constant in every row: the model prefers no class, so no temperature can "
+            "change its confidence. Check which array was passed"
+        )
+
+
 def on_simplex(array: FloatArray) -> bool:
     """Return whether every row looks like probabilities."""
-    if array[0].min() < 0:  # logits mostly fail on the first row: no need to read the rest
-        return False
     return bool(
         (array >= 0).all() and (array <= 1).all() and (np.abs(array.sum(axis=1) - 1) < 1e-3).all()
     )

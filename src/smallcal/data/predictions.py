@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -27,12 +26,11 @@ from smallcal.data.checks import (
     as_scores,
     as_weight,
     bad_rows_error,
-    on_simplex,
     refuse_swapped,
+    refuse_unfittable,
     require_finite,
     require_probabilities,
 )
-from smallcal.errors import InputError
 
 __all__ = [
     "INPUT_KINDS",
@@ -80,6 +78,12 @@ class Predictions:
         Of the columns.
     name : str
         What the logits are called in messages.
+    n, n_classes : int
+        Samples; columns, whether their class was seen or not.
+    predicted : ndarray of shape (n,), int64
+        Predicted class of each row; ties go to the first column.
+    correct : ndarray of bool, shape (n,)
+        Whether each prediction equals its label.
 
     Examples
     --------
@@ -95,6 +99,17 @@ class Predictions:
     features: FloatArray | None = None
     class_names: tuple[str, ...] | None = None
     name: str = "logits"
+    n: int = field(init=False)
+    n_classes: int = field(init=False)
+    predicted: IntArray = field(init=False)
+    correct: BoolArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        predicted = np.asarray(np.argmax(self.logits, axis=1), dtype=np.int64)
+        n, n_classes = self.logits.shape
+        known = {"n": n, "n_classes": n_classes, "predicted": predicted}
+        for name, value in (known | {"correct": predicted == self.labels}).items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(  # noqa: PLR0913 - one keyword for each thing a user may have
@@ -115,36 +130,15 @@ class Predictions:
         n, n_classes = scores.shape
         if class_names is not None:
             class_names = as_class_names(class_names, n_classes=n_classes)
-        codes = as_labels(labels, n=n, n_classes=n_classes, class_names=class_names)
         return cls(
             logits=scores,
-            labels=codes,
+            labels=as_labels(labels, n=n, n_classes=n_classes, class_names=class_names),
             squared_norms=norms,
-            weight=as_weight(weight, n=n),
+            weight=None if weight is None else as_weight(weight, n=n),
             features=None if features is None else as_features(features, n=n),
             class_names=class_names,
             name=name,
         )
-
-    @property
-    def n(self) -> int:
-        """Number of samples."""
-        return int(self.logits.shape[0])
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, which is the number of columns, seen or not."""
-        return int(self.logits.shape[1])
-
-    @cached_property
-    def predicted(self) -> IntArray:
-        """Predicted class of each row; ties go to the first column."""
-        return np.asarray(np.argmax(self.logits, axis=1), dtype=np.int64)
-
-    @cached_property
-    def correct(self) -> BoolArray:
-        """Whether each prediction equals its label."""
-        return np.asarray(self.predicted == self.labels)
 
     def take(self, rows: IntArray, *, weight: FloatArray | None = None) -> Predictions:
         """Return the record of some rows, with their weights unless others are given."""
@@ -183,19 +177,7 @@ class Predictions:
 
     def require_fittable(self, *, input: str = "logits") -> None:
         """Raise :class:`InputError` when no calibrator could be fitted on this record."""
-        if self.n < MIN_FIT_SAMPLES:
-            raise InputError(
-                f"{self.name} has {self.n} sample{'s' if self.n != 1 else ''}; fitting needs at "
-                f"least {MIN_FIT_SAMPLES} (a few hundred give a useful calibrator)"
-            )
-        if input == "logits" and on_simplex(self.logits):
-            raise InputError(
-                f"{self.name} look like probabilities (every row lies in [0, 1] and sums to 1). "
-                "Pass the raw logits, or say input='probabilities'"
-            )
-        constant = np.ptp(self.logits[0]) == 0  # one row tells for any sensible model
-        if constant and bool((self.logits == self.logits[:, :1]).all()):
-            raise InputError(
-                f"{self.name} are constant in every row: the model prefers no class, so no "
-                "temperature can change its confidence. Check which array was passed"
-            )
+        # One row tells for any sensible model: logits have negative entries, and differ.
+        suspect = self.logits[0].min() >= 0 or np.ptp(self.logits[0]) == 0
+        if self.n < MIN_FIT_SAMPLES or suspect:
+            refuse_unfittable(self.logits, input=input, least=MIN_FIT_SAMPLES, name=self.name)

@@ -14,11 +14,10 @@ from smallcal.calibrators.maps.base import (
     ProbabilityMap,
     Split,
     TemperatureMap,
-    keep_argmax,
     loss_and_slope,
     recipe,
 )
-from smallcal.calibrators.maps.gate import evidence, evidence_needed
+from smallcal.calibrators.maps.gate import evidence, evidence_needed, is_worth_it
 from smallcal.calibrators.maps.groups import UNIFORM, GroupMap, fit_groups
 from smallcal.calibrators.maps.tail import tail_temperature
 from smallcal.calibrators.maps.temperature import (
@@ -28,6 +27,7 @@ from smallcal.calibrators.maps.temperature import (
     Prior,
     ScalarMap,
     Temperature,
+    fit_pooled,
     fit_scalar,
     fit_temperature,
     one_sided,
@@ -52,9 +52,10 @@ __all__ = [
     "evidence",
     "evidence_needed",
     "fit_groups",
+    "fit_pooled",
     "fit_scalar",
     "fit_temperature",
-    "keep_argmax",
+    "is_worth_it",
     "loss_and_slope",
     "one_sided",
     "recipe",

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import numpy as np
-
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Objective, moments
 from smallcal.calibrators.parts import Part, keyword_defaults
@@ -188,19 +186,3 @@ def loss_and_slope(
     terms = goal.terms(gaps, moments(gaps, beta))
     weight = gaps.weights / gaps.total
     return float(weight @ terms.loss), -weight * terms.slope * beta**2
-
-
-def keep_argmax(probabilities: FloatArray, top: IntArray, *, rows: IntArray | None = None) -> None:
-    """Undo, in place, ties that rounding made between the predicted class and its rivals.
-
-    A rival in an earlier column that got the same probability would win the argmax; it is moved
-    down by one unit in the last place. ``rows`` are those to look at, if they are known.
-    """
-    if rows is None:
-        rows = np.flatnonzero(probabilities.argmax(axis=1) != top)
-    for row in rows:
-        column = top[row]
-        value = probabilities[row, column]
-        earlier, later = probabilities[row, :column], probabilities[row, column + 1 :]
-        earlier[earlier >= value] = np.nextafter(value, value.dtype.type(0))
-        later[later > value] = value

@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from smallcal.calibrators import program
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax, recipe
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
 from smallcal.calibrators.maps.temperature import require_temperatures, temperature_flags
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value
+from smallcal.calibrators.softmax import keep_argmax
 from smallcal.data.predictions import FloatArray
 from smallcal.data.special import softmax
 from smallcal.errors import InputError

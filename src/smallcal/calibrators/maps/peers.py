@@ -28,8 +28,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax, recipe
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
 from smallcal.calibrators.maps.temperature import scalar_fallback
+from smallcal.calibrators.softmax import keep_argmax
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.data.special import softmax
 from smallcal.errors import InputError, missing_extra

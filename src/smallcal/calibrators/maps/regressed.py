@@ -15,7 +15,6 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
-from smallcal.calibrators.maps.temperature import require_temperatures
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray
@@ -51,9 +50,8 @@ class RegressedMap(TemperatureMap):
     }
 
     def __post_init__(self) -> None:
-        require_temperatures((self.low, self.high))
-        if not self.coefficients or self.low >= self.high:
-            raise InputError("a regressed map needs coefficients, and low below high")
+        if not self.coefficients or not 0 < self.low < self.high < float("inf"):
+            raise InputError("a regressed map needs coefficients, and 0 < low < high < infinity")
 
     @property
     def n_parameters(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from smallcal.calibrators import program
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, keep_argmax, recipe
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
 from smallcal.calibrators.maps.binning import stratified_halves
 from smallcal.calibrators.maps.temperature import (
     Temperature,
@@ -31,6 +31,7 @@ from smallcal.calibrators.maps.temperature import (
 from smallcal.calibrators.objectives import OBJECTIVES, Gaps, moments
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value
+from smallcal.calibrators.softmax import keep_argmax
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 from smallcal.errors import InputError
 

@@ -18,7 +18,14 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, recipe
-from smallcal.calibrators.objectives import Gaps, Moments, Objective, Terms, moments
+from smallcal.calibrators.objectives import (
+    OBJECTIVES,
+    Gaps,
+    Moments,
+    Objective,
+    Terms,
+    moments,
+)
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray
@@ -131,6 +138,25 @@ def fit_temperature(
     return Temperature(
         value, at_bound=u in (low, high), evaluations=search.evaluations, last=search.last
     )
+
+
+def fit_pooled(
+    goal: Objective, gaps: Gaps, raw: Moments, *, bounds: tuple[float, float], held: bool
+) -> tuple[Temperature, Prior | None]:
+    """Fit the one temperature for all that a map begins with, and say what it was drawn towards.
+
+    ``raw`` are the moments at temperature 1, where the search begins. With ``held`` a prior draws
+    the temperature towards the one that is best by log-likelihood, and that one towards 1.
+    """
+    start, prior = Evaluated(1.0, goal.terms(gaps, raw)), None
+    if held:
+        prior = Prior(1.0, ANCHOR_SCALE)
+        if goal.name != "nll":
+            nll = OBJECTIVES["nll"]
+            there = Evaluated(1.0, nll.terms(gaps, raw))
+            anchor = fit_temperature(nll, gaps, bounds=bounds, start=there, prior=prior)
+            prior = Prior(anchor.value, POOLED_SCALE)
+    return fit_temperature(goal, gaps, bounds=bounds, start=start, prior=prior), prior
 
 
 class _Point(NamedTuple):

@@ -12,7 +12,6 @@ from smallcal.calibrators.signals.base import (
     FittedSignal,
     NoSignal,
     Observed,
-    Rows,
     SignalFit,
     fit_signal,
     no_signal,
@@ -23,6 +22,7 @@ from smallcal.calibrators.signals.linear import LinearScore, Risk
 from smallcal.calibrators.signals.logit_statistics import (
     STATISTICS,
     RowBlock,
+    Rows,
     row_blocks,
     statistics,
 )

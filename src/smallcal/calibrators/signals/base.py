@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -15,81 +14,11 @@ from smallcal.calibrators.objectives import Gaps, Moments
 from smallcal.calibrators.parts import Part, keyword_defaults
 from smallcal.calibrators.program import Row, Value, constant
 from smallcal.calibrators.signals.logit_statistics import (
-    STATISTICS,
-    RowBlock,
-    block_statistics,
-    collect_statistics,
-    require_statistics,
+    Rows,
     six_statistics,
 )
-from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError
-
-
-class Rows:
-    """What a signal may look at: some rows of logits, and what came with them.
-
-    Parameters
-    ----------
-    logits : ndarray of shape (m, C)
-    statistics : ndarray of shape (6, m), optional
-        If they are known already.
-    block : RowBlock, optional
-        The same rows, prepared for their statistics.
-    features : ndarray of shape (m, d), optional
-    labels : ndarray of shape (m,), optional
-    """
-
-    def __init__(
-        self,
-        logits: FloatArray,
-        *,
-        statistics: FloatArray | None = None,
-        block: RowBlock | None = None,
-        features: FloatArray | None = None,
-        labels: IntArray | None = None,
-    ) -> None:
-        self.logits = logits
-        self._known = statistics
-        self._block = block
-        self._features = features
-        self._labels = labels
-
-    def __len__(self) -> int:
-        return len(self.logits)
-
-    @cached_property
-    def statistics(self) -> FloatArray:
-        """The six statistics, shape (6, m); made when first asked for."""
-        if self._known is not None:
-            return self._known
-        if self._block is not None:
-            return block_statistics(self._block)
-        return collect_statistics(self.logits)
-
-    @cached_property
-    def predicted(self) -> IntArray:
-        """The predicted class of each row."""
-        if self._block is not None:
-            return self._block.top_index
-        return np.asarray(np.argmax(self.logits, axis=1), dtype=np.int64)
-
-    @property
-    def features(self) -> FloatArray:
-        """The features, which must have been given."""
-        _require(self._features, "features")
-        return np.asarray(self._features)
-
-    @property
-    def labels(self) -> IntArray:
-        """The labels, which must have been given."""
-        _require(self._labels, "labels")
-        return np.asarray(self._labels)
-
-
-def _require(array: object, name: str) -> None:
-    if array is None:
-        raise InputError(f"this calibrator needs {name} as well as logits: pass {name}=...")
 
 
 class FittedSignal(Part):
@@ -165,13 +94,14 @@ class Observed:
         rest = np.exp(-raw.log_odds)
         top = preds.logits[np.arange(preds.n), preds.predicted].astype(np.float64)
         stats = six_statistics(1 + rest, rest * raw.mean, gaps.best, top, preds.squared_norms)
-        rows = Rows(preds.logits, statistics=stats, features=preds.features, labels=preds.labels)
+        rows = Rows(
+            preds.logits,
+            statistics=stats,
+            predicted=preds.predicted,
+            features=preds.features,
+            labels=preds.labels,
+        )
         return cls(preds, rows, discipline)
-
-    def columns(self, statistics: tuple[str, ...]) -> FloatArray:
-        """Return some of the six statistics, a row each."""
-        require_statistics(statistics)
-        return self.rows.statistics[[STATISTICS.index(name) for name in statistics]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,12 +117,6 @@ class SignalFit:
     deployed: FloatArray
     flags: dict[str, list[int]] = field(default_factory=dict)
     thresholds: tuple[float, ...] | None = None
-
-    @classmethod
-    def of(cls, signal: FittedSignal, seen: Observed) -> SignalFit:
-        """Return the fit of a signal that scores the split as it scores new rows."""
-        scores = signal.scores(seen.rows)
-        return cls(scores, signal, scores)
 
 
 def no_signal(n: int, **flags: list[int]) -> SignalFit:

@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from smallcal.calibrators.parts import Rule, rule
-from smallcal.calibrators.signals.base import FittedSignal, Observed, Rows, SignalFit, route
+from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
 from smallcal.calibrators.signals.crossfit import OUT_OF_FOLD
 from smallcal.calibrators.signals.linear import Risk, fit_risk
-from smallcal.calibrators.signals.logit_statistics import STATISTICS
+from smallcal.calibrators.signals.logit_statistics import STATISTICS, Rows
+from smallcal.calibrators.signals.statistic import fit_of
 from smallcal.data.predictions import FloatArray
 
 
@@ -105,10 +106,10 @@ def fit_shuffled(seen: Observed, *, statistics: tuple[str, ...] = STATISTICS) ->
 @route("oracle_risk", needs=("labels",))
 def fit_oracle_risk(seen: Observed) -> SignalFit:
     """Read the labels: 1 - probability of the true class."""
-    return SignalFit.of(OracleRisk(), seen)
+    return fit_of(OracleRisk(), seen)
 
 
 @route("oracle_correctness", needs=("labels",))
 def fit_oracle_correctness(seen: Observed) -> SignalFit:
     """Read the labels: right and wrong predictions apart."""
-    return replace(SignalFit.of(OracleCorrectness(), seen), thresholds=(0.5,))
+    return replace(fit_of(OracleCorrectness(), seen), thresholds=(0.5,))

@@ -15,7 +15,6 @@ from smallcal.calibrators.program import Row, Value
 from smallcal.calibrators.signals.base import (
     FittedSignal,
     Observed,
-    Rows,
     SignalFit,
     no_signal,
     route,
@@ -26,7 +25,8 @@ from smallcal.calibrators.signals.crossfit import (
     is_logit,
     logistic_solver,
 )
-from smallcal.calibrators.signals.statistic import require_scale
+from smallcal.calibrators.signals.logit_statistics import Rows
+from smallcal.calibrators.signals.statistic import fit_of, require_scale
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -157,10 +157,10 @@ def _fit_feature_risk(seen: Observed, scale: str, *, with_logits: bool) -> Signa
 @route("logits")
 def fit_logits(seen: Observed) -> SignalFit:
     """Take the logits as they are."""
-    return SignalFit.of(RawLogits(), seen)
+    return fit_of(RawLogits(), seen)
 
 
 @route("features", needs=("features",))
 def fit_features(seen: Observed) -> SignalFit:
     """Take the features as they are."""
-    return SignalFit.of(RawFeatures(seen.rows.features.shape[1]), seen)
+    return fit_of(RawFeatures(seen.rows.features.shape[1]), seen)

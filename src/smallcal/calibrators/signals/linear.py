@@ -16,7 +16,6 @@ from smallcal.calibrators.program import Row, Value
 from smallcal.calibrators.signals.base import (
     FittedSignal,
     Observed,
-    Rows,
     SignalFit,
     no_signal,
     route,
@@ -28,7 +27,7 @@ from smallcal.calibrators.signals.crossfit import (
     logistic_solver,
     ridge_solver,
 )
-from smallcal.calibrators.signals.logit_statistics import STATISTICS, require_statistics
+from smallcal.calibrators.signals.logit_statistics import STATISTICS, Rows, require_statistics
 from smallcal.calibrators.signals.statistic import STATISTICS_RULE, require_scale
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
@@ -145,7 +144,7 @@ def fit_risk(
     ``no_router``.
     """
     logit = is_logit(scale)
-    columns = seen.columns(statistics)
+    columns = seen.rows.columns(statistics)
     found = cross_fit(seen, columns, logistic_solver(~seen.preds.correct))
     if found is None:
         return no_signal(seen.preds.n, no_router=[])
@@ -173,10 +172,10 @@ def _fit_residual(seen: Observed, statistics: tuple[str, ...], *, absolute: bool
     The penalty is the risk score's: half the squared coefficients, against C times half the
     squared errors.
     """
-    (confidence,) = seen.columns(("confidence",))
+    (confidence,) = seen.rows.columns(("confidence",))
     residual = seen.preds.correct - confidence
     target = np.abs(residual) if absolute else residual
-    found = cross_fit(seen, seen.columns(statistics), ridge_solver(target))
+    found = cross_fit(seen, seen.rows.columns(statistics), ridge_solver(target))
     if found is None:
         return no_signal(seen.preds.n, no_router=[])
     signal = Residual(**found.model(statistics), absolute=absolute)

@@ -8,6 +8,7 @@ the top logit move with a constant added to a row): logits are never centred.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -151,3 +152,78 @@ def require_statistics(names: tuple[str, ...]) -> None:
         raise InputError(
             f"statistics must be different names among {', '.join(STATISTICS)}; got {names}"
         )
+
+
+class Rows:
+    """What a signal may look at: some rows of logits, and what came with them.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (m, C)
+    statistics : ndarray of shape (6, m), optional
+        If they are known already.
+    predicted : ndarray of shape (m,), optional
+        The predicted class of each row, if it is known.
+    block : RowBlock, optional
+        The same rows, prepared for their statistics.
+    features : ndarray of shape (m, d), optional
+    labels : ndarray of shape (m,), optional
+    """
+
+    def __init__(
+        self,
+        logits: FloatArray,
+        *,
+        statistics: FloatArray | None = None,
+        predicted: IntArray | None = None,
+        block: RowBlock | None = None,
+        features: FloatArray | None = None,
+        labels: IntArray | None = None,
+    ) -> None:
+        self.logits = logits
+        self._block = block
+        self._features = features
+        self._labels = labels
+        # What is known need not be made when it is first asked for.
+        if statistics is not None:
+            self.statistics = statistics
+        if block is not None:
+            predicted = block.top_index
+        if predicted is not None:
+            self.predicted = predicted
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @cached_property
+    def statistics(self) -> FloatArray:
+        """The six statistics, shape (6, m); made when first asked for."""
+        if self._block is not None:
+            return block_statistics(self._block)
+        return collect_statistics(self.logits)
+
+    @cached_property
+    def predicted(self) -> IntArray:
+        """The predicted class of each row."""
+        return np.asarray(np.argmax(self.logits, axis=1), dtype=np.int64)
+
+    def columns(self, statistics: tuple[str, ...]) -> FloatArray:
+        """Return some of the six statistics, a row each."""
+        require_statistics(statistics)
+        return self.statistics[[STATISTICS.index(name) for name in statistics]]
+
+    @property
+    def features(self) -> FloatArray:
+        """The features, which must have been given."""
+        return np.asarray(_given(self._features, "features"))
+
+    @property
+    def labels(self) -> IntArray:
+        """The labels, which must have been given."""
+        return np.asarray(_given(self._labels, "labels"))
+
+
+def _given(array: object, name: str) -> object:
+    if array is None:
+        raise InputError(f"this calibrator needs {name} as well as logits: pass {name}=...")
+    return array

@@ -12,8 +12,8 @@ import numpy as np
 
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value, constant, log
-from smallcal.calibrators.signals.base import FittedSignal, Observed, Rows, SignalFit, route
-from smallcal.calibrators.signals.logit_statistics import STATISTICS, require_statistics
+from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
+from smallcal.calibrators.signals.logit_statistics import STATISTICS, Rows, require_statistics
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -196,8 +196,14 @@ class ConfidenceRank(FittedSignal):
         return 1 - below / float(len(self.confidences))
 
 
+def fit_of(signal: FittedSignal, seen: Observed) -> SignalFit:
+    """Return the fit of a signal that scores the split as it scores new rows."""
+    scores = signal.scores(seen.rows)
+    return SignalFit(scores, signal, scores)
+
+
 def _raw_statistic(statistic: str) -> Callable[[Observed], SignalFit]:
-    return lambda seen: SignalFit.of(Statistic(statistic), seen)
+    return lambda seen: fit_of(Statistic(statistic), seen)
 
 
 for _name in STATISTICS:
@@ -207,27 +213,27 @@ for _name in STATISTICS:
 @route("standardised_margin")
 def fit_standardised_margin(seen: Observed) -> SignalFit:
     """Standardise the logit margin."""
-    (margin,) = seen.columns(("logit_margin",))
+    (margin,) = seen.rows.columns(("logit_margin",))
     scale = max(float(margin.std()), 1e-8)
-    return SignalFit.of(Standardised("logit_margin", float(margin.mean()), scale), seen)
+    return fit_of(Standardised("logit_margin", float(margin.mean()), scale), seen)
 
 
 @route("statistics")
 def fit_statistics(seen: Observed, *, statistics: tuple[str, ...] = STATISTICS) -> SignalFit:
     """Standardise several statistics."""
-    return SignalFit.of(_standardised(StandardisedStatistics, seen, statistics), seen)
+    return fit_of(_standardised(StandardisedStatistics, seen, statistics), seen)
 
 
 @route("statistics_class")
 def fit_statistics_class(seen: Observed, *, statistics: tuple[str, ...] = STATISTICS) -> SignalFit:
     """Standardise several statistics, and add the predicted class."""
-    return SignalFit.of(_standardised(StatisticsAndClass, seen, statistics), seen)
+    return fit_of(_standardised(StatisticsAndClass, seen, statistics), seen)
 
 
 def _standardised(
     kind: type[StandardisedStatistics], seen: Observed, statistics: tuple[str, ...]
 ) -> StandardisedStatistics:
-    columns = seen.columns(statistics)
+    columns = seen.rows.columns(statistics)
     scale = columns.std(axis=1)
     scale[scale < 1e-12] = 1
     return kind(statistics, tuple(columns.mean(axis=1).tolist()), tuple(scale.tolist()))
@@ -236,11 +242,11 @@ def _standardised(
 @route("log_entropy")
 def fit_log_entropy(seen: Observed) -> SignalFit:
     """Take the logarithm of the entropy's share of its maximum."""
-    return SignalFit.of(LogEntropy(seen.preds.n_classes), seen)
+    return fit_of(LogEntropy(seen.preds.n_classes), seen)
 
 
 @route("confidence_rank")
 def fit_confidence_rank(seen: Observed) -> SignalFit:
     """Remember the split's confidences."""
-    (confidence,) = seen.columns(("confidence",))
-    return SignalFit.of(ConfidenceRank(tuple(np.sort(confidence).tolist())), seen)
+    (confidence,) = seen.rows.columns(("confidence",))
+    return fit_of(ConfidenceRank(tuple(np.sort(confidence).tolist())), seen)

@@ -102,7 +102,7 @@ def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
         raise InputError(f"method must be a name or a calibrator; got {type(method).__name__}")
     estimator: BaseCalibrator = make(method) if isinstance(method, str) else clone(method)
     composed = estimator._compose()
-    name = composed.label
+    name = composed.name
     if not composed.deployable:
         raise InputError(f"{name} is for comparison only and cannot be put behind a model")
     if composed.needs:

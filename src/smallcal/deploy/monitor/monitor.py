@@ -87,7 +87,7 @@ class Monitor:
         counted = self._fitted.reference
         if reference is not None:
             seen = self._fitted.watch(reference, features=reference_features)
-            counted = seen.counted(len(self._fitted.map.steps))
+            counted = seen.counted(len(self._fitted.group_counts))
         self._state = State.empty(
             fingerprint(self._fitted), _known(counted), alpha=alpha, tolerance=tolerance
         )
