@@ -130,7 +130,7 @@ def test_a_row_does_not_depend_on_its_batch(name):
     whole = predict(fitted, z)
     for rows in (slice(0, 1), slice(3, 10), slice(199, 200)):
         alone = predict(fitted, z[rows])
-        if fitted.fitted_.map.deployable:
+        if fitted.fitted_.map.saved:
             np.testing.assert_array_equal(alone, whole[rows])
         else:
             np.testing.assert_allclose(alone, whole[rows], atol=1e-9)
@@ -196,7 +196,7 @@ def test_calibrator_by_name_is_the_same_estimator(fitted, name, split):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sc.FitWarning)
         refit(by_name, *split)
-    if fitted.fitted_.map.deployable:
+    if fitted.fitted_.map.saved:
         assert by_name.to_dict() == fitted.to_dict()
     else:
         z, _ = simulate(100, 12, seed=6)
@@ -302,7 +302,7 @@ def test_a_split_that_tells_little_still_gives_a_usable_calibrator(name, kind):
     assert all(issubclass(w.category, sc.FitWarning) for w in caught)
     assert len(caught) == len(fitted.flags_)
     held = METHODS[ALIASES.get(name, name)].options.get("prior_scale") is not None
-    told = name != "none" and fitted.fitted_.map.deployable and not held  # a prior identifies
+    told = name != "none" and fitted.fitted_.map.saved and not held  # a prior identifies
     if kind in ("all right", "all wrong") and told:
         assert "unidentified" in fitted.flags_
     p = predict(fitted, z)
