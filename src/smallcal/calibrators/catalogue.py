@@ -124,7 +124,11 @@ def composed(**choices: Any) -> Method:
     >>> composed(objective="bce", signal="risk", map="groups", options={"n_groups": 5}).name
     'srts-bce[n_groups=5]'
     """
-    made = Method(**choices)
+    return named(Method(**choices))
+
+
+def named(made: Method) -> Method:
+    """Return a method under the name of the row that has its axes, if there is one."""
     found = next((_ROW_OF[key] for key in _keys(made) if key in _ROW_OF), None)
     return made if found is None else made.as_variant_of(found)
 

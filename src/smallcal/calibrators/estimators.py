@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.catalogue import ALIASES, METHODS, composed, method
+from smallcal.calibrators.catalogue import ALIASES, METHODS, composed, method, named
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.fitted import load as load_fitted
@@ -269,9 +269,10 @@ class Calibrator(BaseCalibrator):
         if "bounds" in options:
             options["bounds"] = _pair(options["bounds"])
         try:
-            return method(self.method).with_options(options)
+            made = method(self.method).with_options(options)
         except InputError as error:
             raise InputError(f"{self.method}: {error}") from None
+        return named(made) if "objective" in options or "signal" in options else made
 
 
 #: Maps with an estimator class of their own; :class:`Calibrator` serves the others.
