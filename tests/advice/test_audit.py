@@ -3,13 +3,15 @@
 import json
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 import smallcal as sc
-from smallcal.advice.audit_findings import Finding, verdict_of
+from smallcal.advice.audit_findings import Finding, findings_of, verdict_of
+from smallcal.advice.refits import Spread
 from smallcal.calibrators.catalogue import METHODS
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -286,6 +288,71 @@ def test_a_calibrated_model_is_told_that_it_needs_nothing():
     found = sc.audit(*simulate(250, 8, temperature=1.0), method="srts-bce", n_refits=15, n_null=0)
     assert found.shares["beats_raw"] < 0.5
     assert ("the raw model is as good" in texts(found)) != ("it does harm" in texts(found))
+
+
+@pytest.fixture(scope="module")
+def sound():
+    """An audit with nothing to say against it, to be changed one number at a time."""
+    z, y = simulate(400, 5, seed=1)
+    cal = quietly(sc.make("margin-k3"), z, y)
+    found = sc.audit(z, y, calibrator=cal, n_refits=3, n_null=0)
+    calm = [
+        replace(band, temperature=Spread.of(1.0 + i, [1.0 + i]))
+        for i, band in enumerate(found.bands)
+    ]
+    shares = {"risk_ordered": 1.0, "same_order": 1.0, "beats_raw": 1.0, "saturated": 0.0}
+    return cal.fitted_, replace(
+        found,
+        bands=tuple(calm),
+        shares=shares,
+        flags={},
+        n_errors=200,
+        confidence_sd={"mean": 0.01, "p95": 0.02},
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "worst"),
+    [
+        ({}, "fine"),
+        ({"n_errors": 20}, "fine"),
+        ({"n_errors": 19}, "care"),
+        ({"n_errors": 381}, "care"),  # nineteen are right
+        ({"n_errors": 0}, "bad"),
+        ({"n_refits": 10, "n_failed": 5}, "care"),
+        ({"n_refits": 10, "n_failed": 6}, "bad"),
+        ({"flags": {"fallback": 0.1}}, "care"),
+        ({"shares": {"saturated": 0.1}}, "care"),
+        ({"shares": {"risk_ordered": 0.9}}, "fine"),
+        ({"shares": {"risk_ordered": 0.89}}, "care"),
+        ({"shares": {"same_order": 0.9}}, "fine"),
+        ({"shares": {"same_order": 0.89}}, "care"),
+        ({"shares": {"beats_raw": 0.9}}, "fine"),
+        ({"shares": {"beats_raw": 0.5}}, "care"),
+        ({"shares": {"beats_raw": 0.11}}, "care"),
+        ({"shares": {"beats_raw": 0.1}}, "bad"),
+        ({"confidence_sd": {"mean": 0.03, "p95": 0.5}}, "fine"),
+        ({"confidence_sd": {"mean": 0.031, "p95": 0.5}}, "care"),
+        ({"rank_correlation": Spread(1.0, 0.9, 0.5, 0.9, 0.9, 0.1)}, "fine"),
+        ({"rank_correlation": Spread(1.0, 0.9, 0.49, 0.9, 0.9, 0.1)}, "care"),
+        ({"occupancy": {"other": (0.43, 0.28, 0.29)}}, "fine"),  # a third each here
+        ({"occupancy": {"other": (0.45, 0.28, 0.27)}}, "care"),
+        ({"temperature": Spread(1.0, 1.1, 1.0, 1.3, 1.1, 0.1)}, "fine"),
+        ({"temperature": Spread(1.0, 1.1, 1.0, 1.31, 1.1, 0.1)}, "care"),  # quartiles apart
+        ({"temperature": Spread(1.0, 1.4, 1.31, 1.5, 1.4, 0.1)}, "care"),  # here below them
+        ({"temperature": Spread(2.0, 1.4, 1.4, 1.5, 1.4, 0.1)}, "care"),  # here above them
+    ],
+    ids=str,
+)
+def test_a_finding_changes_its_level_at_its_limit(sound, change, worst):
+    fitted, audit = sound
+    if "shares" in change:
+        change = {"shares": {**audit.shares, **change["shares"]}}
+    if "temperature" in change:
+        first, *others = audit.bands
+        change = {"bands": (replace(first, temperature=change["temperature"]), *others)}
+    levels = {finding.level for finding in findings_of(replace(audit, **change), fitted)}
+    assert max(levels, key=["fine", "care", "bad"].index) == worst
 
 
 def test_verdicts():

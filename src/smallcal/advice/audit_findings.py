@@ -278,7 +278,7 @@ def _held_out(audit: Audit) -> Iterator[Finding]:
         f"On samples left out, TopBCE was below the raw model's in {_percent(share)} of refits "
         f"({X100.number(own)} against {X100.value(raw)} on average)"
     )
-    if share <= 1 - _AGREEMENT:
+    if 1 - share >= _AGREEMENT:
         yield Finding("bad", f"{text}: it does harm.")
     elif share < 0.5:
         yield Finding("care", f"{text}: the raw model is as good.")
