@@ -13,9 +13,9 @@ from support.simulated import simulate
 pytest.importorskip("matplotlib")
 
 from smallcal import plots
+from smallcal.data.plain import plain
 from smallcal.plots.redraw import redraw
 from smallcal.plots.style import figure_of, tips_of, to_svg
-from smallcal.reports.content.words import plain
 
 
 @pytest.fixture(scope="module")
