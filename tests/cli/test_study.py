@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import study_table
-from smallcal.cli.verbs.study_tables import MOST_ROWS, chosen_rows, parts
+from smallcal.cli.studies import MOST_ROWS, chosen_rows, parts
 from smallcal.studies import STUDIES, import_folder, load_collection, measure, run
 from smallcal.studies.tables.table import Number, Table
 from support.simulated import simulate

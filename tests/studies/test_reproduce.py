@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 import freeze_collection
 import smallcal as sc
-from smallcal.cli.verbs.study_reproduce import reproduce_command
+from smallcal.cli.verbs.study_reproduce import study_reproduce
 from smallcal.studies.collection import load_collection
 from smallcal.studies.reproduce.frozen import FOLDER, load_frozen
 from smallcal.studies.reproduce.reference import (
@@ -451,7 +451,7 @@ def test_a_missing_or_broken_file_of_values_is_told(tmp_path):
 
 
 def test_the_command_prints_every_value(here, capsys):
-    reproduce_command(frozen=True)
+    study_reproduce(frozen=True)
     out, err = capsys.readouterr()
     assert err == ""
     assert max(map(len, out.splitlines())) <= 80
@@ -477,7 +477,7 @@ def changed_values(path):
 def test_the_command_leaves_with_one_if_a_value_differs(here, capsys):
     values = changed_values(here / "values.json")
     with pytest.raises(typer.Exit) as stop:
-        reproduce_command(str(FOLDER), reference=values)
+        study_reproduce(str(FOLDER), reference=values)
     assert stop.value.exit_code == 1
     out, err = capsys.readouterr()
     assert err == "smallcal: 1 of 26 values were not found again\n"
@@ -487,7 +487,7 @@ def test_the_command_leaves_with_one_if_a_value_differs(here, capsys):
 def test_the_command_speaks_json(here, capsys):
     values = changed_values(here / "values.json")
     with pytest.raises(typer.Exit):
-        reproduce_command(str(FOLDER), reference=values, out="run", as_json=True)
+        study_reproduce(str(FOLDER), reference=values, out="run", as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["passed"], told["failed"], told["not_checked"]) == (25, 1, 1)
     assert told["rows"][0]["verdict"] == "FAIL"
@@ -498,11 +498,11 @@ def test_the_command_speaks_json(here, capsys):
 
 def test_the_command_says_what_it_cannot_use(here, capsys):
     with pytest.raises(sc.InputError, match="--data DIR"):
-        reproduce_command()
+        study_reproduce()
     with pytest.raises(sc.InputError, match="leave out"):
-        reproduce_command("somewhere", frozen=True)
+        study_reproduce("somewhere", frozen=True)
     with pytest.raises(sc.FileError, match="missing"):
-        reproduce_command(str(here))
+        study_reproduce(str(here))
     with pytest.raises(sc.InputError, match=r"no value is about a model of .*names must be"):
-        reproduce_command(str(FOLDER))
+        study_reproduce(str(FOLDER))
     assert "0 PASS, 0 FAIL" in capsys.readouterr().out

@@ -1,8 +1,8 @@
 """The command line: ``smallcal VERB``.
 
 Exit codes: 0 fine, 1 a check failed, 2 bad input, 3 a defect in smallcal, 130 interrupted. An
-error is one line on stderr. Heavy packages are imported inside the verbs, so that ``smallcal -h``
-answers at once.
+error is one line on stderr. :mod:`smallcal.cli.lazy` imports a verb when it is called, so that
+``smallcal -h`` answers at once.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
+
+from smallcal.errors import SmallcalError
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -55,6 +58,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _invoke(args: Sequence[str]) -> int:
+    # Not at the top: who interrupts while packages load should see one line, too.
     import typer
     from typer.main import get_command
 
@@ -71,11 +75,7 @@ def _invoke(args: Sequence[str]) -> int:
 
 
 def _report(error: Exception) -> int:
-    from smallcal.errors import SmallcalError
-
     if os.environ.get("SMALLCAL_DEBUG"):
-        import traceback
-
         traceback.print_exception(error)
     if isinstance(error, SmallcalError):
         return _fail(str(error), BAD_INPUT)

@@ -1,27 +1,41 @@
-"""The verbs, each a short function in its own module."""
+"""The verbs: what each is called, what it does in one line, and where it is."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import typer
 
 from smallcal._version import __version__
-from smallcal.cli.verbs.apply import apply
-from smallcal.cli.verbs.audit import audit
-from smallcal.cli.verbs.compare import compare
-from smallcal.cli.verbs.demo import demo
-from smallcal.cli.verbs.evaluate import evaluate
-from smallcal.cli.verbs.export import export
-from smallcal.cli.verbs.fit import fit
-from smallcal.cli.verbs.inspect import inspect, methods
-from smallcal.cli.verbs.monitor import monitor
-from smallcal.cli.verbs.plan import plan
-from smallcal.cli.verbs.report import report
-from smallcal.cli.verbs.select import select
-from smallcal.cli.verbs.study import study
+from smallcal.cli.lazy import LazyGroup, Verb, verbs_of
+
+_HELP = {
+    "demo": "Calibrate a real model from a few hundred samples and show what that gives.",
+    "fit": "Fit a calibrator on held-out logits and labels.",
+    "apply": "Write calibrated probabilities; .npy, Parquet and Arrow stream, however large.",
+    "evaluate": "Measure the calibration of logits, or of what a calibrator makes of them.",
+    "compare": "Fit several methods and show their metrics side by side.",
+    "select": "Choose a calibrator by cross-validation, or none where the data do not tell.",
+    "audit": "Refit a calibrator on resamples and say how far to trust its numbers.",
+    "plan": "Say how many samples calibration needs, from a pilot split.",
+    "report": "Report how well a model is calibrated, and which method to use.",
+    "export": "Write a calibrator as ONNX, a Python file or SQL, for places without smallcal.",
+    "monitor": "Watch for drift; exit with 1 on alarm. May be asked as often as one likes.",
+    "inspect": "Say what a saved calibrator does, in words.",
+    "methods": "List the methods by name.",
+    "study": "Run the paper's experiments on your own logits, and print their tables.",
+}
+
+
+class Verbs(LazyGroup):
+    """The commands of ``smallcal``."""
+
+    verbs: ClassVar[Mapping[str, Verb]] = verbs_of(_HELP)
+
 
 app = typer.Typer(
+    cls=Verbs,
     name="smallcal",
     help="Calibrate a classifier from a few hundred labelled examples.",
     epilog="Start with: smallcal demo",
@@ -29,13 +43,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-for verb in (
-    *(demo, fit, apply, evaluate, compare, select, audit, plan, report, export, monitor),
-    *(inspect, methods),
-):
-    app.command()(verb)
-app.add_typer(study, name="study")
 
 
 def _version(wanted: bool) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from numpy.typing import NDArray
+
+from smallcal import io
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.cli import inputs, terminal
+from smallcal.data.predictions import FloatArray, IntArray, as_labels
+from smallcal.deploy.apply_in_parts import calibrated, uncalibrated
 from smallcal.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from smallcal.calibrators.fitted import FittedCalibrator
-    from smallcal.data.predictions import FloatArray, IntArray
-    from smallcal.io import Source
+from smallcal.io import Source
+from smallcal.io.memory import fits
+from smallcal.metrics.blocks import evaluate_blocks
 
 
 def source_of(
@@ -22,10 +25,6 @@ def source_of(
 
     Resampling needs all probabilities at hand: such data are read at once if they fit.
     """
-    from smallcal import io
-    from smallcal.cli import inputs
-    from smallcal.io.memory import fits
-
     file, prefix = io.split_path(data)
     in_pieces = fitted is None or (fitted.signal.rowwise and not fitted.signal.needs)
     if not in_pieces or not io.is_source(file) or (prefix and file.suffix.lower() == ".npy"):
@@ -47,10 +46,6 @@ def measured(
     names: str | None,
 ) -> tuple[dict[str, float], int]:
     """Return the metrics of a source, and how many samples it has."""
-    from smallcal import io
-    from smallcal.cli import terminal
-    from smallcal.metrics.blocks import evaluate_blocks
-
     given = None if labels is None else io.read_labels(labels)
     if given is None and source.label is None:
         raise InputError(
@@ -77,10 +72,6 @@ def _blocks(
     classes: Sequence[str] | None,
     advance: Callable[[int], object],
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    from smallcal.cli import inputs
-    from smallcal.data.predictions import as_labels
-    from smallcal.deploy.apply_in_parts import calibrated, uncalibrated
-
     before = 0
     for part in source.parts():
         for block in source.blocks(part, carry=False):

@@ -7,9 +7,15 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from smallcal.data.plain import plain
 from smallcal.io.progress import progress as progress
@@ -35,10 +41,6 @@ def show_table(
 
     ``bold`` names cells by row and column.
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for number, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if number in text else "right"
@@ -46,7 +48,7 @@ def show_table(
     for i, row in enumerate(rows):
         styles = ("bold" if (i, j) in bold else "" for j in range(len(row)))
         table.add_row(*(Text(cell, style) for cell, style in zip(row, styles, strict=True)))
-    _console().print(table, "", sep="\n")
+    _PlainConsole(highlight=False).print(table, "", sep="\n")
 
 
 def show_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -62,6 +64,15 @@ def note(text: str) -> None:
 def complain(text: str) -> None:
     """Say on stderr, in one line, what did not pass."""
     sys.stderr.write(f"smallcal: {' '.join(text.split())}\n")
+
+
+def leave(complaints: Iterable[str]) -> None:
+    """Say on stderr what did not pass, and leave with code 1; without complaints, do nothing."""
+    said = list(complaints)
+    for text in said:
+        complain(text)
+    if said:
+        raise typer.Exit(1)
 
 
 @contextmanager
@@ -85,13 +96,8 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("s" if number != 1 else "")
 
 
-def _console() -> Any:
-    from rich.console import Console
+class _PlainConsole(Console):
+    """A console that leaves a closed pipe to the command line's own handling."""
 
-    class PlainConsole(Console):
-        """A console that leaves a closed pipe to the command line's own handling."""
-
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
-    return PlainConsole(highlight=False)
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from smallcal._version import __version__
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.predictions import as_scores, require_finite
+from smallcal.data.special import softmax
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
 from smallcal.io.parts import cleared_on_error, finish, is_finished, part_folder, write_part
@@ -228,8 +228,7 @@ def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
         require_finite(scores, name=input, first_row=block.start)
     except InputError as error:
         raise InputError(f"{shown}: {error}") from error
-    own: NDArray[Any] = softmax(scores, axis=1)
-    return own
+    return softmax(scores)
 
 
 def _table(

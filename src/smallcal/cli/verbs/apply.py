@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import time
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
-from smallcal.cli import options
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from smallcal.calibrators.fitted import FittedCalibrator
-    from smallcal.io import Source, Target
-
+from smallcal import io, runtime
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.cli import inputs, options, terminal
+from smallcal.deploy.apply_in_parts import apply_in_parts
+from smallcal.errors import InputError
+from smallcal.io import Source, Target
 
 #: Below so many rows a speed says nothing.
 _MANY = 1_000_000
@@ -49,12 +50,6 @@ def apply(
     as_json: options.Json = False,
 ) -> None:
     """Write calibrated probabilities; .npy, Parquet and Arrow stream, however large."""
-    import time
-
-    from smallcal import runtime
-    from smallcal.cli import terminal
-    from smallcal.errors import InputError
-
     fitted = runtime.load(calibrator)
     if with_temperature and output.lower().endswith(".npy"):
         raise InputError("--with-temperature: a .npy file holds one array; write to .npz or .csv")
@@ -89,9 +84,6 @@ def _opened(
     fitted: FittedCalibrator, data: str, output: str, input: str | None
 ) -> tuple[Source, Target] | None:
     """Return from where to where rows can be streamed, or None if all must be in memory."""
-    from smallcal import io
-    from smallcal.cli import inputs
-
     file, prefix = io.split_path(data)
     # A control's scores depend on the whole batch, and features are in the same file: such
     # calibrators are not applied in pieces.
@@ -115,11 +107,6 @@ def _opened(
 def _whole(
     fitted: FittedCalibrator, data: str, output: str, input: str | None, with_temperature: bool
 ) -> int:
-    import numpy as np
-
-    from smallcal import io
-    from smallcal.cli import inputs
-
     loaded = io.read(data, input=input)
     arrays: dict[str, NDArray[Any]] = {"probabilities": inputs.calibrated(fitted, loaded)}
     if with_temperature:
@@ -144,9 +131,6 @@ def _stream(
     dask: str | None,
 ) -> tuple[int, int]:
     """Return how many rows were written, and how many of them an earlier run had done."""
-    from smallcal.cli import terminal
-    from smallcal.deploy.apply_in_parts import apply_in_parts
-
     with terminal.progress("Applying", source.rows) as advance:
         done = apply_in_parts(
             fitted,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
-from smallcal.cli import options
+from smallcal import io
+from smallcal import load as load_calibrator
+from smallcal.advice.audit import audit as inspect_closely
+from smallcal.advice.audit_findings import Audit
+from smallcal.advice.refits import Spread
+from smallcal.advice.signal_to_noise import SignalToNoise
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.discipline import FLAGS
+from smallcal.cli import choices, inputs, options, terminal
 from smallcal.errors import InputError
-
-if TYPE_CHECKING:
-    from smallcal.advice.audit_findings import Audit
-    from smallcal.advice.refits import Spread
-    from smallcal.advice.signal_to_noise import SignalToNoise
-    from smallcal.calibrators.base import BaseCalibrator
-    from smallcal.io import Loaded
+from smallcal.io import Loaded
+from smallcal.metrics import METRICS
+from smallcal.metrics.units import SHARE, X100
 
 #: What a share of refits says, in words.
 _SHARES = {
@@ -71,10 +76,6 @@ def audit(
     as_json: options.Json = False,
 ) -> None:
     """Refit a calibrator on resamples and say how far to trust its numbers."""
-    from smallcal import load as load_calibrator
-    from smallcal.advice.audit import audit as inspect_closely
-    from smallcal.cli import inputs, terminal
-
     chosen = _options(method, setting or [], calibrator)
     given = None if calibrator is None else load_calibrator(calibrator)
     loaded = _named(inputs.load(data, labels=labels, input=input, names=class_names), given)
@@ -103,25 +104,19 @@ def audit(
 
 
 def _options(method: str, settings: list[str], calibrator: str | None) -> dict[str, Any]:
-    from smallcal.cli import inputs
-
     if calibrator is not None and (settings or method != "default"):
         raise InputError("--calibrator brings its own method; leave out --method and --set")
-    return inputs.method_options(method, settings)
+    return choices.method_options(method, settings)
 
 
 def _named(loaded: Loaded, calibrator: BaseCalibrator | None) -> Loaded:
     """Let labels be names that the calibrator knows."""
-    from dataclasses import replace
-
     if calibrator is None or loaded.class_names is not None:
         return loaded
     return replace(loaded, class_names=calibrator.fitted_.class_names)
 
 
 def _others(files: list[str], input: str) -> dict[str, object]:
-    from smallcal import io
-
     others: dict[str, object] = {}
     for file in files:
         other = io.read(file)
@@ -132,8 +127,6 @@ def _others(files: list[str], input: str) -> dict[str, object]:
 
 
 def _show(found: Audit, data: str) -> None:
-    from smallcal.cli import terminal
-
     size = f"{terminal.count(found.n, 'sample')} of {found.n_classes:,} classes"
     wrong = f"{found.n_errors:,} of them predicted wrong"
     parameters = terminal.count(found.n_parameters, "fitted number")
@@ -152,8 +145,6 @@ def _show(found: Audit, data: str) -> None:
 
 
 def _show_temperatures(found: Audit) -> None:
-    from smallcal.cli import terminal
-
     rows = {"one temperature for all": found.pooled_temperature}
     if found.tail_temperature is not None:
         rows["classes not predicted"] = found.tail_temperature
@@ -176,8 +167,6 @@ def _quartiles(spread: Spread) -> str:
 
 
 def _show_bands(found: Audit) -> None:
-    from smallcal.cli import terminal
-
     name = "group" if found.banded_by == "groups" else "third by T"
     headers = [name, "T here", "median T [quartiles]", "samples", "share", "errors", "confidence"]
     rows = []
@@ -196,16 +185,10 @@ def _show_bands(found: Audit) -> None:
 
 
 def _percent(share: float) -> str:
-    from smallcal.metrics.units import SHARE
-
     return SHARE.value(share)
 
 
 def _show_shares(found: Audit) -> None:
-    from smallcal.calibrators.discipline import FLAGS
-    from smallcal.cli import terminal
-    from smallcal.metrics import METRICS
-
     rows = [[_SHARES[key], _percent(share)] for key, share in found.shares.items()]
     rows += [[f"flag {key}: {FLAGS[key]}", _percent(share)] for key, share in found.flags.items()]
     terminal.show_table(["in refits", "share"], rows)
@@ -226,9 +209,6 @@ def _show_shares(found: Audit) -> None:
 
 
 def _show_signals(signals: SignalToNoise) -> None:
-    from smallcal.cli import terminal
-    from smallcal.metrics.units import X100
-
     terminal.say("Does miscalibration depend on a signal, after one temperature for all?")
     rows = []
     for row in signals.rows:

@@ -7,17 +7,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from smallcal.cli import options
-from smallcal.errors import FileError, InputError
-
-if TYPE_CHECKING:
-    from smallcal.data.demo import DemoSplit
-    from smallcal.data.predictions import IntArray
-    from smallcal.metrics.units import Unit
+from smallcal import io
+from smallcal.calibrators.estimators import make
+from smallcal.cli import options, terminal
+from smallcal.data.demo import DemoSplit, load_demo
+from smallcal.data.predictions import MIN_FIT_SAMPLES, IntArray
+from smallcal.errors import FileError, FitWarning, InputError, MissingExtraError
+from smallcal.io import write_arrays
+from smallcal.metrics import METRICS as TABLE
+from smallcal.metrics.units import Unit
+from smallcal.reports import report
+from smallcal.reports.content.gather import Settings, steps
+from smallcal.reports.document import format_of, require_page
+from smallcal.statistics.compare import evaluate
 
 METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "default")
 METRICS = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
@@ -65,9 +72,6 @@ def demo(
     as_json: options.Json = False,
 ) -> None:
     """Calibrate a real model from a few hundred samples and show what that gives."""
-    from smallcal.cli import terminal
-    from smallcal.data.demo import load_demo
-
     cal, test = load_demo("cal"), load_demo("test")
     if export is not None:
         _export(Path(export), {"cal": cal, "test": test}, as_json=as_json)
@@ -94,21 +98,12 @@ def demo(
 
 def _require_report(file: str) -> None:
     """Raise now for a file that could not be written after all the work."""
-    from smallcal import io
-    from smallcal.reports.document import format_of
-
     format_of(file)
     io.require_folder(file)
 
 
 def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
     """Write the report on the whole calibration split, or say what it takes to have one."""
-    from smallcal.cli import terminal
-    from smallcal.errors import MissingExtraError
-    from smallcal.reports import report
-    from smallcal.reports.content.gather import Settings, steps
-    from smallcal.reports.document import format_of, require_page
-
     try:
         if format_of(file) == "html":
             require_page()
@@ -124,8 +119,6 @@ def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
 def _measure(
     cal: DemoSplit, test: DemoSplit, budgets: list[int], draws: int, seed: int
 ) -> list[Cell]:
-    from smallcal.cli import terminal
-
     subsets = {n: _subsets(len(cal.labels), n, draws, seed) for n in budgets}
     total = len(METHODS) * sum(len(rows) for rows in subsets.values())
     cells = []
@@ -142,10 +135,6 @@ def _measure(
 
 def _subsets(n: int, budget: int, draws: int, seed: int) -> list[IntArray]:
     """Draw the same subsets for every method; the whole split can be drawn in one way only."""
-    import numpy as np
-
-    from smallcal.data.predictions import MIN_FIT_SAMPLES
-
     if not MIN_FIT_SAMPLES <= budget <= n:
         raise InputError(f"--budget must lie in {MIN_FIT_SAMPLES} .. {n}; got {budget}")
     if budget == n:
@@ -155,10 +144,6 @@ def _subsets(n: int, budget: int, draws: int, seed: int) -> list[IntArray]:
 
 
 def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[str, float]:
-    from smallcal.calibrators.estimators import make
-    from smallcal.errors import FitWarning
-    from smallcal.statistics.compare import evaluate
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         estimator = make(method).fit(cal.logits[rows], cal.labels[rows])
@@ -173,8 +158,6 @@ def _rows(cells: list[Cell]) -> Iterator[list[str]]:
 
 
 def _unit(metric: str) -> Unit:
-    from smallcal.metrics import METRICS as TABLE
-
     return TABLE[metric].unit
 
 
@@ -240,11 +223,6 @@ def _document(cells: list[Cell], cal: DemoSplit, test: DemoSplit) -> dict[str, A
 
 
 def _export(folder: Path, demo_splits: dict[str, DemoSplit], *, as_json: bool) -> None:
-    import numpy as np
-
-    from smallcal.cli import terminal
-    from smallcal.io import write_arrays
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

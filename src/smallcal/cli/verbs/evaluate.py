@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from smallcal.cli import options
-
-if TYPE_CHECKING:
-    from smallcal.data.predictions import FloatArray, IntArray
-    from smallcal.statistics.interval import Interval
+from smallcal import runtime
+from smallcal.cli import choices, inputs, inputs_streamed, options, terminal
+from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.metrics import METRICS
+from smallcal.reports.conditions import Condition
+from smallcal.statistics.compare import evaluate as measure
+from smallcal.statistics.interval import Interval, require_options
+from smallcal.statistics.noise import debiased_ece
 
 
 def evaluate(
@@ -35,16 +38,9 @@ def evaluate(
     as_json: options.Json = False,
 ) -> None:
     """Measure the calibration of logits, or of what a calibrator makes of them."""
-    from smallcal import runtime
-    from smallcal.cli import inputs, inputs_streamed, terminal
-    from smallcal.metrics import METRICS
-    from smallcal.reports.conditions import Condition
-    from smallcal.statistics.interval import require_options
-    from smallcal.statistics.noise import debiased_ece
-
     require_options(n_boot, level)
     conditions = [Condition.parse(text) for text in fail_if or []]
-    shown = inputs.metric_names(metrics, list(METRICS))
+    shown = choices.metric_names(metrics, list(METRICS))
     wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))
     fitted = None if calibrator is None else runtime.load(calibrator)
     found: dict[str, Interval] = {}
@@ -82,16 +78,13 @@ def evaluate(
         size = f"{terminal.count(n, 'sample')}, {n_classes:,} classes"
         terminal.say(f"{data}: {size}, {what}")
         _show(values, found, level, debiased)
-    _leave(checks)
+    terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])
 
 
 def _resampled(
     codes: IntArray, proba: FloatArray, wanted: list[str], n_boot: int, level: float, seed: int
 ) -> tuple[dict[str, float], dict[str, Interval]]:
     """Return the metrics, and their intervals if there are resamples."""
-    from smallcal.cli import terminal
-    from smallcal.statistics.compare import evaluate as measure
-
     if not n_boot:
         return measure(codes, proba, metrics=wanted), {}
     with terminal.progress("Resampling", n_boot) as advance:
@@ -111,9 +104,6 @@ def _resampled(
 def _show(
     values: dict[str, float], found: dict[str, Interval], level: float, debiased: float | None
 ) -> None:
-    from smallcal.cli import terminal
-    from smallcal.metrics import METRICS
-
     more = [f"{100 * level:g} % interval", "floor"] if found else []
     rows = []
     for name, value in values.items():
@@ -133,13 +123,3 @@ def _show(
     if debiased is not None:
         left = METRICS["ece15"].unit.value(debiased)
         terminal.say(f"ece15 with the expected noise taken off: {left}.")
-
-
-def _leave(checks: list[dict[str, Any]]) -> None:
-    from smallcal.cli import terminal
-
-    failed = [check for check in checks if check["failed"]]
-    for check in failed:
-        terminal.complain(f"check failed: {check['reason']}")
-    if failed:
-        raise typer.Exit(1)

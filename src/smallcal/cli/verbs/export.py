@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from smallcal.cli import options
+from smallcal import io, runtime
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.cli import options, terminal
+from smallcal.deploy.export import EXPORTERS, append_to_onnx, exporter_for, origin_of, to_onnx
 from smallcal.errors import FileError, InputError
-
-if TYPE_CHECKING:
-    from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.io.atomic import atomic_path
 
 
 def export(
@@ -48,10 +49,6 @@ def export(
     as_json: options.Json = False,
 ) -> None:
     """Write a calibrator as ONNX, a Python file or SQL, for places without smallcal."""
-    from smallcal import io, runtime
-    from smallcal.cli import terminal
-    from smallcal.io.atomic import atomic_path
-
     kind = _kind(output, to)
     _require_onnx_options(kind, append, output_name, features_name, dtype)
     if output is not None:
@@ -75,8 +72,6 @@ def export(
 
 def _kind(output: str | None, to: str | None) -> str:
     """Return what to write; only text goes to stdout."""
-    from smallcal.deploy.export import EXPORTERS, exporter_for
-
     if to is not None and to not in EXPORTERS:
         raise InputError(f"--to must be one of {', '.join(EXPORTERS)}; got {to!r}")
     if output is None:
@@ -126,8 +121,6 @@ def _content(
     features_name: str | None,
     dtype: str | None,
 ) -> str | bytes:
-    from smallcal.deploy.export import EXPORTERS, append_to_onnx, origin_of, to_onnx
-
     origin = origin_of(fitted, path)
     if append is not None:
         return append_to_onnx(

@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
-from smallcal.cli import options
+from smallcal import io
+from smallcal.calibrators.estimators import Calibrator
+from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli.describe import describe
+from smallcal.reports.content.routing import summary
 
 
 def fit(
@@ -33,13 +37,7 @@ def fit(
     as_json: options.Json = False,
 ) -> None:
     """Fit a calibrator on held-out logits and labels."""
-    from smallcal import io
-    from smallcal.calibrators.estimators import Calibrator
-    from smallcal.cli import inputs, terminal
-    from smallcal.cli.verbs.inspect import describe
-    from smallcal.reports.content.routing import summary
-
-    chosen = inputs.method_options(method, setting or [])
+    chosen = choices.method_options(method, setting or [])
     if output is not None:
         io.require_folder(output)
     loaded = inputs.load(data, labels=labels, input=input, names=class_names)

@@ -1,156 +1,17 @@
-"""``smallcal inspect`` and ``smallcal methods``: what a calibrator does, in words."""
+"""``smallcal inspect``: what a saved calibrator does, in words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from smallcal.cli import options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from smallcal.calibrators.fitted import FittedCalibrator
-
-_OBJECTIVES = {
-    "nll": "log-likelihood",
-    "bce": "top-label cross-entropy",
-    "brier": "top-label Brier score",
-    "softece": "soft calibration error",
-}
+from smallcal import runtime
+from smallcal.cli import options, terminal
+from smallcal.cli.describe import describe
+from smallcal.reports.content.routing import summary
 
 
 def inspect(calibrator: options.Calibrator, as_json: options.Json = False) -> None:
     """Say what a saved calibrator does, in words."""
-    from smallcal import runtime
-    from smallcal.cli import terminal
-    from smallcal.reports.content.routing import summary
-
     fitted = runtime.load(calibrator)
     if as_json:
         terminal.show_json({"file": calibrator, **summary(fitted)})
     else:
         describe(fitted)
-
-
-def methods(as_json: options.Json = False) -> None:
-    """List the methods by name."""
-    from smallcal.calibrators.catalogue import ALIASES, METHODS
-    from smallcal.cli import terminal
-
-    if as_json:
-        rows = {
-            name: {
-                "summary": row.summary,
-                "objective": row.objective,
-                "signal": row.signal,
-                "map": row.map,
-                "options": dict(row.options),
-                "needs": list(row.needs),
-                "deployable": row.deployable,
-                "parameters": row.parameters,
-                "source": row.source,
-            }
-            for name, row in METHODS.items()
-        }
-        terminal.show_json({"methods": rows, "aliases": dict(ALIASES)})
-        return
-    listed = [[name, row.summary] for name, row in METHODS.items()]
-    listed += [[alias, f"the same as {name}"] for alias, name in ALIASES.items()]
-    terminal.show_table(["method", "what it does"], listed, text=(0, 1))
-
-
-def describe(fitted: FittedCalibrator) -> None:
-    """Print a calibrator in words."""
-    from smallcal.cli import terminal
-    from smallcal.reports.content.routing import effects_of, groups_of
-
-    n = fitted.data.get("n")
-    on = "" if n is None else f"fitted on {terminal.count(n, 'sample')} of "
-    terminal.say(f"{fitted.method}: {on}{fitted.n_classes:,} classes ({fitted.input}).")
-    terminal.say(_what_it_does(fitted))
-    groups = groups_of(fitted)
-    if len(groups) > 1:
-        terminal.show_table(
-            ["group", f"{fitted.signal.name} from", "to", "samples", "temperature", "confidence"],
-            [
-                [str(i), _shown(low), _shown(high), f"{n:,}", f"{t:.4f}", _effect(t)]
-                for i, (low, high, n, t) in enumerate(groups)
-            ],
-            text=(5,),
-        )
-        terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
-    if effects := effects_of(fitted):
-        terminal.show_table(
-            ["statistic", "a standard deviation more multiplies the temperature by"],
-            [[name.replace("_", " "), f"{factor:.4f}"] for name, factor in effects.items()],
-            text=(0,),
-        )
-        terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
-    terminal.say(_parameters(fitted))
-    for line in _outcome(fitted):
-        terminal.say(line)
-
-
-def _what_it_does(fitted: FittedCalibrator) -> str:
-    temperatures = fitted.map.steps
-    if fitted.n_parameters == 0 and temperatures:
-        return "It leaves the model's confidence as it is."
-    goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
-    how = fitted.signal.words or fitted.signal.name
-    if not temperatures:
-        what = fitted.map.words.format(signal=how)
-        return f"Logits are {what} (best {goal})."
-    if len(temperatures) == 1:
-        t = temperatures[0]
-        return f"Logits are divided by {t:.4f} (best {goal}): {_effect(t)} confident."
-    return (
-        f"Each sample is put into one of {len(temperatures)} groups by {how}. Its logits are "
-        f"divided by the group's temperature (best {goal})."
-    )
-
-
-def _effect(temperature: float) -> str:
-    if abs(temperature - 1) < 5e-5:
-        return "equally"
-    return "more" if temperature < 1 else "less"
-
-
-def _shown(edge: float | None) -> str:
-    return "" if edge is None else f"{edge:.4g}"
-
-
-def _parameters(fitted: FittedCalibrator) -> str:
-    from smallcal.cli import terminal
-
-    total = f"{terminal.count(fitted.n_parameters, 'fitted number')}"
-    if fitted.signal.n_parameters:
-        what = "temperature" if fitted.map.steps else "number"
-        own = terminal.count(fitted.map.n_parameters, what)
-        where = "" if fitted.map.steps else " in the map"
-        total += (
-            f": {own}{where} and {fitted.signal.n_parameters} in the {fitted.signal.name} score"
-        )
-    if fitted.tail_temperature is not None:
-        total += f", and {fitted.tail_temperature:.4f} for the classes not predicted"
-    if fitted.preserves_argmax:
-        return f"{total}. The predicted class never changes."
-    changed = terminal.count(fitted.fit_metrics["changed_predictions"], "prediction")
-    return f"{total}. It may change the predicted class: {changed} of the fitted samples did."
-
-
-def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
-    """Yield what is known about the fit: confidence before and after, and the flags."""
-    from smallcal.calibrators.base import flag_text
-
-    found = fitted.fit_metrics
-    if {"accuracy", "before", "after"} <= set(found):
-        before, after = (found[key]["mean_confidence"] for key in ("before", "after"))
-        yield (
-            f"On the samples it was fitted on: accuracy {100 * found['accuracy']:.2f} %, mean "
-            f"confidence {100 * before:.2f} % before and {100 * after:.2f} % after."
-        )
-    for name, groups in fitted.flags.items():
-        where = f" (group {', '.join(map(str, groups))})" if groups else ""
-        yield f"Flag {name}{where}: {flag_text(fitted, name)}."
-    if not fitted.flags:
-        yield "No flags: every temperature rests on enough samples of both kinds."

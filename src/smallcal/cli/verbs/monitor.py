@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from smallcal.cli import options
+from smallcal import runtime
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.cli import inputs, options, terminal
+from smallcal.deploy.monitor import Monitor, Report
 from smallcal.errors import InputError
-
-if TYPE_CHECKING:
-    from smallcal.calibrators.fitted import FittedCalibrator
-    from smallcal.deploy.monitor import Monitor, Report
+from smallcal.metrics.units import PERCENT, SHARE
 
 
 def monitor(
@@ -62,9 +62,6 @@ def monitor(
     as_json: options.Json = False,
 ) -> None:
     """Watch for drift; exit with 1 on alarm. May be asked as often as one likes."""
-    from smallcal import runtime
-    from smallcal.cli import terminal
-
     if state is not None and merge:
         raise InputError("--merge only looks and --state is written; use one of them")
     if prometheus and as_json:
@@ -106,9 +103,6 @@ def _begun(
     reference: str | None,
 ) -> Monitor:
     """Return the monitor of what is known before DATA."""
-    from smallcal.cli import inputs
-    from smallcal.deploy.monitor import Monitor
-
     old = [state] if state is not None and Path(state).exists() else merge
     given: dict[str, Any] = {k: value for k, value in settings.items() if value is not None}
     if old:
@@ -125,9 +119,6 @@ def _begun(
 
 
 def _loaded(path: str, fitted: FittedCalibrator, given: dict[str, float]) -> Monitor:
-    from smallcal.cli import inputs
-    from smallcal.deploy.monitor import Monitor
-
     with inputs.naming(path):
         known = Monitor.load(path, fitted)
     kept = known.to_dict()
@@ -140,8 +131,6 @@ def _loaded(path: str, fitted: FittedCalibrator, given: dict[str, float]) -> Mon
 
 
 def _feed(fresh: Monitor, data: str, *, labels: str | None, seen: bool, input: str | None) -> None:
-    from smallcal.cli import inputs
-
     loaded = inputs.load(data, labels=labels, input=input)
     inputs.require_same_input(fresh.calibrator, loaded.input, data)
     with inputs.naming(data):
@@ -149,9 +138,6 @@ def _feed(fresh: Monitor, data: str, *, labels: str | None, seen: bool, input: s
 
 
 def _show(report: Report) -> None:
-    from smallcal.cli import terminal
-    from smallcal.metrics.units import PERCENT, SHARE
-
     for sentence in report.sentences:
         terminal.say(sentence)
     groups = next((stream for stream in report.streams if stream.name == "groups"), None)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from smallcal.cli import options
+from smallcal.advice.plan import count_steps, require_pilot
+from smallcal.advice.plan import plan as make_plan
+from smallcal.advice.plan_words import Expected, Plan
+from smallcal.cli import inputs, options, terminal
 from smallcal.errors import InputError
-
-if TYPE_CHECKING:
-    from smallcal.advice.plan_words import Expected, Plan
-    from smallcal.metrics.units import Unit
+from smallcal.metrics import METRICS
+from smallcal.metrics.units import Unit
 
 _TARGET = re.compile(r"\s*(\w+)\s*=\s*([-+.\deE]+)\s*(%?)\s*")
 
@@ -52,10 +53,6 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """Say how many samples calibration needs, from a pilot split."""
-    from smallcal.advice.plan import count_steps, require_pilot
-    from smallcal.advice.plan import plan as make_plan
-    from smallcal.cli import inputs, terminal
-
     wanted = None if sizes is None else _sizes(sizes)
     goals = dict(_goal(text) for text in target or [])
     loaded = inputs.load(data, labels=labels, input=input, names=class_names)
@@ -104,9 +101,6 @@ def _goal(text: str) -> tuple[str, float]:
 
 
 def _show(data: str, found: Plan) -> None:
-    from smallcal.cli import terminal
-    from smallcal.metrics import METRICS
-
     ece, bce = METRICS["ece15"].unit, METRICS["top_label_bce"].unit
     pilot = f"{terminal.count(found.n, 'sample')}, {found.n_classes:,} classes"
     terminal.say(

@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from smallcal.cli import options
+from smallcal import io
+from smallcal.cli import choices, inputs, options, terminal
 from smallcal.errors import FileError, InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from smallcal.reports import Report
+from smallcal.io import READERS
+from smallcal.io.read import split_path
+from smallcal.reports import Report
+from smallcal.reports import report as make
+from smallcal.reports.conditions import require_known
+from smallcal.reports.content.gather import DEFAULT_METHODS, Settings, steps
+from smallcal.reports.content.measure import require_boot, true_names
+from smallcal.reports.document import FORMATS, format_of, require_page
 
 #: ``...fog-s3.npz``, ``fog_3.npz`` or ``fog3.npz``: a kind and its severity.
 _CONDITION = re.compile(r"(.*?[^\W\d_])(?:[-_]?s(?:everity)?)?[-_]?(\d+(?:\.\d+)?)")
@@ -74,18 +79,8 @@ def report(
     seed: options.Seed = 0,
 ) -> None:
     """Report how well a model is calibrated, and which method to use."""
-    from smallcal import io
-    from smallcal.cli import inputs, terminal
-    from smallcal.cli.verbs.compare import load_pair
-    from smallcal.io.read import split_path
-    from smallcal.reports import report as make
-    from smallcal.reports.conditions import require_known
-    from smallcal.reports.content.gather import DEFAULT_METHODS, Settings, steps
-    from smallcal.reports.content.measure import require_boot, true_names
-    from smallcal.reports.document import require_page
-
     require_boot(n_boot, level)
-    chosen = tuple(inputs.method_names(methods)) if methods else DEFAULT_METHODS
+    chosen = tuple(choices.method_names(methods)) if methods else DEFAULT_METHODS
     for text in fail_if or []:
         require_known(text, true_names(chosen))
     kind = _kind(output, format)
@@ -109,7 +104,7 @@ def report(
             "--seed": seed,
         },
     )
-    cal, test = load_pair(cal_data, test_data, input, verb="report")
+    cal, test = inputs.load_pair(cal_data, test_data, input, verb="report")
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
     settings = Settings(methods=chosen, n_boot=n_boot)
     with terminal.progress("Measuring", steps(settings, len(files))) as advance:
@@ -138,8 +133,6 @@ def report(
 
 def _kind(output: str | None, format: str | None) -> str:
     """Return what to write; a page goes to a file only."""
-    from smallcal.reports.document import FORMATS, format_of
-
     known = list(dict.fromkeys(FORMATS.values()))
     if format is not None and format not in known:
         raise InputError(f"--format must be one of {', '.join(known)}; got {format!r}")
@@ -177,8 +170,6 @@ def shifted_files(paths: Sequence[str], *, model: str = "") -> dict[tuple[str, s
 
 
 def _files_of(path: Path, model: str) -> list[Path]:
-    from smallcal.io import READERS
-
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
@@ -203,13 +194,10 @@ def condition_of(file: Path) -> tuple[str, str]:
 
 def _leave(made: Report, conditions: Sequence[str]) -> None:
     """Say what failed, after everything was written."""
-    from smallcal.cli import terminal
-
     failed = [check for text in conditions if (check := made.check(text))["failed"]]
-    for check in failed:
-        terminal.complain(f"check failed: {check['reason']}")
-    failures = made.content["failures"]
-    for name, reason in failures.items():
-        terminal.complain(f"{name} failed: {reason}")
-    if failed or failures:
-        raise typer.Exit(1)
+    terminal.leave(
+        [
+            *(f"check failed: {check['reason']}" for check in failed),
+            *(f"{name} failed: {reason}" for name, reason in made.content["failures"].items()),
+        ]
+    )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from smallcal.cli import options
+from smallcal import io
+from smallcal.advice.select import Selection, candidates_for, require_rule
+from smallcal.advice.select import select as choose
+from smallcal.advice.select_walk import Row
+from smallcal.cli import choices, inputs, options, terminal
 from smallcal.errors import InputError
-
-if TYPE_CHECKING:
-    from smallcal.advice.select import Selection
-    from smallcal.advice.select_walk import Row
-    from smallcal.io import Loaded
-    from smallcal.metrics.units import Unit
+from smallcal.io import Loaded
+from smallcal.metrics import METRICS
+from smallcal.metrics.units import Unit
 
 #: A name, then perhaps options in brackets: srts-bce[n_groups=5].
 _CANDIDATE = re.compile(r"([^\[\],]+)(?:\[([^\]]*)\])?")
@@ -62,11 +63,6 @@ def select(
     as_json: options.Json = False,
 ) -> None:
     """Choose a calibrator by cross-validation, or none where the data do not tell."""
-    from smallcal import io
-    from smallcal.advice.select import candidates_for, require_rule
-    from smallcal.advice.select import select as choose
-    from smallcal.cli import inputs, terminal
-
     require_rule(rule, loss=loss, n_repeats=repeats, n_folds=folds, level=level)
     wanted = None if candidates is None else parsed(candidates)
     if output is not None:
@@ -107,14 +103,12 @@ def parsed(text: str) -> list[tuple[str, dict[str, Any]]]:
     >>> parsed("none, srts-bce[n_groups=5]")
     [('none', {}), ('srts-bce', {'n_groups': 5})]
     """
-    from smallcal.cli import inputs
-
     found = []
     for match in _CANDIDATE.finditer(text):
         name, settings = match[1].strip(), match[2]
         if name:
             given = _NEXT_OPTION.split(settings) if settings else []
-            found.append((name, inputs.method_options(name, given)))
+            found.append((name, choices.method_options(name, given)))
     if not found:
         raise InputError(f"--candidates names none; got {text!r}")
     return found
@@ -122,8 +116,6 @@ def parsed(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 def _fit(found: Selection, loaded: Loaded, labels: object, output: str) -> None:
     """Fit the choice on all samples and keep it."""
-    from smallcal.cli import terminal
-
     estimator = found.estimator().set_params(class_names=loaded.class_names)
     with terminal.noted_warnings():
         estimator.fit(loaded.logits, labels, features=loaded.features)
@@ -132,8 +124,6 @@ def _fit(found: Selection, loaded: Loaded, labels: object, output: str) -> None:
 
 def _show(found: Selection, data: str) -> None:
     """Print what each candidate reached, what it gains over a simpler one, and the reason."""
-    from smallcal.cli import terminal
-
     cut = (
         "a fifth held out once"
         if found.rule == "holdout"
@@ -184,15 +174,11 @@ def _gains(row: Row, loss: str) -> list[str]:
 
 
 def _unit(metric: str) -> Unit:
-    from smallcal.metrics import METRICS
-
     return METRICS[metric].unit
 
 
 def _next_step(found: Selection, data: str, output: str | None) -> None:
     """Say what was written, or what to type next."""
-    from smallcal.cli import terminal
-
     if output is not None:
         terminal.say(f"Wrote {output}: {found.choice}, fitted on all {found.n:,} samples.")
     elif found.choice_method == "none":

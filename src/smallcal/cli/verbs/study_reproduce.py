@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import typer
 
-from smallcal.cli import CHECK_FAILED
+from smallcal.cli import options, terminal
 from smallcal.errors import InputError
-
-if TYPE_CHECKING:
-    from smallcal.studies.collection import Collection
-    from smallcal.studies.reproduce.reference import Reference, Value
-    from smallcal.studies.reproduce.result import Reproduction, Row
-    from smallcal.studies.reproduce.run import Agenda
+from smallcal.studies.collection import Collection, load_collection
+from smallcal.studies.reproduce.frozen import load_frozen
+from smallcal.studies.reproduce.reference import PAPER, Reference, Value, load_reference
+from smallcal.studies.reproduce.result import Reproduction, Row
+from smallcal.studies.reproduce.run import Agenda, agenda_of, carry_out
 
 #: Tables that are named where values of many could not be checked.
 _SHOWN = 2
@@ -22,19 +21,24 @@ _SHOWN = 2
 _SIGNS = {"percent": " %", "x1000": " x1000"}
 
 
-def reproduce_command(
-    data: str | None = None,
-    *,
-    frozen: bool = False,
-    reference: str | None = None,
-    out: str | None = None,
-    jobs: int = 1,
-    as_json: bool = False,
+def study_reproduce(
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="A collection whose cells are named as the paper's."),
+    ] = None,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="Use the small collection that ships with smallcal.")
+    ] = False,
+    reference: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Other reference values, as JSON.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Keep what is done, to go on later.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes.")] = 1,
+    as_json: options.Json = False,
 ) -> None:
-    """Compute the values that logits allow, compare, print, and leave with 1 if one differs."""
-    from smallcal.cli import terminal
-    from smallcal.studies.reproduce.run import agenda_of, carry_out
-
+    """Compute the paper's published values again, where the logits allow, and compare."""
     collection, values = _asked(data, frozen, reference)
     agenda = agenda_of(collection, values)
     with terminal.progress("Reproducing", agenda.n_tasks) as advance:
@@ -46,15 +50,11 @@ def reproduce_command(
     if not found.rows:
         raise InputError(_nothing(agenda, values))
     if found.n_failed:
-        terminal.complain(f"{found.n_failed:,} of {len(found.rows):,} values were not found again")
-        raise typer.Exit(CHECK_FAILED)
+        failed = f"{found.n_failed:,} of {len(found.rows):,} values were not found again"
+        terminal.leave([failed])
 
 
 def _asked(data: str | None, frozen: bool, reference: str | None) -> tuple[Collection, Reference]:
-    from smallcal.studies.collection import load_collection
-    from smallcal.studies.reproduce.frozen import load_frozen
-    from smallcal.studies.reproduce.reference import PAPER, load_reference
-
     if frozen:
         if data is not None or reference is not None:
             raise InputError("--frozen is a collection with values of its own: leave out the rest")
@@ -79,8 +79,6 @@ def _nothing(agenda: Agenda, values: Reference) -> str:
 
 def show_reproduction(found: Reproduction) -> None:
     """Print every value beside its reference, then what could not be checked, then the sum."""
-    from smallcal.cli import terminal
-
     blocks: dict[str, list[Row]] = {}
     for row in found.rows:
         blocks.setdefault(_heading(row), []).append(row)
@@ -111,8 +109,6 @@ def show_reproduction(found: Reproduction) -> None:
 
 
 def _heading(row: Row) -> str:
-    from smallcal.cli import terminal
-
     size = terminal.count(row.budget, "calibration sample")
     draws = f" x {row.draws} draws" if row.draws > 1 else ""
     seeds = terminal.count(row.seeds, "seed")

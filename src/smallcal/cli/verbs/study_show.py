@@ -1,41 +1,72 @@
-"""``smallcal study show RUN --figures DIR``: the figures of a run as files."""
+"""``smallcal study show``: the tables of a run again, and its figures as files."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from smallcal.cli import options, terminal
+from smallcal.cli.studies import document_of, show_outcome
 from smallcal.errors import FileError, InputError
 from smallcal.io.atomic import atomic_path
+from smallcal.plots.studies.figures import study_figures
+from smallcal.plots.style import figure_of, require_matplotlib, to_svg
+from smallcal.studies import Outcome, Study
+from smallcal.studies.engine import finished
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from smallcal.studies import Outcome, Study
 
 FORMATS = ("svg", "png")
 _DPI = 150
 
 
-def require_figures(kind: str) -> None:
-    """Raise one clear line where figures cannot be written, before hours are spent on tables."""
-    from smallcal.plots.style import require_matplotlib
+def study_show(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)
+    ],
+    figures: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Also write the study's figures there.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What figures show; else the first metric.")
+    ] = None,
+    kind: Annotated[str, typer.Option("--format", help="Of figures: svg or png.")] = "svg",
+    as_json: options.Json = False,
+) -> None:
+    """Print the tables of a finished run; the logits need not be there."""
+    if figures is not None:
+        _require_figures(kind)
+    elif metric is not None:
+        raise InputError("--metric is of figures; name a folder for them with --figures")
+    about, outcome = finished(Path(run))
+    drawn: dict[str, list[str]] = {}
+    if figures is not None:
+        drawn["figures"] = _write_figures(about, outcome, figures, metric=metric, kind=kind)
+    if as_json:
+        terminal.show_json({**document_of(about, run, outcome), **drawn})
+        return
+    show_outcome(about, outcome, run)
+    for file in drawn.get("figures", ()):
+        terminal.say(f"Figure: {file}")
 
+
+def _require_figures(kind: str) -> None:
+    """Raise one clear line where figures cannot be written, before hours are spent on tables."""
     if kind not in FORMATS:
         raise InputError(f"--format must be one of {', '.join(FORMATS)}; got {kind!r}")
     require_matplotlib()
 
 
-def write_figures(
+def _write_figures(
     about: Study, outcome: Outcome, folder: str, *, metric: str | None, kind: str
 ) -> list[str]:
     """Write every figure that the study allows, and return their paths.
 
     One that cannot be drawn of these rows is told in a note; that none can be is an error.
     """
-    from smallcal.cli import terminal
-    from smallcal.plots.studies.figures import study_figures
-
     written, reasons = [], []
     with terminal.progress("Drawing") as advance:
         for name, draw in study_figures(about, outcome.frame, metric=metric):
@@ -55,8 +86,6 @@ def write_figures(
 
 def _write(axes: Axes, file: Path, kind: str) -> str:
     """Write a figure whole or not at all."""
-    from smallcal.plots.style import figure_of, to_svg
-
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

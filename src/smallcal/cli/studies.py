@@ -1,15 +1,16 @@
-"""A study's tables on a terminal: as many columns as fit, and no more rows than one reads."""
+"""What the verbs of ``study`` share: a collection in words, an outcome as data and as tables."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from smallcal.studies.tables.table import Number, Table
+from smallcal.cli import terminal
+from smallcal.studies import Collection, Outcome, Study
+from smallcal.studies.tables.table import Number, Table
 
-    Row = tuple[str | Number, ...]
+Row = tuple[str | Number, ...]
 
 #: Rows of a table that are printed; the file has all.
 MOST_ROWS = 40
@@ -18,10 +19,33 @@ _KEY_WIDTH = 28
 _GAP = 2
 
 
+def size_of(collection: Collection) -> str:
+    """Say how many cells and shifted sets a collection has."""
+    shifts = sum(len(cell.shifts) for cell in collection.cells)
+    cells = terminal.count(len(collection.cells), "cell")
+    return f"{cells}, {terminal.count(shifts, 'shifted set')}"
+
+
+def document_of(about: Study, out: str, outcome: Outcome) -> dict[str, Any]:
+    """Return what a run gave as plain data."""
+    return {
+        "study": about.name,
+        "out": out,
+        "tables": [table.document() for table in outcome.tables],
+        "failures": list(outcome.failures),
+    }
+
+
+def show_outcome(about: Study, outcome: Outcome, out: str) -> None:
+    """Print the tables of a run, and where the files are."""
+    terminal.say(f"{about.title}. {about.question}\n")
+    for table in outcome.tables:
+        show_study_table(table, f"{out}/tables.md")
+    terminal.say(f"Tables: {out}/tables.md, tables.tex, tables.json; every number: rows.parquet.")
+
+
 def show_study_table(table: Table, file: str) -> None:
     """Print a table: title, parts that fit the terminal, note and sentences."""
-    from smallcal.cli import terminal
-
     terminal.say(f"{table.title}:")
     rows = chosen_rows(table)
     if not rows:

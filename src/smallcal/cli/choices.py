@@ -1,0 +1,85 @@
+"""Turn what was typed into names of methods and metrics, and into options of a method."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.catalogue import method as row
+from smallcal.errors import InputError
+from smallcal.metrics import METRICS
+
+#: Options that have a flag of their own.
+_OWN_FLAGS = {"input": "--input", "class_names": "--class-names", "random_state": "--seed"}
+
+
+def metric_names(text: str | None, default: Sequence[str]) -> list[str]:
+    """Return the metrics that were asked for, each known."""
+    return _listed(text, METRICS, "metric") if text is not None else list(default)
+
+
+def method_names(text: str) -> list[str]:
+    """Return the methods that were asked for, each known; "all" is every one."""
+    return list(METHODS) if text == "all" else _listed(text, {**METHODS, **ALIASES}, "method")
+
+
+def _listed(text: str, known: Mapping[str, object], what: str) -> list[str]:
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise InputError(f"--{what}s names none; choose from {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            raise InputError(f"unknown {what} {name!r}; choose from {', '.join(known)}")
+    return names
+
+
+def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
+    """Parse ``--set name=value`` pairs against the options the method has.
+
+    Examples
+    --------
+    >>> method_options("srts-bce", ["n_groups=5", "bounds=0.1,10"])
+    {'n_groups': 5, 'bounds': (0.1, 10)}
+    """
+    known = row(method).known_options()
+    del known["seed"]
+    if row(method).map == "identity":
+        known = {}
+    options: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        name = name.strip()
+        if not equals or not text.strip():
+            raise InputError(f"--set needs name=value; got {setting!r}")
+        if name in _OWN_FLAGS:
+            raise InputError(f"--set {name}: use {_OWN_FLAGS[name]}")
+        if name not in known:
+            choices = ", ".join(sorted(known)) or "none"
+            raise InputError(f"--set {name}: {method} has no such option; it has {choices}")
+        options[name] = _typed(name, text.strip(), known[name])
+    return options
+
+
+def _typed(name: str, text: str, default: object) -> Any:
+    """Read an option's text as the type of its default."""
+    if isinstance(default, str):
+        return text
+    if default is None:
+        return _literal(text)
+    if isinstance(default, tuple):
+        return tuple(_literal(part.strip()) for part in text.strip("[]()").split(","))
+    value = _literal(text)
+    whole = isinstance(default, int)
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        must = "a whole number" if whole else "a number"
+        raise InputError(f"--set {name} must be {must}; got {text!r}")
+    return value
+
+
+def _literal(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,81 @@
+"""Verbs that are imported when they are asked for, so that ``smallcal -h`` answers at once.
+
+A group knows of each verb its name, one line of help and where its function is. This is the one
+place that imports late: a verb's module imports what it needs at its top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+
+class Verb(NamedTuple):
+    """A verb before its module is imported.
+
+    Attributes
+    ----------
+    target : str
+        ``module:name`` of its function, or of the :class:`typer.Typer` of a group.
+    help : str
+        The first line of its docstring, which a test compares.
+    panel : str or None
+        The heading it is listed under.
+    """
+
+    target: str
+    help: str
+    panel: str | None = None
+
+    def load(self) -> Any:
+        """Import the module and return the function, or the group."""
+        module, _, name = self.target.partition(":")
+        return getattr(import_module(module), name)
+
+    def command(self, name: str) -> Any:
+        """Return the command itself."""
+        found = self.load()
+        if isinstance(found, typer.Typer):
+            return get_command(found)
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(name, help=self.help)(found)
+        return get_command(single)
+
+
+def verbs_of(
+    helps: Mapping[str, str], *, prefix: str = "", panel: str | None = None
+) -> dict[str, Verb]:
+    """Return verbs by name; each is the function of its name in the module of its name.
+
+    Examples
+    --------
+    >>> verbs_of({"fit": "Fit a calibrator."})["fit"].target
+    'smallcal.cli.verbs.fit:fit'
+    """
+    own = {name: f"{prefix}{name}" for name in helps}
+    return {
+        name: Verb(f"smallcal.cli.verbs.{own[name]}:{own[name]}", text, panel)
+        for name, text in helps.items()
+    }
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are listed from :attr:`verbs` and imported when one of them is called."""
+
+    verbs: ClassVar[Mapping[str, Verb]] = {}
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, verb in self.verbs.items():
+            listed = TyperCommand(name, help=verb.help, rich_help_panel=verb.panel)
+            self.add_command(listed)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Return the command that was typed, imported now; a name that is unknown is an error."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, self.verbs[str(name)].command(str(name)), rest

@@ -1,0 +1,52 @@
+"""``smallcal study check``: what would spoil a study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from smallcal.cli import options, terminal
+from smallcal.cli.studies import size_of
+from smallcal.studies import Collection, load_collection
+from smallcal.studies.check import ERROR, Problem, check_collection
+
+
+def study_check(
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A folder with collection.toml.", show_default=False),
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """Look for what would spoil a study: files, shapes, labels, rows in two splits."""
+    collection = load_collection(data)
+    with terminal.progress("Reading", len(collection.cells)) as advance:
+        problems = check_collection(collection, advance=advance)
+    errors = sum(problem.severity == ERROR for problem in problems)
+    if as_json:
+        terminal.show_json(
+            {
+                "collection": collection.name,
+                "cells": len(collection.cells),
+                "errors": errors,
+                "problems": [vars(problem) for problem in problems],
+            }
+        )
+    else:
+        _show_problems(collection, problems, errors)
+    if errors:
+        terminal.leave([f"{data}: {terminal.count(errors, 'error')}"])
+
+
+def _show_problems(collection: Collection, problems: Sequence[Problem], errors: int) -> None:
+    cell = ""
+    for problem in problems:
+        if problem.cell != cell:
+            cell = problem.cell
+            terminal.say(f"{cell}:")
+        file = f"{problem.file}: " if problem.file else ""
+        terminal.say(f"  {problem.severity}: {file}{problem.what}")
+    counts = f"{terminal.count(errors, 'error')}, {terminal.count(len(problems) - errors, 'note')}"
+    terminal.say(f"{collection.name}: {size_of(collection)}; {counts}.")

@@ -1,0 +1,57 @@
+"""``smallcal study import``: a folder of logits becomes a collection."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smallcal.cli import options, terminal
+from smallcal.cli.studies import size_of
+from smallcal.errors import FileError
+from smallcal.studies.importers import import_calarena, import_folder
+
+
+def study_import(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER|FILE.h5",
+            help="DATASET__MODEL.npz files, or one of CalArena's files.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Where collection.toml goes.", show_default=False
+        ),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write the collection.toml of a folder of logits."""
+    if Path(source).is_dir():
+        found = import_folder(source, output, force=force)
+    elif Path(source).suffix.lower() in (".h5", ".hdf5"):
+        with terminal.progress("Copying") as advance:
+            found = import_calarena(source, output, force=force, advance=advance)
+    else:
+        raise FileError(f"{source} is neither a folder nor an .h5 file")
+    for line in found.left_out:
+        terminal.note(f"left out: {line}")
+    collection = found.collection
+    if as_json:
+        terminal.show_json(
+            {
+                "output": output,
+                "cells": [cell.name for cell in collection.cells],
+                "shifts": sum(len(cell.shifts) for cell in collection.cells),
+                "left_out": list(found.left_out),
+            }
+        )
+        return
+    terminal.say(f"Wrote {output}/collection.toml: {size_of(collection)}.")
+    terminal.say(f"Next: smallcal study check {shlex.quote(output)}")
