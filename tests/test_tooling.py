@@ -1,5 +1,6 @@
 """Style, types and layers are part of the tests."""
 
+import ast
 import importlib.util
 import subprocess
 import sys
@@ -32,3 +33,35 @@ def test_the_code_is_clean(tool):
 def test_modules_stay_small():
     sizes = {path: len(path.read_text().splitlines()) for path in (ROOT / "src").rglob("*.py")}
     assert {str(path): size for path, size in sizes.items() if size > 420} == {}
+
+
+#: Functions that may import a part of smallcal late, and why.
+LATE = {
+    ("calibrators/base.py", "to_torch"): "an extra, and a room above",
+    ("cli/__init__.py", "_invoke"): "who interrupts while packages load sees one line, too",
+    ("deploy/adapters/torch.py", "calibrate"): "an extra: the class of a module needs torch",
+    ("deploy/export/__init__.py", "__getattr__"): "an extra: the class of a module needs torch",
+    ("reports/document.py", "to_html"): "an extra: the page needs jinja2",
+    ("reports/render/svg.py", "drawn"): "an extra: figures need matplotlib",
+    ("studies/tables/table.py", "tables_of"): "the catalogue of tables is made of such tables",
+}
+
+
+def test_no_function_imports_what_its_module_could():
+    """Imports inside functions hide cycles; verbs are imported late by ``cli/lazy.py`` alone."""
+    found = set()
+    source = ROOT / "src" / "smallcal"
+    for path in source.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                names = {name for node in ast.walk(function) for name in imported(node)}
+                if any(name.partition(".")[0] == "smallcal" for name in names):
+                    found.add((path.relative_to(source).as_posix(), function.name))
+    assert found <= set(LATE)
+
+
+def imported(node):
+    """Return the modules that a statement imports."""
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

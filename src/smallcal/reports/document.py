@@ -14,6 +14,7 @@ from smallcal.errors import InputError, missing_extra
 from smallcal.io.atomic import atomic_path
 from smallcal.reports import conditions
 from smallcal.reports.content.gather import DEFAULT_BOOT, DEFAULT_METHODS, Settings, gather
+from smallcal.reports.render import markdown
 from smallcal.reports.samples import Samples, samples_of
 
 #: What a file's suffix means.
@@ -48,9 +49,7 @@ class Report:
 
     def to_markdown(self) -> str:
         """Return the report as Markdown."""
-        from smallcal.reports.render.markdown import render
-
-        return render(self.content)
+        return markdown.render(self.content)
 
     def to_html(self) -> str:
         """Return the report as one page that needs nothing else; asks for the extra ``report``."""
