@@ -1,6 +1,7 @@
 """Saved calibrators: what is written, and that nothing doubtful is ever loaded."""
 
 import copy
+import functools
 import json
 import subprocess
 import sys
@@ -13,24 +14,36 @@ from hypothesis import strategies as st
 import smallcal as sc
 from smallcal import runtime
 from smallcal.calibrators import artefact
+from smallcal.calibrators.catalogue import METHODS
 from support.cases import DEPLOYABLE, features_of, fitted_once, missing_package, predict
 from support.simulated import simulate
 
 Z, Y = simulate(600, 12)
 NAMES = [name for name in DEPLOYABLE if not missing_package(name)]
-DOCUMENTS = {name: fitted_once(name).to_dict() for name in NAMES}
+
+
+@functools.cache
+def saved(name):
+    """What a fitted method writes; made when it is asked for."""
+    return fitted_once(name).to_dict()
+
+
+@functools.cache
+def validator():
+    """jsonschema's judge of artefacts, once the schema itself has been judged."""
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    jsonschema.Draft202012Validator.check_schema(artefact.schema())
+    return jsonschema.Draft202012Validator(artefact.schema())
 
 
 @pytest.fixture
 def document():
-    return copy.deepcopy(DOCUMENTS["srts-bce"])
+    return copy.deepcopy(saved("srts-bce"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_artefact_obeys_the_published_schema(name):
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    jsonschema.Draft202012Validator.check_schema(artefact.schema())
-    jsonschema.Draft202012Validator(artefact.schema()).validate(DOCUMENTS[name])
+    validator().validate(saved(name))
 
 
 def test_an_artefact_says_what_it_is(document):
@@ -108,7 +121,7 @@ def keys_of(document, prefix=()):
 #: All fields but options of the method, and the counts that artefacts did not always have.
 REQUIRED = [
     path
-    for path in keys_of(DOCUMENTS["srts-bce"])
+    for path in keys_of(saved("srts-bce"))
     if (path[0] != "options" or len(path) == 1) and path != ("reference",)
 ]
 
@@ -126,12 +139,25 @@ def test_a_missing_field_is_refused(document, tmp_path, path):
 
 
 def test_a_matrix_of_another_size_is_refused():
-    document = copy.deepcopy(DOCUMENTS["vector-scaling"])
+    document = copy.deepcopy(saved("vector-scaling"))
     document["map"]["weight"].append(1.0)
     document["n_parameters"] += 1
     parsed = artefact.parse(json.dumps(document), source="mutant")
     with pytest.raises(sc.ArtefactError, match="the map is for 13 classes, not 12"):
         runtime.FittedCalibrator.from_dict(parsed, source="mutant")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if METHODS[name].signal in ("features", "logits")]
+)
+def test_a_map_of_more_scores_than_the_signal_has_is_refused(name):
+    document = copy.deepcopy(saved(name))
+    if document["signal"]["kind"] == "features":
+        document["signal"]["width"] += 1
+    else:
+        document["n_classes"] = 13
+    with pytest.raises(sc.ArtefactError, match=r"the map reads \d+ scores, the signal has \d+"):
+        runtime.FittedCalibrator.from_dict(document, source="mutant")
 
 
 def test_an_unknown_field_is_refused(document, tmp_path):
@@ -195,7 +221,7 @@ scalars = st.one_of(
 @given(st.sampled_from(NAMES), st.data())
 def test_a_mutated_artefact_either_loads_and_works_or_is_refused(name, data):
     """Agrees with jsonschema on what is refused, and nothing but a clear error escapes."""
-    document = copy.deepcopy(DOCUMENTS[name])
+    document = copy.deepcopy(saved(name))
     path = data.draw(st.sampled_from(list(keys_of(document))))
     target = document
     for key in path[:-1]:
@@ -219,15 +245,15 @@ def test_a_mutated_artefact_either_loads_and_works_or_is_refused(name, data):
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(NAMES), st.data())
 def test_our_validator_agrees_with_jsonschema(name, data):
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    document = copy.deepcopy(DOCUMENTS[name])
+    judge = validator()
+    document = copy.deepcopy(saved(name))
     path = data.draw(st.sampled_from(list(keys_of(document))))
     target = document
     for key in path[:-1]:
         target = target[key]
     # Our loader is stricter in two ways on purpose: 1.0 is not an integer, NaN is no number.
     target[path[-1]] = data.draw(scalars.filter(lambda v: not isinstance(v, float)))
-    theirs = jsonschema.Draft202012Validator(artefact.schema()).is_valid(document)
+    theirs = judge.is_valid(document)
     try:
         artefact.validate(document, source="mutant")
         ours = True

@@ -16,9 +16,9 @@ from support.simulated import simulate
 
 #: Options that make a slow method quick enough to be fitted many times in a test.
 QUICK = {
-    **{name: {"epochs": 400} for name, row in METHODS.items() if row.map == "smart"},
+    **{name: {"epochs": 100} for name, row in METHODS.items() if row.map == "smart"},
     "semantic-groups": {"n_partitions": 3},
-    **{name: {"epochs": 15} for name, row in METHODS.items() if row.map == "head"},
+    **{name: {"epochs": 5} for name, row in METHODS.items() if row.map == "head"},
 }
 QUICK |= {alias: QUICK[name] for alias, name in ALIASES.items() if name in QUICK}
 

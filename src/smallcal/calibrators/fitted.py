@@ -304,11 +304,7 @@ class FittedCalibrator:
             raise InputError(
                 f"n_parameters says {document['n_parameters']}, the parts have {self.n_parameters}"
             )
-        columns = getattr(self.map, "n_classes", self.n_classes)
-        if columns != self.n_classes:
-            raise InputError(f"the map is for {columns} classes, not {self.n_classes}")
-        if self.class_names is not None and len(self.class_names) != self.n_classes:
-            raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
+        self._require_widths()
         if self.map.steps and len(self.group_counts) != len(self.map.steps):
             raise InputError(
                 f"{len(self.group_counts)} group_counts for {len(self.map.steps)} groups"
@@ -316,6 +312,17 @@ class FittedCalibrator:
         counted = None if self.reference is None else self.reference.groups
         if counted is not None and len(counted) != len(self.map.steps):
             raise InputError(f"a reference of {len(counted)} groups, not {len(self.map.steps)}")
+
+    def _require_widths(self) -> None:
+        """Check that the parts speak of the same classes and scores."""
+        columns = getattr(self.map, "n_classes", self.n_classes)
+        if columns != self.n_classes:
+            raise InputError(f"the map is for {columns} classes, not {self.n_classes}")
+        given = self.signal.n_scores(self.n_classes)
+        if self.map.n_scores not in (None, given):
+            raise InputError(f"the map reads {self.map.n_scores} scores, the signal has {given}")
+        if self.class_names is not None and len(self.class_names) != self.n_classes:
+            raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
 
     def _checked(self, logits: object, features: object, labels: object) -> Given:
         array = as_scores(logits, input=self.input)

@@ -45,6 +45,11 @@ class FittedMap(Part):
         return True
 
     @property
+    def n_scores(self) -> int | None:
+        """Scores that each row must have; None where one, or any number, will do."""
+        return None
+
+    @property
     def steps(self) -> tuple[float, ...]:
         """The temperatures, where there is a fixed set of them."""
         return ()

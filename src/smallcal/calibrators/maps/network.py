@@ -83,12 +83,17 @@ class NetworkMap(TemperatureMap):
         """Weights and biases."""
         return sum(part.size for part in (*self.weights, *self.biases))
 
+    @property
+    def n_scores(self) -> int:
+        """Columns of the first layer."""
+        return int(self.weights[0].shape[1])
+
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row."""
         inputs = scores[:, None] if scores.ndim == 1 else scores
-        if inputs.ndim != 2 or inputs.shape[1] != self.weights[0].shape[1]:
+        if inputs.ndim != 2 or inputs.shape[1] != self.n_scores:
             raise InputError(
-                f"scores must have the {self.weights[0].shape[1]} columns this network was "
+                f"scores must have the {self.n_scores} columns this network was "
                 f"fitted on; got shape {scores.shape}"
             )
         result = np.empty(len(inputs))

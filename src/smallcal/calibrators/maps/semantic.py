@@ -97,6 +97,11 @@ class SemanticMap(ProbabilityMap):
         """Every W and every temperature; the moments are data, not fitted parameters."""
         return self.partitions.size + self.temperatures.size
 
+    @property
+    def n_scores(self) -> int:
+        """Features that each row must have."""
+        return len(self.mean)
+
     def probabilities(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
         """Return probabilities; the scores are the features, shape (m, d)."""
         features = self._standardised(scores)

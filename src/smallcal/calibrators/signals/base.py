@@ -53,6 +53,10 @@ class FittedSignal(Part):
         """Number of features that each row must have, if it needs any."""
         return None
 
+    def n_scores(self, n_classes: int, /) -> int:
+        """Return how many scores it gives each row."""
+        return 1
+
     @abstractmethod
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return the score of each row, shape (m,), or its scores, shape (m, d)."""

@@ -94,6 +94,10 @@ class RawLogits(FittedSignal):
 
     kind: ClassVar[str] = "logits"
 
+    def n_scores(self, n_classes: int, /) -> int:
+        """Return the number of classes."""
+        return n_classes
+
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return the logits."""
         return rows.logits.astype(np.float64, copy=False)
@@ -115,6 +119,10 @@ class RawFeatures(FittedSignal):
     @property
     def n_features(self) -> int:
         """Number of features that each row must have."""
+        return self.width
+
+    def n_scores(self, n_classes: int, /) -> int:
+        """Return the number of features."""
         return self.width
 
     def scores(self, rows: Rows, /) -> FloatArray:
