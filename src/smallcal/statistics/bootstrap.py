@@ -36,127 +36,6 @@ SLOW_BOOT = 200
 DEFAULT_BOOT = 2_000
 
 
-def counts_of_draws(n: int, n_boot: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Yield, block by block, how often each of n samples is drawn in each resample.
-
-    A resample is n draws with replacement. The next block is drawn while this one is used; the
-    draws are the same whatever is done with them.
-    """
-    size = max(1, _BLOCK_SIZE // n)
-
-    def block(start: int) -> FloatArray:
-        counts = np.empty((min(size, n_boot - start), n))
-        for row in counts:
-            row[:] = np.bincount(rng.integers(n, size=n, dtype=np.uint32), minlength=n)
-        return counts
-
-    with ThreadPoolExecutor(1) as worker:
-        following = worker.submit(block, 0)
-        for start in range(size, n_boot + size, size):
-            counts = following.result()
-            if start < n_boot:
-                following = worker.submit(block, start)
-            yield counts
-
-
-class Replication:
-    """Several methods' metrics on the same samples, ready to be computed for any resample.
-
-    Every linear metric of every method is one stretch of one matrix, so that a single product
-    serves them all; a method's samples are put in order once for all metrics that need it.
-    """
-
-    def __init__(self, scored: Mapping[str, Scored], metrics: Sequence[Metric]) -> None:
-        self.parts: dict[tuple[str, str], Replicator] = {
-            (name, metric): how
-            for name, view in scored.items()
-            for metric, how in replicators(metrics, view).items()
-        }
-        columns = [how.columns for how in self.parts.values() if isinstance(how, Linear)]
-        self.columns = np.hstack(columns) if columns else np.empty((_shared_length(scored), 0))
-
-    def __call__(self, counts: FloatArray, *, slow: int | None = None) -> Values:
-        """Return each metric in each resample; slow ones for the first ``slow`` only."""
-        found: Values = {}
-        sums, start = counts @ self.columns, 0
-        for key, how in self.parts.items():
-            if isinstance(how, Linear):
-                stop = start + how.columns.shape[1]
-                found[key] = how.finish(sums[:, start:stop])
-                start = stop
-        few = max(1, _CACHED // counts.shape[1])
-        pieces = [self._others(counts[i : i + few]) for i in range(0, len(counts), few)]
-        for key in pieces[0]:
-            found[key] = np.concatenate([piece[key] for piece in pieces])
-        for key, how in self.parts.items():
-            if key[1] in SLOW:
-                found[key] = np.asarray(how(counts if slow is None else counts[:slow]))
-        return found
-
-    def _others(self, counts: FloatArray) -> Values:
-        """Return what is neither linear nor slow, for a few resamples that fit in cache."""
-        found: Values = {}
-        falling: dict[int, Falling] = {}
-        for key, how in self.parts.items():
-            if isinstance(how, Ordered):
-                if id(how.order) not in falling:
-                    falling[id(how.order)] = how.order.fall(counts)
-                found[key] = how.finish(falling[id(how.order)])
-            elif not isinstance(how, Linear) and key[1] not in SLOW:
-                found[key] = how(counts)
-        return found
-
-
-def resample(
-    scored: Mapping[str, Scored],
-    metrics: Sequence[Metric],
-    *,
-    n_boot: int,
-    random_state: int = 0,
-    advance: Advance = lambda rows: None,
-) -> Values:
-    """Return every metric of every method in each resample of the samples they share."""
-    rng = np.random.default_rng(random_state)
-    return _stream(scored, metrics, n_boot, rng, advance, slow=SLOW_BOOT)
-
-
-def _shared_length(scored: Mapping[str, Scored]) -> int:
-    lengths = {name: view.n for name, view in scored.items()}
-    if len(set(lengths.values())) != 1:
-        shown = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
-        raise InputError(f"methods must be compared on the same samples; they have {shown}")
-    return next(iter(lengths.values()))
-
-
-def intervals_by_method(
-    points: Mapping[str, Mapping[str, float]],
-    drawn: Values,
-    *,
-    unit: str,
-    level: float,
-    baseline: str | None = None,
-    tell_bias: bool = False,
-) -> dict[str, dict[str, Interval]]:
-    """Return the interval of each method's metrics; with a baseline, of the differences from it.
-
-    ``tell_bias`` notes by how much resampling raises a calibration error.
-    """
-
-    def found(name: str, metric: str) -> Interval:
-        point, values = points[name][metric], drawn[name, metric]
-        if baseline is not None:
-            point = point - points[baseline][metric]
-            values = values - drawn[baseline, metric]
-        biased = tell_bias and METRICS[metric].biased
-        return interval_of(point, values, unit=unit, level=level, biased=biased)
-
-    return {
-        name: {metric: found(name, metric) for metric in row}
-        for name, row in points.items()
-        if name != baseline
-    }
-
-
 def interval(
     y_true: object,
     y_proba: object,
@@ -281,6 +160,48 @@ def _views(run: Run, baseline: str) -> dict[str, Scored]:
     return views
 
 
+def intervals_by_method(
+    points: Mapping[str, Mapping[str, float]],
+    drawn: Values,
+    *,
+    unit: str,
+    level: float,
+    baseline: str | None = None,
+    tell_bias: bool = False,
+) -> dict[str, dict[str, Interval]]:
+    """Return the interval of each method's metrics; with a baseline, of the differences from it.
+
+    ``tell_bias`` notes by how much resampling raises a calibration error.
+    """
+
+    def found(name: str, metric: str) -> Interval:
+        point, values = points[name][metric], drawn[name, metric]
+        if baseline is not None:
+            point = point - points[baseline][metric]
+            values = values - drawn[baseline, metric]
+        biased = tell_bias and METRICS[metric].biased
+        return interval_of(point, values, unit=unit, level=level, biased=biased)
+
+    return {
+        name: {metric: found(name, metric) for metric in row}
+        for name, row in points.items()
+        if name != baseline
+    }
+
+
+def resample(
+    scored: Mapping[str, Scored],
+    metrics: Sequence[Metric],
+    *,
+    n_boot: int,
+    random_state: int = 0,
+    advance: Advance = lambda rows: None,
+) -> Values:
+    """Return every metric of every method in each resample of the samples they share."""
+    rng = np.random.default_rng(random_state)
+    return _stream(scored, metrics, n_boot, rng, advance, slow=SLOW_BOOT)
+
+
 def _stream(
     scored: Mapping[str, Scored],
     metrics: Sequence[Metric],
@@ -301,3 +222,82 @@ def _stream(
         done += len(counts)
         advance(len(counts))
     return {key: np.concatenate(blocks) for key, blocks in parts.items()}
+
+
+class Replication:
+    """Several methods' metrics on the same samples, ready to be computed for any resample.
+
+    Every linear metric of every method is one stretch of one matrix, so that a single product
+    serves them all; a method's samples are put in order once for all metrics that need it.
+    """
+
+    def __init__(self, scored: Mapping[str, Scored], metrics: Sequence[Metric]) -> None:
+        self.parts: dict[tuple[str, str], Replicator] = {
+            (name, metric): how
+            for name, view in scored.items()
+            for metric, how in replicators(metrics, view).items()
+        }
+        columns = [how.columns for how in self.parts.values() if isinstance(how, Linear)]
+        self.columns = np.hstack(columns) if columns else np.empty((_shared_length(scored), 0))
+
+    def __call__(self, counts: FloatArray, *, slow: int | None = None) -> Values:
+        """Return each metric in each resample; slow ones for the first ``slow`` only."""
+        found: Values = {}
+        sums, start = counts @ self.columns, 0
+        for key, how in self.parts.items():
+            if isinstance(how, Linear):
+                stop = start + how.columns.shape[1]
+                found[key] = how.finish(sums[:, start:stop])
+                start = stop
+        few = max(1, _CACHED // counts.shape[1])
+        pieces = [self._others(counts[i : i + few]) for i in range(0, len(counts), few)]
+        for key in pieces[0]:
+            found[key] = np.concatenate([piece[key] for piece in pieces])
+        for key, how in self.parts.items():
+            if key[1] in SLOW:
+                found[key] = np.asarray(how(counts if slow is None else counts[:slow]))
+        return found
+
+    def _others(self, counts: FloatArray) -> Values:
+        """Return what is neither linear nor slow, for a few resamples that fit in cache."""
+        found: Values = {}
+        falling: dict[int, Falling] = {}
+        for key, how in self.parts.items():
+            if isinstance(how, Ordered):
+                if id(how.order) not in falling:
+                    falling[id(how.order)] = how.order.fall(counts)
+                found[key] = how.finish(falling[id(how.order)])
+            elif not isinstance(how, Linear) and key[1] not in SLOW:
+                found[key] = how(counts)
+        return found
+
+
+def _shared_length(scored: Mapping[str, Scored]) -> int:
+    lengths = {name: view.n for name, view in scored.items()}
+    if len(set(lengths.values())) != 1:
+        shown = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
+        raise InputError(f"methods must be compared on the same samples; they have {shown}")
+    return next(iter(lengths.values()))
+
+
+def counts_of_draws(n: int, n_boot: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Yield, block by block, how often each of n samples is drawn in each resample.
+
+    A resample is n draws with replacement. The next block is drawn while this one is used; the
+    draws are the same whatever is done with them.
+    """
+    size = max(1, _BLOCK_SIZE // n)
+
+    def block(start: int) -> FloatArray:
+        counts = np.empty((min(size, n_boot - start), n))
+        for row in counts:
+            row[:] = np.bincount(rng.integers(n, size=n, dtype=np.uint32), minlength=n)
+        return counts
+
+    with ThreadPoolExecutor(1) as worker:
+        following = worker.submit(block, 0)
+        for start in range(size, n_boot + size, size):
+            counts = following.result()
+            if start < n_boot:
+                following = worker.submit(block, start)
+            yield counts

@@ -24,7 +24,14 @@ from scipy.special import stdtr, stdtrit
 from smallcal.data.checks import FloatArray, IntArray, whole_number
 from smallcal.errors import InputError
 from smallcal.statistics.interval import Interval, interval_of, require_level
-from smallcal.statistics.tree import Tree, axis_means, cluster_means, level_names, lonely, tree_of
+from smallcal.statistics.tree import (
+    Tree,
+    axis_means,
+    cluster_means,
+    level_names,
+    single_unit_note,
+    tree_of,
+)
 
 __all__ = ["Interval", "cells", "clustered", "crossed", "nested", "student", "tiers"]
 
@@ -278,7 +285,7 @@ def _interval(
     require_level(level)
     n_boot = whole_number(n_boot, "n_boot", least=1)
     drawn = _resample(tree, n_boot, whole_number(random_state, "random_state"))
-    notes = [lonely(counts, names, k) for k, counts in enumerate(tree.counts)]
+    notes = [single_unit_note(counts, names, k) for k, counts in enumerate(tree.counts)]
     return interval_of(
         float(tree.means(0)[0]),
         drawn,

@@ -129,7 +129,7 @@ def level_names(levels: Sequence[str] | None, depth: int) -> tuple[str, ...]:
     return tuple(levels)
 
 
-def lonely(counts: IntArray, names: Sequence[str], k: int) -> str:
+def single_unit_note(counts: IntArray, names: Sequence[str], k: int) -> str:
     """Say where level ``k`` has a single unit, so that its spread cannot be seen."""
     alone, parents = int((counts == 1).sum()), len(counts)
     if not alone:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -114,8 +115,6 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba_torch(self, y_pred: Any) -> Any:
         """Map a ``CategoricalDistribution`` of probmetrics to another, on its device."""
-        from importlib import import_module
-
         before = y_pred.get_probs()
         after = import_module("torch").as_tensor(self.predict_proba(before))
         kind = import_module("probmetrics.distributions").CategoricalProbs

@@ -18,8 +18,8 @@ from smallcal.data.predictions import FloatArray
 #: How far the log of a bin's share may lean, over half the range of bins, in both directions.
 TILTS = (0.25, 0.5, 1.0, 2.0)
 
-#: How sure each tilted mean is of itself, as a share of what the split is.
-SURENESS = (1.0, 0.25, 0.0625)
+#: Concentration of each tilted Dirichlet distribution, as a share of the split's own.
+CONCENTRATIONS = (1.0, 0.25, 0.0625)
 
 #: Share of the mixture that expects nothing in particular: any change of shape.
 _OPEN_SHARE = 0.1
@@ -69,7 +69,7 @@ def _alternatives(prior: FloatArray) -> tuple[FloatArray, FloatArray]:
     parts = [np.full(bins, 0.5)]
     for tilt in (sign * size for size in TILTS for sign in (1, -1)):
         mean = prior * np.exp(tilt * lean)
-        parts += [mean / mean.sum() * max(sure * total, bins / 2) for sure in SURENESS]
+        parts += [mean / mean.sum() * max(share * total, bins / 2) for share in CONCENTRATIONS]
     leaning = len(parts) - 1
     shares = np.array([_OPEN_SHARE, *[(1 - _OPEN_SHARE) / leaning] * leaning])
     return np.array(parts), shares

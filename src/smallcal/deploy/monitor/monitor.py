@@ -99,7 +99,7 @@ class Monitor:
 
     def fresh(self) -> Monitor:
         """Return a monitor with the same settings and reference that has seen nothing."""
-        return type(self)(self._fitted, state=self._nothing().to_dict())
+        return type(self)(self._fitted, state=self._state.emptied().to_dict())
 
     def update(
         self,
@@ -236,7 +236,7 @@ class Monitor:
         watched = fitted.watch(logits, features=features)
         proba = fitted.predict_proba(logits.astype(np.float64), features=features)
         confidence, predicted = proba.max(axis=1), proba.argmax(axis=1)
-        state = self._nothing()
+        state = self._state.emptied()
         if labels is not None:
             correct = predicted == labels
             gaps = _by_group(correct, confidence, watched.groups, len(state.gaps))
@@ -255,12 +255,6 @@ class Monitor:
             score=score,
             groups=groups,
             certainty=int(np.rint(np.minimum(confidence, 1) * UNIT).astype(np.int64).sum()),
-        )
-
-    def _nothing(self) -> State:
-        mine = self._state
-        return State.empty(
-            mine.calibrator, mine.reference, alpha=mine.alpha, tolerance=mine.tolerance
         )
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from smallcal.data.plain import plain_fields
 from smallcal.deploy.monitor.labelled import (
     Gap,
     confidence_sequence,
     labels_to_bound,
     labels_to_show,
 )
+from smallcal.metrics.units import PERCENT, SHARE
 
 #: What to do: nothing, label some rows, or fit a calibrator again.
 VERDICTS = ("fine", "label", "refit")
@@ -69,7 +71,7 @@ class LabelledGap:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {"n": self.n, "gap": self.gap, "low": self.low, "high": self.high}
+        return plain_fields(self)
 
 
 @dataclass(frozen=True)
@@ -217,8 +219,8 @@ def _inputs(report: Report) -> str:
     p = p_value(report.drift_log_e)
     change = ""
     if report.confidence is not None and report.reference_confidence is not None:
-        before, now = 100 * report.reference_confidence, 100 * report.confidence
-        change = f" Mean calibrated confidence is {now:.1f} %, was {before:.1f} %."
+        before, now = map(SHARE.value, (report.reference_confidence, report.confidence))
+        change = f" Mean calibrated confidence is {now}, was {before}."
     if not report.drifted:
         return f"Inputs: no proof of drift (p = {p:.2g}, alarm at {report.alpha:g}).{change}"
     shown = f"= {p:.1g}" if p > 1e-99 else "below 1e-99"
@@ -230,8 +232,8 @@ def _calibration(report: Report) -> str:
     gap, limit = report.gap, 100 * report.tolerance
     assert gap.gap is not None  # there are labelled rows
     shown = (
-        f"accuracy minus confidence is {100 * gap.gap:+.2f} points "
-        f"({100 * gap.low:+.2f} to {100 * gap.high:+.2f})"
+        f"accuracy minus confidence is {PERCENT.difference(gap.gap)} "
+        f"({PERCENT.interval(gap.low, gap.high, signed=True)})"
     )
     if report.miscalibrated:
         return f"Confidence does not match accuracy: {shown}; {limit:g} are allowed."

@@ -65,19 +65,26 @@ class State:
         cls, calibrator: str, reference: Reference, *, alpha: float, tolerance: float
     ) -> State:
         """Return the state of a monitor that has seen nothing."""
-        shape = Shape.of(reference)
+        n_scores = 0 if reference.score is None else len(reference.score.counts)
+        n_groups = len(reference.groups or ())
         return cls(
             calibrator,
             alpha,
             tolerance,
             reference,
             rows=0,
-            confidence=(0,) * shape.confidence,
-            score=(0,) * shape.score,
-            groups=(0,) * shape.groups,
+            confidence=(0,) * len(reference.confidence.counts),
+            score=(0,) * n_scores,
+            groups=(0,) * n_groups,
             certainty=0,
             correct=0,
-            gaps=(Gap(),) * max(shape.groups, 1),
+            gaps=(Gap(),) * max(n_groups, 1),
+        )
+
+    def emptied(self) -> State:
+        """Return the state with the same settings and reference that has seen nothing."""
+        return State.empty(
+            self.calibrator, self.reference, alpha=self.alpha, tolerance=self.tolerance
         )
 
     def __add__(self, other: State) -> State:
@@ -160,24 +167,6 @@ class State:
         return cls.from_dict(artefact.plain(text, source=str(path)), source=str(path))
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How many bins and groups a reference has."""
-
-    confidence: int
-    score: int
-    groups: int
-
-    @classmethod
-    def of(cls, reference: Reference) -> Shape:
-        """Count them."""
-        return cls(
-            len(reference.confidence.counts),
-            0 if reference.score is None else len(reference.score.counts),
-            0 if reference.groups is None else len(reference.groups),
-        )
-
-
 def fingerprint(fitted: FittedCalibrator) -> str:
     """Return the SHA-256 of a calibrator's numbers, whatever release wrote them down."""
     document = fitted.to_dict()
@@ -195,15 +184,15 @@ def _rule() -> dict[str, Any]:
 
 def _require_consistent(state: State) -> None:
     """Check what a schema cannot say: that the numbers fit together."""
-    shape = Shape.of(state.reference)
+    empty = state.emptied()
     for name in ("confidence", "score", "groups"):
-        counts, length = getattr(state, name), getattr(shape, name)
+        counts, length = getattr(state, name), len(getattr(empty, name))
         if len(counts) != length:
             raise InputError(f"{name} has {len(counts)} counts; its reference has {length}")
         if counts and sum(counts) != state.rows:
             raise InputError(f"{name} counts {sum(counts)} rows of {state.rows}")
-    if len(state.gaps) != max(shape.groups, 1):
-        raise InputError(f"labelled has {len(state.gaps)} entries for {shape.groups} groups")
+    if len(state.gaps) != len(empty.gaps):
+        raise InputError(f"labelled has {len(state.gaps)} entries for {len(empty.groups)} groups")
     if state.certainty > state.rows * UNIT:
         raise InputError(f"certainty {state.certainty} is too large for {state.rows} rows")
     if state.correct > sum(gap.n for gap in state.gaps):
