@@ -1,4 +1,4 @@
-"""The record of an audit, and what its numbers amount to in words."""
+"""The record of an audit, with its findings and verdict in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of a plan, and the same in words."""
+"""The record of a plan, with its sentences."""
 
 from __future__ import annotations
 

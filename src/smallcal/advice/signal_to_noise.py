@@ -1,4 +1,4 @@
-"""Test, before any parameter is spent on it, whether miscalibration depends on a signal.
+"""Test whether miscalibration depends on a signal, before any parameter is spent on it.
 
 At the pooled temperature T the slopes dl/dT of the samples' top-label losses average zero. Cut the
 samples into K equal groups by a signal: where the groups' mean slopes differ, one temperature is

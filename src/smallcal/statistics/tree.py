@@ -1,4 +1,4 @@
-"""A table with levels as a tree: seeds with their draws, ragged or not."""
+"""Tables with nested levels as a tree: seeds with their draws, ragged or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fitted calibrator where smallcal is not: torch, ONNX, plain Python, SQL."""
+"""Export a fitted calibrator to where smallcal is not installed: torch, ONNX, Python, SQL."""
 
 from __future__ import annotations
 

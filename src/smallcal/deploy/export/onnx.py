@@ -1,4 +1,4 @@
-"""A calibrator as ONNX: a file of its own, or grafted onto the model whose logits it takes.
+"""A calibrator as an ONNX graph: a file of its own, or behind the model whose logits it takes.
 
 Arithmetic is in double precision; ONNX Runtime has every operation used here in that type (it has
 no error function, which is written out), and the numbers come back in the type they came in.

@@ -1,4 +1,4 @@
-"""Where an exported calibrator comes from: written into every file an exporter makes."""
+"""Where an exported calibrator comes from, as every exported file says."""
 
 from __future__ import annotations
 

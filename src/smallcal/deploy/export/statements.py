@@ -1,4 +1,4 @@
-"""A program as the few statements that a person would write: what gets a name, what is in place.
+"""Turn a program into the few statements that a person would write, for Python and SQL.
 
 One statement for each operation is hard to read and slow; one expression for all repeats what is
 shared. So a value has a name where it is used twice, made of a whole row, or asked for at the

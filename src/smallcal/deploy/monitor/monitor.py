@@ -1,4 +1,4 @@
-"""The monitor: feed it rows, with labels where there are some, and ask what it knows."""
+"""The monitor: takes in rows, some with labels, and reports drift and miscalibration."""
 
 from __future__ import annotations
 

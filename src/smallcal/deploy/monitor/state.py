@@ -14,6 +14,7 @@ from typing import Any
 from smallcal.calibrators import artefact
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.reference import Reference
+from smallcal.data.plain import plain_fields
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.errors import ArtefactError, InputError
 from smallcal.io.atomic import atomic_path
@@ -104,21 +105,9 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "calibrator": self.calibrator,
-            "alpha": self.alpha,
-            "tolerance": self.tolerance,
-            "reference": self.reference.to_dict(),
-            "rows": self.rows,
-            "confidence": list(self.confidence),
-            "score": list(self.score),
-            "groups": list(self.groups),
-            "certainty": self.certainty,
-            "correct": self.correct,
-            "labelled": [[gap.n, gap.total, gap.squares] for gap in self.gaps],
-        }
+        labelled = [[gap.n, gap.total, gap.squares] for gap in self.gaps]
+        head = {"format": FORMAT, "version": VERSION}
+        return {**head, **plain_fields(self, without="gaps"), "labelled": labelled}
 
     @classmethod
     def from_dict(cls, document: object, *, source: str = "this state") -> State:
