@@ -12,7 +12,7 @@ import smallcal
 import smallcal as sc
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, X100, written
-from smallcal.reports.content.words import with_interval
+from smallcal.reports.content.verdict import with_interval
 from smallcal.reports.render import cells as pages
 from smallcal.statistics.interval import interval_of
 from smallcal.studies.tables.pairs import number_of

@@ -22,13 +22,14 @@ from scipy.stats import binomtest
 import smallcal as sc
 from smallcal import plots
 from smallcal.calibrators.catalogue import ALIASES
+from smallcal.data.plain import plain
 from smallcal.data.predictions import Predictions
 from smallcal.metrics import METRICS, Scored
 from smallcal.reports.content import gather as content_module
+from smallcal.reports.content.gather import Settings
 from smallcal.reports.content.groups import exact_p_values, gaps_of, worst
-from smallcal.reports.content.measure import COMPARED, SHOWN, fit_all, true_names
+from smallcal.reports.content.measure import COMPARED, SHOWN, fit_all, measure
 from smallcal.reports.content.routing import gate as gate_of
-from smallcal.reports.content.words import plain
 from smallcal.reports.render.blocks import Cell, Column, Command, Download, Figure, Row, Table
 from smallcal.reports.render.markdown import code, escaped, render, table
 from smallcal.reports.render.sections import document_of
@@ -59,7 +60,8 @@ def row_of(report, method):
 def probas():
     (z, y), (tz, _) = samples()
     return {
-        name: sc.Calibrator(method=name).fit(z, y).predict_proba(tz) for name in true_names(METHODS)
+        name: sc.Calibrator(method=name).fit(z, y).predict_proba(tz)
+        for name in Settings(methods=METHODS).names
     }
 
 
@@ -76,12 +78,27 @@ def test_the_keys_are_those_that_the_module_documents():
 def test_metrics_and_intervals_are_those_of_compare():
     _, (_, ty) = samples()
     found = sc.compare(ty, probas(), baseline="none", metrics=SHOWN, n_boot=100)
-    for name in true_names(METHODS):
+    for name in Settings(methods=METHODS).names:
         row = row_of(made(), name)
         assert row["points"] == pytest.approx(sc.evaluate(ty, probas()[name]), rel=1e-12)
         for metric in SHOWN:
             cell, interval = row["cells"][metric], found.value_intervals[name][metric]
             assert [cell["value"], cell["low"], cell["high"]] == [interval.point, *interval]
+
+
+def test_measuring_scores_the_predictions_of_each_method_once(monkeypatch):
+    cal, test = (samples_of(given, role="samples") for given in samples())
+    names = Settings(methods=METHODS).names
+    built, start = [], Scored.__init__
+
+    def counted(self, **arrays):
+        built.append(arrays["proba"].shape)
+        start(self, **arrays)
+
+    monkeypatch.setattr(Scored, "__init__", counted)
+    found = measure(names, cal, test, bootstrap=(100, 0.95, 0))
+    assert built == [test.preds.logits.shape] * len(names)
+    assert list(found.fits) == list(names)
 
 
 @pytest.mark.parametrize("baseline", ["none", "ts-nll"])
@@ -311,7 +328,7 @@ def test_the_gates_evidence_is_the_gain_and_decides(seed):
     raw = sc.Identity().fit(z, y).predict_proba(z)
     assert gate["gained"] == pytest.approx(likelihood(free.predict_proba(z)) - likelihood(raw))
     assert gate["kept_raw"] == (gate["gained"] <= gate["needed"])
-    assert gate["kept_raw"] == (fits[name].estimator.n_parameters_ == 0)
+    assert gate["kept_raw"] == (fits[name].fitted.n_parameters == 0)
 
 
 def test_shifted_samples_are_measured_with_the_same_fits():
@@ -413,7 +430,7 @@ def test_checks_are_of_the_recommended_method_or_of_another():
 def test_artefacts_are_the_calibrators_that_were_measured(tmp_path):
     _, (tz, ty) = samples()
     entries = made().content["artefacts"]
-    assert [entry["method"] for entry in entries] == list(true_names(METHODS))
+    assert [entry["method"] for entry in entries] == list(Settings(methods=METHODS).names)
     for entry in entries:
         assert re.fullmatch(r"[a-z0-9-]+\.json", entry["file_name"])
         file = tmp_path / entry["file_name"]
@@ -443,8 +460,13 @@ def test_samples_may_be_pairs_records_or_files(tmp_path):
     found = [samples_of(entry, role="calibration") for entry in given]
     assert len({entry.preds.sha256() for entry in found}) == 1
     assert [entry.source for entry in found[:2]] == ["calibration", "calibration"]
-    assert found[0].file_sha256 is None
-    assert found[2].file_sha256 == hashlib.sha256((tmp_path / "both.npz").read_bytes()).hexdigest()
+    assert found[0].facts["file_sha256"] is None
+    weighted = Predictions.of(z, y, weight=np.arange(len(y)))
+    assert samples_of(weighted, role="calibration").preds.weight is None
+    assert (
+        found[2].facts["file_sha256"]
+        == hashlib.sha256((tmp_path / "both.npz").read_bytes()).hexdigest()
+    )
     demo = samples_of(sc.load_demo("test"), role="test")
     assert demo.class_names == sc.load_demo("test").class_names
 

@@ -74,14 +74,17 @@ class CalibratedSplit:
         """Whether there are temperatures without groups."""
         return self.band is not None and not self.fitted.map.steps
 
-    def occupancy(self, logits: object, features: object, *, input: str) -> FloatArray:
-        """Return the share of other rows in each group or band."""
+    def band_of(self, logits: object, features: object, *, input: str = "logits") -> IntArray:
+        """Return the group or band of each of other rows."""
         fitted = replace(self.fitted, input=input)
-        if self.regressed:
-            temperature = fitted.temperature(logits, features=features)
-            band = group_members(temperature, np.array(self.edges))
-        else:
-            band = fitted.group(logits, features=features)
+        if not self.regressed:
+            return fitted.group(logits, features=features)
+        temperature = fitted.temperature(logits, features=features)
+        return group_members(temperature, np.array(self.edges))
+
+    def occupancy(self, logits: object, features: object, *, input: str = "logits") -> FloatArray:
+        """Return the share of other rows in each group or band."""
+        band = self.band_of(logits, features, input=input)
         return np.asarray(np.bincount(band, minlength=self.n_bands) / len(band))
 
     def saturated(self) -> bool:

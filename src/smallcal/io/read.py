@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -180,6 +181,18 @@ def split_path(path: PathLike) -> tuple[Path, str | None]:
     if colon and _PREFIX.fullmatch(prefix) and Path(file).suffix and not Path(text).exists():
         return Path(file), prefix
     return Path(text), None
+
+
+def file_sha256(path: PathLike) -> str:
+    """Return the fingerprint of a file's bytes."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    return digest.hexdigest()
 
 
 @contextmanager

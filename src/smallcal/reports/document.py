@@ -10,12 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from smallcal.calibrators.estimators import seed_of
 from smallcal.errors import InputError, missing_extra
 from smallcal.io.atomic import atomic_path
 from smallcal.reports import conditions
 from smallcal.reports.content.gather import DEFAULT_BOOT, DEFAULT_METHODS, Settings, gather
 from smallcal.reports.render import markdown
-from smallcal.reports.samples import Samples, samples_of
+from smallcal.reports.samples import Samples, require_pair, require_same_model, samples_of
 
 #: What a file's suffix means.
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
@@ -165,30 +166,25 @@ def report(
     (False, True)
     """
     settings = Settings(
-        methods=tuple(methods),
+        methods=methods,
         n_boot=n_boot,
         level=level,
-        seed=random_state,
+        seed=seed_of(random_state),
         title=title,
         command=command,
     )
-    if isinstance(methods, str):
-        raise InputError(f"methods must be a list of names; got the string {methods!r}")
 
     def checked(given: object, role: str) -> Samples:
         return samples_of(given, role=role, input=input, class_names=class_names)
 
-    content = gather(
-        checked(calibration, "calibration"),
-        checked(test, "test"),
-        settings,
-        shift={
-            _condition(key): checked(given, " ".join(filter(None, _condition(key))))
-            for key, given in (shift or {}).items()
-        },
-        advance=advance,
-    )
-    return Report(content)
+    cal, held_out = checked(calibration, "calibration"), checked(test, "test")
+    require_pair(cal, held_out)
+    shifted = {}
+    for key, given in (shift or {}).items():
+        condition = _condition(key)
+        shifted[condition] = checked(given, " ".join(filter(None, condition)))
+        require_same_model(shifted[condition], cal)
+    return Report(gather(cal, held_out, settings, shift=shifted, advance=advance))
 
 
 def _condition(key: object) -> tuple[str, str]:

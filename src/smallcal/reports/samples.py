@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from smallcal import io
 from smallcal.data.predictions import Predictions, as_class_names
 from smallcal.errors import InputError
-from smallcal.io.read import split_path
-
-_CHUNK = 1 << 20
+from smallcal.io.read import file_sha256, split_path
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,31 +26,16 @@ class Samples:
     class_names : tuple of str, or None
     source : str
         The file as it was named, or what the samples are for.
-    file_sha256 : str or None
-        Fingerprint of that file.
+    facts : dict
+        What the report says of them: ``source``, ``n``, ``n_classes``, ``n_errors``, ``accuracy``,
+        ``sha256`` of the arrays, and ``file_sha256``, None where they came from no file.
     """
 
     preds: Predictions
     input: str
     class_names: tuple[str, ...] | None
     source: str
-    file_sha256: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what the report says of them."""
-        return {
-            "source": self.source,
-            "n": self.preds.n,
-            "n_classes": self.preds.n_classes,
-            "n_errors": int((~self.preds.correct).sum()),
-            "accuracy": float(self.preds.correct.mean()),
-            "sha256": self.preds.sha256(),
-            "file_sha256": self.file_sha256,
-        }
-
-    def class_name(self, column: int) -> str:
-        """Return a class's name, or its column where it has none."""
-        return str(column) if self.class_names is None else self.class_names[column]
+    facts: dict[str, Any]
 
 
 def samples_of(
@@ -68,7 +49,7 @@ def samples_of(
 
     Examples
     --------
-    >>> samples_of(([[2.0, 0.0], [0.0, 1.0]], [0, 0]), role="test").to_dict()["n_errors"]
+    >>> samples_of(([[2.0, 0.0], [0.0, 1.0]], [0, 0]), role="test").facts["n_errors"]
     1
     """
     if isinstance(given, str | os.PathLike):
@@ -76,7 +57,8 @@ def samples_of(
     names = class_names if class_names is not None else getattr(given, "class_names", None)
     source = getattr(given, "source", "") or role
     if isinstance(given, Predictions):
-        return _checked(given, "logits", names, source)
+        # A report counts every sample once.
+        return _checked(replace(given, weight=None), "logits", names, source)
     if hasattr(given, "logits"):
         logits, labels = given.logits, getattr(given, "labels", None)
     elif isinstance(given, tuple | list) and len(given) == 2:
@@ -105,38 +87,36 @@ def samples_of(
 
 def _checked(preds: Predictions, kind: str, names: Sequence[str] | None, source: str) -> Samples:
     known = None if names is None else as_class_names(names, n_classes=preds.n_classes)
-    return Samples(
-        preds=preds,
-        input=kind,
-        class_names=known,
-        source=source,
-        file_sha256=file_sha256(split_path(source)[0]),
-    )
-
-
-def file_sha256(path: Path) -> str | None:
-    """Return the fingerprint of a file; None where there is no such file."""
-    if not path.is_file():
-        return None
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+    path, _ = split_path(source)
+    facts = {
+        "source": source,
+        "n": preds.n,
+        "n_classes": preds.n_classes,
+        "n_errors": int((~preds.correct).sum()),
+        "accuracy": float(preds.correct.mean()),
+        "sha256": preds.sha256(),
+        "file_sha256": file_sha256(path) if path.is_file() else None,
+    }
+    return Samples(preds=preds, input=kind, class_names=known, source=source, facts=facts)
 
 
 def require_pair(calibration: Samples, test: Samples) -> None:
     """Raise unless a report can be made of the two."""
+    require_same_model(calibration, test)
     calibration.preds.require_fittable(input=calibration.input)
-    if calibration.preds.n_classes != test.preds.n_classes:
-        raise InputError(
-            f"{calibration.source} has {calibration.preds.n_classes} columns and {test.source} "
-            f"has {test.preds.n_classes}; both must come from one model"
-        )
-    if calibration.input != test.input:
-        raise InputError(
-            f"{calibration.source} holds {calibration.input} and {test.source} holds "
-            f"{test.input}; use one kind"
-        )
     if test.preds.n < 2:
         raise InputError(f"{test.source} has {test.preds.n} sample; there must be at least 2")
+
+
+def require_same_model(one: Samples, other: Samples) -> None:
+    """Raise where two sets of samples cannot come from one model."""
+    columns = one.preds.n_classes, other.preds.n_classes
+    if columns[0] != columns[1]:
+        raise InputError(
+            f"{one.source} has {columns[0]} columns and {other.source} has {columns[1]}; both "
+            "must come from one model"
+        )
+    if one.input != other.input:
+        raise InputError(
+            f"{one.source} holds {one.input} and {other.source} holds {other.input}; use one kind"
+        )

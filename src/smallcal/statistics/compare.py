@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, overload
@@ -10,7 +10,7 @@ from typing import Any, overload
 from smallcal.data.plain import plain
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
-from smallcal.metrics import METRICS, Scored
+from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import DEFAULT_BOOT, intervals_by_method, resample
 from smallcal.statistics.groups import GroupRow, by_group
@@ -280,19 +280,33 @@ def compare(
     require_options(n_boot, level)
     chosen = chosen_metrics(METRICS if metrics is None else metrics)
     scored = {name: Scored.of(y_true, proba) for name, proba in y_probas.items()}
+    bootstrap = (n_boot, level, random_state)
+    return compare_of(scored, chosen, baseline=reference, bootstrap=bootstrap, advance=advance)
+
+
+def compare_of(
+    scored: Mapping[str, Scored],
+    metrics: Sequence[Metric],
+    *,
+    baseline: str,
+    bootstrap: tuple[int, float, int],
+    advance: Advance = lambda rows: None,
+) -> Comparison:
+    """Return :func:`compare` of checked predictions; ``bootstrap`` is (n_boot, level, seed)."""
+    n_boot, level, seed = bootstrap
     points = {
-        name: {metric.name: metric.of(view) for metric in chosen} for name, view in scored.items()
+        name: {metric.name: metric.of(view) for metric in metrics} for name, view in scored.items()
     }
     differences = {
-        name: {metric: value - points[reference][metric] for metric, value in row.items()}
+        name: {metric: value - points[baseline][metric] for metric, value in row.items()}
         for name, row in points.items()
-        if name != reference
+        if name != baseline
     }
     result = Comparison(
-        points, reference, differences, level=level, n_boot=n_boot, n=scored[reference].n
+        points, baseline, differences, level=level, n_boot=n_boot, n=scored[baseline].n
     )
     if not n_boot:
         return result
-    values = resample(scored, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
+    values = resample(scored, metrics, n_boot=n_boot, random_state=seed, advance=advance)
     told = partial(intervals_by_method, points, values, unit=_UNIT, level=level, tell_bias=True)
-    return replace(result, intervals=told(baseline=reference), value_intervals=told())
+    return replace(result, intervals=told(baseline=baseline), value_intervals=told())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError
@@ -69,14 +71,25 @@ def by_group(
     codes = np.asarray(groups)
     if codes.shape != (view.n,):
         raise InputError(f"groups must have shape ({view.n},); got {codes.shape}")
-    names = np.unique(codes)
-    if len(names) < 2:
-        raise InputError(f"groups must name at least two groups; got {len(names)}")
+    if len(np.unique(codes)) < 2:
+        raise InputError("groups must name at least two groups; got 1")
+    return by_group_of(view, codes, chosen, bootstrap=(n_boot, level, random_state))
+
+
+def by_group_of(
+    scored: Scored,
+    codes: NDArray[Any],
+    metrics: Sequence[Metric],
+    *,
+    bootstrap: tuple[int, float, int],
+) -> dict[str, dict[str, GroupRow]]:
+    """Return :func:`by_group` of checked predictions; ``bootstrap`` is (n_boot, level, seed)."""
+    n_boot, level, seed = bootstrap
     rows = {
-        str(name): _group_rows(view, codes == name, chosen, (n_boot, level, random_state + 2 * i))
-        for i, name in enumerate(names)
+        str(name): _group_rows(scored, codes == name, metrics, (n_boot, level, seed + 2 * i))
+        for i, name in enumerate(np.unique(codes))
     }
-    for metric in chosen:
+    for metric in metrics:
         p_values = {name: row[metric.name].p_value for name, row in rows.items()}
         for name in holm(p_values, 1 - level):
             rows[name][metric.name] = replace(rows[name][metric.name], differs=True)

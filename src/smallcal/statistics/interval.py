@@ -198,8 +198,8 @@ def require_options(
     n_boot: int, level: float, *, name: str = "n_boot", least: int = 0, why: str = ""
 ) -> None:
     """Raise unless the options of a bootstrap make sense."""
-    whole_number(n_boot, name, least=least, why=why)
     require_level(level)
+    whole_number(n_boot, name, least=least, why=why)
 
 
 def require_level(level: float) -> None:

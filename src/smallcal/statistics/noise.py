@@ -127,7 +127,14 @@ def noise_floor(
     n = len(as_probabilities(y_proba))
     # The labels are placeholders: nothing below reads them.
     scored = Scored.of(np.zeros(n, dtype=np.int64), y_proba)
-    drawn = _simulated(scored, names, n_sim, random_state)
+    return noise_floor_of(scored, names, n_sim=n_sim, level=level, random_state=random_state)
+
+
+def noise_floor_of(
+    scored: Scored, metrics: Sequence[str], *, n_sim: int = 1000, level: float, random_state: int
+) -> dict[str, Floor]:
+    """Return :func:`noise_floor` of checked predictions, whose labels do not matter."""
+    drawn = _simulated(scored, metrics, n_sim, random_state)
     return {
         name: Floor(
             mean=float(values.mean()),
@@ -177,7 +184,11 @@ def debiased_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -
     >>> round(debiased_ece(y_true, y_proba), 4)  # 0.05 before noise is taken off
     0.0367
     """
-    scored = Scored.of(y_true, y_proba)
+    return debiased_ece_of(Scored.of(y_true, y_proba), bins=bins)
+
+
+def debiased_ece_of(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
+    """Return :func:`debiased_ece` of checked predictions."""
     gap, noise, share = binned_gaps(scored.confidence, scored.residual, bins=bins)
     full = share > 0
     gap, noise, share = gap[full], noise[full], share[full]

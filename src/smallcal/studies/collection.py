@@ -22,7 +22,6 @@ Files are read when they are needed and not before.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,7 +35,7 @@ import numpy as np
 from smallcal import io
 from smallcal.data.predictions import IntArray, Predictions
 from smallcal.errors import FileError, InputError
-from smallcal.io.read import split_path
+from smallcal.io.read import file_sha256, split_path
 from smallcal.studies.frame import ALL
 
 if sys.version_info >= (3, 11):
@@ -261,15 +260,3 @@ def _require_keys(
     for key, value in entry.items():
         if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
             raise FileError(f"{where}: {key} must be of type {known[key].__name__}; got {value!r}")
-
-
-def file_sha256(path: str | os.PathLike[str]) -> str:
-    """Return the fingerprint of a file's bytes."""
-    digest = hashlib.sha256()
-    try:
-        with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    return digest.hexdigest()

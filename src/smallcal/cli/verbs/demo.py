@@ -22,7 +22,7 @@ from smallcal.io import write_arrays
 from smallcal.metrics import METRICS as TABLE
 from smallcal.metrics.units import Unit
 from smallcal.reports import report
-from smallcal.reports.content.gather import Settings, steps
+from smallcal.reports.content.gather import Settings
 from smallcal.reports.document import format_of, require_page
 from smallcal.statistics.compare import evaluate
 
@@ -111,7 +111,7 @@ def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
         terminal.say(f"No report was written: {error}")
         return
     title = "Calibration of the demo's drawing classifier"
-    with terminal.progress("Reporting", steps(Settings(), 0)) as advance:
+    with terminal.progress("Reporting", Settings().steps()) as advance:
         report(cal, test, title=title, random_state=seed, advance=advance).save(file)
     terminal.say(f"Wrote {file}: the whole story, with all {len(cal.labels):,} samples.")
 

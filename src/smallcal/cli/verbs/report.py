@@ -19,8 +19,7 @@ from smallcal.io.read import split_path
 from smallcal.reports import Report
 from smallcal.reports import report as make
 from smallcal.reports.conditions import require_known
-from smallcal.reports.content.gather import DEFAULT_METHODS, Settings, steps
-from smallcal.reports.content.measure import require_boot, true_names
+from smallcal.reports.content.gather import DEFAULT_METHODS, Settings
 from smallcal.reports.document import FORMATS, format_of, require_page
 
 #: ``...fog-s3.npz``, ``fog_3.npz`` or ``fog3.npz``: a kind and its severity.
@@ -79,10 +78,10 @@ def report(
     seed: options.Seed = 0,
 ) -> None:
     """Report how well a model is calibrated, and which method to use."""
-    require_boot(n_boot, level)
     chosen = tuple(choices.method_names(methods)) if methods else DEFAULT_METHODS
+    settings = Settings(methods=chosen, n_boot=n_boot, level=level)
     for text in fail_if or []:
-        require_known(text, true_names(chosen))
+        require_known(text, settings.names)
     kind = _kind(output, format)
     if kind == "html":
         require_page()
@@ -106,8 +105,7 @@ def report(
     )
     cal, test = inputs.load_pair(cal_data, test_data, input, verb="report")
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
-    settings = Settings(methods=chosen, n_boot=n_boot)
-    with terminal.progress("Measuring", steps(settings, len(files))) as advance:
+    with terminal.progress("Measuring", settings.steps(len(files))) as advance:
         made = make(
             cal,
             test,

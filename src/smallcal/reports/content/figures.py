@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from smallcal import plots
-from smallcal.data.predictions import FloatArray
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
 from smallcal.plots.shift_errors_plot import errors_of
 from smallcal.reports.content.measure import CLASSIC, RAW, Fit, Measured
-from smallcal.reports.content.words import listed, with_interval
+from smallcal.reports.content.verdict import listed, with_interval
 from smallcal.reports.samples import Samples
 
 #: Samples shown where each is a mark of its own, spread evenly over the test samples.
@@ -26,66 +25,46 @@ _BAND_BOOT = 200
 #: Differences that get a forest plot.
 _FOREST = ("ece15", "top_label_bce")
 
-Spec = dict[str, Any]
+#: A figure: its id, its plot, that plot's data, its title, its caption, and it all in words.
+Spec = tuple[str, str, Any, str, str, str]
 
 
 def figure_specs(
-    measured: Measured, chosen: str, test: Samples, *, bootstrap: tuple[int, float, int]
-) -> list[Spec]:
-    """Return every figure; ``bootstrap`` is (n_boot, level, seed)."""
-    return [
+    measured: Measured,
+    chosen: str,
+    test: Samples,
+    *,
+    shifted: Sequence[Mapping[str, Any]],
+    bootstrap: tuple[int, float, int],
+) -> list[dict[str, Any]]:
+    """Return every figure.
+
+    ``shifted`` are the rows of :mod:`smallcal.reports.content.shift`; ``bootstrap`` is (n_boot,
+    level, seed).
+    """
+    level = bootstrap[1]
+    specs = [
         *_forests(measured),
         *_of_confidence(measured, chosen, test, bootstrap),
-        *_of_groups(measured, chosen, test, level=bootstrap[1]),
+        *_of_groups(measured, chosen, test, level=level),
         *_of_temperature(measured, chosen, test),
+        *(_of_shift(shifted, level=level) if shifted else []),
     ]
-
-
-def shift_specs(rows: Sequence[Mapping[str, Any]] | None, *, level: float) -> list[Spec]:
-    """Return the figure of shifted sets, from the rows of :mod:`smallcal.reports.content.shift`."""
-    if not rows:
-        return []
-    sets = [f"{row['kind']} {row['severity']}".strip() for row in rows]
-    found = {}
-    for name in rows[0]["values"]:
-        values = [row["values"][name] for row in rows]
-        numbers = [
-            (row["accuracy"]["value"], *(row["ece15"][key] for key in ("value", "low", "high")))
-            for row in values
-        ]
-        found[name] = errors_of(sets, numbers, metric="ece15", level=level)
-    said = [f"{name} {PERCENT.value(row.error.mean())} on average" for name, row in found.items()]
     return [
-        _spec(
-            "shift-errors",
-            "shift_errors",
-            found,
-            "Calibration error under shift",
-            "Each mark is a shifted set, by the accuracy that is left there; bars are "
-            f"{100 * level:g} % intervals.",
-            f"ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
-        )
+        {
+            "id": id,
+            "title": title,
+            "caption": caption,
+            "alt": alt,
+            "plot": plot,
+            "data": (
+                {name: asdict(row) for name, row in data.items()}
+                if isinstance(data, Mapping)
+                else asdict(data)
+            ),
+        }
+        for id, plot, data, title, caption, alt in specs
     ]
-
-
-def _spec(id: str, plot: str, data: object, *words: str) -> Spec:
-    """Return a figure; ``words`` are its title, its caption, and what it shows in words."""
-    title, caption, alt = words
-    return {
-        "id": id,
-        "title": title,
-        "caption": caption,
-        "alt": alt,
-        "plot": plot,
-        "data": _records(data),
-    }
-
-
-def _records(data: object) -> Any:
-    """Return a twin's records as mappings."""
-    if isinstance(data, Mapping):
-        return {name: asdict(row) for name, row in data.items()}
-    return asdict(data)  # type: ignore[call-overload]
 
 
 def _forests(measured: Measured) -> Iterator[Spec]:
@@ -93,12 +72,12 @@ def _forests(measured: Measured) -> Iterator[Spec]:
         return
     for metric in _FOREST:
         parts = [
-            f"{name} {with_interval(metric, measured.difference(name, RAW, metric), signed=True)}, "
-            f"{measured.verdict(name, RAW, metric)}"
+            f"{name} {with_interval(metric, row, signed=True)}, {verdict}"
             for name in measured.result.differences
+            for row, verdict in [measured.difference(name, RAW, metric)]
         ]
         thin = " The thin line adds the basic interval, as resampled errors are biased."
-        yield _spec(
+        yield (
             f"forest-{metric.replace('_', '-')}",
             "forest",
             plots.forest_data(measured.result, metric=metric),
@@ -109,23 +88,19 @@ def _forests(measured: Measured) -> Iterator[Spec]:
         )
 
 
-def _shown(measured: Measured, chosen: str) -> dict[str, FloatArray]:
-    """Return the probabilities that are put side by side: raw, the classic, the chosen."""
-    names = [name for name in dict.fromkeys([RAW, CLASSIC, chosen]) if name in measured.fits]
-    return {name: measured.fits[name].proba for name in names}
-
-
 def _of_confidence(
     measured: Measured, chosen: str, test: Samples, bootstrap: tuple[int, float, int]
 ) -> Iterator[Spec]:
+    """Yield what is put side by side: the raw model, the classic and the chosen method."""
     n_boot, level, seed = min(bootstrap[0], _BAND_BOOT), *bootstrap[1:]
-    labels, probas = test.preds.labels, _shown(measured, chosen)
+    names = [name for name in dict.fromkeys([RAW, CLASSIC, chosen]) if name in measured.fits]
+    labels = test.preds.labels
+    probas = {name: measured.fits[name].scored.proba for name in names}
 
     def each(metric: str) -> str:
-        said = [f"{name} {with_interval(metric, measured.value(name, metric))}" for name in probas]
-        return listed(said)
+        return listed([f"{n} {with_interval(metric, measured.value(n, metric))}" for n in names])
 
-    yield _spec(
+    yield (
         "reliability",
         "reliability",
         plots.reliability_data(labels, probas, level=level),
@@ -134,23 +109,10 @@ def _of_confidence(
         "On the diagonal a model is as right as it says; below it, it is too sure.",
         f"Reliability diagram in 15 bins of confidence. ece15: {each('ece15')}.",
     )
-    smooth = plots.smooth_reliability_data(
-        labels, probas, level=level, n_boot=n_boot, random_state=seed
-    )
-    said = listed([f"{name} {PERCENT.value(row.smece)}" for name, row in smooth.items()])
-    yield _spec(
-        "smooth-reliability",
-        "smooth_reliability",
-        smooth,
-        "Reliability without bins",
-        "Accuracy against confidence, smoothed at the width that the smooth calibration error "
-        f"finds; bands are {100 * level:g} % intervals over resampled test samples.",
-        f"Smoothed reliability diagram. Smooth calibration error: {said}.",
-    )
     spread = plots.confidence_histogram_data(labels, probas)
     said = listed([f"{name} {PERCENT.value(row.confidence)}" for name, row in spread.items()])
     accuracy = PERCENT.value(measured.points[RAW]["accuracy"])
-    yield _spec(
+    yield (
         "confidence-histogram",
         "confidence_histogram",
         spread,
@@ -159,7 +121,20 @@ def _of_confidence(
         f"Histogram of confidences. Mean confidence: {said}. Accuracy of the raw model: "
         f"{accuracy}.",
     )
-    yield _spec(
+    smooth = plots.smooth_reliability_data(
+        labels, probas, level=level, n_boot=n_boot, random_state=seed
+    )
+    said = listed([f"{name} {PERCENT.value(row.smece)}" for name, row in smooth.items()])
+    yield (
+        "smooth-reliability",
+        "smooth_reliability",
+        smooth,
+        "Reliability without bins",
+        "Accuracy against confidence, smoothed at the width that the smooth calibration error "
+        f"finds; bands are {100 * level:g} % intervals over resampled test samples.",
+        f"Smoothed reliability diagram. Smooth calibration error: {said}.",
+    )
+    yield (
         "risk-coverage",
         "risk_coverage",
         plots.risk_coverage_data(labels, probas, level=level, n_boot=n_boot, random_state=seed),
@@ -181,14 +156,10 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
     if fit is None:
         return
     preds = test.preds
-    given: dict[str, Any] = {
-        "calibrator": fit.estimator,
-        "level": level,
-        "features": preds.features,
-    }
+    given: dict[str, Any] = {"calibrator": fit.fitted, "level": level, "features": preds.features}
     matched = plots.matched_confidence_data(preds.labels, preds.logits, **given)
     steps = "; ".join(matched)
-    yield _spec(
+    yield (
         "matched-confidence",
         "matched_confidence",
         matched,
@@ -199,11 +170,15 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
         f"Reliability diagrams by group: {steps}.",
     )
     residuals = plots.group_residuals_data(preds.labels, preds.logits, **given)
-    said = [
-        f"{stage}: {', '.join(_residual(row, i) for i in range(len(row.group)))}"
-        for stage, row in residuals.items()
-    ]
-    yield _spec(
+    said = []
+    for stage, row in residuals.items():
+        ends = zip(row.residual, row.low, row.high, strict=True)
+        each = [
+            f"{PERCENT.difference(middle)} ({PERCENT.interval(low, high, signed=True)})"
+            for middle, low, high in ends
+        ]
+        said.append(f"{stage}: {', '.join(each)}")
+    yield (
         "group-residuals",
         "group_residuals",
         residuals,
@@ -214,23 +189,19 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
     )
 
 
-def _residual(row: Any, i: int) -> str:
-    ends = PERCENT.interval(row.low[i], row.high[i], signed=True)
-    return f"{PERCENT.difference(row.residual[i])} ({ends})"
-
-
 def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[Spec]:
     fits = dict.fromkeys([measured.fits[chosen], _grouped(measured, chosen)])
     for fit in fits:
         if fit is None or not fit.deployable or not fit.routed:
             continue
-        n = test.preds.n
-        rows = np.unique(np.linspace(0, n - 1, min(n, _MARKS)).astype(np.int64))
-        some = test.preds.take(rows)
-        found = plots.temperature_signal_data(fit.estimator, some.logits, features=some.features)
+        preds = test.preds
+        rows = np.unique(np.linspace(0, preds.n - 1, min(preds.n, _MARKS)).astype(np.int64))
+        features = None if preds.features is None else preds.features[rows]
+        found = plots.temperature_signal_data(fit.fitted, preds.logits[rows], features=features)
         low, middle, high = np.quantile(found.temperature, [0.05, 0.5, 0.95])
-        count = f"{len(rows):,} of the test samples" if len(rows) < n else "the test samples"
-        yield _spec(
+        every = len(rows) == preds.n
+        count = "the test samples" if every else f"{len(rows):,} of the test samples"
+        yield (
             f"temperature-{'groups' if fit.fitted.map.steps else 'samples'}",
             "temperature_signal",
             found,
@@ -241,3 +212,25 @@ def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[
             f"in ten between {low:.3f} and {high:.3f}; one temperature for all would be "
             f"{found.pooled:.3f}.",
         )
+
+
+def _of_shift(rows: Sequence[Mapping[str, Any]], *, level: float) -> Iterator[Spec]:
+    sets = [f"{row['kind']} {row['severity']}".strip() for row in rows]
+    found = {}
+    for name in rows[0]["values"]:
+        values = [row["values"][name] for row in rows]
+        numbers = [
+            (row["accuracy"]["value"], *(row["ece15"][key] for key in ("value", "low", "high")))
+            for row in values
+        ]
+        found[name] = errors_of(sets, numbers, metric="ece15", level=level)
+    said = [f"{name} {PERCENT.value(row.error.mean())} on average" for name, row in found.items()]
+    yield (
+        "shift-errors",
+        "shift_errors",
+        found,
+        "Calibration error under shift",
+        "Each mark is a shifted set, by the accuracy that is left there; bars are "
+        f"{100 * level:g} % intervals.",
+        f"ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
+    )

@@ -56,33 +56,28 @@ the time or the machine but the versions. The keys, in order:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from smallcal._version import versions
-from smallcal.calibrators.base import flag_text
-from smallcal.calibrators.catalogue import METHODS
+from smallcal.calibrators.catalogue import ALIASES, method
 from smallcal.data.plain import plain
-from smallcal.metrics import METRICS
-from smallcal.reports.content.figures import figure_specs, shift_specs
-from smallcal.reports.content.groups import class_rows, group_tables, worst
+from smallcal.errors import InputError
+from smallcal.io.progress import Advance
+from smallcal.reports.content.figures import figure_specs
+from smallcal.reports.content.groups import gap_tables
 from smallcal.reports.content.measure import (
-    CLASSIC,
     RAW,
-    SHOWN,
-    Advance,
     Fit,
-    Measured,
-    artefact_of,
     measure,
-    true_names,
+    result_tables,
 )
-from smallcal.reports.content.routing import gate, routing
+from smallcal.reports.content.routing import bands_of, gate, routing
 from smallcal.reports.content.shift import shift_rows
-from smallcal.reports.content.verdict import differences, verdict
-from smallcal.reports.samples import Samples, require_pair
-from smallcal.statistics.noise import FLOORED
+from smallcal.reports.content.verdict import verdict
+from smallcal.reports.samples import Samples
+from smallcal.statistics.interval import require_options
 
 FORMAT = "smallcal-report"
 VERSION = 1
@@ -90,25 +85,49 @@ VERSION = 1
 #: The raw model, two classics, the paper's method, ours without the effects of classes, ours.
 DEFAULT_METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "signal-linear+tail", "default")
 DEFAULT_BOOT = 1_000
-_NOTE = (
-    "Floor: what a perfectly calibrated model with these confidences would show on average; an "
-    "error near its floor is noise. Resampling adds noise, and noise adds to calibration errors: "
-    "their intervals lie high and may even leave out a small value."
-)
+#: Fewer resamples than this cannot carry a verdict.
+MIN_BOOT = 100
 #: Resamples for groups and shifted sets, of which there are many.
 _MANY = 500
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a report was asked for, beside the samples."""
+    """What a report was asked for, beside the samples; checked when it is made.
 
-    methods: tuple[str, ...] = DEFAULT_METHODS
+    Attributes
+    ----------
+    methods : sequence of str
+        As they were asked for.
+    n_boot, level, seed : of the resamples
+    title, command : str, optional
+    names : dict of str to str
+        Each method's true name and the one it was asked for by, the raw model first.
+
+    Examples
+    --------
+    >>> Settings(methods=["ts-nll", "default"]).names
+    {'none': 'none', 'ts-nll': 'ts-nll', 'class-linear+tail+gate': 'default'}
+    """
+
+    methods: Sequence[str] = DEFAULT_METHODS
     n_boot: int = DEFAULT_BOOT
     level: float = 0.95
     seed: int = 0
     title: str | None = None
     command: str | None = None
+    names: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.methods, str):
+            raise InputError(f"methods must be a list of names; got the string {self.methods!r}")
+        names = {RAW: RAW}
+        for name in self.methods:
+            method(name)  # raises where there is none
+            names.setdefault(ALIASES.get(name, name), name)
+        object.__setattr__(self, "names", names)
+        why = "every verdict rests on intervals"
+        require_options(self.n_boot, self.level, least=MIN_BOOT, why=why)
 
     @property
     def bootstrap(self) -> tuple[int, float, int]:
@@ -120,6 +139,10 @@ class Settings:
         """The same, for what is resampled many times over."""
         return min(self.n_boot, _MANY), self.level, self.seed
 
+    def steps(self, n_shifted: int = 0) -> int:
+        """Return how many steps ``advance`` is told of, for a bar."""
+        return len(self.names) + self.n_boot + n_shifted * self.many[0]
+
 
 def gather(
     calibration: Samples,
@@ -129,22 +152,39 @@ def gather(
     shift: Mapping[tuple[str, str], Samples] | None = None,
     advance: Advance = lambda steps: None,
 ) -> dict[str, Any]:
-    """Fit, measure, and return everything the report says, ready for JSON."""
-    require_pair(calibration, test)
-    names = true_names(settings.methods)
-    measured = measure(names, calibration, test, bootstrap=settings.bootstrap, advance=advance)
-    judged = verdict(measured, calibration, test)
-    chosen = judged["recommended"]
-    classes = class_rows(measured, chosen, test)
-    tables = group_tables(measured, chosen, calibration, test, bootstrap=settings.many)
-    anatomy = [routing(fit, calibration, test) for fit in measured.fits.values()]
-    gates = [gate(fit, calibration) for fit in measured.fits.values()]
-    shifted = _shift(shift, measured, chosen, calibration, settings, advance)
+    """Fit, measure, and return everything the report says, ready for JSON.
+
+    The samples must have been checked against each other: see :func:`smallcal.report`.
+    """
+    bootstrap, many = settings.bootstrap, settings.many
+    class_names = test.class_names or calibration.class_names
+    named = class_names or [str(column) for column in range(test.preds.n_classes)]
+    data = {
+        "calibration": calibration.facts,
+        "test": test.facts,
+        "input": test.input,
+        "class_names": class_names,
+    }
+    # Numbers first, then the words that rest on them, then what lies behind them.
+    measured = measure(settings.names, calibration, test, bootstrap=bootstrap, advance=advance)
+    tables = result_tables(measured)
+    judged = verdict(measured, data)
+    fits, chosen = measured.fits, judged["recommended"]
+    bands = bands_of(fits.values(), calibration, test)
+    anatomy = [routing(name, entry, test, named) for name, entry in bands.items()]
+    gates = [gate(fit, calibration) for fit in fits.values()]
+    gaps = gap_tables(measured, chosen, class_names=named, bands=bands, bootstrap=many)
+    shifted = []
+    if shift:
+        shown = bands[chosen].shown if chosen in bands else None
+        pair = [fits[RAW], fits[chosen]]
+        shifted = shift_rows(shift, pair, calibration, shown=shown, bootstrap=many, advance=advance)
+    figures = figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many)
     document = {
         "format": FORMAT,
         "version": VERSION,
         "title": settings.title or f"Calibration of {test.source}",
-        "data": _data(calibration, test),
+        "data": data,
         "settings": {
             "methods": list(settings.methods),
             "n_boot": settings.n_boot,
@@ -153,112 +193,17 @@ def gather(
         },
         "versions": versions(),
         "verdict": judged,
-        "methods": [_method(fit) for fit in measured.fits.values()],
-        "failures": measured.failures,
-        "metrics": _metrics(measured),
-        "differences": [
-            differences(measured, name) for name in (RAW, CLASSIC) if name in measured.fits
-        ],
-        "figures": [
-            *figure_specs(measured, chosen, test, bootstrap=settings.many),
-            *shift_specs(shifted, level=settings.level),
-        ],
-        "routing": [entry for entry in anatomy if entry is not None],
-        "classes": {"method": chosen, "rows": classes},
-        "groups": {"method": chosen, "tables": tables, "worst": worst(tables, classes)},
+        **tables,
+        "figures": figures,
+        "routing": anatomy,
+        **gaps,
         "gates": [entry for entry in gates if entry is not None],
-        "shift": shifted,
+        "shift": shifted or None,
         "reproduce": {"command": settings.command, "python": _python(settings)},
-        "artefacts": [_artefact(f, calibration) for f in measured.fits.values() if f.deployable],
+        "artefacts": [_artefact(fit, calibration) for fit in fits.values() if fit.deployable],
     }
     found: dict[str, Any] = plain(document)
     return found
-
-
-def steps(settings: Settings, n_shifted: int) -> int:
-    """Return how many steps ``advance`` is told of, for a bar."""
-    return len(true_names(settings.methods)) + settings.n_boot + n_shifted * settings.many[0]
-
-
-def _data(calibration: Samples, test: Samples) -> dict[str, Any]:
-    names = test.class_names or calibration.class_names
-    return {
-        "calibration": calibration.to_dict(),
-        "test": test.to_dict(),
-        "input": test.input,
-        "class_names": names,
-    }
-
-
-def _method(fit: Fit) -> dict[str, Any]:
-    fitted = fit.fitted
-    return {
-        "name": fit.name,
-        "asked": fit.asked,
-        "summary": METHODS[fit.name].summary,
-        "n_parameters": fitted.n_parameters,
-        "preserves_argmax": fitted.preserves_argmax,
-        "deployable": fit.deployable,
-        "pooled_temperature": fitted.pooled_temperature,
-        "tail_temperature": fitted.tail_temperature,
-        "flags": [
-            {"name": name, "groups": list(groups), "meaning": flag_text(fitted, name)}
-            for name, groups in fitted.flags.items()
-        ],
-    }
-
-
-def _metrics(measured: Measured) -> dict[str, Any]:
-    columns = [
-        {
-            "name": name,
-            "summary": METRICS[name].summary,
-            "better": METRICS[name].better,
-            "percent": METRICS[name].percent,
-            "unit": METRICS[name].unit.sign,
-            "floored": name in FLOORED,
-        }
-        for name in SHOWN
-    ]
-    rows = [
-        {
-            "method": name,
-            "debiased_ece15": measured.debiased[name],
-            "points": measured.points[name],
-            "cells": {metric: _cell(measured, name, metric) for metric in SHOWN},
-        }
-        for name in measured.fits
-    ]
-    return {"columns": columns, "rows": rows, "note": _NOTE}
-
-
-def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
-    row, unit = measured.value(method, metric), METRICS[metric].unit
-    floor = measured.floors[method].get(metric)
-    return {
-        "value": row.point,
-        "low": row.low,
-        "high": row.high,
-        "text": unit.value(row.point),
-        "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined),
-        "floor": None if floor is None else floor.mean,
-        "floor_high": None if floor is None else floor.high,
-    }
-
-
-def _shift(
-    shift: Mapping[tuple[str, str], Samples] | None,
-    measured: Measured,
-    chosen: str,
-    calibration: Samples,
-    settings: Settings,
-    advance: Advance,
-) -> list[dict[str, Any]] | None:
-    if not shift:
-        return None
-    return shift_rows(
-        shift, measured.fits, chosen, calibration, bootstrap=settings.many, advance=advance
-    )
 
 
 def _python(settings: Settings) -> str:
@@ -274,8 +219,10 @@ def _python(settings: Settings) -> str:
 
 
 def _artefact(fit: Fit, calibration: Samples) -> dict[str, Any]:
+    """Return what would be saved: it takes the kind of numbers that the user has."""
+    saved = replace(fit.fitted, input=calibration.input, class_names=calibration.class_names)
     return {
         "method": fit.name,
         "file_name": re.sub(r"[^a-z0-9]+", "-", fit.name.lower()).strip("-") + ".json",
-        "document": artefact_of(fit, calibration).to_dict(),
+        "document": saved.to_dict(),
     }

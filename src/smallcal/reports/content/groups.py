@@ -1,14 +1,14 @@
 """Where confidence and accuracy part: by class, by risk and by confidence.
 
-A class may have three samples. A bootstrap of three right predictions knows no doubt, so gaps here
-have exact intervals: that of Clopper and Pearson for the accuracy, less the mean confidence, which
-is known. Samples whose chances differ spread less than the binomial law says, so the interval is on
-the safe side.
+A class may have three samples. A bootstrap of three right predictions would have zero width, so
+gaps here have exact intervals: that of Clopper and Pearson for the accuracy, less the mean
+confidence, which is known. Samples whose chances differ spread less than the binomial law says, so
+the interval is on the safe side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from smallcal.advice.calibrated_split import CalibratedSplit
-from smallcal.calibrators.maps.groups import group_members
 from smallcal.data.predictions import FloatArray, IntArray
-from smallcal.metrics import Scored
+from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import bin_table
 from smallcal.reports.content.measure import RAW, Measured
-from smallcal.reports.samples import Samples
-from smallcal.statistics.groups import by_group, holm
+from smallcal.reports.content.routing import Bands
+from smallcal.statistics.groups import by_group_of, holm
 from smallcal.statistics.interval import binomial_interval
 
 #: Where bands of confidence begin, after 0.
@@ -57,6 +55,63 @@ class Gap:
     high: float
     p_value: float
     raw_gap: float
+
+
+def gap_tables(
+    measured: Measured,
+    method: str,
+    *,
+    class_names: Sequence[str],
+    bands: Mapping[str, Bands],
+    bootstrap: tuple[int, float, int],
+) -> dict[str, Any]:
+    """Return the gaps of a method: of classes, of groups, and the worst of both.
+
+    Parameters
+    ----------
+    bands : mapping of str to Bands
+        Of each method with several temperatures, where the test samples fall.
+    bootstrap : tuple
+        ``(n_boot, level, seed)``, for the groups' errors.
+    """
+    scored, raw = measured.fits[method].scored, measured.fits[RAW].scored
+    level = bootstrap[1]
+    classes = _class_rows(scored, raw, class_names, level=level)
+    tables: list[dict[str, Any]] = []
+    for by, codes, names in _groupings(scored, method, bands):
+        rows = gaps_of(scored, raw, codes, names, level=level)
+        errors = _errors(scored, codes, bootstrap)
+        entries = [{**asdict(row), **errors.get(names.index(row.group), {})} for row in rows]
+        tables.append({"by": by, "rows": entries})
+    # Holm's correction is for all classes, and for all groups of all tables together.
+    for family in (classes, [row for table in tables for row in table["rows"]]):
+        off = holm({str(i): row["p_value"] for i, row in enumerate(family)}, 1 - level)
+        for i, row in enumerate(family):
+            row["off"] = str(i) in off
+    return {
+        "classes": {"method": method, "rows": classes},
+        "groups": {"method": method, "tables": tables, "worst": worst(tables, classes)},
+    }
+
+
+def _class_rows(
+    scored: Scored, raw: Scored, names: Sequence[str], *, level: float
+) -> list[dict[str, Any]]:
+    """Return one row per predicted class, those least explained by chance first."""
+    predicted = np.asarray(scored.proba.argmax(axis=1), dtype=np.int64)
+    truth = np.bincount(scored.labels, minlength=len(names))
+    # Rows are found again by column, as two classes may have the same name.
+    gaps = gaps_of(scored, raw, predicted, [str(c) for c in range(len(names))], level=level)
+    rows = [
+        {
+            **asdict(row),
+            "group": names[int(row.group)],
+            "column": int(row.group),
+            "n_true": int(truth[int(row.group)]),
+        }
+        for row in gaps
+    ]
+    return sorted(rows, key=lambda row: (row["p_value"], -abs(row["gap"]), row["column"]))
 
 
 def gaps_of(
@@ -101,92 +156,28 @@ def exact_p_values(right: FloatArray, n: IntArray, chance: FloatArray) -> FloatA
     return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
 
 
-def class_rows(measured: Measured, method: str, test: Samples) -> list[dict[str, Any]]:
-    """Return one row per predicted class, those least explained by chance first."""
-    names = [test.class_name(column) for column in range(test.preds.n_classes)]
-    scored, raw = measured.scored[method], measured.scored[RAW]
-    codes = np.asarray(scored.proba.argmax(axis=1), dtype=np.int64)
-    # Rows are put in order by column, as two classes may have the same name.
-    rows = gaps_of(scored, raw, codes, [str(c) for c in range(len(names))], level=_level(measured))
-    off = set(holm({row.group: row.p_value for row in rows}, 1 - _level(measured)))
-    truth = np.bincount(test.preds.labels, minlength=len(names))
-    found = [
-        {
-            **asdict(row),
-            "group": names[int(row.group)],
-            "column": int(row.group),
-            "n_true": int(truth[int(row.group)]),
-            "off": row.group in off,
-        }
-        for row in rows
-    ]
-    return sorted(found, key=lambda row: (row["p_value"], -abs(row["gap"]), row["column"]))
-
-
-def group_tables(
-    measured: Measured,
-    method: str,
-    calibration: Samples,
-    test: Samples,
-    *,
-    bootstrap: tuple[int, float, int],
-) -> list[dict[str, Any]]:
-    """Return gaps and errors by risk group and by band of confidence.
-
-    Holm's correction is for all groups of all tables together.
-    """
-    tables: list[dict[str, Any]] = []
-    for by, codes, names in _groupings(measured, method, calibration, test):
-        rows = gaps_of(
-            measured.scored[method],
-            measured.scored[RAW],
-            codes,
-            names,
-            level=_level(measured),
-        )
-        errors = _errors(measured, method, test, codes, bootstrap)
-        shown = [{**asdict(row), **errors.get(names.index(row.group), {})} for row in rows]
-        tables.append({"by": by, "rows": shown})
-    keyed = {f"{i} {row['group']}": row for i, table in enumerate(tables) for row in table["rows"]}
-    off = set(holm({key: row["p_value"] for key, row in keyed.items()}, 1 - _level(measured)))
-    for key, row in keyed.items():
-        row["off"] = key in off
-    return tables
-
-
-def worst(
-    tables: Sequence[dict[str, Any]], classes: Sequence[dict[str, Any]], *, limit: int = 10
-) -> list[dict[str, Any]]:
-    """Return the groups of any kind that are off beyond chance, the largest gaps first."""
-    found = [{"by": table["by"], **row} for table in tables for row in table["rows"] if row["off"]]
-    found += [{"by": "predicted class", **row} for row in classes if row["off"]]
-    return sorted(found, key=lambda row: -abs(row["gap"]))[:limit]
-
-
-def _level(measured: Measured) -> float:
-    return measured.result.level
+def _groupings(
+    scored: Scored, method: str, bands: Mapping[str, Bands]
+) -> Iterator[tuple[str, IntArray, list[str]]]:
+    """Yield ways to cut the test samples: their name, each sample's group, the groups' names."""
+    names = [f"{100 * a:g} to {100 * b:g} %" for a, b in pairwise([0.0, *BANDS, 1.0])]
+    yield f"confidence of {method}", np.digitize(scored.confidence, BANDS).astype(np.int64), names
+    for name, (shown, codes) in bands.items():
+        # Thirds by temperature are of interest where they are the method's own.
+        if shown.regressed and name != method:
+            continue
+        what = "third" if shown.regressed else "group"
+        by = f"thirds by temperature of {name}" if shown.regressed else f"groups of {name}"
+        yield by, codes, [f"{what} {i}" for i in range(shown.n_bands)]
 
 
 def _errors(
-    measured: Measured,
-    method: str,
-    test: Samples,
-    codes: IntArray,
-    bootstrap: tuple[int, float, int],
+    scored: Scored, codes: IntArray, bootstrap: tuple[int, float, int]
 ) -> dict[int, dict[str, Any]]:
     """Return each group's ece15 with its interval, and whether it differs from the others'."""
     if len(np.unique(codes)) < 2:
         return {}
-    n_boot, level, seed = bootstrap
-    found = by_group(
-        test.preds.labels,
-        measured.scored[method].proba,
-        codes,
-        metrics=["ece15"],
-        n_boot=n_boot,
-        level=level,
-        random_state=seed,
-    )
+    found = by_group_of(scored, codes, [METRICS["ece15"]], bootstrap=bootstrap)
     return {
         int(name): {
             "ece15": row["ece15"].interval.point,
@@ -198,31 +189,10 @@ def _errors(
     }
 
 
-def _groupings(
-    measured: Measured, method: str, calibration: Samples, test: Samples
-) -> list[tuple[str, IntArray, list[str]]]:
-    """Return ways to cut the test samples: their name, each sample's group, the groups' names."""
-    confidence = measured.scored[method].confidence
-    edges = [0.0, *BANDS, 1.0]
-    bands = [f"{100 * a:g} to {100 * b:g} %" for a, b in pairwise(edges)]
-    codes = np.digitize(confidence, BANDS).astype(np.int64)
-    found = [(f"confidence of {method}", codes, bands)]
-    for name, fit in measured.fits.items():
-        if not fit.deployable or not fit.routed or (name != method and not fit.fitted.map.steps):
-            continue
-        shown = CalibratedSplit.of(fit.fitted, calibration.preds)
-        if shown.n_bands > 1:
-            what = "third" if shown.regressed else "group"
-            by = f"thirds by temperature of {name}" if shown.regressed else f"groups of {name}"
-            names = [f"{what} {i}" for i in range(shown.n_bands)]
-            found.append((by, _bands(shown, test), names))
-    return found
-
-
-def _bands(shown: CalibratedSplit, test: Samples) -> IntArray:
-    """Return the group of each test sample, or its third as the calibration samples cut them."""
-    preds, fitted = test.preds, shown.fitted
-    if not shown.regressed:
-        return fitted.group(preds.logits, features=preds.features)
-    temperature = fitted.temperature(preds.logits, features=preds.features)
-    return group_members(temperature, np.array(shown.edges))
+def worst(
+    tables: Sequence[dict[str, Any]], classes: Sequence[dict[str, Any]], *, limit: int = 10
+) -> list[dict[str, Any]]:
+    """Return the groups of any kind that are off beyond chance, the largest gaps first."""
+    found = [{"by": table["by"], **row} for table in tables for row in table["rows"] if row["off"]]
+    found += [{"by": "predicted class", **row} for row in classes if row["off"]]
+    return sorted(found, key=lambda row: -abs(row["gap"]))[:limit]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from smallcal.calibrators.catalogue import ALIASES, METHODS
-from smallcal.calibrators.estimators import Calibrator
+from smallcal.calibrators import catalogue
+from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
-from smallcal.data.predictions import FloatArray
-from smallcal.errors import FitWarning, InputError, MissingExtraError
+from smallcal.errors import MissingExtraError
+from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Scored
 from smallcal.reports.samples import Samples
-from smallcal.statistics.compare import Comparison, compare
-from smallcal.statistics.interval import Interval, interval_of, require_options
-from smallcal.statistics.noise import FLOORED, Floor, debiased_ece, noise_floor
-
-Advance = Callable[[int], object]
+from smallcal.statistics.compare import Comparison, compare_of
+from smallcal.statistics.interval import Interval, interval_of
+from smallcal.statistics.noise import FLOORED, Floor, debiased_ece_of, noise_floor_of
 
 RAW = "none"
 #: The method everybody knows; differences from it are shown where it was fitted.
@@ -40,37 +38,45 @@ SHOWN = (
 #: What differences are taken of: all of those that are good in one direction.
 COMPARED = tuple(name for name in SHOWN if METRICS[name].better != "zero")
 
-#: Fewer resamples than this cannot carry a verdict.
-MIN_BOOT = 100
+_NOTE = (
+    "Floor: what a perfectly calibrated model with these confidences would show on average; an "
+    "error near its floor is noise. Resampling adds noise, and noise adds to calibration errors: "
+    "their intervals lie high and may even leave out a small value."
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """One fitted method and its probabilities on the test samples.
+    """One fitted method and its predictions of the test samples.
 
-    ``asked`` is the name it was asked for by, which may be an alias.
+    Attributes
+    ----------
+    name, asked : str
+        Its true name, and the one it was asked for by, which may be an alias.
+    fitted : FittedCalibrator
+    scored : Scored
+    deployable : bool
+        Whether it may be recommended.
+    routed : bool
+        Whether samples may get different temperatures.
+    preserves_argmax : bool
+        Whether the predicted class stays.
     """
 
     name: str
     asked: str
-    estimator: Calibrator
-    proba: FloatArray
+    fitted: FittedCalibrator
+    scored: Scored
+    deployable: bool
+    routed: bool
+    preserves_argmax: bool
 
-    @property
-    def fitted(self) -> FittedCalibrator:
-        """The numbers."""
-        return self.estimator.fitted_
 
-    @property
-    def deployable(self) -> bool:
-        """Whether it may be recommended."""
-        return self.fitted.deployable and self.fitted.signal.rowwise
+class Difference(NamedTuple):
+    """A difference of two methods with its interval, and "better", "worse" or "tie"."""
 
-    @property
-    def routed(self) -> bool:
-        """Whether samples may get different temperatures."""
-        fitted = self.fitted
-        return isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1
+    row: Interval
+    verdict: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +89,10 @@ class Measured:
         By true name, the raw model first.
     failures : dict of str to str
         Methods that could not be fitted, and why.
-    scored : dict of str to Scored
-    result : Comparison
-        With resampled values, so that any two methods can be compared.
     points : dict of str to dict of str to float
         Every metric there is, without intervals.
+    result : Comparison
+        With resampled values, so that any two methods can be compared.
     floors : dict of str to dict of str to Floor
     debiased : dict of str to float
         ece15 with the expected noise taken off.
@@ -95,9 +100,8 @@ class Measured:
 
     fits: dict[str, Fit]
     failures: dict[str, str]
-    scored: dict[str, Scored]
-    result: Comparison
     points: dict[str, dict[str, float]]
+    result: Comparison
     floors: dict[str, dict[str, Floor]]
     debiased: dict[str, float]
 
@@ -105,109 +109,48 @@ class Measured:
         """Return a metric of a method with its interval."""
         return self.result.value_intervals[method][metric]
 
-    def difference(self, method: str, baseline: str, metric: str) -> Interval:
-        """Return method minus baseline with its interval, paired by sample."""
+    def difference(self, method: str, baseline: str, metric: str) -> Difference:
+        """Return method minus baseline, paired by sample."""
         return paired(self.result, method, baseline, metric)
-
-    def verdict(self, method: str, baseline: str, metric: str) -> str:
-        """Return "better", "worse" or "tie"."""
-        return verdict_of(metric, self.difference(method, baseline, metric))
-
-
-def paired(result: Comparison, method: str, baseline: str, metric: str) -> Interval:
-    """Return the difference of any two methods of a comparison, paired by sample."""
-    one, other = (result.value_intervals[name][metric] for name in (method, baseline))
-    return interval_of(
-        one.point - other.point,
-        one.values - other.values,
-        unit=one.unit,
-        level=result.level,
-        biased=METRICS[metric].biased,
-    )
-
-
-def verdict_of(metric: str, row: Interval) -> str:
-    """Return what a difference amounts to; resampled calibration errors must pass both intervals.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> verdict_of("nll", interval_of(-0.2, np.array([-0.3, -0.2, -0.1]), unit="samples"))
-    'better'
-    """
-    real = row.sure if METRICS[metric].biased else row.excludes_zero
-    return row.verdict(METRICS[metric].better) if real else "tie"
-
-
-def true_names(methods: Sequence[str]) -> dict[str, str]:
-    """Return each method's true name and the one it was asked for by, the raw model first.
-
-    Examples
-    --------
-    >>> true_names(["ts-nll", "default"])
-    {'none': 'none', 'ts-nll': 'ts-nll', 'class-linear+tail+gate': 'default'}
-    """
-    if isinstance(methods, str):
-        raise InputError(f"methods must be a list of names; got the string {methods!r}")
-    known = {**METHODS, **ALIASES}
-    found = {RAW: RAW}
-    for name in methods:
-        if name not in known:
-            raise InputError(f"unknown method {name!r}; choose from {', '.join(known)}")
-        found.setdefault(ALIASES.get(name, name), name)
-    return found
 
 
 def measure(
-    names: dict[str, str],
+    names: Mapping[str, str],
     calibration: Samples,
     test: Samples,
     *,
     bootstrap: tuple[int, float, int],
     advance: Advance = lambda steps: None,
 ) -> Measured:
-    """Fit on one split, measure on the other; ``bootstrap`` is (n_boot, level, seed)."""
-    n_boot, level, seed = bootstrap
-    require_boot(n_boot, level)
+    """Fit on one split, measure on the other.
+
+    ``names`` maps true names to those that were asked for; ``bootstrap`` is (n_boot, level, seed).
+    """
+    _, level, seed = bootstrap
     fits, failures = fit_all(names, calibration, test, seed=seed, advance=advance)
-    labels = test.preds.labels
-    probas = {name: fit.proba for name, fit in fits.items()}
-    result = compare(
-        labels,
-        probas,
-        baseline=RAW,
-        metrics=SHOWN,
-        n_boot=n_boot,
-        level=level,
-        random_state=seed,
-        advance=advance,
-    )
-    scored = {name: Scored.of(labels, proba) for name, proba in probas.items()}
+    scored = {name: fit.scored for name, fit in fits.items()}
+    points = {
+        name: {metric.name: metric.of(view) for metric in METRICS.values()}
+        for name, view in scored.items()
+    }
+    shown = [METRICS[name] for name in SHOWN]
+    result = compare_of(scored, shown, baseline=RAW, bootstrap=bootstrap, advance=advance)
     floored = [name for name in SHOWN if name in FLOORED]
     return Measured(
         fits=fits,
         failures=failures,
-        scored=scored,
+        points=points,
         result=result,
-        points={
-            name: {metric.name: metric.of(view) for metric in METRICS.values()}
-            for name, view in scored.items()
-        },
         floors={
-            name: noise_floor(view.proba, metrics=floored, level=level, random_state=seed)
+            name: noise_floor_of(view, floored, level=level, random_state=seed)
             for name, view in scored.items()
         },
-        debiased={name: debiased_ece(labels, view.proba) for name, view in scored.items()},
+        debiased={name: debiased_ece_of(view) for name, view in scored.items()},
     )
 
 
-def require_boot(n_boot: int, level: float) -> None:
-    """Raise unless the resamples can carry a verdict."""
-    require_options(n_boot, level, least=MIN_BOOT, why="every verdict rests on intervals")
-
-
 def fit_all(
-    names: dict[str, str],
+    names: Mapping[str, str],
     calibration: Samples,
     test: Samples,
     *,
@@ -232,22 +175,121 @@ def fit_all(
 
 def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) -> Fit:
     # The records hold logits, whatever came in; what is saved says what came in.
-    estimator = Calibrator(method=name, random_state=seed)
-    cal = calibration.preds
-    with warnings.catch_warnings():
-        # Flags say the same, and the report shows them.
-        warnings.simplefilter("ignore", FitWarning)
-        estimator.fit(cal.logits, cal.labels, features=cal.features)
-    return Fit(name, asked, estimator, applied(estimator.fitted_, test))
-
-
-def applied(fitted: FittedCalibrator, samples: Samples) -> FloatArray:
-    """Return a calibrator's probabilities of checked samples."""
-    preds = samples.preds
+    method = catalogue.method(name).with_options({"seed": seed})
+    cal, preds = calibration.preds, test.preds
+    fitted = method.fit(cal if "features" in method.needs else replace(cal, features=None))
     labels = preds.labels if "labels" in fitted.signal.needs else None
-    return fitted.predict_proba(preds.logits, features=preds.features, labels=labels)
+    proba = fitted.predict_proba(preds.logits, features=preds.features, labels=labels)
+    return Fit(
+        name=name,
+        asked=asked,
+        fitted=fitted,
+        deployable=fitted.deployable and fitted.signal.rowwise,
+        routed=isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1,
+        preserves_argmax=fitted.preserves_argmax,
+        scored=Scored.of(preds.labels, proba),
+    )
 
 
-def artefact_of(fit: Fit, calibration: Samples) -> FittedCalibrator:
-    """Return what would be saved: it takes the kind of numbers that the user has."""
-    return replace(fit.fitted, input=calibration.input, class_names=calibration.class_names)
+def paired(result: Comparison, method: str, baseline: str, metric: str) -> Difference:
+    """Return the difference of any two methods of a comparison, paired by sample.
+
+    It is better or worse only where its interval lies on one side of zero; for calibration errors,
+    whose resamples are biased, the basic interval must agree.
+    """
+    about = METRICS[metric]
+    one, other = (result.value_intervals[name][metric] for name in (method, baseline))
+    row = interval_of(
+        one.point - other.point,
+        one.values - other.values,
+        unit=one.unit,
+        level=result.level,
+        biased=about.biased,
+    )
+    real = row.sure if about.biased else row.excludes_zero
+    return Difference(row, row.verdict(about.better) if real else "tie")
+
+
+def result_tables(measured: Measured) -> dict[str, Any]:
+    """Return the document's ``methods``, ``failures``, ``metrics`` and ``differences``."""
+    methods = [_method(fit) for fit in measured.fits.values()]
+    columns = [
+        {
+            "name": name,
+            "summary": METRICS[name].summary,
+            "better": METRICS[name].better,
+            "percent": METRICS[name].percent,
+            "unit": METRICS[name].unit.sign,
+            "floored": name in FLOORED,
+        }
+        for name in SHOWN
+    ]
+    rows = [
+        {
+            "method": name,
+            "debiased_ece15": measured.debiased[name],
+            "points": measured.points[name],
+            "cells": {metric: _cell(measured, name, metric) for metric in SHOWN},
+        }
+        for name in measured.fits
+    ]
+    known = [name for name in (RAW, CLASSIC) if name in measured.fits]
+    return {
+        "methods": methods,
+        "failures": measured.failures,
+        "metrics": {"columns": columns, "rows": rows, "note": _NOTE},
+        "differences": [_differences(measured, name) for name in known],
+    }
+
+
+def _method(fit: Fit) -> dict[str, Any]:
+    fitted = fit.fitted
+    return {
+        "name": fit.name,
+        "asked": fit.asked,
+        "summary": catalogue.METHODS[fit.name].summary,
+        "n_parameters": fitted.n_parameters,
+        "preserves_argmax": fit.preserves_argmax,
+        "deployable": fit.deployable,
+        "pooled_temperature": fitted.pooled_temperature,
+        "tail_temperature": fitted.tail_temperature,
+        "flags": [
+            {"name": name, "groups": list(groups), "meaning": flag_text(fitted, name)}
+            for name, groups in fitted.flags.items()
+        ],
+    }
+
+
+def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
+    row, unit = measured.value(method, metric), METRICS[metric].unit
+    floor = measured.floors[method].get(metric)
+    return {
+        "value": row.point,
+        "low": row.low,
+        "high": row.high,
+        "text": unit.value(row.point),
+        "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined),
+        "floor": None if floor is None else floor.mean,
+        "floor_high": None if floor is None else floor.high,
+    }
+
+
+def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
+    """Return the table of paired differences from one method."""
+    rows = []
+    for name in measured.fits:
+        if name == baseline:
+            continue
+        cells = {}
+        for metric in COMPARED:
+            row, verdict = measured.difference(name, baseline, metric)
+            cells[metric] = {
+                "value": row.point,
+                "low": row.low,
+                "high": row.high,
+                "basic": list(row.basic),
+                "win_rate": row.win_rate(METRICS[metric].better),
+                "verdict": verdict,
+            }
+        rows.append({"method": name, "metrics": cells})
+    return {"baseline": baseline, "metrics": list(COMPARED), "rows": rows}

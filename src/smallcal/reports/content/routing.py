@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps.regressed import RegressedMap
 from smallcal.calibrators.signals import FeatureRisk, LinearScore
+from smallcal.data.predictions import IntArray
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
 
@@ -87,52 +89,62 @@ def weights(fitted: FittedCalibrator) -> list[dict[str, Any]]:
     ]
 
 
-def routing(fit: Fit, calibration: Samples, test: Samples) -> dict[str, Any] | None:
-    """Return the anatomy of a method that gives samples different temperatures, else None."""
-    fitted = fit.fitted
-    if not fit.deployable:
-        return None
-    here, there = (CalibratedSplit.of(fitted, samples.preds) for samples in (calibration, test))
-    if here.temperature is None or there.temperature is None or here.n_bands < 2:
-        return None
+class Bands(NamedTuple):
+    """What a method with several temperatures does to the calibration samples, and to others."""
+
+    shown: CalibratedSplit
+    #: The group or band of each test sample.
+    test: IntArray
+
+
+def bands_of(fits: Iterable[Fit], calibration: Samples, test: Samples) -> dict[str, Bands]:
+    """Return the groups or bands of each method that has more than one, and may be recommended."""
+    found = {}
+    for fit in fits:
+        if fit.deployable and fit.routed:
+            shown = CalibratedSplit.of(fit.fitted, calibration.preds)
+            if shown.n_bands > 1:
+                codes = shown.band_of(test.preds.logits, test.preds.features)
+                found[fit.name] = Bands(shown, codes)
+    return found
+
+
+def routing(name: str, bands: Bands, test: Samples, class_names: Sequence[str]) -> dict[str, Any]:
+    """Return the anatomy of a method that gives samples different temperatures."""
+    here, fitted = bands.shown, bands.shown.fitted
+    assert here.temperature is not None
     assert here.band is not None
-    shares = [shares_of(here, samples) for samples in (calibration, test)]
+    there = fitted.temperature(test.preds.logits, features=test.preds.features)
+    shares = [
+        np.bincount(band, minlength=here.n_bands) / len(band) for band in (here.band, bands.test)
+    ]
     edges = [None, *here.edges, None]
-    bands = [
+    rows = [
         {
             "group": i,
             "from": edges[i],
             "to": edges[i + 1],
             "temperature": float(np.median(here.temperature[here.band == i])),
-            "calibration_share": shares[0][i],
-            "test_share": shares[1][i],
+            "calibration_share": float(shares[0][i]),
+            "test_share": float(shares[1][i]),
         }
         for i in range(here.n_bands)
     ]
     return {
-        "method": fit.name,
+        "method": name,
         "signal": fitted.signal.kind,
         "map": fitted.map.kind,
         # Thirds by temperature have no thresholds of their own: those are temperatures.
         "banded_by": "temperature" if here.regressed else "score",
-        "bands": bands,
+        "bands": rows,
         "pooled_temperature": fitted.pooled_temperature,
         "tail_temperature": fitted.tail_temperature,
-        "test_temperature": {
-            f"{level:g}": float(np.quantile(there.temperature, level)) for level in LEVELS
-        },
+        "test_temperature": {f"{level:g}": float(np.quantile(there, level)) for level in LEVELS},
         "weights_of": "log-temperature" if isinstance(fitted.map, RegressedMap) else "score",
         "weights": weights(fitted),
         "intercept": _intercept(fitted),
-        "class_effects": class_effects(fitted, calibration),
+        "class_effects": class_effects(fitted, class_names),
     }
-
-
-def shares_of(shown: CalibratedSplit, samples: Samples) -> list[float]:
-    """Return the share of samples in each group or band of a calibrator."""
-    preds = samples.preds
-    shares = shown.occupancy(preds.logits, preds.features, input="logits")
-    return [float(share) for share in shares]
 
 
 def _intercept(fitted: FittedCalibrator) -> float | None:
@@ -142,7 +154,7 @@ def _intercept(fitted: FittedCalibrator) -> float | None:
     return None if intercept is None else -float(intercept)
 
 
-def class_effects(fitted: FittedCalibrator, samples: Samples) -> dict[str, Any] | None:
+def class_effects(fitted: FittedCalibrator, names: Sequence[str]) -> dict[str, Any] | None:
     """Return how the predicted class moves the temperature: as factors, the strongest by name."""
     found = np.array(getattr(fitted.map, "effects", ()), dtype=np.float64)
     if not len(found):
@@ -155,8 +167,7 @@ def class_effects(fitted: FittedCalibrator, samples: Samples) -> dict[str, Any] 
         "low": float(factors.min()),
         "high": float(factors.max()),
         "strongest": [
-            {"class": samples.class_name(int(i)), "column": int(i), "factor": float(factors[i])}
-            for i in order
+            {"class": names[i], "column": i, "factor": float(factors[i])} for i in order.tolist()
         ],
     }
 

@@ -7,16 +7,14 @@ that is better beyond chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.measure import CLASSIC, COMPARED, RAW, Measured
-from smallcal.reports.content.words import listed, with_interval
-from smallcal.reports.samples import Samples
+from smallcal.reports.content.measure import CLASSIC, COMPARED, RAW, Difference, Measured
 from smallcal.statistics.interval import Interval
 
 #: What a choice rests on: the proper score of the confidence.
@@ -52,11 +50,14 @@ def recommended(measured: Measured) -> tuple[str, str]:
 
 
 def _verdict(measured: Measured, method: str, baseline: str) -> str:
-    return "tie" if method == baseline else measured.verdict(method, baseline, DECIDING)
+    return "tie" if method == baseline else measured.difference(method, baseline, DECIDING).verdict
 
 
-def verdict(measured: Measured, calibration: Samples, test: Samples) -> dict[str, Any]:
-    """Return the recommended method, one line for the top of the page, and the findings."""
+def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recommended method, one line for the top of the page, and the findings.
+
+    ``data`` is what the report says of the samples.
+    """
     chosen, why = recommended(measured)
     found: list[Finding] = []
     for part in (
@@ -67,8 +68,8 @@ def verdict(measured: Measured, calibration: Samples, test: Samples) -> dict[str
         _harm(measured, chosen),
         _left(measured, chosen),
         _flags(measured, chosen),
-        _changed(measured, chosen, test),
-        _caveats(measured, calibration, test),
+        _changed(measured, chosen),
+        _caveats(measured, data),
     ):
         found.extend(part)
     return {
@@ -85,7 +86,7 @@ def outcome(measured: Measured, chosen: str) -> str:
     """Return "raw", "better", "tie", "mixed" or "worse", against the raw model."""
     if chosen == RAW or "kept_raw" in measured.fits[chosen].fitted.flags:
         return "raw"
-    found = {measured.verdict(chosen, RAW, metric) for metric in _TOLD}
+    found = {measured.difference(chosen, RAW, metric).verdict for metric in _TOLD}
     if {"better", "worse"} <= found:
         return "mixed"
     return next((word for word in ("better", "worse") if word in found), "tie")
@@ -148,76 +149,63 @@ def _gain(measured: Measured, chosen: str) -> Iterator[Finding]:
     if "kept_raw" in measured.fits[chosen].fitted.flags:
         yield _finding("fine", f"{chosen} changes nothing: its gate kept the raw model.")
         return
-    level, text = _compared(measured, chosen, RAW, "the raw model")
-    yield _finding(level, text)
+    yield _compared(measured, chosen, RAW, "the raw model")
 
 
 def _against_classic(measured: Measured, chosen: str) -> Iterator[Finding]:
     if CLASSIC in measured.fits and chosen not in (RAW, CLASSIC):
-        level, text = _compared(measured, chosen, CLASSIC, f"temperature scaling ({CLASSIC})")
-        yield _finding(level, text)
+        yield _compared(measured, chosen, CLASSIC, f"temperature scaling ({CLASSIC})")
 
 
-def _compared(
-    measured: Measured, method: str, baseline: str, called: str, *, metrics: Sequence[str] = _TOLD
-) -> tuple[str, str]:
-    """Return how much a sentence matters, and the sentence: changes first, ties after."""
-    rows = {metric: measured.difference(method, baseline, metric) for metric in metrics}
-    verdicts = {metric: measured.verdict(method, baseline, metric) for metric in metrics}
+def _compared(measured: Measured, method: str, baseline: str, called: str) -> Finding:
+    """Return what differs from another method: changes first, ties after."""
+    rows = {metric: measured.difference(method, baseline, metric) for metric in _TOLD}
     parts = []
-    for word in ("better", "worse"):
-        named = [metric for metric in metrics if verdicts[metric] == word]
+    for word, said in (("better", "better"), ("worse", "worse"), ("tie", "level within chance")):
+        named = {metric: row for metric, row in rows.items() if row.verdict == word}
         if named:
-            sizes = listed([f"{metric} {_change(metric, rows[metric])}" for metric in named])
-            parts.append(f"{word} in {sizes}")
-    tied = [metric for metric in metrics if verdicts[metric] == "tie"]
-    if tied:
-        sizes = listed([f"{metric} {_change(metric, rows[metric])}" for metric in tied])
-        parts.append(f"level within chance in {sizes}")
-    level = "bad" if "worse" in verdicts.values() else "fine"
-    return level, f"Against {called}, {method} is {'; '.join(parts)}."
+            parts.append(f"{said} in {_changes(named)}")
+    level = "bad" if any(row.verdict == "worse" for row in rows.values()) else "fine"
+    return _finding(level, f"Against {called}, {method} is {'; '.join(parts)}.")
 
 
-def _change(metric: str, row: Interval) -> str:
-    return with_interval(metric, row, signed=True)
+def _changes(rows: Mapping[str, Difference]) -> str:
+    """Return some metrics and how much they differ, as a list for people."""
+    return listed([f"{name} {with_interval(name, r.row, signed=True)}" for name, r in rows.items()])
 
 
 def _rivals(measured: Measured, chosen: str) -> Iterator[Finding]:
     """Yield which other methods differ from the chosen one beyond chance."""
-    better: list[str] = []
     rivals = [name for name in measured.fits if name not in (chosen, RAW)]
-    for name in rivals:
-        for metric in _TOLD:
-            if measured.verdict(name, chosen, metric) == "better":
-                row = measured.difference(name, chosen, metric)
-                better.append(f"{name} in {metric} ({_change(metric, row)})")
+    rows = {
+        (name, metric): measured.difference(name, chosen, metric)
+        for name in rivals
+        for metric in _TOLD
+    }
+    better = [
+        f"{name} in {metric} ({with_interval(metric, row, signed=True)})"
+        for (name, metric), (row, verdict) in rows.items()
+        if verdict == "better"
+    ]
     if better:
-        text = f"Better than {chosen} beyond chance: {listed(better)}."
-        yield _finding("care", text)
+        yield _finding("care", f"Better than {chosen} beyond chance: {listed(better)}.")
     elif rivals:
-        told = listed(list(_TOLD))
-        yield _finding("fine", f"No other method here is better than {chosen} in {told}.")
+        yield _finding("fine", f"No other method here is better than {chosen} in {listed(_TOLD)}.")
 
 
 def _harm(measured: Measured, chosen: str) -> Iterator[Finding]:
-    """Yield which methods do harm to the raw model."""
-    for name in measured.fits:
-        if name in (RAW, chosen):  # the chosen one's are told already
+    """Yield which methods do harm to the raw model, the chosen one last."""
+    for name in [*(other for other in measured.fits if other != chosen), chosen]:
+        if name == RAW:
             continue
-        worse = [m for m in COMPARED if measured.verdict(name, RAW, m) == "worse"]
+        # Of the chosen one, some are told already.
+        told = _TOLD if name == chosen else ()
+        rows = {m: measured.difference(name, RAW, m) for m in COMPARED if m not in told}
+        worse = {metric: row for metric, row in rows.items() if row.verdict == "worse"}
         if worse:
-            sizes = [f"{m} {_change(m, measured.difference(name, RAW, m))}" for m in worse]
-            text = f"{name} does harm: worse than the raw model beyond chance in {listed(sizes)}."
+            what = "is also" if name == chosen else "does harm:"
+            text = f"{name} {what} worse than the raw model beyond chance in {_changes(worse)}."
             yield _finding("care", text)
-    own = [
-        m
-        for m in COMPARED
-        if chosen != RAW and m not in _TOLD and measured.verdict(chosen, RAW, m) == "worse"
-    ]
-    if own:
-        sizes = [f"{m} {_change(m, measured.difference(chosen, RAW, m))}" for m in own]
-        text = f"{chosen} is also worse than the raw model beyond chance in {listed(sizes)}."
-        yield _finding("care", text)
 
 
 def _left(measured: Measured, chosen: str) -> Iterator[Finding]:
@@ -245,32 +233,33 @@ def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
         yield _finding("care", f"{name} could not be fitted: {reason}")
 
 
-def _changed(measured: Measured, chosen: str, test: Samples) -> Iterator[Finding]:
+def _changed(measured: Measured, chosen: str) -> Iterator[Finding]:
     """Yield methods that change predictions."""
-    raw = test.preds.predicted
+    raw = measured.fits[RAW].scored.proba.argmax(axis=1)
     for name, fit in measured.fits.items():
-        if fit.fitted.preserves_argmax:
+        if fit.preserves_argmax:
             continue
-        count = int((measured.scored[name].proba.argmax(axis=1) != raw).sum())
+        count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
         text = f"{name} may change the predicted class: it did for {count:,} test samples."
         yield _finding("care" if name == chosen else "fine", text)
 
 
-def _caveats(measured: Measured, calibration: Samples, test: Samples) -> Iterator[Finding]:
+def _caveats(measured: Measured, data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what the sample sizes and the number of comparisons leave open."""
-    cal = calibration.preds
-    errors = int((~cal.correct).sum())
-    rarer, kind = min((errors, "wrong"), (cal.n - errors, "right"))
-    if cal.n < _FEW_SAMPLES:
-        text = f"Only {cal.n:,} calibration samples: another split could give another calibrator."
+    cal, test = data["calibration"], data["test"]
+    rarer, kind = min((cal["n_errors"], "wrong"), (cal["n"] - cal["n_errors"], "right"))
+    if cal["n"] < _FEW_SAMPLES:
+        text = (
+            f"Only {cal['n']:,} calibration samples: another split could give another calibrator."
+        )
         yield _finding("care", text)
     if rarer < _FEW_ERRORS:
-        text = f"Only {rarer} of {cal.n:,} calibration samples are predicted {kind}."
+        text = f"Only {rarer} of {cal['n']:,} calibration samples are predicted {kind}."
         yield _finding("care", text)
-    if test.preds.n < _FEW_TEST:
-        text = f"Only {test.preds.n:,} test samples: intervals are wide and noise floors high."
+    if test["n"] < _FEW_TEST:
+        text = f"Only {test['n']:,} test samples: intervals are wide and noise floors high."
         yield _finding("care", text)
-    if cal.sha256() == test.preds.sha256():
+    if cal["sha256"] == test["sha256"]:
         text = "Calibration and test samples are the same: that flatters every method."
         yield _finding("bad", text)
     count = (len(measured.fits) - 1) * len(COMPARED)
@@ -283,22 +272,30 @@ def _caveats(measured: Measured, calibration: Samples, test: Samples) -> Iterato
     yield _finding("fine", text)
 
 
-def differences(measured: Measured, baseline: str) -> dict[str, Any]:
-    """Return the table of paired differences from one method."""
-    rows = []
-    for name in measured.fits:
-        if name == baseline:
-            continue
-        cells = {}
-        for metric in COMPARED:
-            row = measured.difference(name, baseline, metric)
-            cells[metric] = {
-                "value": row.point,
-                "low": row.low,
-                "high": row.high,
-                "basic": list(row.basic),
-                "win_rate": row.win_rate(METRICS[metric].better),
-                "verdict": measured.verdict(name, baseline, metric),
-            }
-        rows.append({"method": name, "metrics": cells})
-    return {"baseline": baseline, "metrics": list(COMPARED), "rows": rows}
+def with_interval(name: str, row: Interval, *, signed: bool = False) -> str:
+    """Return a metric, or with its sign a difference, and its interval for people.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallcal.statistics.interval import interval_of
+    >>> found = interval_of(0.03, np.array([0.02, 0.04]), unit="samples", level=0.9)
+    >>> with_interval("ece15", found)
+    '3.00 % (90 % interval 2.10 to 3.90)'
+    """
+    unit = METRICS[name].unit
+    value = unit.difference(row.point) if signed else unit.value(row.point)
+    ends = unit.interval(row.low, row.high, signed=signed, n_undefined=row.n_undefined)
+    return f"{value} ({100 * row.level:g} % interval {ends})"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a list for people.
+
+    Examples
+    --------
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

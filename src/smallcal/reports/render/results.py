@@ -73,9 +73,8 @@ def _card(content: Content, name: str) -> Card:
     value = f"{before.text} → {after.text}{unit}"
     if before.text == after.text:
         value = after.text + unit
-    if chosen == RAW:
-        note = f"{level_of(content)} interval {', '.join(after.notes)}"
-    else:
+    note = f"{level_of(content)} interval {', '.join(after.notes)}"
+    if chosen != RAW:
         note = _change(content, chosen, name)
     return Card(name, METRICS[name].summary, value, note)
 
@@ -107,10 +106,11 @@ def _abreast(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _metric_table(content: Content, names: Sequence[str], number_of: int) -> Table:
     rows, chosen = content["metrics"]["rows"], content["verdict"]["recommended"]
+    best = {name: _best(rows, name) for name in names}
 
     def filled(name: str) -> Filled:
-        best = _best(rows, name)
-        return metric_column(name), lambda row: metric_cell(name, row["cells"][name], best=best)
+        column = metric_column(name)
+        return column, lambda row: metric_cell(name, row["cells"][name], best=best[name])
 
     caption = "Further metrics" if number_of else "Metrics on the test samples"
     return table_of(
@@ -162,9 +162,10 @@ def _difference(name: str) -> Filled:
     return column, lambda row: metric_cell(name, row["metrics"][name], signed=True)
 
 
-def figures(shown: Sequence[Figure]) -> list[Block]:
+def figures(shown: Sequence[Figure]) -> Iterator[Block]:
     """Show figures side by side, if there are any."""
-    return [Figures(shown)] if shown else []
+    if shown:
+        yield Figures(shown)
 
 
 def shift(content: Content, shown: Sequence[Figure]) -> Iterator[Block]:

@@ -55,21 +55,21 @@ def _sections(content: Content) -> Iterator[Section]:
         "metrics": ("Metrics", results.metrics(content)),
         "differences": ("Differences", results.differences(content, forest)),
         "figures": ("Figures", results.figures(others)),
+        "shift": ("Under shift", results.shift(content, shift)),
         "routing": ("How temperatures are chosen", anatomy.routing(content)),
         "gate": ("Do no harm", anatomy.gates(content)),
         "groups": ("Classes and groups", anatomy.groups(content)),
-        "shift": ("Under shift", results.shift(content, shift)),
         "methods": ("Methods", anatomy.methods(content)),
-        "data": ("Data and versions", [_facts(content)]),
+        "data": ("Data and versions", _data(content)),
         "reproduce": ("Make it again", _reproduce(content)),
     }
     for id, (title, blocks) in found.items():
-        section = Section(id, title, list(blocks))
-        if section.blocks:
-            yield section
+        shown = list(blocks)
+        if shown:
+            yield Section(id, title, shown)
 
 
-def _facts(content: Content) -> Block:
+def _data(content: Content) -> Iterator[Block]:
     pairs = []
     for role in ("calibration", "test"):
         split = content["data"][role]
@@ -91,7 +91,7 @@ def _facts(content: Content) -> Block:
         ("Level of intervals", level_of(content)),
         ("Versions", ", ".join(f"{name} {v}" for name, v in content["versions"].items())),
     ]
-    return Facts(pairs)
+    yield Facts(pairs)
 
 
 def _reproduce(content: Content) -> Iterator[Block]:

@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from smallcal.errors import FileError
-from smallcal.studies.collection import Collection, file_sha256, load_collection
+from smallcal.io.read import file_sha256
+from smallcal.studies.collection import Collection, load_collection
 from smallcal.studies.reproduce.reference import Reference, load_reference
 
 #: Where it is.
