@@ -109,6 +109,15 @@ def test_the_tail_leaves_confidences_alone_and_lowers_the_log_loss(name, split):
     assert report["nll"] == pytest.approx(after["nll"], rel=1e-9)
 
 
+@pytest.mark.parametrize("name", ["tva-ts", "srts-bce", "class-linear"])
+def test_a_calibrator_with_a_tail_gives_the_definition(name, split):
+    cal = fit(f"{name}+tail", *split)
+    z = split[0][:200]
+    tau = cal.fitted_.tail_temperature
+    assert abs(tau - cal.temperature(z)).min() > 1e-3
+    np.testing.assert_allclose(cal.predict_proba(z), plain(z, cal.temperature(z), tau), atol=1e-9)
+
+
 def test_two_classes_or_no_errors_have_no_tail_of_their_own():
     two = fit("tva-ts+tail", *simulate(300, 2, signal=1.0))
     assert two.fitted_.tail_temperature is None
