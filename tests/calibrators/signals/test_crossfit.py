@@ -146,6 +146,17 @@ def test_controls_use_other_random_numbers_for_fitting_and_for_deployment(split)
     assert not np.array_equal(fit.scores, fit.signal.scores(Rows(preds.logits)))
 
 
+@pytest.mark.parametrize("route", ["random", "shuffled"])
+def test_the_seed_decides_what_a_control_draws(split, route):
+    preds = Predictions.of(*split)
+    rows = Rows(preds.logits)
+    first, again, other = (signal_of(route, preds, Discipline(seed=seed)) for seed in (1, 1, 2))
+    for part in ("scores", "deployed"):
+        np.testing.assert_array_equal(getattr(first, part), getattr(again, part))
+        assert (getattr(first, part) != getattr(other, part)).mean() > 0.9
+    assert (first.signal.scores(rows) != other.signal.scores(rows)).mean() > 0.9
+
+
 def test_an_unknown_signal_is_refused(split):
     with pytest.raises(InputError, match="unknown signal 'margin'; choose from none, confidence"):
         signal_of("margin", Predictions.of(*split), Discipline())
