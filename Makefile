@@ -10,12 +10,13 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation study-monitor figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation study-monitor figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
 	@echo "make test         every test, with all extras, peers, style and types"
 	@echo "make test-hard    thousands of damaged files and calibrators; every backend on every row (minutes)"
+	@echo "make mutants      plant bugs in the numerical rooms, one at a time, and see which ones the tests miss (minutes)"
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references"
@@ -64,6 +65,9 @@ test: $(VENV)/.dev
 
 test-hard: $(VENV)/.dev
 	SMALLCAL_FUZZ=20 SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) tests/io/test_fuzz.py tests/deploy/export/test_fuzz.py tests/deploy/export/test_agreement.py
+
+mutants: $(VENV)/.dev
+	$(VENV)/bin/python scripts/mutants.py --jobs 2
 
 test-core: $(CORE)/.core
 	$(call PYTEST,$(CORE)) --ignore tests/calibrators/test_real_methods.py
