@@ -680,7 +680,7 @@ REFUSED = [
     (["--figures", "f", "--format", "gif"], "--format must be one of svg, png; got 'gif'"),
     (["--metric", "nll"], "--metric is of figures; name a folder for them with --figures"),
     (["--figures", "f", "--metric", "luck"], "metric 'luck' was not measured in this run"),
-    (["--figures", "data/a__mlp-seed0.npz"], "cannot make data/a__mlp-seed0.npz"),
+    (["--figures", "data/a__mlp-seed0.npz"], "cannot make the folder data/a__mlp-seed0.npz"),
 ]
 
 

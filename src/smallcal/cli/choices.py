@@ -25,10 +25,22 @@ def method_names(text: str) -> list[str]:
     return list(METHODS) if text == "all" else _listed(text, {**METHODS, **ALIASES}, "method")
 
 
+def words(text: str, option: str) -> tuple[str, ...]:
+    """Return what stands between the commas of an option, each once; nothing is an error.
+
+    Examples
+    --------
+    >>> words("a, b,a", "--methods")
+    ('a', 'b')
+    """
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise InputError(f"{option} names none; got {text!r}")
+    return found
+
+
 def _listed(text: str, known: Mapping[str, object], what: str) -> list[str]:
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise InputError(f"--{what}s names none; choose from {', '.join(known)}")
+    names = list(words(text, f"--{what}s"))
     for name in names:
         if name not in known:
             raise InputError(f"unknown {what} {name!r}; choose from {', '.join(known)}")

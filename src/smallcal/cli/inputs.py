@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
@@ -30,6 +31,19 @@ def load(
     """Read a data file; class names may come from a file of their own."""
     loaded = io.read(data, labels=labels, input=input)
     return loaded if names is None else replace(loaded, class_names=io.read_names(names))
+
+
+def in_pieces(data: str, fitted: FittedCalibrator | None) -> tuple[Path, str | None] | None:
+    """Return file and split of data that can be read in pieces, or None.
+
+    A control's scores depend on the whole batch, and features are in the same file: such
+    calibrators are not applied in pieces.
+    """
+    file, prefix = io.split_path(data)
+    rowwise = fitted is None or (fitted.signal.rowwise and not fitted.signal.needs)
+    if not rowwise or not io.is_source(file) or (prefix and file.suffix.lower() == ".npy"):
+        return None
+    return file, prefix
 
 
 def load_pair(
@@ -76,12 +90,17 @@ def probabilities(
     loaded: Loaded, calibrator: FittedCalibrator | None = None
 ) -> tuple[IntArray, FloatArray]:
     """Return checked labels and probabilities: calibrated, or the model's own."""
-    if calibrator is not None and loaded.class_names is None:
-        loaded = replace(loaded, class_names=calibrator.class_names)
-    checked = predictions(loaded)
+    checked = predictions(named(loaded, calibrator))
     if calibrator is not None:
         return checked.labels, calibrated(calibrator, loaded)
     return checked.labels, softmax(checked.logits)
+
+
+def named(loaded: Loaded, calibrator: FittedCalibrator | None) -> Loaded:
+    """Let labels be names that the calibrator knows, where the file names no classes."""
+    if calibrator is None or loaded.class_names is not None:
+        return loaded
+    return replace(loaded, class_names=calibrator.class_names)
 
 
 def calibrated(calibrator: FittedCalibrator, loaded: Loaded) -> FloatArray:

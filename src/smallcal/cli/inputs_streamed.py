@@ -25,11 +25,10 @@ def source_of(
 
     Resampling needs all probabilities at hand: such data are read at once if they fit.
     """
-    file, prefix = io.split_path(data)
-    in_pieces = fitted is None or (fitted.signal.rowwise and not fitted.signal.needs)
-    if not in_pieces or not io.is_source(file) or (prefix and file.suffix.lower() == ".npy"):
+    found = inputs.in_pieces(data, fitted)
+    if found is None:
         return None
-    source = io.open_source(file, prefix=prefix, input=input)
+    source = io.open_source(found[0], prefix=found[1], input=input)
     if resampled and fits(source.rows * source.n_classes * 8):
         return None
     if fitted is not None:

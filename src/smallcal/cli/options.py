@@ -15,6 +15,26 @@ Data = Annotated[
         show_default=False,
     ),
 ]
+CalData = Annotated[
+    str,
+    typer.Argument(
+        metavar="CAL_DATA",
+        help="Fit on this file. One that holds val and test splits is enough.",
+        show_default=False,
+    ),
+]
+TestData = Annotated[
+    str | None,
+    typer.Argument(metavar="[TEST_DATA]", help="Measure on this file.", show_default=False),
+]
+Method = Annotated[str, typer.Option(metavar="NAME", help="A name that `smallcal methods` lists.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="An option of the method, such as n_groups=5."
+    ),
+]
+Jobs = Annotated[int, typer.Option(metavar="N", min=1, help="Processes.")]
 Calibrator = Annotated[
     str,
     typer.Argument(metavar="CAL", help="A calibrator that fit wrote.", show_default=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import textwrap
@@ -94,6 +95,30 @@ def count(number: int, noun: str) -> str:
     ('1 sample', '1,250 samples')
     """
     return f"{number:,} {noun}" + ("s" if number != 1 else "")
+
+
+def size(n: int, n_classes: int) -> str:
+    """Return how many samples of how many classes there are.
+
+    Examples
+    --------
+    >>> size(1250, 345)
+    '1,250 samples, 345 classes'
+    """
+    return f"{count(n, 'sample')}, {n_classes:,} classes"
+
+
+def typed(context: typer.Context, *, defaults: bool = False) -> str:
+    """Return the command as it was typed; with its defaults written out if they are asked for."""
+    words = context.command_path.split()
+    for option in context.command.params:
+        value = context.params.get(str(option.name))
+        if value is None or value is False or (value == option.default and not defaults):
+            continue
+        flag = [] if option.param_type_name == "argument" else [option.opts[0]]
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [*flag, *([] if one is True else [str(one)])]
+    return shlex.join(words)
 
 
 class _PlainConsole(Console):

@@ -16,7 +16,14 @@ from smallcal.io.parts import Target
 from smallcal.io.read import read, read_labels, read_names, split_path, splits
 from smallcal.io.readers import READERS
 from smallcal.io.source import KINDS, Block, Part, Source, is_source, open_source
-from smallcal.io.write import WRITERS, no_folder, require_folder, require_writable, write_arrays
+from smallcal.io.write import (
+    WRITERS,
+    make_folder,
+    no_folder,
+    require_folder,
+    require_writable,
+    write_arrays,
+)
 
 __all__ = [
     "CALIBRATION_SPLITS",
@@ -29,6 +36,7 @@ __all__ = [
     "Source",
     "Target",
     "is_source",
+    "make_folder",
     "no_folder",
     "open_source",
     "read",

@@ -59,6 +59,14 @@ def require_folder(path: str | os.PathLike[str]) -> Path:
     return file
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, if need be; what stops that is one line."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from None
+
+
 def no_folder(file: Path) -> FileError:
     """Build the error for a path in a folder that is not there."""
     return FileError(f"cannot write {file}: the folder {file.parent} does not exist")

@@ -173,7 +173,7 @@ def import_calarena(
         _refuse_twins([cell for cell, _ in groups])
         for cell, _ in groups:
             _refuse_old(_file_of(cell, target), force=force)
-        _make_folder(target)
+        io.make_folder(target)
         for cell, layout in groups:
             try:
                 content = _content(arrays, layout)
@@ -255,13 +255,6 @@ def _refuse_old(file: Path, *, force: bool) -> None:
         raise FileError(f"{file} is there already; --force replaces it")
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from None
-
-
 def _relative(file: Path, folder: Path) -> str:
     """Return a path as seen from a folder; whole where there is no way, as between two drives."""
     whole = file.resolve()
@@ -274,7 +267,7 @@ def _relative(file: Path, folder: Path) -> str:
 def _written(name: str, cells: Sequence[Cell], out: Path) -> Collection:
     """Write the description and read it back."""
     _refuse_twins(cells)
-    _make_folder(out)
+    io.make_folder(out)
     with atomic_path(out / FILE_NAME) as path:
         path.write_text("\n".join(_lines(name, cells)) + "\n", encoding="utf-8")
     return load_collection(out)

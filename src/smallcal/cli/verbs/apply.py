@@ -84,15 +84,12 @@ def _opened(
     fitted: FittedCalibrator, data: str, output: str, input: str | None
 ) -> tuple[Source, Target] | None:
     """Return from where to where rows can be streamed, or None if all must be in memory."""
-    file, prefix = io.split_path(data)
-    # A control's scores depend on the whole batch, and features are in the same file: such
-    # calibrators are not applied in pieces.
-    in_pieces = fitted.signal.rowwise and not fitted.signal.needs
-    if not in_pieces or not io.is_source(file) or (prefix and file.suffix.lower() == ".npy"):
-        io.require_writable(output)
-        return None
-    kind = "parquet" if file.is_dir() else io.KINDS[file.suffix.lower()]
-    if io.Target.of(output, kind) is None:
+    found = inputs.in_pieces(data, fitted)
+    kind = None
+    if found is not None:
+        file, prefix = found
+        kind = "parquet" if file.is_dir() else io.KINDS[file.suffix.lower()]
+    if kind is None or io.Target.of(output, kind) is None:
         io.require_writable(output)
         return None
     source = io.open_source(file, prefix=prefix, input=input)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -13,11 +12,9 @@ from smallcal.advice.audit import audit as inspect_closely
 from smallcal.advice.audit_findings import Audit
 from smallcal.advice.refits import Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.discipline import FLAGS
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.errors import InputError
-from smallcal.io import Loaded
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import SHARE, X100
 
@@ -35,15 +32,8 @@ _MARKS = {"fine": "-", "care": "!", "bad": "!!"}
 
 def audit(
     data: options.Data,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="A name that `smallcal methods` lists.")
-    ] = "default",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="An option of the method, such as n_groups=5."
-        ),
-    ] = None,
+    method: options.Method = "default",
+    setting: options.Settings = None,
     calibrator: Annotated[
         str | None,
         typer.Option(metavar="CAL", help="Audit this calibrator instead of fitting one."),
@@ -78,7 +68,8 @@ def audit(
     """Refit a calibrator on resamples and say how far to trust its numbers."""
     chosen = _options(method, setting or [], calibrator)
     given = None if calibrator is None else load_calibrator(calibrator)
-    loaded = _named(inputs.load(data, labels=labels, input=input, names=class_names), given)
+    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
+    loaded = inputs.named(loaded, None if given is None else given.fitted_)
     others = _others(apply_to or [], loaded.input)
     checked = inputs.predictions(loaded)
     with terminal.progress("Auditing", n_refits + n_null) as advance, inputs.naming(data):
@@ -107,13 +98,6 @@ def _options(method: str, settings: list[str], calibrator: str | None) -> dict[s
     if calibrator is not None and (settings or method != "default"):
         raise InputError("--calibrator brings its own method; leave out --method and --set")
     return choices.method_options(method, settings)
-
-
-def _named(loaded: Loaded, calibrator: BaseCalibrator | None) -> Loaded:
-    """Let labels be names that the calibrator knows."""
-    if calibrator is None or loaded.class_names is not None:
-        return loaded
-    return replace(loaded, class_names=calibrator.fitted_.class_names)
 
 
 def _others(files: list[str], input: str) -> dict[str, object]:
@@ -171,26 +155,24 @@ def _show_bands(found: Audit) -> None:
     headers = [name, "T here", "median T [quartiles]", "samples", "share", "errors", "confidence"]
     rows = []
     for i, band in enumerate(found.bands):
-        rate = "" if band.error_rate is None else _percent(band.error_rate)
-        sure = "" if band.confidence is None else _percent(band.confidence)
+        rate = "" if band.error_rate is None else SHARE.value(band.error_rate)
+        sure = "" if band.confidence is None else SHARE.value(band.confidence)
         t = band.temperature
-        row = [str(i), f"{t.point:.4g}", _quartiles(t), f"{band.n:,}", _percent(band.share)]
+        row = [str(i), f"{t.point:.4g}", _quartiles(t), f"{band.n:,}", SHARE.value(band.share)]
         rows.append([*row, rate, sure])
     terminal.show_table(headers, rows)
     if found.occupancy:
         headers = ["share of samples in", *(f"{name} {i}" for i in range(len(found.bands)))]
-        here = ["these samples", *(_percent(band.share) for band in found.bands)]
-        others = [[file, *map(_percent, shares)] for file, shares in found.occupancy.items()]
+        here = ["these samples", *(SHARE.value(band.share) for band in found.bands)]
+        others = [[file, *map(SHARE.value, shares)] for file, shares in found.occupancy.items()]
         terminal.show_table(headers, [here, *others])
 
 
-def _percent(share: float) -> str:
-    return SHARE.value(share)
-
-
 def _show_shares(found: Audit) -> None:
-    rows = [[_SHARES[key], _percent(share)] for key, share in found.shares.items()]
-    rows += [[f"flag {key}: {FLAGS[key]}", _percent(share)] for key, share in found.flags.items()]
+    rows = [[_SHARES[key], SHARE.value(share)] for key, share in found.shares.items()]
+    rows += [
+        [f"flag {key}: {FLAGS[key]}", SHARE.value(share)] for key, share in found.flags.items()
+    ]
     terminal.show_table(["in refits", "share"], rows)
     names = {"top_label_bce": "TopBCE", "ece15": "ECE15", "nll": "NLL"}
     rows = [

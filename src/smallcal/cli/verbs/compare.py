@@ -27,18 +27,8 @@ _DIFFERENCES_ABREAST = 2
 
 
 def compare(
-    cal_data: Annotated[
-        str,
-        typer.Argument(
-            metavar="CAL_DATA",
-            help="Fit on this file. One that holds val and test splits is enough.",
-            show_default=False,
-        ),
-    ],
-    test_data: Annotated[
-        str | None,
-        typer.Argument(metavar="[TEST_DATA]", help="Measure on this file.", show_default=False),
-    ] = None,
+    cal_data: options.CalData,
+    test_data: options.TestData = None,
     methods: Annotated[
         str, typer.Option(metavar="A,B,...", help="Which methods, or all.")
     ] = DEFAULT_METHODS,

@@ -17,17 +17,16 @@ from smallcal.calibrators.estimators import make
 from smallcal.cli import options, terminal
 from smallcal.data.demo import DemoSplit, load_demo
 from smallcal.data.predictions import MIN_FIT_SAMPLES, IntArray
-from smallcal.errors import FileError, FitWarning, InputError, MissingExtraError
+from smallcal.errors import FitWarning, InputError, MissingExtraError
 from smallcal.io import write_arrays
-from smallcal.metrics import METRICS as TABLE
-from smallcal.metrics.units import Unit
+from smallcal.metrics import METRICS
 from smallcal.reports import report
 from smallcal.reports.content.gather import Settings
 from smallcal.reports.document import format_of, require_page
 from smallcal.statistics.compare import evaluate
 
 METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "default")
-METRICS = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
+MEASURED = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
 NAMES = ("ECE15", "TopBCE", "NLL", "Brier", "accuracy")
 BUDGETS = (250, 625, 1250)
 NO_REPORT = "none"
@@ -87,7 +86,9 @@ def demo(
         f"A model with {len(cal.class_names)} classes; fitted on random draws of N calibration "
         f"samples, measured on {len(test.labels):,} others. Mean ± standard deviation over draws."
     )
-    headers = [_unit(metric).heading(name) for metric, name in zip(METRICS, NAMES, strict=True)]
+    headers = [
+        METRICS[metric].unit.heading(name) for metric, name in zip(MEASURED, NAMES, strict=True)
+    ]
     terminal.show_table(["N", "method", *headers], list(_rows(cells)), text=(0, 1))
     for sentence in findings(cells):
         terminal.say(sentence)
@@ -147,25 +148,23 @@ def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         estimator = make(method).fit(cal.logits[rows], cal.labels[rows])
-    return evaluate(test.labels, estimator.predict_proba(test.logits), metrics=METRICS)
+    return evaluate(test.labels, estimator.predict_proba(test.logits), metrics=MEASURED)
 
 
 def _rows(cells: list[Cell]) -> Iterator[list[str]]:
     for number, cell in enumerate(cells):
         first = number == 0 or cells[number - 1].budget != cell.budget
-        shown = [_unit(metric).spread(cell.mean(metric), cell.std(metric)) for metric in METRICS]
+        shown = [
+            METRICS[metric].unit.spread(cell.mean(metric), cell.std(metric)) for metric in MEASURED
+        ]
         yield [f"{cell.budget:,}" if first else "", cell.method, *shown]
-
-
-def _unit(metric: str) -> Unit:
-    return TABLE[metric].unit
 
 
 def findings(cells: list[Cell]) -> Iterator[str]:
     """Say for each budget which method is best, from the numbers alone."""
     for budget in dict.fromkeys(cell.budget for cell in cells):
         found = {cell.method: cell for cell in cells if cell.budget == budget}
-        ece, unit = _printed(found, "ece15"), _unit("ece15")
+        ece, unit = _printed(found, "ece15"), METRICS["ece15"].unit
         best = min(ece.values())
         winners = [method for method, value in ece.items() if value == best]
         tie = " (a tie)" if len(winners) > 1 else ""
@@ -184,7 +183,7 @@ def findings(cells: list[Cell]) -> Iterator[str]:
 
 def _proper(budget: int, found: dict[str, Cell]) -> str:
     """Say which method has the lowest top-label log-loss, beside the raw model's."""
-    loss, unit = _printed(found, "top_label_bce"), _unit("top_label_bce")
+    loss, unit = _printed(found, "top_label_bce"), METRICS["top_label_bce"].unit
     best = min(loss.values())
     winners = " and ".join(name for name, value in loss.items() if value == best)
     return (
@@ -195,7 +194,7 @@ def _proper(budget: int, found: dict[str, Cell]) -> str:
 
 def _printed(found: dict[str, Cell], metric: str) -> dict[str, float]:
     """Return each method's mean as it is printed, so that what looks level is level."""
-    unit = _unit(metric)
+    unit = METRICS[metric].unit
     return {
         name: round(unit.scale * cell.mean(metric), unit.digits) / unit.scale
         for name, cell in found.items()
@@ -212,8 +211,8 @@ def _document(cells: list[Cell], cal: DemoSplit, test: DemoSplit) -> dict[str, A
                 "budget": cell.budget,
                 "method": cell.method,
                 "draws": len(cell.draws),
-                "mean": {metric: cell.mean(metric) for metric in METRICS},
-                "std": {metric: cell.std(metric) for metric in METRICS},
+                "mean": {metric: cell.mean(metric) for metric in MEASURED},
+                "std": {metric: cell.std(metric) for metric in MEASURED},
             }
             for cell in cells
         ],
@@ -223,10 +222,7 @@ def _document(cells: list[Cell], cal: DemoSplit, test: DemoSplit) -> dict[str, A
 
 
 def _export(folder: Path, demo_splits: dict[str, DemoSplit], *, as_json: bool) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+    io.make_folder(folder)
     written = [folder / f"{name}.npz" for name in demo_splits]
     for file, split in zip(written, demo_splits.values(), strict=True):
         arrays = {"logits": split.logits, "labels": split.labels}

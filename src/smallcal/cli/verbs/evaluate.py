@@ -75,8 +75,7 @@ def evaluate(
         )
     else:
         what = "as the model gives them" if calibrator is None else f"calibrated by {calibrator}"
-        size = f"{terminal.count(n, 'sample')}, {n_classes:,} classes"
-        terminal.say(f"{data}: {size}, {what}")
+        terminal.say(f"{data}: {terminal.size(n, n_classes)}, {what}")
         _show(values, found, level, debiased)
     terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])
 

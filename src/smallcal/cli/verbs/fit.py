@@ -21,17 +21,10 @@ def fit(
             "-o", "--output", metavar="FILE", help="Where to write the calibrator (JSON)."
         ),
     ] = None,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="A name that `smallcal methods` lists.")
-    ] = "default",
+    method: options.Method = "default",
     labels: options.Labels = None,
     input: options.Input = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="An option of the method, such as n_groups=5."
-        ),
-    ] = None,
+    setting: options.Settings = None,
     class_names: options.ClassNames = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,

@@ -24,9 +24,7 @@ def plan(
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="A name that `smallcal methods` lists.")
-    ] = "default",
+    method: options.Method = "default",
     sizes: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +100,7 @@ def _goal(text: str) -> tuple[str, float]:
 
 def _show(data: str, found: Plan) -> None:
     ece, bce = METRICS["ece15"].unit, METRICS["top_label_bce"].unit
-    pilot = f"{terminal.count(found.n, 'sample')}, {found.n_classes:,} classes"
+    pilot = terminal.size(found.n, found.n_classes)
     terminal.say(
         f"{data}: {pilot}. {found.method} fitted on {found.draws} draws of each size and "
         f"measured on the rows left out. ± is the standard deviation from draw to draw; a band "

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -27,18 +26,9 @@ _CONDITION = re.compile(r"(.*?[^\W\d_])(?:[-_]?s(?:everity)?)?[-_]?(\d+(?:\.\d+)
 
 
 def report(
-    cal_data: Annotated[
-        str,
-        typer.Argument(
-            metavar="CAL_DATA",
-            help="Fit on this file. One that holds val and test splits is enough.",
-            show_default=False,
-        ),
-    ],
-    test_data: Annotated[
-        str | None,
-        typer.Argument(metavar="[TEST_DATA]", help="Measure on this file.", show_default=False),
-    ] = None,
+    context: typer.Context,
+    cal_data: options.CalData,
+    test_data: options.TestData = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -87,22 +77,6 @@ def report(
         require_page()
     if output is not None:
         io.require_folder(output)
-    command = _command(
-        [cal_data] if test_data is None else [cal_data, test_data],
-        {
-            "-o": output,
-            "--format": format,
-            "--methods": methods,
-            "--shift": shift,
-            "--fail-if": fail_if,
-            "--title": title,
-            "--input": input,
-            "--class-names": class_names,
-            "--n-boot": n_boot,
-            "--level": level,
-            "--seed": seed,
-        },
-    )
     cal, test = inputs.load_pair(cal_data, test_data, input, verb="report")
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
     with terminal.progress("Measuring", settings.steps(len(files))) as advance:
@@ -117,7 +91,7 @@ def report(
             input=input,
             random_state=seed,
             title=title,
-            command=command,
+            command=terminal.typed(context, defaults=True),
             advance=advance,
         )
     if output is None:
@@ -139,16 +113,6 @@ def _kind(output: str | None, format: str | None) -> str:
             raise InputError("a page needs a file to be written to: -o report.html")
         return format or "md"
     return format or format_of(output)
-
-
-def _command(files: Sequence[str], given: Mapping[str, object]) -> str:
-    """Return the command that makes this report again."""
-    words = ["smallcal", "report", *files]
-    for flag, value in given.items():
-        for entry in value if isinstance(value, list) else [value]:
-            if entry is not None:
-                words += [flag, str(entry)]
-    return shlex.join(words)
 
 
 def shifted_files(paths: Sequence[str], *, model: str = "") -> dict[tuple[str, str], object]:

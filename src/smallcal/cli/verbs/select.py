@@ -15,7 +15,6 @@ from smallcal.cli import choices, inputs, options, terminal
 from smallcal.errors import InputError
 from smallcal.io import Loaded
 from smallcal.metrics import METRICS
-from smallcal.metrics.units import Unit
 
 #: A name, then perhaps options in brackets: srts-bce[n_groups=5].
 _CANDIDATE = re.compile(r"([^\[\],]+)(?:\[([^\]]*)\])?")
@@ -129,10 +128,15 @@ def _show(found: Selection, data: str) -> None:
         if found.rule == "holdout"
         else f"cut into {found.n_folds} folds {terminal.count(found.n_repeats, 'time')}"
     )
-    size = f"{terminal.count(found.n, 'sample')}, {found.n_classes:,} classes"
+    size = terminal.size(found.n, found.n_classes)
     terminal.say(f"{data}: {size}, {cut}. Losses on samples held out, from simple to rich:")
     terminal.show_table(
-        ["candidate", "parameters", *(_unit(m).heading(m) for m in (found.loss, "nll")), "verdict"],
+        [
+            "candidate",
+            "parameters",
+            *(METRICS[m].unit.heading(m) for m in (found.loss, "nll")),
+            "verdict",
+        ],
         [_losses(row, found.loss) for row in found.table],
         text=(0, 4),
     )
@@ -143,7 +147,7 @@ def _show(found: Selection, data: str) -> None:
             [
                 "candidate",
                 "over",
-                _unit(found.loss).heading("gain", difference=True),
+                METRICS[found.loss].unit.heading("gain", difference=True),
                 "1 s.e.",
                 "interval",
             ],
@@ -158,12 +162,16 @@ def _show(found: Selection, data: str) -> None:
 
 def _losses(row: Row, loss: str) -> list[str]:
     measured = row.verdict not in ("failed", "not tried")
-    values = [_unit(loss).number(row.loss), _unit("nll").number(row.nll)] if measured else ["", ""]
+    values = (
+        [METRICS[loss].unit.number(row.loss), METRICS["nll"].unit.number(row.nll)]
+        if measured
+        else ["", ""]
+    )
     return [row.candidate, f"{row.n_parameters}", *values, row.verdict]
 
 
 def _gains(row: Row, loss: str) -> list[str]:
-    found, unit = row.interval, _unit(loss)
+    found, unit = row.interval, METRICS[loss].unit
     return [
         row.candidate,
         row.against,
@@ -171,10 +179,6 @@ def _gains(row: Row, loss: str) -> list[str]:
         unit.number(row.standard_error) if row.standard_error else "",
         "" if found is None else unit.interval(*found, signed=True),
     ]
-
-
-def _unit(metric: str) -> Unit:
-    return METRICS[metric].unit
 
 
 def _next_step(found: Selection, data: str, output: str | None) -> None:

@@ -35,7 +35,7 @@ def study_reproduce(
     out: Annotated[
         str | None, typer.Option(metavar="RUN", help="Keep what is done, to go on later.")
     ] = None,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes.")] = 1,
+    jobs: options.Jobs = 1,
     as_json: options.Json = False,
 ) -> None:
     """Compute the paper's published values again, where the logits allow, and compare."""

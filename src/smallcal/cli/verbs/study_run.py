@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
 
-from smallcal.cli import options, terminal
+from smallcal.cli import choices, options, terminal
 from smallcal.cli.studies import document_of, show_outcome
 from smallcal.errors import InputError
 from smallcal.studies import Outcome, load_collection, run, study_named
@@ -30,7 +29,7 @@ def study_run(
             show_default=False,
         ),
     ],
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes.")] = 1,
+    jobs: options.Jobs = 1,
     dask: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
@@ -58,10 +57,10 @@ def study_run(
     about = study_named(str(context.info_name)).with_options(
         budgets=None if budgets is None else _budgets(budgets),
         draws=draws,
-        methods=None if methods is None else _words(methods, "--methods"),
+        methods=None if methods is None else choices.words(methods, "--methods"),
         n_boot=n_boot,
     )
-    wanted = [part for text in cells or () for part in _words(text, "--cells")]
+    wanted = [part for text in cells or () for part in choices.words(text, "--cells")]
     collection = load_collection(data).only(wanted)
     total = len(about.tasks(collection))
     done = _Done(total)
@@ -69,7 +68,7 @@ def study_run(
         with terminal.progress(about.title, total) as advance:
             outcome = run(about, collection, out, jobs=jobs, dask=dask, advance=done.then(advance))
     except (KeyboardInterrupt, SystemExit):
-        terminal.note(f"{done}; the same command goes on from there: {_typed(context)}")
+        terminal.note(f"{done}; the same command goes on from there: {terminal.typed(context)}")
         raise
     if as_json:
         terminal.show_json({"data": data, "tasks": total, **document_of(about, out, outcome)})
@@ -91,7 +90,6 @@ class _Done:
         """Return what the engine tells its progress to."""
 
         def told(tasks: int) -> None:
-
             if self.tasks is None and tasks:
                 terminal.note(f"{tasks:,} of {self.total:,} tasks were done before")
             self.tasks = (self.tasks or 0) + tasks
@@ -104,29 +102,9 @@ class _Done:
         return f"{self.tasks or 0:,} of {self.total:,} tasks are done and kept"
 
 
-def _typed(context: typer.Context) -> str:
-    """Return the command as it was typed, the defaults left out."""
-    words = context.command_path.split()
-    for option in context.command.params:
-        value = context.params.get(str(option.name))
-        if value is None or value == option.default or value is False:
-            continue
-        for one in value if isinstance(value, list | tuple) else [value]:
-            words += [option.opts[0], *([] if one is True else [str(one)])]
-    return shlex.join(words)
-
-
-def _words(text: str, option: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not found:
-        raise InputError(f"{option} names none; got {text!r}")
-    return found
-
-
 def _budgets(text: str) -> tuple[int, ...]:
-
     found = []
-    for word in _words(text, "--budgets"):
+    for word in choices.words(text, "--budgets"):
         if word != "all" and not (word.isdecimal() and int(word)):
             raise InputError(f"--budgets must be numbers of samples, or all; got {word!r}")
         found.append(ALL if word == "all" else int(word))

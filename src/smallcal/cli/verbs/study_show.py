@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smallcal import io
 from smallcal.cli import options, terminal
 from smallcal.cli.studies import document_of, show_outcome
-from smallcal.errors import FileError, InputError
+from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path
 from smallcal.plots.studies.figures import study_figures
 from smallcal.plots.style import figure_of, require_matplotlib, to_svg
@@ -86,10 +87,7 @@ def _write_figures(
 
 def _write(axes: Axes, file: Path, kind: str) -> str:
     """Write a figure whole or not at all."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make {file.parent}: {error.strerror or error}") from None
+    io.make_folder(file.parent)
     figure = figure_of(axes)
     with atomic_path(file) as path:
         if kind == "svg":
