@@ -696,7 +696,7 @@ def test_figures_that_cannot_be_written_are_one_line(cli, run_folder, monkeypatc
     def fail(figure):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("smallcal.plots.style.to_svg", fail)
+    monkeypatch.setattr("smallcal.cli.verbs.study_show.to_svg", fail)
     code, _, err = cli("study", "show", run_folder, "--figures", "f")
     assert code == 2
     assert "cannot write f/budget-curve.svg: No space left on device" in err

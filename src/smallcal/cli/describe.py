@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import terminal
+from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.routing import effects_of, groups_of
 
 _OBJECTIVES = {
@@ -97,8 +98,8 @@ def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
     if {"accuracy", "before", "after"} <= set(found):
         before, after = (found[key]["mean_confidence"] for key in ("before", "after"))
         yield (
-            f"On the samples it was fitted on: accuracy {100 * found['accuracy']:.2f} %, mean "
-            f"confidence {100 * before:.2f} % before and {100 * after:.2f} % after."
+            f"On the samples it was fitted on: accuracy {PERCENT.value(found['accuracy'])}, "
+            f"mean confidence {PERCENT.value(before)} before and {PERCENT.value(after)} after."
         )
     for name, groups in fitted.flags.items():
         where = f" (group {', '.join(map(str, groups))})" if groups else ""
