@@ -26,7 +26,7 @@ from smallcal.plots.studies.run import open_run
 from smallcal.statistics.nested import nested
 from smallcal.studies import STUDIES, Outcome, import_folder, study_named
 from smallcal.studies.frame import Frame
-from smallcal.studies.tables.catalogue import differences, means
+from smallcal.studies.tables.clean import differences, means
 from support.simulated import simulate
 
 ROOT = Path(__file__).parents[2]

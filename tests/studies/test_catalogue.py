@@ -18,7 +18,7 @@ from smallcal.studies.probes.base import Site
 from smallcal.studies.probes.shift import with_groups
 from smallcal.studies.simulate import World
 from smallcal.studies.study import Entry
-from smallcal.studies.tables.pairs import paired
+from smallcal.studies.tables.clean import paired
 from smallcal.studies.tables.shift import cube
 from smallcal.studies.tables.table import Number
 from support.cases import QUICK, features_of, missing_package

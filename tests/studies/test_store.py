@@ -16,20 +16,17 @@ from smallcal._version import versions
 from smallcal.errors import FileError, InputError
 from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.resumable import read_manifest
-from smallcal.studies.store import (
-    begin,
-    file_name,
-    read_parquet,
-    rows_of,
-    run_in,
-    write_parquet,
-)
-from smallcal.studies.study import Task
+from smallcal.studies.store import read_parquet, rows_of, run_in, write_parquet
+from smallcal.studies.study import Task, file_name
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
 
 TASKS = [Task("toy__a__s0", 100, 0), Task("toy__a__s0", 100, 1), Task("toy__B/16__s0", 0, 0)]
 ASKED = {"study": {"draws": 2, "budgets": [100, 0]}, "inputs": {"a.npz": "1" * 64}}
+
+
+def asked(**changes):
+    return {**ASKED, "versions": versions("pyarrow"), **changes}
 
 
 def some_rows(task, n=4):
@@ -44,7 +41,7 @@ def store(tmp_path):
     """A run with three finished tasks."""
     made = run_in(tmp_path / "run")
     with made.claimed(parents=True):
-        begin(made, ASKED)
+        made.begin(asked())
         for task in TASKS:
             write_parquet(made.part(task), some_rows(task))
     return made
@@ -56,8 +53,9 @@ def part(store, number):
 
 def test_rows_come_back_in_the_order_of_the_tasks(store):
     assert store.missing(TASKS) == []
-    assert rows_of(store, TASKS[::-1])["cell"].tolist() == 4 * [TASKS[2].cell] + 8 * [TASKS[0].cell]
-    assert rows_of(store, TASKS)["value"].tolist() == 3 * [0, 1 / 3, 2 / 3, 1]
+    cells = [row["cell"] for row in rows_of(store, TASKS[::-1])]
+    assert cells == 4 * [TASKS[2].cell] + 8 * [TASKS[0].cell]
+    assert [row["value"] for row in rows_of(store, TASKS)] == 3 * [0, 1 / 3, 2 / 3, 1]
     assert store.notes == []
 
 
@@ -135,7 +133,7 @@ def test_what_a_killed_process_had_not_finished_is_swept_away(store):
 def reopened(store, **changes):
     again = run_in(store.folder)
     with again.claimed():
-        begin(again, {**ASKED, **changes})
+        again.begin(asked(**changes))
     return again
 
 

@@ -113,10 +113,8 @@ class Resumable(Generic[Task]):
                 if path.name != FILE_NAME:
                     path.unlink(missing_ok=True)
 
-    def begin(self, asked: Mapping[str, Any], *, beside: Sequence[str] = ()) -> None:
+    def begin(self, asked: Mapping[str, Any]) -> None:
         """Begin, or go on with what was asked for in the same words.
-
-        What the manifest says ``beside`` need not be the same.
 
         Raises
         ------
@@ -125,16 +123,39 @@ class Resumable(Generic[Task]):
         """
         found = read_manifest(self.manifest)
         if found is not None:
-            before = {key: value for key, value in found.items() if key not in beside}
-            if changed := changes(before, asked):
-                raise Refused(self.words.other(changed))
+            self._resume(found, asked)
         elif any(path.name != FILE_NAME for path in self.parts.iterdir()):
             # The manifest is written before any part, so no kill leaves this behind.
             raise Refused(self.words.unknown)
         else:
-            self.write_manifest(asked)
+            self._write_manifest(asked)
 
-    def write_manifest(self, document: Mapping[str, Any]) -> None:
+    def _resume(self, before: dict[str, Any], asked: Mapping[str, Any]) -> None:
+        """Check that this is what was begun.
+
+        Another smallcal may do something else under the same names, so its parts must not be mixed
+        with these. Other packages change no more than the rounding of a number: to throw hours of
+        work away for their sake would be worse than to say so and keep a record.
+        """
+        begun, now = before.get("versions"), asked.get("versions", {})
+        begun = begun if isinstance(begun, dict) else {}
+        used = before.pop("resumed_with", [])
+        wanted = dict(asked)
+        if now:
+            wanted["versions"] = {**begun, "smallcal": now["smallcal"]}
+        if changed := changes(before, wanted):
+            raise Refused(self.words.other(changed))
+        last = used[-1] if used else begun
+        others = [
+            f"{name} {last.get(name)}, now {now.get(name)}"
+            for name in sorted({*last, *now} - {"smallcal"})
+            if last.get(name) != now.get(name)
+        ]
+        if others:
+            self.notes.append(f"the run was begun with other versions: {_some_of(others)}")
+            self._write_manifest({**before, "resumed_with": [*used, now]})
+
+    def _write_manifest(self, document: Mapping[str, Any]) -> None:
         """Say what was asked for."""
         text = json.dumps(document, indent=self.indent, sort_keys=True, default=str)
         with atomic_path(self.manifest) as path:
@@ -188,7 +209,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
             found += [_change(f"{key} {name}", old.get(name), new.get(name)) for name in names]
         else:
             found.append(_change(key, old, new))
-    return some_of([change for change in found if change])
+    return _some_of([change for change in found if change])
 
 
 def _change(what: str, old: Any, new: Any) -> str:
@@ -198,13 +219,6 @@ def _change(what: str, old: Any, new: Any) -> str:
     return f"{what}: {shown[0]}, now {shown[1]}" if max(map(len, shown)) < 30 else what
 
 
-def some_of(items: Sequence[str]) -> str:
-    """Return the first few of many items.
-
-    Examples
-    --------
-    >>> some_of(["a", "b", "c", "d", "e"])
-    'a; b; c; and 2 more'
-    """
-    more = [f"and {len(items) - 3} more"] if len(items) > 3 else []
-    return "; ".join([*items[:3], *more])
+def _some_of(items: Sequence[str]) -> str:
+    more = f"; and {len(items) - 3} more" if len(items) > 3 else ""
+    return "; ".join(items[:3]) + more

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,32 +20,12 @@ from smallcal.io.pool import run_tasks
 from smallcal.io.resumable import read_manifest
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.collection import Collection
-from smallcal.studies.frame import FAILED, Frame
-from smallcal.studies.measure import Order, Rows, Unit, work
-from smallcal.studies.store import begin, finish, part_of, rows_of, run_in, write_parquet
+from smallcal.studies.frame import Frame, Rows
+from smallcal.studies.measure import Order, work
+from smallcal.studies.outcome import Outcome, outcome_of
+from smallcal.studies.store import finish, rows_of, run_in, write_parquet
 from smallcal.studies.study import Study
-from smallcal.studies.tables.table import Table, tables_of, write_tables
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a run gave.
-
-    Attributes
-    ----------
-    frame : Frame
-        Every row.
-    tables : tuple of Table
-    failures : tuple of str
-        One line for each unit that failed.
-    notes : tuple of str
-        What the reader should know of how it was made, such as parts that had to be done again.
-    """
-
-    frame: Frame
-    tables: tuple[Table, ...]
-    failures: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+from smallcal.studies.tables.table import write_tables
 
 
 def run(
@@ -85,7 +65,7 @@ def run(
     asked = study.configuration(collection)
     folder = run_in(Path(out))
     with folder.claimed(parents=True):
-        begin(folder, asked)
+        folder.begin(asked)
         missing = folder.missing(tasks)
         advance(len(tasks) - len(missing))
         # With paths that hold everywhere.
@@ -97,7 +77,7 @@ def run(
         run_tasks(
             partial(work, Order(study, hashlib.sha256(inputs.encode()).hexdigest())),
             [(cells[task.cell], task) for task in missing],
-            keep=partial(_keep, folder.folder),
+            keep=lambda unit, rows: write_parquet(folder.part(unit[1]), rows),
             told=lambda unit: advance(1),
             named=lambda unit: unit[1].key,
             jobs=jobs,
@@ -113,20 +93,6 @@ def run(
         return outcome
 
 
-def _keep(folder: Path, unit: Unit, rows: Rows) -> None:
-    write_parquet(part_of(folder, unit[1]), rows)
-
-
-def outcome_of(study: Study, frame: Frame, *, notes: tuple[str, ...] = ()) -> Outcome:
-    """Make the tables of all rows of a run, and list what failed."""
-    failed = frame.where(metric=FAILED)
-    failures = tuple(
-        f"{row['cell']}, {row['label']}, budget {row['budget']}, draw {row['draw']}: {row['error']}"
-        for row in failed.rows()
-    )
-    return Outcome(frame, tables_of(study, frame), failures, notes)
-
-
 def finished(folder: Path) -> tuple[Study, Outcome]:
     """Return the study and the tables of a run that is complete; its inputs are not needed.
 
@@ -135,8 +101,8 @@ def finished(folder: Path) -> tuple[Study, Outcome]:
     FileError
         If the folder holds no run, or one that is not complete.
     """
-    study, frame = recorded(folder)
-    return study, outcome_of(study, frame)
+    study, rows = _recorded(folder)
+    return study, outcome_of(study, rows)
 
 
 def recorded(folder: Path) -> tuple[Study, Frame]:
@@ -147,6 +113,11 @@ def recorded(folder: Path) -> tuple[Study, Frame]:
     FileError
         If the folder holds no run, or one that is not complete.
     """
+    study, rows = _recorded(folder)
+    return study, Frame.of(rows)
+
+
+def _recorded(folder: Path) -> tuple[Study, Rows]:
     run = run_in(folder)
     manifest = read_manifest(run.manifest)
     if manifest is None:

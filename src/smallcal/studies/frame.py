@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,13 @@ COLUMNS: Mapping[str, type] = {
     "value": float,
     "error": str,
 }
+
+#: Rows as dictionaries; what one does not say is empty.
+Rows = list[dict[str, Any]]
+#: Cell name to the values of its draws, in order.
+Values = dict[str, list[float]]
+#: Draw, set and severity of a value.
+Key = tuple[int, str, int]
 
 #: A budget that stands for the whole calibration split.
 ALL = 0
@@ -77,6 +85,21 @@ class Frame:
         """Return a column's different values, in order of appearance."""
         return list(dict.fromkeys(self.columns[name].tolist()))
 
+    def measured(self, wanted: Sequence[str]) -> list[str]:
+        """Return the metrics that were measured: the wanted ones, or all if there are none."""
+        there = self.unique("metric")
+        known = [metric for metric in wanted if metric in there]
+        return known or [metric for metric in there if metric != FAILED]
+
+    def blocks(self) -> Iterator[tuple[str, str, Frame]]:
+        """Yield (budget, models, rows): each budget, for each model and for all."""
+        for (budget,), rows in self.groups("budget"):
+            models = list(rows.groups("dataset", "backbone"))
+            for (dataset, backbone), part in models:
+                yield f"{budget:,}", f"{dataset} {backbone}", part
+            if len(models) > 1:
+                yield f"{budget:,}", "all", rows
+
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Frame]]:
         """Yield each combination of values with its rows, in order of appearance."""
         keys = list(zip(*(self.columns[name].tolist() for name in names), strict=True))
@@ -86,6 +109,23 @@ class Frame:
         for key, rows in order.items():
             index = np.array(rows)
             yield key, Frame({name: column[index] for name, column in self.columns.items()})
+
+    def values(self, metric: str, label: str) -> Values:
+        """Return a label's values of a metric: for each cell, its draws."""
+        found = self.numbers.get((metric, label), {})
+        return {cell: [value for _, value in numbers] for cell, numbers in found.items()}
+
+    @cached_property
+    def numbers(self) -> dict[tuple[str, str], dict[str, list[tuple[Key, float]]]]:
+        """Values by metric and label, then by cell, each with its draw, set and severity."""
+        found: dict[tuple[str, str], dict[str, list[tuple[Key, float]]]] = {}
+        names = ("metric", "label", "cell", "draw", "set", "severity", "value")
+        for metric, label, cell, *key, value in zip(
+            *(self.columns[name].tolist() for name in names), strict=True
+        ):
+            own = found.setdefault((metric, label), {}).setdefault(cell, [])
+            own.append(((key[0], key[1], key[2]), value))
+        return found
 
     def rows(self) -> Iterable[dict[str, Any]]:
         """Yield rows as dictionaries."""

@@ -7,7 +7,6 @@ and each process computes with one thread, because sums split over threads round
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,12 +15,11 @@ from smallcal.calibrators.catalogue import method
 from smallcal.errors import FileError
 from smallcal.io.pool import said, stopped
 from smallcal.studies.collection import Cell, kept_split
-from smallcal.studies.frame import FAILED
+from smallcal.studies.frame import FAILED, Rows
 from smallcal.studies.probes.base import Site
 from smallcal.studies.probes.catalogue import PROBES
-from smallcal.studies.study import Entry, Study, Task
+from smallcal.studies.study import Study, Task
 
-Rows = list[dict[str, Any]]
 #: A task with its cell, which is sent along: a process that read the collection's description anew
 #: could find another.
 Unit = tuple[Cell, Task]
@@ -91,27 +89,19 @@ def measure(study: Study, cell: Cell, task: Task) -> Rows:
     except Exception as error:  # noqa: BLE001 - one task's failure must not stop the others
         return [{**about, **name, **_failure(error)} for name in names]
     about["budget"] = cal.n
+    site = Site(study, cell, cal)
     found: Rows = []
     for entry, name in zip(study.entries, names, strict=True):
         try:
-            rows = _measured(Site(study, cell, cal), entry)
+            if "features" in method(entry.name).needs and cal.features is None:
+                continue  # nothing to fit it on: the tables leave it out
+            rows = site.rows(PROBES[study.probe], entry)
         except (OSError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - one unit's failure must not stop the others
             rows = [_failure(error)]
         found += [{**about, **name, **row} for row in rows]
     return found
-
-
-def _measured(site: Site, entry: Entry) -> Rows:
-    if "features" in method(entry.name).needs and site.cal.features is None:
-        return []  # nothing to fit it on: the tables leave it out
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [
-            {"set": name, "severity": severity, "metric": metric, "value": float(value)}
-            for name, severity, metric, value in PROBES[site.study.probe](site, entry)
-        ]
 
 
 def _failure(error: Exception) -> dict[str, Any]:

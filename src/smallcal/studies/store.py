@@ -14,21 +14,15 @@ A run that was stopped at any moment goes on from the parts that are there.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from smallcal._version import versions
 from smallcal.errors import FileError, MissingExtraError
 from smallcal.io.atomic import atomic_path
-from smallcal.io.resumable import Resumable, Words, read_manifest, some_of
-from smallcal.studies.frame import COLUMNS, Frame
+from smallcal.io.resumable import Resumable, Words
+from smallcal.studies.frame import COLUMNS, Rows
 from smallcal.studies.study import Task
-
-#: Names that are the same file nowhere else, also where A and a are one.
-PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 #: Where a file keeps the fingerprint of its rows.
 DIGEST = b"smallcal.sha256"
@@ -44,7 +38,7 @@ def run_in(folder: Path) -> Run:
         folder=folder,
         parts=folder / "parts",
         manifest=folder / "manifest.json",
-        part=partial(part_of, folder),
+        part=lambda task: folder / "parts" / f"{task.file_name}.parquet",
         flaw=_flaw,
         unfinished=(".manifest-*.json", ".rows-*.parquet", ".tables-*.*", "parts/.*.parquet"),
         words=Words(
@@ -54,54 +48,6 @@ def run_in(folder: Path) -> Run:
             unknown=f"{folder} has parts of a run, but no manifest to say of which; {instead}",
         ),
     )
-
-
-def begin(run: Run, configuration: Mapping[str, Any]) -> None:
-    """Begin a run, or go on with one that was asked for in the same words.
-
-    Another smallcal may fit or measure something else under the same names, so its rows must not be
-    mixed with these. Other packages change no more than the rounding of a number: to throw hours of
-    work away for their sake would be worse than to say so and keep a record.
-
-    Raises
-    ------
-    InputError
-        If the folder holds another run.
-    """
-    now = versions("pyarrow")
-    before = read_manifest(run.manifest) or {}
-    begun, used = before.get("versions", now), before.get("resumed_with", [])
-    begun = begun if isinstance(begun, dict) else {}
-    wanted = {**begun, "smallcal": now["smallcal"]}
-    run.begin({**configuration, "versions": wanted}, beside=["resumed_with"])
-    last = used[-1] if used else begun
-    others = [
-        f"{name} {last.get(name)}, now {now.get(name)}"
-        for name in sorted({*last, *now} - {"smallcal"})
-        if last.get(name) != now.get(name)
-    ]
-    if others:
-        run.notes.append(f"the run was begun with other versions: {some_of(others)}")
-        run.write_manifest({**before, "resumed_with": [*used, now]})
-
-
-def part_of(folder: Path, task: Task) -> Path:
-    """Return the file of a task's rows."""
-    return folder / "parts" / f"{file_name(task.key)}.parquet"
-
-
-def file_name(key: str) -> str:
-    """Return a name for a file, whatever the key: others get other names.
-
-    Examples
-    --------
-    >>> file_name("cifar10__vit__s0__n250__d1"), file_name("CIFAR/10")
-    ('cifar10__vit__s0__n250__d1', 'cifar-10-1731a5d7d800eb1b')
-    """
-    if PLAIN.fullmatch(key):
-        return key
-    slug = re.sub(r"[^a-z0-9_]+", "-", key.lower())[:80].strip("-")
-    return f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
 def _flaw(task: Task, part: Path) -> str:
@@ -114,17 +60,17 @@ def _flaw(task: Task, part: Path) -> str:
     return "" if own else "holds the rows of another task"
 
 
-def finish(run: Run, tasks: Sequence[Task]) -> Frame:
+def finish(run: Run, tasks: Sequence[Task]) -> Rows:
     """Put all rows into one file and return them."""
     # Read back, also those that are still at hand: then a resumed run cannot differ.
-    frame = rows_of(run, tasks)
-    write_parquet(run.folder / "rows.parquet", list(frame.rows()))
-    return frame
+    rows = rows_of(run, tasks)
+    write_parquet(run.folder / "rows.parquet", rows)
+    return rows
 
 
-def rows_of(run: Run, tasks: Sequence[Task]) -> Frame:
+def rows_of(run: Run, tasks: Sequence[Task]) -> Rows:
     """Return the rows of these tasks, in their order."""
-    return Frame.of([row for task in tasks for row in read_parquet(run.part(task))])
+    return [row for task in tasks for row in read_parquet(run.part(task))]
 
 
 def require_pyarrow() -> None:

@@ -6,15 +6,21 @@ can run in any order, anywhere, and again.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from smallcal._version import versions
 from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.errors import FileError, InputError
 from smallcal.studies.collection import FILE_NAME, Cell, Collection
 from smallcal.studies.frame import ALL
+
+#: Names that are the same file nowhere else, also where A and a are one.
+PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 #: What a study may need of a cell: how it is told, and what to write into the collection.
 NEEDS: Mapping[str, tuple[Callable[[Cell], bool], str]] = MappingProxyType(
@@ -52,8 +58,27 @@ class Task:
 
     @property
     def key(self) -> str:
-        """A name for its file."""
+        """A name that no other task has."""
         return f"{self.cell}__n{self.budget}__d{self.draw}"
+
+    @property
+    def file_name(self) -> str:
+        """A name for a file, whatever the cell's; see :func:`file_name`."""
+        return file_name(self.key)
+
+
+def file_name(key: str) -> str:
+    """Return a name for a file, whatever the key: others get other names.
+
+    Examples
+    --------
+    >>> file_name("cifar10__vit__s0__n250__d1"), file_name("CIFAR/10")
+    ('cifar10__vit__s0__n250__d1', 'cifar-10-1731a5d7d800eb1b')
+    """
+    if PLAIN.fullmatch(key):
+        return key
+    slug = re.sub(r"[^a-z0-9_]+", "-", key.lower())[:80].strip("-")
+    return f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +197,7 @@ class Study:
             "cells": [cell.name for cell in collection.cells if self.suits(cell)],
             "splits": {cell.name: cell.splits for cell in collection.cells},
             "inputs": collection.sha256(),
+            "versions": versions("pyarrow"),
         }
 
     def document(self) -> dict[str, Any]:

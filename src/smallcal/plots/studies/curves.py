@@ -11,8 +11,13 @@ import numpy as np
 from smallcal.data.predictions import FloatArray
 from smallcal.plots.studies.run import Run, true_names
 from smallcal.studies.frame import Frame
-from smallcal.studies.tables.catalogue import win_rate
-from smallcal.studies.tables.pairs import difference, number_of, shown, values_of, verdict_on
+from smallcal.studies.tables.clean import (
+    difference,
+    number_of,
+    shown,
+    verdict_on,
+    win_rate,
+)
 from smallcal.studies.tables.table import Number, heading_of, unit_of
 
 #: What is said of the method that the others are compared with.
@@ -157,7 +162,7 @@ def line_of(
 
 def mean_of(run: Run, rows: Frame, label: str) -> Number:
     """Return a method's mean over cells and the spread over them."""
-    return number_of(values_of(rows, run.metric, label), run.metric)
+    return number_of(rows.values(run.metric, label), run.metric)
 
 
 def _gap(run: Run, rows: Frame, label: str) -> tuple[Number, str]:

@@ -9,7 +9,7 @@ from smallcal.plots.studies.run import Run, RunLike, open_run, true_names
 from smallcal.plots.twins import documented
 from smallcal.statistics.nested import student
 from smallcal.studies.frame import ALL, CLEAN, Frame
-from smallcal.studies.tables.pairs import difference, is_bare, models_of, paired
+from smallcal.studies.tables.clean import difference, is_bare, models_of, paired
 from smallcal.studies.tables.table import unit_of
 
 

@@ -18,7 +18,7 @@ from smallcal.plots.studies.run import open_run
 from smallcal.plots.studies.severity_curve import severity_curve
 from smallcal.studies.frame import ALL, Frame
 from smallcal.studies.study import Study
-from smallcal.studies.tables.pairs import better_of
+from smallcal.studies.tables.clean import better_of
 from smallcal.studies.tables.table import heading_of
 
 if TYPE_CHECKING:

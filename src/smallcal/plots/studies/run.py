@@ -14,10 +14,10 @@ from smallcal.calibrators.catalogue import ALIASES
 from smallcal.errors import InputError
 from smallcal.plots.twins import documented
 from smallcal.studies.catalogue import study_named
-from smallcal.studies.engine import Outcome, recorded
+from smallcal.studies.engine import recorded
 from smallcal.studies.frame import ALL, CLEAN, COLUMNS, FAILED, Frame
+from smallcal.studies.outcome import Outcome
 from smallcal.studies.study import Study
-from smallcal.studies.tables.pairs import metrics_in
 from smallcal.studies.tables.shift import shifted_rows
 
 #: Rows alone do not say which study they are of; with the study they do.
@@ -85,7 +85,7 @@ def open_run(
     study, frame = _opened(run, usual)
     frame = _only(_as_asked(study, frame), where or {})
     there = frame.unique("metric")
-    chosen = metric if metric is not None else next(iter(metrics_in(frame, study)), FAILED)
+    chosen = metric if metric is not None else next(iter(frame.measured(study.metrics)), FAILED)
     require_one_of("metric", chosen, there)
     base = study.baseline if baseline is None else baseline
     require_one_of("baseline", base, frame.where(metric=chosen).unique("label"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from smallcal.calibrators.estimators import make
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.statistics.compare import evaluate
 from smallcal.studies.collection import Cell
-from smallcal.studies.frame import CLEAN
+from smallcal.studies.frame import CLEAN, Rows
 from smallcal.studies.study import Entry, Study
 
 #: A number with the set it was measured on: set, severity, metric, value.
@@ -25,6 +26,15 @@ class Site:
     study: Study
     cell: Cell
     cal: Predictions
+
+    def rows(self, probe: Probe, entry: Entry) -> Rows:
+        """Return what a probe finds of an entry."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [
+                {"set": name, "severity": severity, "metric": metric, "value": float(value)}
+                for name, severity, metric, value in probe(self, entry)
+            ]
 
     def estimator(self, entry: Entry) -> BaseCalibrator:
         """Return an entry's estimator, unfitted; folds are seeded by the cell's seed."""
@@ -88,4 +98,6 @@ def scores_on(
 def clean(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics on the test split."""
     test = site.cell.read("test")
-    yield from scores_on(test, applied(site.fit(entry), test), site.study.metrics, (CLEAN, 0))
+    proba = applied(site.fit(entry), test)
+    for metric, value in evaluate(test.labels, proba, metrics=site.study.metrics).items():
+        yield CLEAN, 0, metric, value

@@ -1,4 +1,4 @@
-"""Tables of diagnostics: intervals by model, choices of capacity, audits, signal and noise."""
+"""Tables of diagnostics: choices of capacity, audits, signal and noise."""
 
 from __future__ import annotations
 
@@ -12,22 +12,10 @@ from smallcal.advice.refits import Spread
 from smallcal.advice.select_walk import ROUNDING
 from smallcal.data.predictions import FloatArray
 from smallcal.metrics.units import PERCENT, SHARE, X100
-from smallcal.statistics.nested import clustered, nested
-from smallcal.studies.frame import CLEAN, Frame
+from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
-from smallcal.studies.tables.pairs import (
-    Values,
-    blocks,
-    metrics_in,
-    models_of,
-    number_of,
-    one_seed,
-    paired,
-    shown,
-    values_of,
-)
-from smallcal.studies.tables.shift import Row, comparisons
-from smallcal.studies.tables.table import Number, Table, heading_of
+from smallcal.studies.tables.clean import number_of, paired
+from smallcal.studies.tables.table import Number, Row, Table, heading_of
 
 #: What grouping promised and gave; all are differences.
 _GAINS = ("predicted TopBCE gain", "TopBCE gain", "ECE gain")
@@ -35,43 +23,6 @@ _GAINS = ("predicted TopBCE gain", "TopBCE gain", "ECE gain")
 Fit = tuple[str, int]
 #: Every label's value in one fit.
 Line = Mapping[str, float]
-
-
-def seeds(study: Study, frame: Frame) -> Table:
-    """Show differences model by model: seeds and draws resampled, and seeds alone."""
-    rows = frame.where(set=CLEAN)
-    metrics = metrics_in(rows, study)
-    found: list[Row] = []
-    for (budget, dataset, backbone), part in rows.groups("budget", "dataset", "backbone"):
-        for ours, theirs in comparisons(study, part.unique("label")):
-            gaps = {m: models_of(part, paired(part, m, ours, theirs)) for m in metrics}
-            if not gaps[metrics[0]]:
-                continue
-            levels, n_boot = ("seed", "draw"), study.n_boot
-            numbers = [
-                shown(nested(table[0], levels=levels, n_boot=n_boot) if table else None, m)
-                for m, table in gaps.items()
-            ]
-            first = gaps[metrics[0]][0]
-            alone = shown(clustered(first, levels=levels, n_boot=n_boot), metrics[0])
-            lower = sum(float(np.mean(draws)) < 0 for draws in first)
-            in_favour = f"{lower} of {len(first)}"
-            where = (f"{budget:,}", f"{dataset} {backbone}", ours, theirs)
-            found.append((*where, in_favour, *numbers, alone))
-    return Table(
-        "seeds",
-        "Differences model by model",
-        (
-            *("samples", "models", "method", "minus", "lower in"),
-            *(heading_of(metric, difference=True) for metric in metrics),
-            f"{metrics[0]}, seeds alone" if metrics else "seeds alone",
-        ),
-        tuple(found),
-        f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of seeds, of draws in "
-        "each; in the last column of seeds alone. Lower in: seeds with a lower "
-        f"{metrics[0] if metrics else 'mean'}.",
-        one_seed(rows),
-    )
 
 
 def lines_of(frame: Frame, metric: str) -> dict[Fit, dict[str, float]]:
@@ -134,7 +85,7 @@ def selector(study: Study, frame: Frame) -> Table:
     rivals = [entry.label for entry in study.entries if entry.label != base]
     found: list[Row] = []
     excesses: dict[tuple[str, str, str], list[list[float]]] = {}
-    for budget, models, part in blocks(frame.where(set=CLEAN)):
+    for budget, models, part in frame.where(set=CLEAN).blocks():
         for rich in rivals:
             for rule in study.settings["rules"]:
                 picks, numbers = _picked(part, metric, (base, rich), rule)
@@ -226,7 +177,7 @@ def _by_choice(
     """Show what a choice gives in every metric, beside the baseline and the fixed entry."""
     fixed = study.settings["fixed"]
     found: list[Row] = []
-    for budget, models, part in blocks(frame.where(set=CLEAN)):
+    for budget, models, part in frame.where(set=CLEAN).blocks():
         lines = {metric: lines_of(part, metric) for metric in study.metrics}
         first = lines[study.metrics[0]]
         kept = [label for label in (study.baseline, fixed) if label in part.unique("label")]
@@ -268,7 +219,7 @@ def audit(study: Study, frame: Frame) -> Table:
         "share_of_fits_temperatures_in_order": "temperatures in order %",
     }
     found: list[Row] = []
-    for budget, models, part in blocks(rows):
+    for budget, models, part in rows.blocks():
         for label in part.unique("label"):
             own = part.where(label=label)
             fits = len(lines_of(own, "share_of_fits_at_bounds"))
@@ -318,7 +269,7 @@ def signal_to_noise(study: Study, frame: Frame) -> Table:
     """Show what grouping by a signal promised, and what it gave."""
     rows = frame.where(set=CLEAN)
     found: list[Row] = []
-    for budget, models, part in blocks(rows):
+    for budget, models, part in rows.blocks():
         grouped = part.where(metric="signal_to_noise").unique("label")
         for label in grouped:
             found.append((budget, models, label, *_promise(study, part, label)))
@@ -357,7 +308,7 @@ def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
 
 
 def _mean(part: Frame, metric: str, label: str) -> float:
-    means = [np.mean(draws) for draws in values_of(part, metric, label).values()]
+    means = [np.mean(draws) for draws in part.values(metric, label).values()]
     return float(np.mean(means)) if means else math.nan
 
 

@@ -18,21 +18,16 @@ from smallcal.statistics.interval import Interval
 from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import CLEAN, Frame
 from smallcal.studies.study import Study
-from smallcal.studies.tables.pairs import (
-    blocks,
+from smallcal.studies.tables.clean import (
+    comparisons,
     metric_rows,
-    metrics_in,
     number_of,
     one_seed,
     paired,
     shown,
-    values_of,
     verdict_on,
-    with_best,
 )
-from smallcal.studies.tables.table import Number, Table, heading_of, unit_of
-
-Row = tuple[str | Number, ...]
+from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
 
 _SHARE = "share_of_group"
 
@@ -45,12 +40,12 @@ def shifted_rows(frame: Frame) -> Frame:
 def shift_means(study: Study, frame: Frame) -> Table:
     """Show every metric under shift: mean over sets, then mean and spread over seeds."""
     rows = shifted_rows(frame)
-    metrics = [m for m in metrics_in(rows, study) if not m.startswith(_SHARE)]
+    metrics = [m for m in rows.measured(study.metrics) if not m.startswith(_SHARE)]
     return Table(
         "shift-means",
         "Under shift",
         ("samples", "models", "method", *map(heading_of, metrics)),
-        metric_rows(rows, metrics),
+        metric_rows(rows, lambda part: [(part, metric) for metric in metrics]),
         "Fitted on clean samples; each shifted sample goes where its own logits put it. Mean over "
         "shifted sets, then mean ± standard deviation (ddof = 0) over seeds, or models and seeds.",
     )
@@ -60,23 +55,16 @@ def by_severity(study: Study, frame: Frame) -> Table:
     """Show the study's first metric at each severity."""
     metric = study.metrics[0]
     severities = sorted(shifted_rows(frame).unique("severity"))
-    found: list[Row] = []
-    for budget, models, part in blocks(frame.where(metric=metric)):
-        labels = part.unique("label")
+
+    def columns(part: Frame) -> list[tuple[Frame, str]]:
         sets = [part.where(set=CLEAN), *(at_severity(part, s) for s in severities)]
-        columns = [
-            with_best(
-                [number_of(values_of(rows, metric, label), metric) for label in labels], metric
-            )
-            for rows in sets
-        ]
-        for i, label in enumerate(labels):
-            found.append((budget, models, label, *(column[i] for column in columns)))
+        return [(rows, metric) for rows in sets]
+
     return Table(
         "severity",
         f"{metric} by severity",
         ("samples", "models", "method", CLEAN, *(f"severity {s}" for s in severities)),
-        tuple(found) if severities else (),
+        metric_rows(frame.where(metric=metric), columns) if severities else (),
         f"{heading_of(metric)}. Mean over the sets of a severity, then mean ± standard deviation "
         "(ddof = 0) over seeds, or models and seeds.",
     )
@@ -85,15 +73,6 @@ def by_severity(study: Study, frame: Frame) -> Table:
 def at_severity(frame: Frame, severity: int) -> Frame:
     """Return the rows of shifted sets of one severity."""
     return shifted_rows(frame).where(severity=severity)
-
-
-def comparisons(study: Study, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield which labels are compared: ours with every other, or all with the baseline."""
-    ours = [label for label in study.settings.get("ours", ()) if label in labels]
-    if not ours:
-        yield from ((label, study.baseline) for label in labels if label != study.baseline)
-    for label in ours:
-        yield from ((label, other) for other in labels if other != label)
 
 
 def cube(
@@ -165,7 +144,7 @@ def occupancy(study: Study, frame: Frame) -> Table:
     metrics = sorted(rows.unique("metric"), key=lambda name: int(name[len(_SHARE) :]))
     severities = sorted(shifted_rows(rows).unique("severity"))
     found: list[Row] = []
-    for budget, models, part in blocks(rows):
+    for budget, models, part in rows.blocks():
         for label in part.unique("label"):
             own = part.where(label=label)
             sets = {CLEAN: own.where(set=CLEAN), "shifted": shifted_rows(own)}
@@ -185,7 +164,7 @@ def occupancy(study: Study, frame: Frame) -> Table:
 
 
 def _share(frame: Frame, metric: str, label: str) -> Number:
-    number = number_of(values_of(frame, metric, label), metric)
+    number = number_of(frame.values(metric, label), metric)
     return Number(number.value, number.spread, digits=1)
 
 
@@ -194,7 +173,7 @@ def controls(study: Study, frame: Frame) -> Table:
     suffix = f"_{study.settings['control']}"
     metrics = [m for m in study.metrics if m + suffix in frame.unique("metric")]
     found: list[Row] = []
-    for budget, models, part in blocks(shifted_rows(frame)):
+    for budget, models, part in shifted_rows(frame).blocks():
         for label in part.where(metric=[m + suffix for m in metrics]).unique("label"):
             own = part.where(label=label)
             sets = {"all": own}
@@ -229,8 +208,8 @@ def _control(study: Study, frame: Frame, metric: str, control: str) -> list[Numb
     if values is not None:
         interval = tiers(values, n_boot=study.n_boot)["seed x corruption x severity"]
     return [
-        number_of(values_of(frame, metric, label), metric),
-        number_of(values_of(frame, control, label), metric),
+        number_of(frame.values(metric, label), metric),
+        number_of(frame.values(control, label), metric),
         shown(interval, metric),
     ]
 
@@ -286,7 +265,7 @@ def by_corruption(frame: Frame, metric: str, label: str) -> dict[str, float]:
     """Return a label's mean over severities, draws and seeds of each corruption."""
     found = {}
     for (kind,), rows in frame.groups("set"):
-        number = number_of(values_of(rows, metric, label), "")
+        number = number_of(rows.values(metric, label), "")
         if not math.isnan(number.value):
             found[kind] = number.value
     return found

@@ -12,7 +12,6 @@ from typing import Any
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
-from smallcal.studies.frame import Frame
 from smallcal.studies.study import Study
 
 #: How the names of probes' numbers begin that are shares.
@@ -65,6 +64,10 @@ class Number:
         return shown if self.spread is None else f"{shown} ±{written(self.spread, self.digits)}"
 
 
+#: A row of a table: words, then numbers.
+Row = tuple[str | Number, ...]
+
+
 @dataclass(frozen=True)
 class Table:
     """A table: words and numbers."""
@@ -72,7 +75,7 @@ class Table:
     name: str
     title: str
     header: tuple[str, ...]
-    rows: tuple[tuple[str | Number, ...], ...]
+    rows: tuple[Row, ...]
     note: str = ""
     sentences: tuple[str, ...] = field(default=())
 
@@ -159,15 +162,6 @@ def _plain(cell: str | Number) -> Any:
         if key == "value" or value is not None
     }
     return {**finite, "best": cell.best}
-
-
-def tables_of(study: Study, frame: Frame) -> tuple[Table, ...]:
-    """Make the tables that a study asks for."""
-    from smallcal.studies.tables.catalogue import TABLES
-
-    made = [TABLES[name](study, frame) for name in study.tables]
-    # A study that does not need shifted sets has no tables of them where there are none.
-    return tuple(table for table in made if table.rows) or tuple(made[:1])
 
 
 def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:

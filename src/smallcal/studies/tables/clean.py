@@ -1,0 +1,267 @@
+"""Tables of clean samples, and what every table is made of.
+
+Means with spreads, wins, paired differences with intervals; below them rows, pairs, and numbers in
+the units of their metric.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from smallcal.metrics import METRICS
+from smallcal.metrics.units import SHARE
+from smallcal.statistics.interval import Better, Interval
+from smallcal.statistics.nested import clustered, nested
+from smallcal.studies.frame import CLEAN, Frame, Values
+from smallcal.studies.study import Study
+from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
+
+
+def means(study: Study, frame: Frame) -> Table:
+    """Show every metric of every entry: mean and standard deviation over seeds, or models."""
+    clean = frame.where(set=CLEAN)
+    metrics = clean.measured(study.metrics)
+    return Table(
+        "means",
+        "Means",
+        ("samples", "models", "method", *map(heading_of, metrics)),
+        metric_rows(clean, lambda part: [(part, metric) for metric in metrics]),
+        "Mean ± standard deviation (ddof = 0) over seeds; in rows of all models, over models and "
+        "seeds. Draws are averaged first. Bold: best of its block, as printed.",
+    )
+
+
+def differences(study: Study, frame: Frame) -> Table:
+    """Show what each entry gains over the baseline, with intervals and a verdict."""
+    clean = frame.where(set=CLEAN)
+    metrics = clean.measured(study.metrics)
+    rows: list[Row] = []
+    for (budget,), part in clean.groups("budget"):
+        for label in part.unique("label"):
+            if label == study.baseline:
+                continue
+            found = {m: difference(part, study, m, label) for m in metrics}
+            numbers = tuple(shown(found[m], m) for m in metrics)
+            rows.append((f"{budget:,}", label, verdict_on(found), *numbers))
+    return Table(
+        "differences",
+        f"Differences from {study.baseline}",
+        ("samples", "method", "verdict", *(heading_of(m, difference=True) for m in metrics)),
+        tuple(rows),
+        f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of models, of seeds in "
+        "each, of draws in each. A difference whose interval holds zero is a tie.",
+    )
+
+
+def wins(study: Study, frame: Frame) -> Table:
+    """Show how often each entry beats the baseline, of all cells and draws."""
+    clean = frame.where(set=CLEAN)
+    metrics = clean.measured(study.metrics)
+    rows: list[Row] = []
+    for (budget,), part in clean.groups("budget"):
+        for label in part.unique("label"):
+            if label != study.baseline:
+                rates = tuple(win_rate(part, study, metric, label) for metric in metrics)
+                rows.append((f"{budget:,}", label, *rates))
+    return Table(
+        "wins",
+        f"Wins against {study.baseline}",
+        ("samples", "method", *map(SHARE.heading, metrics)),
+        tuple(rows),
+        "Share of cells and draws in which the method is strictly better.",
+    )
+
+
+def win_rate(frame: Frame, study: Study, metric: str, label: str) -> Number:
+    """Return in how many percent of cells and draws a label is strictly better."""
+    found = paired(frame, metric, label, study.baseline)
+    gaps = np.array([gap for draws in found.values() for gap in draws])
+    gaps = gaps[np.isfinite(gaps)]
+    if not len(gaps):
+        return Number(math.nan)
+    higher = metric in METRICS and METRICS[metric].better == "higher"
+    share = float((gaps > 0 if higher else gaps < 0).mean())
+    return Number(SHARE.scale * share, digits=SHARE.digits)
+
+
+def seeds(study: Study, frame: Frame) -> Table:
+    """Show differences model by model: seeds and draws resampled, and seeds alone."""
+    rows = frame.where(set=CLEAN)
+    metrics = rows.measured(study.metrics)
+    found: list[Row] = []
+    for (budget, dataset, backbone), part in rows.groups("budget", "dataset", "backbone"):
+        for ours, theirs in comparisons(study, part.unique("label")):
+            gaps = {m: models_of(part, paired(part, m, ours, theirs)) for m in metrics}
+            if not gaps[metrics[0]]:
+                continue
+            levels, n_boot = ("seed", "draw"), study.n_boot
+            numbers = [
+                shown(nested(table[0], levels=levels, n_boot=n_boot) if table else None, m)
+                for m, table in gaps.items()
+            ]
+            first = gaps[metrics[0]][0]
+            alone = shown(clustered(first, levels=levels, n_boot=n_boot), metrics[0])
+            lower = sum(float(np.mean(draws)) < 0 for draws in first)
+            in_favour = f"{lower} of {len(first)}"
+            where = (f"{budget:,}", f"{dataset} {backbone}", ours, theirs)
+            found.append((*where, in_favour, *numbers, alone))
+    return Table(
+        "seeds",
+        "Differences model by model",
+        (
+            *("samples", "models", "method", "minus", "lower in"),
+            *(heading_of(metric, difference=True) for metric in metrics),
+            f"{metrics[0]}, seeds alone" if metrics else "seeds alone",
+        ),
+        tuple(found),
+        f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of seeds, of draws in "
+        "each; in the last column of seeds alone. Lower in: seeds with a lower "
+        f"{metrics[0] if metrics else 'mean'}.",
+        one_seed(rows),
+    )
+
+
+def comparisons(study: Study, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield which labels are compared: ours with every other, or all with the baseline."""
+    ours = [label for label in study.settings.get("ours", ()) if label in labels]
+    if not ours:
+        yield from ((label, study.baseline) for label in labels if label != study.baseline)
+    for label in ours:
+        yield from ((label, other) for other in labels if other != label)
+
+
+def paired(frame: Frame, metric: str, ours: str, theirs: str) -> Values:
+    """Return differences between two labels, draw by draw and set by set, where both are there."""
+    mine, other = (frame.numbers.get((metric, label), {}) for label in (ours, theirs))
+    found: Values = {}
+    for cell in mine:
+        a, b = dict(mine[cell]), dict(other.get(cell, ()))
+        if gaps := [a[key] - b[key] for key in a if key in b]:
+            found[cell] = gaps
+    return found
+
+
+def models_of(frame: Frame, values: Values) -> list[list[list[float]]]:
+    """Return values as (data set and backbone) -> seed -> draw, which is what resampling needs."""
+    rows = zip(
+        frame["cell"].tolist(),
+        frame["dataset"].tolist(),
+        frame["backbone"].tolist(),
+        strict=True,
+    )
+    model = {cell: (dataset, backbone) for cell, dataset, backbone in rows}
+    nested_values: dict[tuple[str, str], list[list[float]]] = {}
+    for cell, draws in values.items():
+        kept = [value for value in draws if math.isfinite(value)]
+        if kept:
+            nested_values.setdefault(model[cell], []).append(kept)
+    return list(nested_values.values())
+
+
+def difference(frame: Frame, study: Study, metric: str, label: str) -> Interval | None:
+    """Return the paired difference from the baseline, models -> seeds -> draws, if there is any."""
+    found = paired(frame, metric, label, study.baseline)
+    table = models_of(frame, found)
+    if not table:
+        return None
+    return nested(table, levels=("model", "seed", "draw"), n_boot=study.n_boot)
+
+
+def number_of(values: Values, metric: str) -> Number:
+    """Return mean and standard deviation over cells of the cells' means over draws."""
+    means = [np.nanmean(draws) for draws in values.values() if np.isfinite(draws).any()]
+    if not means:
+        return Number(math.nan)
+    unit = unit_of(metric)
+    spread = float(unit.scale * np.std(means)) if len(means) > 1 else None
+    return Number(float(unit.scale * np.mean(means)), spread, digits=unit.digits)
+
+
+def with_best(column: Sequence[Number], metric: str) -> list[Number]:
+    """Mark the numbers that no other is better than, as printed."""
+    better = better_of(metric)
+    shown = [round(number.value, number.digits) for number in column]
+    known = [value for value in shown if not math.isnan(value)]
+    if not known or better == "zero" or len(known) < 2:
+        return list(column)
+    best = max(known) if better == "higher" else min(known)
+    return [
+        Number(n.value, n.spread, n.low, n.high, n.digits, best=value == best)
+        for n, value in zip(column, shown, strict=True)
+    ]
+
+
+def metric_rows(
+    frame: Frame, columns: Callable[[Frame], Sequence[tuple[Frame, str]]]
+) -> tuple[Row, ...]:
+    """Return table rows: every entry, block by block, the best of each column marked.
+
+    ``columns`` gives the rows and the metric of each column of a block.
+    """
+    rows: list[Row] = []
+    for budget, models, part in frame.blocks():
+        labels = part.unique("label")
+        made = [
+            with_best([number_of(own.values(m, label), m) for label in labels], m)
+            for own, m in columns(part)
+        ]
+        rows += [
+            (budget, models, label, *numbers) for label, *numbers in zip(labels, *made, strict=True)
+        ]
+    return tuple(rows)
+
+
+def better_of(metric: str) -> Better:
+    """Return which values of a metric are good; "zero" where neither low nor high ones are.
+
+    Examples
+    --------
+    >>> better_of("accuracy"), better_of("risk_at80"), better_of("gap_at80")
+    ('higher', 'lower', 'zero')
+    """
+    if metric in METRICS:
+        return METRICS[metric].better
+    return "zero" if metric.startswith(("gap", "coverage", "parameters", "share")) else "lower"
+
+
+def shown(found: Interval | None, metric: str) -> Number:
+    """Return a difference with its interval, in the units of its metric."""
+    if found is None:
+        return Number(math.nan)
+    unit = unit_of(metric)
+    point, low, high = (unit.scale * value for value in (found.point, found.low, found.high))
+    if is_bare(found):
+        return Number(point, digits=unit.digits)
+    return Number(point, None, low, high, unit.digits)
+
+
+def is_bare(found: Interval) -> bool:
+    """Whether there was but one difference, so that an interval would be a pretence."""
+    return found.low == found.high != 0
+
+
+def verdict_on(found: Mapping[str, Interval | None]) -> str:
+    """Say which metrics are better, worse or tied."""
+    said: dict[str, list[str]] = {"better": [], "worse": [], "tie": [], "no interval": []}
+    for metric, interval in found.items():
+        better = better_of(metric)
+        if interval is not None and better != "zero":
+            word = "no interval" if is_bare(interval) else interval.verdict(better)
+            said[word].append(metric)
+    parts = [f"{word}: {', '.join(names)}" for word, names in said.items() if names]
+    return "; ".join(parts) or "nothing to compare"
+
+
+def one_seed(frame: Frame) -> tuple[str, ...]:
+    """Say which models have one seed only: intervals see nothing of training them anew."""
+    alone = [
+        f"{dataset} {backbone}"
+        for (dataset, backbone), part in frame.groups("dataset", "backbone")
+        if len(part.unique("cell")) == 1
+    ]
+    if not alone:
+        return ()
+    return (f"One seed, so that intervals do not see what another would give: {', '.join(alone)}.",)
