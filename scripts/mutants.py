@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         copies = [Copy(Path(folder) / str(i)) for i in range(options.jobs)]
         tests = sorted({test for mutant in chosen for test in mutant.tests})
         print(f"{len(chosen)} bugs; first, the tests must pass without any ...", flush=True)
-        if copies[0].run(tests, timeout=None) != PASSED:
+        if copies[0].run(tests, shown=True) != PASSED:
             print("the tests fail without a bug; mend that first")
             return 2
         fates = list(_plant_all(chosen, copies, options.timeout))
@@ -161,7 +161,9 @@ class Copy:
         finally:
             path.write_text(right, encoding="utf-8")
 
-    def run(self, tests: Sequence[str], *, timeout: float | None) -> int | None:
+    def run(
+        self, tests: Sequence[str], *, timeout: float | None = None, shown: bool = False
+    ) -> int | None:
         """Run tests on the copy; return pytest's exit code, None after the timeout."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -171,13 +173,9 @@ class Copy:
             "PYTHONPATH": str(self.source),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
+        output = None if shown else subprocess.DEVNULL
         process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
         )
         try:
             return process.wait(timeout)
