@@ -188,6 +188,18 @@ def test_the_router_is_the_weighted_regression():
         assert cal.intercept_ == pytest.approx(model.intercept_[0], abs=1e-4)
 
 
+def test_weights_that_add_up_to_one_count_as_one_sample():
+    """To a prior and to a gate; one temperature without either sees their proportions alone."""
+    z, y = simulate(400, 6, temperature=2.0)
+    share = np.full(400, 1 / 400)
+    assert "kept_raw" in quietly("default", z, y, share).flags_
+    assert "kept_raw" not in quietly("default", z, y).flags_
+    drawn = quietly("srts-shrunk", z, y, share).temperatures_
+    assert np.ptp(np.log(drawn)) < 0.01
+    free = quietly("tva-ts", z, y).temperature_
+    assert quietly("tva-ts", z, y, share).temperature_ == pytest.approx(free, rel=1e-7)
+
+
 @pytest.mark.parametrize("name", ["tva-ts", "ts-nll", "signal-linear", "class-linear"])
 def test_evidence_and_what_is_asked_of_it_count_weights(name):
     z, y = simulate(160, 6)

@@ -59,7 +59,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             What else is known of each sample; only some methods ask for it.
         sample_weight : array-like of shape (n,), optional
             Weight of each sample's loss. Groups stay equally large in samples. A sample of
-            weight 0 counts nowhere: the fit is the one without it.
+            weight 0 counts nowhere: the fit is the one without it. Methods with a prior or a
+            gate count samples by their weight, so that weights which add up to 1 count as one.
 
         Returns
         -------
