@@ -41,8 +41,6 @@ LATE = {
     ("cli/__init__.py", "_invoke"): "who interrupts while packages load sees one line, too",
     ("deploy/adapters/torch.py", "calibrate"): "an extra: the class of a module needs torch",
     ("deploy/export/__init__.py", "__getattr__"): "an extra: the class of a module needs torch",
-    ("reports/document.py", "to_html"): "an extra: the page needs jinja2",
-    ("reports/render/svg.py", "drawn"): "an extra: figures need matplotlib",
     ("studies/tables/table.py", "tables_of"): "the catalogue of tables is made of such tables",
 }
 

@@ -20,7 +20,7 @@ pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
 from smallcal.metrics import METRICS
-from smallcal.reports.render import sections, theme
+from smallcal.reports.render import background, theme
 from smallcal.reports.render.html import render
 from smallcal.reports.render.svg import inline_svg
 
@@ -244,8 +244,8 @@ def test_a_large_artefact_is_left_out_with_a_word_but_not_the_recommended(report
         entry["method"]: len(json.dumps(entry["document"], indent=1).encode()) + 1
         for entry in report.content["artefacts"]
     }
-    monkeypatch.setattr(sections, "MOST_BYTES", sizes[report.recommended])
-    (block,) = [b for b in sections._reproduce(report.content) if b.kind == "downloads"]
+    monkeypatch.setattr(background, "MOST_BYTES", sizes[report.recommended])
+    (block,) = [b for b in background.reproduce(report.content) if b.kind == "downloads"]
     assert [file.label for file in block.files if file.data] == [report.recommended]
     left = [file.note for file in block.files if not file.data]
     assert len(left) == 3

@@ -26,7 +26,6 @@ from smallcal.data.plain import plain
 from smallcal.data.predictions import Predictions
 from smallcal.metrics import METRICS, Scored
 from smallcal.reports.content import gather as content_module
-from smallcal.reports.content.gather import Settings
 from smallcal.reports.content.groups import exact_p_values, gaps_of, worst
 from smallcal.reports.content.measure import COMPARED, SHOWN, fit_all, measure
 from smallcal.reports.content.routing import gate as gate_of
@@ -34,6 +33,7 @@ from smallcal.reports.render.blocks import Cell, Column, Command, Download, Figu
 from smallcal.reports.render.markdown import code, escaped, render, table
 from smallcal.reports.render.sections import document_of
 from smallcal.reports.samples import samples_of
+from smallcal.reports.settings import Settings
 from support.simulated import simulate
 
 METHODS = ("none", "ts-nll", "srts-bce", "default")

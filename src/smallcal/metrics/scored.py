@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,6 +42,10 @@ class Scored:
     correct : ndarray of shape (n,), bool
         Whether the predicted class (the first column with the largest probability) is
         the true one.
+    residual : ndarray of shape (n,), float64
+        The gap c - b of each sample, b being 1 when it is correct and 0 when not.
+    n, n_classes : int
+        Samples; columns, whether their class was seen or not.
 
     Examples
     --------
@@ -55,6 +59,15 @@ class Scored:
     confidence: FloatArray
     doubt: FloatArray
     correct: BoolArray
+    residual: FloatArray = field(init=False)
+    n: int = field(init=False)
+    n_classes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        n, n_classes = self.proba.shape
+        known = {"n": n, "n_classes": n_classes, "residual": self.confidence - self.correct}
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, y_true: object, y_proba: object) -> Scored:
@@ -93,21 +106,6 @@ class Scored:
             doubt=self.doubt[rows],
             correct=self.correct[rows],
         )
-
-    @property
-    def n(self) -> int:
-        """Number of samples."""
-        return int(self.proba.shape[0])
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, which is the number of columns, seen or not."""
-        return int(self.proba.shape[1])
-
-    @property
-    def residual(self) -> FloatArray:
-        """The gap c - b of each sample, b being 1 when it is correct and 0 when not."""
-        return self.confidence - self.correct
 
     @property
     def log_odds(self) -> FloatArray:

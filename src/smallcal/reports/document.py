@@ -6,17 +6,17 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from smallcal.calibrators.estimators import seed_of
-from smallcal.errors import InputError, missing_extra
+from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path
 from smallcal.reports import conditions
-from smallcal.reports.content.gather import DEFAULT_BOOT, DEFAULT_METHODS, Settings, gather
-from smallcal.reports.render import markdown
+from smallcal.reports.content.gather import gather
+from smallcal.reports.render import html, markdown
 from smallcal.reports.samples import Samples, require_pair, require_same_model, samples_of
+from smallcal.reports.settings import DEFAULT_BOOT, DEFAULT_METHODS, Settings
 
 #: What a file's suffix means.
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
@@ -54,10 +54,7 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as one page that needs nothing else; asks for the extra ``report``."""
-        require_page()
-        from smallcal.reports.render.html import render
-
-        return render(self.content)
+        return html.render(self.content)
 
     def text(self, format: str) -> str:
         """Return the report as "html", "md" or "json"."""
@@ -86,15 +83,6 @@ class Report:
             ``condition``, ``method``, ``metric``, ``value``, ``failed`` and ``reason``.
         """
         return conditions.check(condition, self.content)
-
-
-def require_page() -> None:
-    """Raise where a page cannot be drawn: better before everything is measured than after."""
-    for package in ("jinja2", "matplotlib"):
-        try:
-            import_module(package)
-        except ImportError:
-            raise missing_extra(package, "report", "writing an HTML report") from None
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

@@ -55,49 +55,57 @@ def samples_of(
     if isinstance(given, str | os.PathLike):
         given = io.read(given, input=input)
     names = class_names if class_names is not None else getattr(given, "class_names", None)
-    source = getattr(given, "source", "") or role
-    if isinstance(given, Predictions):
-        # A report counts every sample once.
-        return _checked(replace(given, weight=None), "logits", names, source)
-    if hasattr(given, "logits"):
-        logits, labels = given.logits, getattr(given, "labels", None)
-    elif isinstance(given, tuple | list) and len(given) == 2:
-        logits, labels = given
-    else:
-        raise InputError(
-            f"{role} must be a pair (logits, labels), Predictions or the path of a file; got "
-            f"{type(given).__name__}"
-        )
-    if labels is None:
-        raise InputError(f"{source} has no labels; a report needs the true class of each sample")
+    file = getattr(given, "source", "")
+    source = file or role
     kind: str = input or getattr(given, "input", None) or "logits"
-    try:
-        preds = Predictions.of(
-            logits,
-            labels,
-            input=kind,
-            class_names=names,
-            features=getattr(given, "features", None),
-            name=kind,
-        )
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from error
-    return _checked(preds, kind, names, source)
+    if isinstance(given, Predictions):
+        # It holds logits, and a report counts every sample once.
+        preds, kind = replace(given, weight=None), "logits"
+    else:
+        logits, labels = _arrays(given, role)
+        if labels is None:
+            raise InputError(
+                f"{source} has no labels; a report needs the true class of each sample"
+            )
+        try:
+            preds = Predictions.of(
+                logits,
+                labels,
+                input=kind,
+                class_names=names,
+                features=getattr(given, "features", None),
+                name=kind,
+            )
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from error
+    path = split_path(file)[0] if file else None
+    return Samples(
+        preds=preds,
+        input=kind,
+        class_names=None if names is None else as_class_names(names, n_classes=preds.n_classes),
+        source=source,
+        facts={
+            "source": source,
+            "n": preds.n,
+            "n_classes": preds.n_classes,
+            "n_errors": int((~preds.correct).sum()),
+            "accuracy": float(preds.correct.mean()),
+            "sha256": preds.sha256(),
+            "file_sha256": file_sha256(path) if path is not None and path.is_file() else None,
+        },
+    )
 
 
-def _checked(preds: Predictions, kind: str, names: Sequence[str] | None, source: str) -> Samples:
-    known = None if names is None else as_class_names(names, n_classes=preds.n_classes)
-    path, _ = split_path(source)
-    facts = {
-        "source": source,
-        "n": preds.n,
-        "n_classes": preds.n_classes,
-        "n_errors": int((~preds.correct).sum()),
-        "accuracy": float(preds.correct.mean()),
-        "sha256": preds.sha256(),
-        "file_sha256": file_sha256(path) if path.is_file() else None,
-    }
-    return Samples(preds=preds, input=kind, class_names=known, source=source, facts=facts)
+def _arrays(given: object, role: str) -> tuple[object, object]:
+    """Return logits and labels, or None for labels that are not there."""
+    if hasattr(given, "logits"):
+        return given.logits, getattr(given, "labels", None)
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return given[0], given[1]
+    raise InputError(
+        f"{role} must be a pair (logits, labels), Predictions or the path of a file; got "
+        f"{type(given).__name__}"
+    )
 
 
 def require_pair(calibration: Samples, test: Samples) -> None:

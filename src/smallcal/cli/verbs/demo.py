@@ -21,8 +21,9 @@ from smallcal.errors import FitWarning, InputError, MissingExtraError
 from smallcal.io import write_arrays
 from smallcal.metrics import METRICS
 from smallcal.reports import report
-from smallcal.reports.content.gather import Settings
-from smallcal.reports.document import format_of, require_page
+from smallcal.reports.document import format_of
+from smallcal.reports.render.html import require_page
+from smallcal.reports.settings import Settings
 from smallcal.statistics.compare import evaluate
 
 METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "default")

@@ -18,8 +18,9 @@ from smallcal.io.read import split_path
 from smallcal.reports import Report
 from smallcal.reports import report as make
 from smallcal.reports.conditions import require_known
-from smallcal.reports.content.gather import DEFAULT_METHODS, Settings
-from smallcal.reports.document import FORMATS, format_of, require_page
+from smallcal.reports.document import FORMATS, format_of
+from smallcal.reports.render.html import require_page
+from smallcal.reports.settings import DEFAULT_METHODS, Settings
 
 #: ``...fog-s3.npz``, ``fog_3.npz`` or ``fog3.npz``: a kind and its severity.
 _CONDITION = re.compile(r"(.*?[^\W\d_])(?:[-_]?s(?:everity)?)?[-_]?(\d+(?:\.\d+)?)")

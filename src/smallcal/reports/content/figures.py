@@ -12,9 +12,10 @@ from smallcal import plots
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
 from smallcal.plots.shift_errors_plot import errors_of
-from smallcal.reports.content.measure import CLASSIC, RAW, Fit, Measured
+from smallcal.reports.content.measure import CLASSIC, Fit, Measured
 from smallcal.reports.content.verdict import listed, with_interval
 from smallcal.reports.samples import Samples
+from smallcal.reports.settings import RAW
 
 #: Samples shown where each is a mark of its own, spread evenly over the test samples.
 _MARKS = 1_000

@@ -56,19 +56,16 @@ the time or the machine but the versions. The keys, in order:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from smallcal._version import versions
-from smallcal.calibrators.catalogue import ALIASES, method
 from smallcal.data.plain import plain
-from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
 from smallcal.reports.content.measure import (
-    RAW,
     Fit,
     measure,
     result_tables,
@@ -77,71 +74,10 @@ from smallcal.reports.content.routing import bands_of, gate, routing
 from smallcal.reports.content.shift import shift_rows
 from smallcal.reports.content.verdict import verdict
 from smallcal.reports.samples import Samples
-from smallcal.statistics.interval import require_options
+from smallcal.reports.settings import RAW, Settings
 
 FORMAT = "smallcal-report"
 VERSION = 1
-
-#: The raw model, two classics, the paper's method, ours without the effects of classes, ours.
-DEFAULT_METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "signal-linear+tail", "default")
-DEFAULT_BOOT = 1_000
-#: Fewer resamples than this cannot carry a verdict.
-MIN_BOOT = 100
-#: Resamples for groups and shifted sets, of which there are many.
-_MANY = 500
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a report was asked for, beside the samples; checked when it is made.
-
-    Attributes
-    ----------
-    methods : sequence of str
-        As they were asked for.
-    n_boot, level, seed : of the resamples
-    title, command : str, optional
-    names : dict of str to str
-        Each method's true name and the one it was asked for by, the raw model first.
-
-    Examples
-    --------
-    >>> Settings(methods=["ts-nll", "default"]).names
-    {'none': 'none', 'ts-nll': 'ts-nll', 'class-linear+tail+gate': 'default'}
-    """
-
-    methods: Sequence[str] = DEFAULT_METHODS
-    n_boot: int = DEFAULT_BOOT
-    level: float = 0.95
-    seed: int = 0
-    title: str | None = None
-    command: str | None = None
-    names: dict[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.methods, str):
-            raise InputError(f"methods must be a list of names; got the string {self.methods!r}")
-        names = {RAW: RAW}
-        for name in self.methods:
-            method(name)  # raises where there is none
-            names.setdefault(ALIASES.get(name, name), name)
-        object.__setattr__(self, "names", names)
-        why = "every verdict rests on intervals"
-        require_options(self.n_boot, self.level, least=MIN_BOOT, why=why)
-
-    @property
-    def bootstrap(self) -> tuple[int, float, int]:
-        """What functions that resample take."""
-        return self.n_boot, self.level, self.seed
-
-    @property
-    def many(self) -> tuple[int, float, int]:
-        """The same, for what is resampled many times over."""
-        return min(self.n_boot, _MANY), self.level, self.seed
-
-    def steps(self, n_shifted: int = 0) -> int:
-        """Return how many steps ``advance`` is told of, for a bar."""
-        return len(self.names) + self.n_boot + n_shifted * self.many[0]
 
 
 def gather(
@@ -156,7 +92,7 @@ def gather(
 
     The samples must have been checked against each other: see :func:`smallcal.report`.
     """
-    bootstrap, many = settings.bootstrap, settings.many
+    many = settings.many
     class_names = test.class_names or calibration.class_names
     named = class_names or [str(column) for column in range(test.preds.n_classes)]
     data = {
@@ -166,7 +102,9 @@ def gather(
         "class_names": class_names,
     }
     # Numbers first, then the words that rest on them, then what lies behind them.
-    measured = measure(settings.names, calibration, test, bootstrap=bootstrap, advance=advance)
+    measured = measure(
+        settings.names, calibration, test, bootstrap=settings.bootstrap, advance=advance
+    )
     tables = result_tables(measured)
     judged = verdict(measured, data)
     fits, chosen = measured.fits, judged["recommended"]

@@ -19,8 +19,9 @@ from scipy.stats import binom
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import bin_table
-from smallcal.reports.content.measure import RAW, Measured
+from smallcal.reports.content.measure import Measured
 from smallcal.reports.content.routing import Bands
+from smallcal.reports.settings import RAW
 from smallcal.statistics.groups import by_group_of, holm
 from smallcal.statistics.interval import binomial_interval
 

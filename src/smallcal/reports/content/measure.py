@@ -14,11 +14,11 @@ from smallcal.errors import MissingExtraError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Scored
 from smallcal.reports.samples import Samples
+from smallcal.reports.settings import RAW
 from smallcal.statistics.compare import Comparison, compare_of
 from smallcal.statistics.interval import Interval, interval_of
 from smallcal.statistics.noise import FLOORED, Floor, debiased_ece_of, noise_floor_of
 
-RAW = "none"
 #: The method everybody knows; differences from it are shown where it was fitted.
 CLASSIC = "ts-nll"
 
@@ -179,15 +179,17 @@ def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) 
     cal, preds = calibration.preds, test.preds
     fitted = method.fit(cal if "features" in method.needs else replace(cal, features=None))
     labels = preds.labels if "labels" in fitted.signal.needs else None
-    proba = fitted.predict_proba(preds.logits, features=preds.features, labels=labels)
     return Fit(
         name=name,
         asked=asked,
         fitted=fitted,
         deployable=fitted.deployable and fitted.signal.rowwise,
-        routed=isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1,
         preserves_argmax=fitted.preserves_argmax,
-        scored=Scored.of(preds.labels, proba),
+        scored=Scored.of(
+            preds.labels,
+            fitted.predict_proba(preds.logits, features=preds.features, labels=labels),
+        ),
+        routed=isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1,
     )
 
 
@@ -213,6 +215,17 @@ def paired(result: Comparison, method: str, baseline: str, metric: str) -> Diffe
 def result_tables(measured: Measured) -> dict[str, Any]:
     """Return the document's ``methods``, ``failures``, ``metrics`` and ``differences``."""
     methods = [_method(fit) for fit in measured.fits.values()]
+    known = [name for name in (RAW, CLASSIC) if name in measured.fits]
+    differences = [_differences(measured, name) for name in known]
+    rows = [
+        {
+            "method": name,
+            "debiased_ece15": measured.debiased[name],
+            "points": measured.points[name],
+            "cells": {metric: _cell(measured, name, metric) for metric in SHOWN},
+        }
+        for name in measured.fits
+    ]
     columns = [
         {
             "name": name,
@@ -224,21 +237,11 @@ def result_tables(measured: Measured) -> dict[str, Any]:
         }
         for name in SHOWN
     ]
-    rows = [
-        {
-            "method": name,
-            "debiased_ece15": measured.debiased[name],
-            "points": measured.points[name],
-            "cells": {metric: _cell(measured, name, metric) for metric in SHOWN},
-        }
-        for name in measured.fits
-    ]
-    known = [name for name in (RAW, CLASSIC) if name in measured.fits]
     return {
         "methods": methods,
         "failures": measured.failures,
         "metrics": {"columns": columns, "rows": rows, "note": _NOTE},
-        "differences": [_differences(measured, name) for name in known],
+        "differences": differences,
     }
 
 
@@ -257,20 +260,6 @@ def _method(fit: Fit) -> dict[str, Any]:
             {"name": name, "groups": list(groups), "meaning": flag_text(fitted, name)}
             for name, groups in fitted.flags.items()
         ],
-    }
-
-
-def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
-    row, unit = measured.value(method, metric), METRICS[metric].unit
-    floor = measured.floors[method].get(metric)
-    return {
-        "value": row.point,
-        "low": row.low,
-        "high": row.high,
-        "text": unit.value(row.point),
-        "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined),
-        "floor": None if floor is None else floor.mean,
-        "floor_high": None if floor is None else floor.high,
     }
 
 
@@ -293,3 +282,17 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
             }
         rows.append({"method": name, "metrics": cells})
     return {"baseline": baseline, "metrics": list(COMPARED), "rows": rows}
+
+
+def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
+    row, unit = measured.value(method, metric), METRICS[metric].unit
+    floor = measured.floors[method].get(metric)
+    return {
+        "value": row.point,
+        "low": row.low,
+        "high": row.high,
+        "text": unit.value(row.point),
+        "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined),
+        "floor": None if floor is None else floor.mean,
+        "floor_high": None if floor is None else floor.high,
+    }

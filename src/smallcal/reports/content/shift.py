@@ -8,8 +8,9 @@ from typing import Any
 from smallcal.advice.calibrated_split import CalibratedSplit
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Scored
-from smallcal.reports.content.measure import RAW, Fit, paired
+from smallcal.reports.content.measure import Fit, paired
 from smallcal.reports.samples import Samples
+from smallcal.reports.settings import RAW
 from smallcal.statistics.compare import compare_of
 
 _SHOWN = ("accuracy", "confidence_gap", "ece15", "top_label_bce", "nll")

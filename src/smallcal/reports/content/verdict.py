@@ -14,7 +14,8 @@ from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.measure import CLASSIC, COMPARED, RAW, Difference, Measured
+from smallcal.reports.content.measure import CLASSIC, COMPARED, Difference, Measured
+from smallcal.reports.settings import RAW
 from smallcal.statistics.interval import Interval
 
 #: What a choice rests on: the proper score of the confidence.

@@ -104,6 +104,11 @@ def between(low: float | None, high: float | None, unit: Unit) -> str:
     return unit.interval(low, high).replace("-", "−")
 
 
+def level_of(content: Content) -> str:
+    """Return the level of the intervals."""
+    return f"{100 * content['settings']['level']:g} %"
+
+
 def metric_cell(
     name: str, row: Content, *, signed: bool = False, best: float | None = None
 ) -> Cell:

@@ -10,16 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smallcal.errors import missing_extra
 from smallcal.reports.render import theme
 from smallcal.reports.render.sections import document_of
 from smallcal.reports.render.svg import drawn
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 def render(content: Mapping[str, Any]) -> str:
@@ -35,9 +33,13 @@ def render(content: Mapping[str, Any]) -> str:
     str
         A whole HTML document, to be written as UTF-8.
     """
-    environment = _environment()
+    require_page()
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
+    environment = Environment(
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, auto_reload=False
+    )
     script = _text("report.js")
     return environment.get_template("report.html").render(
         policy=_policy(script),
@@ -48,14 +50,13 @@ def render(content: Mapping[str, Any]) -> str:
     )
 
 
-def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
-    except ImportError:
-        raise missing_extra("jinja2", "report", "writing an HTML report") from None
-    return Environment(
-        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, auto_reload=False
-    )
+def require_page() -> None:
+    """Raise where a page cannot be drawn: better before everything is measured than after."""
+    for package in ("jinja2", "matplotlib"):
+        try:
+            import_module(package)
+        except ImportError:
+            raise missing_extra(package, "report", "writing an HTML report") from None
 
 
 def _text(name: str) -> str:

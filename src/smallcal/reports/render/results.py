@@ -25,6 +25,7 @@ from smallcal.reports.render.cells import (
     Content,
     Filled,
     between,
+    level_of,
     metric_cell,
     metric_column,
     number,
@@ -32,8 +33,7 @@ from smallcal.reports.render.cells import (
     table_of,
     words,
 )
-
-RAW = "none"
+from smallcal.reports.settings import RAW
 
 #: What the cards at the top show.
 _CARDS = ("ece15", "top_label_bce", "accuracy")
@@ -43,11 +43,6 @@ _WORDS = {"care": "take care", "bad": "warning"}
 
 #: How the metrics are put beside one another: five columns fit a page, and a sheet of paper.
 _ABREAST = 5
-
-
-def level_of(content: Content) -> str:
-    """Return the level of the intervals."""
-    return f"{100 * content['settings']['level']:g} %"
 
 
 def verdict(content: Content) -> Iterator[Block]:

@@ -6,18 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
+from smallcal.plots import style
+from smallcal.plots.redraw import redraw
 from smallcal.reports.render.blocks import Figure
 from smallcal.reports.render.theme import LIGHT
 
 
 def drawn(figure: Figure) -> str:
     """Draw a figure from what the report keeps of it, and return SVG for a page."""
-    from smallcal.plots import style
-
-    style.require_matplotlib()
     import matplotlib
-
-    from smallcal.plots.redraw import redraw
 
     # Neither a user's style file nor what else they have set may change the page.
     with matplotlib.rc_context(matplotlib.rcParamsDefault):

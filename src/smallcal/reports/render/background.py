@@ -1,15 +1,31 @@
-"""The sections on the methods themselves: temperatures, gates, groups, classes, fits."""
+"""The sections behind the results: temperatures, gates, groups, classes, fits, data, commands."""
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator, Sequence
 
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.render.blocks import Block, Cell, Column, Fold, Heading, Points, Table, Text
+from smallcal.reports.render.blocks import (
+    Block,
+    Cell,
+    Column,
+    Command,
+    Download,
+    Downloads,
+    Facts,
+    Fold,
+    Heading,
+    Points,
+    Table,
+    Text,
+)
 from smallcal.reports.render.cells import (
     Content,
     Filled,
     between,
+    level_of,
     metric_cell,
     metric_column,
     number,
@@ -23,6 +39,9 @@ from smallcal.reports.render.cells import (
 
 #: Rows of a long table that are shown; the JSON of the report has them all.
 MOST_ROWS = 40
+
+#: Bytes of artefacts that a page may hold, before base64; more would make it slow to open.
+MOST_BYTES = 1_200_000
 
 
 def routing(content: Content) -> Iterator[Block]:
@@ -120,7 +139,7 @@ def gates(content: Content) -> Iterator[Block]:
 def groups(content: Content) -> Iterator[Block]:
     """Show where confidence and accuracy part: by group, and by predicted class."""
     entry = content["groups"]
-    exact = f"with exact {100 * content['settings']['level']:g} % intervals"
+    exact = f"with exact {level_of(content)} intervals"
     yield Text(
         f"Where the confidence of {entry['method']} and its accuracy part. A gap is mean "
         "confidence minus accuracy: positive where the model is too sure. Intervals here are "
@@ -237,3 +256,61 @@ def methods(content: Content) -> Iterator[Block]:
 def _name(row: Content) -> Cell:
     also = () if row["asked"] == row["name"] else (f"as {row['asked']}",)
     return Cell(row["name"], also)
+
+
+def data(content: Content) -> Iterator[Block]:
+    """Show what the samples were, and what it takes to have the same numbers again."""
+    pairs = []
+    for role in ("calibration", "test"):
+        split = content["data"][role]
+        name = role.capitalize()
+        pairs += [
+            (
+                f"{name} samples",
+                f"{split['n']:,} ({split['n_errors']:,} wrong) of {split['source']}",
+            ),
+            (f"{name} arrays, SHA-256", split["sha256"]),
+        ]
+        if split["file_sha256"]:
+            pairs.append((f"{name} file, SHA-256", split["file_sha256"]))
+    settings = content["settings"]
+    pairs += [
+        ("Classes", f"{content['data']['test']['n_classes']:,}"),
+        ("Given as", content["data"]["input"]),
+        ("Resamples", f"{settings['n_boot']:,}, seed {settings['seed']}"),
+        ("Level of intervals", level_of(content)),
+        ("Versions", ", ".join(f"{name} {v}" for name, v in content["versions"].items())),
+    ]
+    yield Facts(pairs)
+
+
+def reproduce(content: Content) -> Iterator[Block]:
+    """Show how to make the report again, and give the fitted calibrators away."""
+    command = content["reproduce"]["command"]
+    if command:
+        yield Text("This command makes the same report, byte by byte, from the same files.")
+        yield Command("command", command, "Command")
+    yield Text("In Python:")
+    yield Command("python", content["reproduce"]["python"], "Python")
+    if content["artefacts"]:
+        yield Heading("Fitted calibrators")
+        yield Text(
+            "Files to load with sc.load or to apply with smallcal apply; they are in the report's "
+            "page and in its JSON."
+        )
+        yield Downloads(list(_artefacts(content)))
+
+
+def _artefacts(content: Content) -> Iterator[Download]:
+    room = MOST_BYTES
+    chosen = content["verdict"]["recommended"]
+    # The recommended one first: if room runs out, it must not be the one left out.
+    for entry in sorted(content["artefacts"], key=lambda entry: entry["method"] != chosen):
+        text = json.dumps(entry["document"], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        size = len(text.encode())
+        data = base64.b64encode(text.encode()).decode() if size <= room else ""
+        room -= size if data else 0
+        said = f"{entry['file_name']}, {max(1, round(size / 1000)):,} kB"
+        if not data:
+            said += ": too large to be in this page; fit it with the command above"
+        yield Download(entry["file_name"], entry["method"], said, data)

@@ -1,0 +1,74 @@
+"""The settings of a report: what was asked for beside the samples, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from smallcal.calibrators.catalogue import ALIASES, method
+from smallcal.errors import InputError
+from smallcal.statistics.interval import require_options
+
+#: The raw model, two classics, the paper's method, ours without the effects of classes, ours.
+DEFAULT_METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "signal-linear+tail", "default")
+DEFAULT_BOOT = 1_000
+#: The method that leaves the model alone; every report has it.
+RAW = "none"
+#: Fewer resamples than this cannot carry a verdict.
+MIN_BOOT = 100
+#: Resamples for groups and shifted sets, of which there are many.
+_MANY = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a report was asked for, beside the samples; checked when it is made.
+
+    Attributes
+    ----------
+    methods : sequence of str
+        As they were asked for.
+    n_boot, level, seed : int, float, int
+        Resamples of the test samples, the level of all intervals, and what all draws begin from.
+    title, command : str, optional
+    names : dict of str to str
+        Each method's true name and the one it was asked for by, the raw model first.
+    bootstrap, many : tuple of (int, float, int)
+        What functions that resample take: ``(n_boot, level, seed)``, in ``many`` with fewer
+        resamples, for what is resampled many times over.
+
+    Examples
+    --------
+    >>> asked = Settings(methods=["ts-nll", "default"])
+    >>> asked.names
+    {'none': 'none', 'ts-nll': 'ts-nll', 'class-linear+tail+gate': 'default'}
+    >>> asked.bootstrap, asked.many
+    ((1000, 0.95, 0), (500, 0.95, 0))
+    """
+
+    methods: Sequence[str] = DEFAULT_METHODS
+    n_boot: int = DEFAULT_BOOT
+    level: float = 0.95
+    seed: int = 0
+    title: str | None = None
+    command: str | None = None
+    names: dict[str, str] = field(init=False)
+    bootstrap: tuple[int, float, int] = field(init=False)
+    many: tuple[int, float, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.methods, str):
+            raise InputError(f"methods must be a list of names; got the string {self.methods!r}")
+        names = {RAW: RAW}
+        for name in self.methods:
+            method(name)  # raises where there is none
+            names.setdefault(ALIASES.get(name, name), name)
+        why = "every verdict rests on intervals"
+        require_options(self.n_boot, self.level, least=MIN_BOOT, why=why)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "bootstrap", (self.n_boot, self.level, self.seed))
+        object.__setattr__(self, "many", (min(self.n_boot, _MANY), self.level, self.seed))
+
+    def steps(self, n_shifted: int = 0) -> int:
+        """Return how many steps ``advance`` is told of, for a bar."""
+        return len(self.names) + self.n_boot + n_shifted * self.many[0]
