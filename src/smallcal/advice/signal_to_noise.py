@@ -261,7 +261,7 @@ def signal_to_noise(
 
 
 def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int) -> None:
-    possible = [name for name in ROUTES if name not in _UNFIT]
+    possible = dict.fromkeys([*DEFAULT_SIGNALS, *(name for name in ROUTES if name not in _UNFIT)])
     unknown = [name for name in signals if name not in possible]
     if isinstance(signals, str) or unknown or not signals or len(set(signals)) != len(signals):
         raise InputError(

@@ -445,7 +445,12 @@ def test_log_probabilities_stay_finite(data):
 BAD = {
     "y is None": ({}, {"y": None}, "y is None"),
     "few": ({}, {"X": np.eye(5), "y": [0, 1, 0, 1, 0]}, "X has 5 samples; .* at least 10"),
-    "one class": ({}, {"y": np.zeros(400)}, "y holds one class"),
+    "one class": ({}, {"y": np.zeros(400)}, "y holds one class, 0.0;"),
+    "one class weighs": (
+        {},
+        {"y": np.arange(400) % 2, "sample_weight": np.arange(400) % 2},
+        "y holds one class where sample_weight is not 0, 1;",
+    ),
     "lengths": ({}, {"y": np.arange(399) % 2}, "X and y do not fit together"),
     "weights": ({}, {"sample_weight": -np.ones(400)}, "sample_weight must be finite and not neg"),
     "method": ({"method": "nothing"}, {}, "unknown method 'nothing'"),

@@ -262,11 +262,8 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
 
     def _score_out_of_fold(self, data: Samples, given: Metadata) -> tuple[FloatArray, IntArray]:
         """Fit the estimator on each training fold and on everything; return the folds' scores."""
+        data.require_two_classes()
         self.classes_ = np.unique(data.y)
-        if len(self.classes_) < 2:
-            raise InputError(
-                f"y holds one class, {self.classes_.tolist()[0]!r}; a classifier needs two or more"
-            )
         scores = np.empty((data.n, len(self.classes_)))
         tested = np.zeros(data.n, dtype=bool)
         response = self.response

@@ -67,7 +67,7 @@ class Samples:
                 f"X has {n} sample{'s' if n != 1 else ''}; calibration needs at least "
                 f"{MIN_FIT_SAMPLES} (a few hundred give a useful calibrator)"
             )
-        return cls(X, labels, as_weight(weight, n=n))
+        return cls(X, labels, None if weight is None else as_weight(weight, n=n))
 
     @property
     def n(self) -> int:
@@ -85,6 +85,15 @@ class Samples:
             raise InputError(
                 f"y holds {strange.tolist()[0]!r}, which is none of the estimator's "
                 f"{len(classes)} classes"
+            )
+
+    def require_two_classes(self) -> None:
+        """Raise when there is one class only, or one only that has any weight."""
+        known = np.unique(self.y if self.weight is None else self.y[self.weight > 0])
+        if len(known) < 2:
+            where = " where sample_weight is not 0" if len(np.unique(self.y)) > 1 else ""
+            raise InputError(
+                f"y holds one class{where}, {known.tolist()[0]!r}; a classifier needs two or more"
             )
 
     def codes(self, classes: NDArray[Any]) -> IntArray:
