@@ -17,7 +17,6 @@ from types import FrameType
 
 from smallcal.errors import SmallcalError
 
-CHECK_FAILED = 1
 BAD_INPUT = 2
 DEFECT = 3
 INTERRUPTED = 130

@@ -21,6 +21,9 @@ from rich.text import Text
 from smallcal.data.plain import plain
 from smallcal.io.progress import progress as progress
 
+#: The exit code of a command that did its work and found something that must not be.
+CHECK_FAILED = 1
+
 
 def say(text: str = "") -> None:
     """Print sentences, wrapped at the width of the terminal; indented lines stay as they are."""
@@ -73,7 +76,7 @@ def leave(complaints: Iterable[str]) -> None:
     for text in said:
         complain(text)
     if said:
-        raise typer.Exit(1)
+        raise typer.Exit(CHECK_FAILED)
 
 
 @contextmanager

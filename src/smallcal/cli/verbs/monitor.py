@@ -86,7 +86,7 @@ def monitor(
     else:
         _show(report)
     if report.alarm:
-        raise typer.Exit(1)
+        raise typer.Exit(terminal.CHECK_FAILED)
 
 
 def _require_known(state: str | None, merge: list[str]) -> None:
