@@ -24,6 +24,8 @@ CELLS = (
     "cities158__mlp-ls",
 )
 BUDGET = 2_500
+#: For promises that hold whatever a method was fitted on.
+FEW = 600
 #: Fitted in seconds rather than milliseconds; they have tests of their own.
 SLOW = {"dirichlet-odir", "matrix-scaling", "vector-scaling", "venn-abers"}
 
@@ -33,10 +35,10 @@ pytestmark = pytest.mark.skipif(
 
 
 @functools.cache
-def cell(name):
+def cell(name, n=BUDGET):
     with np.load(data_folder() / f"{name}.npz") as arrays:
         found = {key: arrays[key] for key in arrays.files}
-    rows = np.random.default_rng(0).choice(len(found["val_labels"]), BUDGET, replace=False)
+    rows = np.random.default_rng(0).choice(len(found["val_labels"]), n, replace=False)
     return (
         found["val_logits"][rows],
         found["val_labels"][rows],
@@ -45,17 +47,18 @@ def cell(name):
     )
 
 
-def fitted_on(name, method, **options):
-    z, y, _, _ = cell(name)
+@functools.cache
+def fitted_on(name, method, *, n=BUDGET, **options):
+    z, y, _, _ = cell(name, n)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sc.FitWarning)
         return sc.make(method, **options).fit(z, y)
 
 
 @functools.cache
-def ece(name, method):
+def ece(name, method, **options):
     _, _, test, truth = cell(name)
-    p = fitted_on(name, method).predict_proba(test)
+    p = fitted_on(name, method, **options).predict_proba(test)
     return 100 * sc.evaluate(truth, p, metrics=["ece15"])["ece15"]
 
 
@@ -97,7 +100,7 @@ def test_one_group_is_one_temperature_bit_for_bit(name):
 def test_methods_that_promise_the_argmax_keep_it(method):
     _, _, test, truth = cell("cifar100__ce-resnet20")
     try:
-        fitted = fitted_on("cifar100__ce-resnet20", method)
+        fitted = fitted_on("cifar100__ce-resnet20", method, n=FEW)
     except sc.MissingExtraError as error:
         pytest.skip(str(error))
     p = fitted.predict_proba(test, y=truth)
@@ -111,8 +114,8 @@ def test_methods_that_promise_the_argmax_keep_it(method):
 @pytest.mark.parametrize("method", ["smart-bce", "smart-softece"])
 def test_smart_never_ends_above_the_scalar_it_could_be(method):
     for name in CELLS[2:4]:
-        z, y, _, _ = cell(name)
-        fitted = fitted_on(name, method).fitted_
+        z, y, _, _ = cell(name, FEW)
+        fitted = fitted_on(name, method, n=FEW).fitted_
         gaps = Gaps.of(Predictions.of(z, y))
         goal = objective(fitted.objective)
         loss, _ = loss_and_slope(goal, gaps, fitted.temperature(z))
@@ -123,4 +126,5 @@ def test_smart_never_ends_above_the_scalar_it_could_be(method):
 def test_an_unrestricted_head_overfits_several_times_over():
     pytest.importorskip("torch", reason="torch is not installed")
     name = "cifar100__ce-resnet20"
-    assert ece(name, "sats-logit-nll") > 3 * ece(name, "ts-nll")
+    # The widest cell of the sweep, which is the one that a sweep in-sample keeps.
+    assert ece(name, "sats-logit-nll", protocol="fixed") > 3 * ece(name, "ts-nll")
