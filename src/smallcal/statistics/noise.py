@@ -134,16 +134,11 @@ def noise_floor_of(
     scored: Scored, metrics: Sequence[str], *, n_sim: int = 1000, level: float, random_state: int
 ) -> dict[str, Floor]:
     """Return :func:`noise_floor` of checked predictions, whose labels do not matter."""
-    drawn = _simulated(scored, metrics, n_sim, random_state)
-    return {
-        name: Floor(
-            mean=float(values.mean()),
-            high=float(np.quantile(values, level)),
-            n_sim=len(values),
-            level=float(level),
-        )
-        for name, values in drawn.items()
-    }
+    found = {}
+    for name, values in _simulated(scored, metrics, n_sim, random_state).items():
+        high = float(np.quantile(values, level))
+        found[name] = Floor(mean=float(values.mean()), high=high, n_sim=len(values), level=level)
+    return found
 
 
 def debiased_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
