@@ -99,7 +99,7 @@ def test_fit_takes_options_of_the_method(cli):
         ("n_groups=2.5", "--set n_groups must be a whole number"),
         ("n_groups=true", "--set n_groups must be a whole number"),
         ("C=big", "--set C must be a number"),
-        ("n_groups=0", "n_groups must be at least 1"),
+        ("n_groups=0", "n_groups must be a whole number of at least 1"),
         ("depth=3", "srts-bce has no such option; it has C, bounds"),
         ("random_state=3", "use --seed"),
         ("bounds=a,b", "bounds must be two temperatures"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from smallcal.data.checks import whole_number
 from smallcal.errors import InputError
 
 #: What each flag of a fit means. Flags carry the groups they concern, or none for the whole fit.
@@ -58,12 +59,10 @@ class Discipline:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.n_folds < 2:
-            raise InputError(f"n_folds must be at least 2; got {self.n_folds}")
+        whole_number(self.n_folds, "n_folds", least=2)
+        whole_number(self.min_group_size, "min_group_size", least=1)
         if not self.C > 0:
             raise InputError(f"C must be positive; got {self.C}")
-        if self.min_group_size < 1:
-            raise InputError(f"min_group_size must be at least 1; got {self.min_group_size}")
         low, high = self.bounds
         if not 0 < low < high < float("inf"):
             raise InputError(f"bounds must satisfy 0 < low < high; got {self.bounds}")

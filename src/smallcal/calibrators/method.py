@@ -44,6 +44,7 @@ from smallcal.calibrators.objectives import (
 )
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, Observed, SignalFit, no_signal
+from smallcal.data.checks import whole_number
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
@@ -129,8 +130,8 @@ class Method:
                     f"{name} must be None, or {choice!r} where one temperature scales a row; got "
                     f"{given!r} for the map {self.map}"
                 )
-        if self.options.get("n_groups", 1) < 1:
-            raise InputError(f"n_groups must be at least 1; got {self.options['n_groups']}")
+        if "n_groups" in self.options:
+            whole_number(self.options["n_groups"], "n_groups", least=1)
 
     def as_variant_of(self, row: Method) -> Method:
         """Return the same under the name of a row, with what differs from it in brackets.

@@ -165,10 +165,10 @@ def test_an_unknown_signal_is_refused(split):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"n_folds": 1}, "n_folds must be at least 2; got 1"),
+        ({"n_folds": 1}, "n_folds must be a whole number of at least 2; got 1"),
         ({"C": 0.0}, "C must be positive; got 0"),
         ({"C": float("nan")}, "C must be positive; got nan"),
-        ({"min_group_size": 0}, "min_group_size must be at least 1; got 0"),
+        ({"min_group_size": 0}, "min_group_size must be a whole number of at least 1; got 0"),
         ({"bounds": (2.0, 1.0)}, "0 < low < high"),
         ({"bounds": (0.0, 1.0)}, "0 < low < high"),
     ],
