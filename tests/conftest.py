@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
-from typer.main import get_command
 
 from smallcal.cli import run
 from support.simulated import simulate
@@ -60,16 +58,9 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@functools.cache
-def built(app):
-    """Build the tree of commands once: for one command it is most of the time."""
-    return get_command(app)
-
-
 @pytest.fixture
-def cli(here, capsys, monkeypatch):
+def cli(here, capsys):
     """Run a command; give its code, stdout and stderr."""
-    monkeypatch.setattr("typer.main.get_command", built)
 
     def call(*args):
         capsys.readouterr()

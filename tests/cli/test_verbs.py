@@ -9,12 +9,16 @@ import pytest
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS
+from smallcal.calibrators.maps import heads
 from smallcal.cli.verbs.demo import Cell, findings
 from smallcal.io import npy as stream_module
 from smallcal.io import read
 from smallcal.metrics import METRICS
 from smallcal.reports.conditions import Condition
 from support.cases import DEPLOYABLE, features_of, fit, missing_package
+
+#: For tests that do not look at intervals and floors: of exact metrics they take seconds.
+PLAIN = ("--n-boot", "0")
 
 VERBS = (
     *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),
@@ -134,7 +138,7 @@ def test_labels_may_be_names(cli):
     assert "named.npz: labels are strings" in err
     assert cli("fit", "named.npz", "--class-names", "names.txt", "-o", "n.json")[0] == 0
     assert sc.load("n.json").fitted_.class_names == tuple(names)
-    assert cli("evaluate", "named.npz", "--calibrator", "n.json")[0] == 0
+    assert cli("evaluate", "named.npz", "--calibrator", "n.json", *PLAIN)[0] == 0
     assert cli("apply", "n.json", "named.npz", "-o", "p.csv")[0] == 0
     with open("p.csv") as file:
         assert file.readline().startswith("prob_ant,prob_bee")
@@ -213,7 +217,7 @@ def test_apply_refuses_before_it_works(cli):
 
 
 def test_evaluate_prints_every_metric(cli):
-    code, out, _ = cli("evaluate", "test.npz", "--calibrator", "cal.json")
+    code, out, _ = cli("evaluate", "test.npz", "--calibrator", "cal.json", "--n-boot", "20")
     assert code == 0
     assert all(name in out for name in METRICS)
     assert max(map(len, out.splitlines())) <= 80
@@ -253,11 +257,12 @@ def test_fail_if_leaves_with_1_when_the_condition_holds(cli):
 def test_a_metric_that_is_undefined_fails_the_check(cli):
     z, _ = split(50, 3)
     np.savez("right.npz", logits=z, labels=z.argmax(axis=1))
-    code, out, err = cli("evaluate", "right.npz", "--fail-if", "auroc<0.5", "--json")
+    base = ["evaluate", "right.npz", "--n-boot", "20"]
+    code, out, err = cli(*base, "--fail-if", "auroc<0.5", "--json")
     assert code == 1
     assert json.loads(out)["metrics"]["auroc"] is None
     assert "auroc is undefined (all predictions are right" in err
-    assert "undefined" in cli("evaluate", "right.npz")[1]
+    assert "undefined" in cli(*base)[1]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +310,9 @@ def test_compare_in_json_has_values_and_differences(cli):
     assert found["failures"] == {}
 
 
-def test_compare_knows_every_method(cli):
+def test_compare_knows_every_method(cli, monkeypatch):
+    # One cell of the sweep: all 48 would take as long as every other method.
+    monkeypatch.setattr(heads, "PROTOCOLS", {key: c[:1] for key, c in heads.PROTOCOLS.items()})
     code, out, err = cli("compare", "both.npz", "--methods", "all", "--metrics", "nll")
     assert code == 0
     for name, row in METHODS.items():
@@ -358,12 +365,13 @@ def test_features_in_the_files_reach_the_methods_that_need_them(cli):
         test_labels=y2,
         test_features=features_of(z2),
     )
-    code, out, err = cli("compare", "rich.npz", "--methods", "features-k3,tva-ts", "--json")
+    compare = [*PLAIN, "--methods", "features-k3,tva-ts"]
+    code, out, err = cli("compare", "rich.npz", *compare, "--json")
     assert (code, json.loads(out)["failures"]) == (0, {})
     assert "features-k3" in json.loads(out)["values"]
     assert cli("fit", "rich.npz:val", "--method", "features-k3", "-o", "f.json")[0] == 0
     assert cli("apply", "f.json", "rich.npz:test", "-o", "p.npz")[0] == 0
-    assert cli("evaluate", "rich.npz:test", "--calibrator", "f.json")[0] == 0
+    assert cli("evaluate", "rich.npz:test", "--calibrator", "f.json", *PLAIN)[0] == 0
     np.save("bare.npy", z2)
     code, _, err = cli("apply", "f.json", "bare.npy", "-o", "p.npy")
     assert code == 2
@@ -371,7 +379,7 @@ def test_features_in_the_files_reach_the_methods_that_need_them(cli):
     code, _, err = cli("fit", "both.npz:val", "--method", "features-k3", "-o", "g.json")
     assert code == 2
     assert "needs features as well as logits" in err
-    code, _, err = cli("compare", "both.npz", "--methods", "tva-ts,features-k3")
+    code, _, err = cli("compare", "both.npz", *compare)
     assert code == 1
     assert "features-k3 failed: InputError: this method needs features" in err
 
@@ -458,8 +466,9 @@ def test_demo_prints_a_table_and_what_is_seen(cli):
 def test_the_commands_that_demo_names_work(cli):
     assert cli("demo", "--export", "demo-data")[0] == 0
     assert cli("fit", "demo-data/cal.npz", "-o", "cal.json")[0] == 0
-    assert cli("evaluate", "demo-data/test.npz", "--calibrator", "cal.json")[0] == 0
-    assert cli("compare", "demo-data/cal.npz", "demo-data/test.npz", "--methods", "none")[0] == 0
+    assert cli("evaluate", "demo-data/test.npz", "--calibrator", "cal.json", *PLAIN)[0] == 0
+    both = ("demo-data/cal.npz", "demo-data/test.npz")
+    assert cli("compare", *both, "--methods", "none", *PLAIN)[0] == 0
     found = json.loads(cli("demo", "--export", "demo-data", "--json")[1])
     assert found["files"] == ["demo-data/cal.npz", "demo-data/test.npz"]
 

@@ -18,6 +18,7 @@ from support.simulated import simulate
 QUICK = {
     **{name: {"epochs": 100} for name, row in METHODS.items() if row.map == "smart"},
     "semantic-groups": {"n_partitions": 3},
+    "dirichlet-odir": {"lambdas": (0.01, 1.0), "mus": (0.01, 1.0)},
     **{name: {"epochs": 5} for name, row in METHODS.items() if row.map == "head"},
 }
 QUICK |= {alias: QUICK[name] for alias, name in ALIASES.items() if name in QUICK}
