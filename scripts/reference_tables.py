@@ -741,4 +741,6 @@ def tidy(entry: Fields) -> Fields:
 def _unit(name: str | None) -> str:
     if name is None:
         return "count"
-    return "percent" if METRICS[name].percent else SCALES.get(name, "fraction")
+    # The paper's own units, whatever people read here: it prints areas as they are.
+    area = "aurc" in name or name.startswith("auroc")
+    return "percent" if METRICS[name].percent and not area else SCALES.get(name, "fraction")

@@ -160,7 +160,7 @@ def test_an_unknown_prior_is_refused():
 
 
 def test_numbers_that_cannot_be_a_regression_are_refused():
-    with pytest.raises(InputError, match="needs coefficients, and low below high"):
+    with pytest.raises(InputError, match="needs coefficients, and 0 < low < high"):
         RegressedMap(0.0, (), 0.1, 2.0)
     with pytest.raises(InputError, match="scores must have 2 columns"):
         RegressedMap(0.0, (1.0, 2.0), 0.1, 2.0)(np.zeros((3, 5)))

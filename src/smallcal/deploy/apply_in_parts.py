@@ -104,6 +104,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     Examples
     --------
     >>> import tempfile, smallcal
+    >>> from pathlib import Path
     >>> from smallcal.io import open_source
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.save(folder / "z.npy", np.eye(3))
