@@ -28,6 +28,7 @@ from selenium import webdriver  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 KEPT = Path(__file__).parents[2] / "test-artefacts"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -88,8 +89,16 @@ def opened(driver, path, width=1280, height=900):
     driver.set_window_size(width, height)
     for kind in ("browser", "performance"):
         driver.get_log(kind)
-    driver.get(path.as_uri())
+    loaded(driver, path)
     return driver
+
+
+def loaded(driver, path):
+    """Load a page to its last line: on a busy machine `get` may be back before that."""
+    driver.execute_script("document.documentElement.dataset.stale = 'yes'")
+    driver.get(path.as_uri())
+    new = "return document.readyState === 'complete' && !document.documentElement.dataset.stale"
+    WebDriverWait(driver, 60).until(lambda _: driver.execute_script(new))
 
 
 def media(driver, scheme="light", kind=""):
@@ -421,7 +430,7 @@ def test_a_picture_of_the_page_is_not_blank(page, scheme):
 def test_without_script_the_page_is_whole(driver, path):
     driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        driver.get(path.as_uri())
+        loaded(driver, path)
         marks = driver.find_elements(By.CSS_SELECTOR, "#figure-reliability .mark")
         titles = driver.find_elements(By.CSS_SELECTOR, "#figure-reliability .mark > title")
         assert len(marks) == len(titles) > 20
