@@ -66,7 +66,6 @@ from smallcal.io.progress import Advance
 from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
 from smallcal.reports.content.measure import (
-    Fit,
     measure,
     result_tables,
 )
@@ -92,61 +91,58 @@ def gather(
 
     The samples must have been checked against each other: see :func:`smallcal.report`.
     """
+    head, reproduce = _asked(calibration, test, settings)
+    columns = [str(column) for column in range(test.preds.n_classes)]
+    class_names = head["data"]["class_names"] or columns
     many = settings.many
-    class_names = test.class_names or calibration.class_names
-    named = class_names or [str(column) for column in range(test.preds.n_classes)]
-    data = {
-        "calibration": calibration.facts,
-        "test": test.facts,
-        "input": test.input,
-        "class_names": class_names,
-    }
     # Numbers first, then the words that rest on them, then what lies behind them.
     measured = measure(
         settings.names, calibration, test, bootstrap=settings.bootstrap, advance=advance
     )
     tables = result_tables(measured)
-    judged = verdict(measured, data)
+    judged = verdict(measured, head["data"])
     fits, chosen = measured.fits, judged["recommended"]
     bands = bands_of(fits.values(), calibration, test)
-    anatomy = [routing(name, entry, test, named) for name, entry in bands.items()]
+    anatomy = [routing(name, entry, test, class_names) for name, entry in bands.items()]
     gates = [gate(fit, calibration) for fit in fits.values()]
-    gaps = gap_tables(measured, chosen, class_names=named, bands=bands, bootstrap=many)
+    gaps = gap_tables(measured, chosen, class_names=class_names, bands=bands, bootstrap=many)
     shifted = []
     if shift:
         shown = bands[chosen].shown if chosen in bands else None
         pair = [fits[RAW], fits[chosen]]
         shifted = shift_rows(shift, pair, calibration, shown=shown, bootstrap=many, advance=advance)
-    figures = figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many)
+    # What is saved takes the kind of numbers that the user has.
+    kind: dict[str, Any] = {"input": calibration.input, "class_names": calibration.class_names}
     document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "title": settings.title or f"Calibration of {test.source}",
-        "data": data,
-        "settings": {
-            "methods": list(settings.methods),
-            "n_boot": settings.n_boot,
-            "level": settings.level,
-            "seed": settings.seed,
-        },
-        "versions": versions(),
+        **head,
         "verdict": judged,
         **tables,
-        "figures": figures,
+        "figures": figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
         "routing": anatomy,
         **gaps,
         "gates": [entry for entry in gates if entry is not None],
         "shift": shifted or None,
-        "reproduce": {"command": settings.command, "python": _python(settings)},
-        "artefacts": [_artefact(fit, calibration) for fit in fits.values() if fit.deployable],
+        "reproduce": reproduce,
+        "artefacts": [
+            {
+                "method": name,
+                "file_name": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".json",
+                "document": replace(fit.fitted, **kind).to_dict(),
+            }
+            for name, fit in fits.items()
+            if fit.deployable
+        ],
     }
     found: dict[str, Any] = plain(document)
     return found
 
 
-def _python(settings: Settings) -> str:
+def _asked(
+    calibration: Samples, test: Samples, settings: Settings
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the document begins with, before anything is fitted, and its ``reproduce``."""
     names = ", ".join(repr(name) for name in settings.methods)
-    return (
+    python = (
         "import smallcal as sc\n"
         "report = sc.report((cal_logits, cal_labels), (test_logits, test_labels),\n"
         f"                   methods=[{names}],\n"
@@ -154,13 +150,22 @@ def _python(settings: Settings) -> str:
         f"random_state={settings.seed})\n"
         'report.save("report.html")'
     )
-
-
-def _artefact(fit: Fit, calibration: Samples) -> dict[str, Any]:
-    """Return what would be saved: it takes the kind of numbers that the user has."""
-    saved = replace(fit.fitted, input=calibration.input, class_names=calibration.class_names)
-    return {
-        "method": fit.name,
-        "file_name": re.sub(r"[^a-z0-9]+", "-", fit.name.lower()).strip("-") + ".json",
-        "document": saved.to_dict(),
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "title": settings.title or f"Calibration of {test.source}",
+        "data": {
+            "calibration": calibration.facts,
+            "test": test.facts,
+            "input": test.input,
+            "class_names": test.class_names or calibration.class_names,
+        },
+        "settings": {
+            "methods": list(settings.methods),
+            "n_boot": settings.n_boot,
+            "level": settings.level,
+            "seed": settings.seed,
+        },
+        "versions": versions(),
     }
+    return head, {"command": settings.command, "python": python}

@@ -28,7 +28,8 @@ _FEW_SAMPLES = 250
 _FEW_ERRORS = 20
 _FEW_TEST = 1_000
 
-Finding = dict[str, str]
+#: How much a sentence matters, "fine", "care" or "bad", and the sentence.
+Finding = tuple[str, str]
 
 
 def recommended(measured: Measured) -> tuple[str, str]:
@@ -60,26 +61,23 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
     ``data`` is what the report says of the samples.
     """
     chosen, why = recommended(measured)
-    found: list[Finding] = []
-    for part in (
-        _raw(measured),
-        _gain(measured, chosen),
-        _against_classic(measured, chosen),
-        _rivals(measured, chosen),
-        _harm(measured, chosen),
-        _left(measured, chosen),
-        _flags(measured, chosen),
-        _changed(measured, chosen),
-        _caveats(measured, data),
-    ):
-        found.extend(part)
+    found = [
+        *_raw(measured),
+        *_gain(measured, chosen),
+        *_rivals(measured, chosen),
+        *_harm(measured, chosen),
+        *_left(measured, chosen),
+        *_flags(measured, chosen),
+        *_changed(measured, chosen),
+        *_caveats(measured, data),
+    ]
     return {
         "recommended": chosen,
         "asked": measured.fits[chosen].asked,
         "reason": why,
         "outcome": outcome(measured, chosen),
         "headline": _headline(measured, chosen),
-        "findings": found,
+        "findings": [{"level": level, "text": text} for level, text in found],
     }
 
 
@@ -111,10 +109,6 @@ def _headline(measured: Measured, chosen: str) -> str:
     return f"{said[result]}. ECE {with_interval('ece15', after)} after, {raw} before."
 
 
-def _finding(level: str, text: str) -> Finding:
-    return {"level": level, "text": text}
-
-
 def _raw(measured: Measured) -> Iterator[Finding]:
     """Yield whether the model's own confidences are off, and which way."""
     gap = measured.value(RAW, "confidence_gap")
@@ -126,12 +120,12 @@ def _raw(measured: Measured) -> Iterator[Finding]:
     )
     if gap.excludes_zero:
         way = "overconfident" if gap.point > 0 else "underconfident"
-        yield _finding("care", f"The raw model is {way}: {means}.")
+        yield "care", f"The raw model is {way}: {means}."
     else:
         text = (
             f"The raw model's confidence matches its accuracy on average, within chance: {means}."
         )
-        yield _finding("fine", text)
+        yield "fine", text
     floor, value = measured.floors[RAW]["ece15"], measured.value(RAW, "ece15")
     beyond = value.point > floor.high
     said = "more than noise" if beyond else "no more than noise"
@@ -140,21 +134,18 @@ def _raw(measured: Measured) -> Iterator[Finding]:
         f"these confidences would show {PERCENT.value(floor.mean)} on average and stay "
         f"below {PERCENT.value(floor.high)} in {100 * floor.level:g} of 100 test sets."
     )
-    yield _finding("care" if beyond else "fine", text)
+    yield ("care" if beyond else "fine"), text
 
 
 def _gain(measured: Measured, chosen: str) -> Iterator[Finding]:
-    """Yield what the chosen method changes."""
+    """Yield what the chosen method changes, against the raw model and the classic."""
     if chosen == RAW:
         return
     if "kept_raw" in measured.fits[chosen].fitted.flags:
-        yield _finding("fine", f"{chosen} changes nothing: its gate kept the raw model.")
-        return
-    yield _compared(measured, chosen, RAW, "the raw model")
-
-
-def _against_classic(measured: Measured, chosen: str) -> Iterator[Finding]:
-    if CLASSIC in measured.fits and chosen not in (RAW, CLASSIC):
+        yield "fine", f"{chosen} changes nothing: its gate kept the raw model."
+    else:
+        yield _compared(measured, chosen, RAW, "the raw model")
+    if CLASSIC in measured.fits and chosen != CLASSIC:
         yield _compared(measured, chosen, CLASSIC, f"temperature scaling ({CLASSIC})")
 
 
@@ -167,7 +158,7 @@ def _compared(measured: Measured, method: str, baseline: str, called: str) -> Fi
         if named:
             parts.append(f"{said} in {_changes(named)}")
     level = "bad" if any(row.verdict == "worse" for row in rows.values()) else "fine"
-    return _finding(level, f"Against {called}, {method} is {'; '.join(parts)}.")
+    return level, f"Against {called}, {method} is {'; '.join(parts)}."
 
 
 def _changes(rows: Mapping[str, Difference]) -> str:
@@ -189,9 +180,9 @@ def _rivals(measured: Measured, chosen: str) -> Iterator[Finding]:
         if verdict == "better"
     ]
     if better:
-        yield _finding("care", f"Better than {chosen} beyond chance: {listed(better)}.")
+        yield "care", f"Better than {chosen} beyond chance: {listed(better)}."
     elif rivals:
-        yield _finding("fine", f"No other method here is better than {chosen} in {listed(_TOLD)}.")
+        yield "fine", f"No other method here is better than {chosen} in {listed(_TOLD)}."
 
 
 def _harm(measured: Measured, chosen: str) -> Iterator[Finding]:
@@ -206,7 +197,7 @@ def _harm(measured: Measured, chosen: str) -> Iterator[Finding]:
         if worse:
             what = "is also" if name == chosen else "does harm:"
             text = f"{name} {what} worse than the raw model beyond chance in {_changes(worse)}."
-            yield _finding("care", text)
+            yield "care", text
 
 
 def _left(measured: Measured, chosen: str) -> Iterator[Finding]:
@@ -219,9 +210,9 @@ def _left(measured: Measured, chosen: str) -> Iterator[Finding]:
         f"{PERCENT.value(floor.mean)}"
     )
     if value.point > floor.high:
-        yield _finding("care", f"{text}: some miscalibration is left.")
+        yield "care", f"{text}: some miscalibration is left."
     else:
-        yield _finding("fine", f"{text}: what is left cannot be told from noise.")
+        yield "fine", f"{text}: what is left cannot be told from noise."
 
 
 def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
@@ -229,9 +220,9 @@ def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
         for flag, where in fit.fitted.flags.items():
             groups = f" (group {', '.join(map(str, where))})" if where else ""
             text = f"Flag {flag} of {name}{groups}: {flag_text(fit.fitted, flag)}."
-            yield _finding("care" if name == chosen else "fine", text)
+            yield ("care" if name == chosen else "fine"), text
     for name, reason in measured.failures.items():
-        yield _finding("care", f"{name} could not be fitted: {reason}")
+        yield "care", f"{name} could not be fitted: {reason}"
 
 
 def _changed(measured: Measured, chosen: str) -> Iterator[Finding]:
@@ -242,7 +233,7 @@ def _changed(measured: Measured, chosen: str) -> Iterator[Finding]:
             continue
         count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
         text = f"{name} may change the predicted class: it did for {count:,} test samples."
-        yield _finding("care" if name == chosen else "fine", text)
+        yield ("care" if name == chosen else "fine"), text
 
 
 def _caveats(measured: Measured, data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -253,16 +244,16 @@ def _caveats(measured: Measured, data: Mapping[str, Any]) -> Iterator[Finding]:
         text = (
             f"Only {cal['n']:,} calibration samples: another split could give another calibrator."
         )
-        yield _finding("care", text)
+        yield "care", text
     if rarer < _FEW_ERRORS:
         text = f"Only {rarer} of {cal['n']:,} calibration samples are predicted {kind}."
-        yield _finding("care", text)
+        yield "care", text
     if test["n"] < _FEW_TEST:
         text = f"Only {test['n']:,} test samples: intervals are wide and noise floors high."
-        yield _finding("care", text)
+        yield "care", text
     if cal["sha256"] == test["sha256"]:
         text = "Calibration and test samples are the same: that flatters every method."
-        yield _finding("bad", text)
+        yield "bad", text
     count = (len(measured.fits) - 1) * len(COMPARED)
     share = 100 * (1 - measured.result.level)
     text = (
@@ -270,7 +261,7 @@ def _caveats(measured: Measured, data: Mapping[str, Any]) -> Iterator[Finding]:
         f"differences from the raw model has its own {100 * measured.result.level:g} % interval: "
         f"about {share:g} in 100 would miss zero by chance alone."
     )
-    yield _finding("fine", text)
+    yield "fine", text
 
 
 def with_interval(name: str, row: Interval, *, signed: bool = False) -> str:

@@ -231,7 +231,7 @@ def methods(content: Content) -> Iterator[Block]:
         [
             (Column("Method", number=False), _name),
             words("What it is", "summary"),
-            (Column("Fitted numbers"), lambda row: number(row["n_parameters"], 0)),
+            numbers("Fitted numbers", "n_parameters", 0),
             (
                 Column("Predicted class", number=False),
                 lambda row: Cell("kept" if row["preserves_argmax"] else "may change"),

@@ -12,28 +12,34 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 
+class Block:
+    """A part of a section; its kind, the class's name in small letters, says what writes it."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = cls.__name__.lower()
+
+
 @dataclass(frozen=True)
-class Text:
+class Text(Block):
     """A paragraph; a ``note`` is smaller."""
 
-    kind: ClassVar[str] = "text"
     text: str
     tone: str = ""
 
 
 @dataclass(frozen=True)
-class Points:
+class Points(Block):
     """A list of sentences."""
 
-    kind: ClassVar[str] = "points"
     items: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Heading:
+class Heading(Block):
     """A heading inside a section."""
 
-    kind: ClassVar[str] = "heading"
     text: str
 
 
@@ -47,10 +53,9 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Block):
     """The sentence that matters most, and what it rests on."""
 
-    kind: ClassVar[str] = "verdict"
     headline: str
     findings: Sequence[Finding]
 
@@ -66,10 +71,9 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Cards:
+class Cards(Block):
     """The numbers that a reader wants first."""
 
-    kind: ClassVar[str] = "cards"
     cards: Sequence[Card]
 
 
@@ -111,10 +115,9 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """A table with a caption; every column of the page's can be sorted."""
 
-    kind: ClassVar[str] = "table"
     id: str
     caption: str
     columns: Sequence[Column]
@@ -135,26 +138,23 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Figures(Block):
     """Figures side by side where there is room."""
 
-    kind: ClassVar[str] = "figures"
     figures: Sequence[Figure]
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(Block):
     """Names and what they stand for."""
 
-    kind: ClassVar[str] = "facts"
     pairs: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Command:
+class Command(Block):
     """Lines to copy."""
 
-    kind: ClassVar[str] = "command"
     id: str
     text: str
     label: str
@@ -171,25 +171,18 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Downloads:
+class Downloads(Block):
     """Files to take away."""
 
-    kind: ClassVar[str] = "downloads"
     files: Sequence[Download]
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(Block):
     """Blocks behind a line that unfolds them; open on paper."""
 
-    kind: ClassVar[str] = "fold"
     summary: str
     blocks: Sequence[Block]
-
-
-Block = (
-    Text | Points | Heading | Verdict | Cards | Table | Figures | Facts | Command | Downloads | Fold
-)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from smallcal.reports.render.cells import (
     metric_cell,
     metric_column,
     number,
+    numbers,
     percent,
     table_of,
     words,
@@ -179,7 +180,7 @@ def shift(content: Content, shown: Sequence[Figure]) -> Iterator[Block]:
         [
             words("Shift", "kind"),
             words("Severity", "severity"),
-            (Column("n"), lambda row: number(row["n"], 0)),
+            numbers("n", "n", 0),
             _value("Accuracy", "accuracy", RAW),
             _value("Raw ece15", "ece15", RAW),
             _value("After ece15", "ece15", chosen),

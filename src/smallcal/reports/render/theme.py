@@ -7,56 +7,32 @@ a figure changes with the page, and a colour that is pale on white gets a darker
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
-LIGHT: Mapping[str, str] = MappingProxyType(
-    {
-        "paper": "#ffffff",
-        "card": "#f5f7f9",
-        "ink": "#1b2330",
-        "soft": "#566171",
-        "line": "#dfe4ea",
-        "edge": "#838d9b",
-        "accent": "#0b5c9e",
-        "focus": "#b45309",
-        "good": "#12703f",
-        "bad": "#b42318",
-        "warn": "#b45309",
-        "c-0072b2": "#0072b2",
-        "c-d55e00": "#c95700",
-        "c-009e73": "#008a64",
-        "c-cc79a7": "#b9598f",
-        "c-e69f00": "#b07800",
-        "c-56b4e9": "#2a8cc7",
-        "c-222222": "#1b2330",
-        "c-767676": "#6b7482",
-        "c-d9d9d9": "#d5dae1",
-    }
-)
-DARK: Mapping[str, str] = MappingProxyType(
-    {
-        "paper": "#12161c",
-        "card": "#1a2028",
-        "ink": "#e6eaf0",
-        "soft": "#a3adba",
-        "line": "#2c343f",
-        "edge": "#768292",
-        "accent": "#7cbcf5",
-        "focus": "#f5b14c",
-        "good": "#6fd09a",
-        "bad": "#ff9b8e",
-        "warn": "#f5b14c",
-        "c-0072b2": "#4ba3e3",
-        "c-d55e00": "#ff8a3d",
-        "c-009e73": "#2fc796",
-        "c-cc79a7": "#e196c0",
-        "c-e69f00": "#edb03a",
-        "c-56b4e9": "#8fd0f7",
-        "c-222222": "#e6eaf0",
-        "c-767676": "#98a2af",
-        "c-d9d9d9": "#3a434f",
-    }
-)
+#: Each colour on paper and in the dark.
+_COLOURS = {
+    "paper": ("#ffffff", "#12161c"),
+    "card": ("#f5f7f9", "#1a2028"),
+    "ink": ("#1b2330", "#e6eaf0"),
+    "soft": ("#566171", "#a3adba"),
+    "line": ("#dfe4ea", "#2c343f"),
+    "edge": ("#838d9b", "#768292"),
+    "accent": ("#0b5c9e", "#7cbcf5"),
+    "focus": ("#b45309", "#f5b14c"),
+    "good": ("#12703f", "#6fd09a"),
+    "bad": ("#b42318", "#ff9b8e"),
+    "warn": ("#b45309", "#f5b14c"),
+    "c-0072b2": ("#0072b2", "#4ba3e3"),
+    "c-d55e00": ("#c95700", "#ff8a3d"),
+    "c-009e73": ("#008a64", "#2fc796"),
+    "c-cc79a7": ("#b9598f", "#e196c0"),
+    "c-e69f00": ("#b07800", "#edb03a"),
+    "c-56b4e9": ("#2a8cc7", "#8fd0f7"),
+    "c-222222": ("#1b2330", "#e6eaf0"),
+    "c-767676": ("#6b7482", "#98a2af"),
+    "c-d9d9d9": ("#d5dae1", "#3a434f"),
+}
+LIGHT: Mapping[str, str] = {name: light for name, (light, _) in _COLOURS.items()}
+DARK: Mapping[str, str] = {name: dark for name, (_, dark) in _COLOURS.items()}
 
 
 def stylesheet() -> str:
