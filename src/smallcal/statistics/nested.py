@@ -24,14 +24,7 @@ from scipy.special import stdtr, stdtrit
 from smallcal.data.checks import FloatArray, IntArray, whole_number
 from smallcal.errors import InputError
 from smallcal.statistics.interval import Interval, interval_of, require_level
-from smallcal.statistics.tree import (
-    Tree,
-    axis_means,
-    cluster_means,
-    level_names,
-    single_unit_note,
-    tree_of,
-)
+from smallcal.statistics.tree import Tree, axis_means, tree_of, units_of
 
 __all__ = ["Interval", "cells", "clustered", "crossed", "nested", "student", "tiers"]
 
@@ -99,8 +92,7 @@ def nested(
     >>> round(result.point, 3), result.excludes_zero, result.unit
     (-0.5, True, 'seed -> draw')
     """
-    tree = tree_of(values)
-    return _interval(tree, level_names(levels, tree.depth), n_boot, level, random_state)
+    return _interval(tree_of(values, levels), n_boot, level, random_state)
 
 
 def clustered(
@@ -137,8 +129,7 @@ def clustered(
     >>> result.unit, result.excludes_zero
     ('seed', False)
     """
-    means, name = cluster_means(values, axis, levels)
-    return _interval(Tree.flat(means), (name,), n_boot, level, random_state)
+    return _interval(units_of(values, axis, levels), n_boot, level, random_state)
 
 
 def cells(
@@ -155,7 +146,7 @@ def cells(
     >>> cells([[-0.6, -0.4], [-0.9, -0.7], [0.2, 0.3]]).unit
     'entry'
     """
-    return _interval(Tree.flat(tree_of(values).leaves), ("entry",), n_boot, level, random_state)
+    return _interval(Tree.flat(tree_of(values).leaves, "entry"), n_boot, level, random_state)
 
 
 def tiers(
@@ -182,15 +173,17 @@ def tiers(
     [11.5, 11.5, 11.5]
     """
     names = ("seed", "corruption", "severity")
-    tree = tree_of(values)
-    if tree.depth != len(names) or tree.shape is None:
+    found = tree_of(values)
+    if len(found.counts) != len(names) or found.shape is None:
         raise InputError("values must be a full table of shape (seeds, corruptions, severities)")
-    corruptions = Tree.flat(axis_means(tree, 1))
-    return {
-        "cell": _interval(Tree.flat(tree.leaves), ("entry",), n_boot, level, random_state),
-        "corruption": _interval(corruptions, names[1:2], n_boot, level, random_state),
-        " x ".join(names): _interval(tree, names, n_boot, level, random_state),
+    tree = Tree.of(found.leaves, found.counts, names)
+    readings = {
+        "cell": Tree.flat(tree.leaves, "entry"),
+        "corruption": axis_means(tree, 1),
+        " x ".join(names): tree,
     }
+    options = (n_boot, level, random_state)
+    return {name: _interval(reading, *options) for name, reading in readings.items()}
 
 
 def crossed(
@@ -212,8 +205,7 @@ def crossed(
     >>> crossed(np.arange(6.0).reshape(2, 3), levels=("seed", "corruption"), n_boot=200).unit
     'seed x corruption'
     """
-    tree = tree_of(values)
-    names = level_names(levels, tree.depth)
+    tree = tree_of(values, levels)
     if tree.shape is None:
         raise InputError("values must be a full table: ragged lists do not cross")
     n_boot = whole_number(n_boot, "n_boot", least=1)
@@ -223,7 +215,7 @@ def crossed(
     for size in tree.shape:  # the first axis left is averaged with each resample's shares
         share = rng.multinomial(size, np.full(size, 1 / size), size=n_boot) / size
         drawn = np.einsum("bi,bi...->b...", share, drawn)
-    return interval_of(float(table.mean()), drawn, unit=" x ".join(names), level=level)
+    return interval_of(float(table.mean()), drawn, unit=" x ".join(tree.names), level=level)
 
 
 def student(
@@ -257,7 +249,8 @@ def student(
     (-1.2, 0.17)
     """
     require_level(level)
-    means, name = cluster_means(values, axis, levels)
+    units = units_of(values, axis, levels)
+    means, (name,) = units.leaves, units.names
     n = len(means)
     if n < 2:
         raise InputError(f"Student's interval needs at least two {name}s; got {n}")
@@ -278,26 +271,18 @@ def student(
     )
 
 
-def _interval(
-    tree: Tree, names: Sequence[str], n_boot: int, level: float, random_state: int
-) -> Interval:
+def _interval(tree: Tree, n_boot: int, level: float, random_state: int) -> Interval:
     """Resample every level of the tree and summarise."""
     require_level(level)
     n_boot = whole_number(n_boot, "n_boot", least=1)
     drawn = _resample(tree, n_boot, whole_number(random_state, "random_state"))
-    notes = [single_unit_note(counts, names, k) for k, counts in enumerate(tree.counts)]
-    return interval_of(
-        float(tree.means(0)[0]),
-        drawn,
-        unit=" -> ".join(names),
-        level=level,
-        note="; ".join(filter(None, notes)),
-    )
+    unit = " -> ".join(tree.names)
+    return interval_of(tree.mean, drawn, unit=unit, level=level, note=tree.note)
 
 
 def _resample(tree: Tree, n_boot: int, seed: int) -> FloatArray:
     """Return the estimate of each resample: what its draws weigh each entry with, summed."""
-    entries = math.prod(tree.widths)
+    entries = math.prod(int(counts.max()) for counts in tree.counts)
     if entries > _MAX_ENTRIES:
         raise InputError(f"a resample has {entries} entries, over {_MAX_ENTRIES}; average first")
     form = tuple(tuple(counts.tolist()) for counts in tree.counts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,54 +15,53 @@ from smallcal.errors import InputError
 
 @dataclass(frozen=True)
 class Tree:
-    """Entries in order, and for each level the number of children of each parent above it."""
+    """Entries in order, and for each level the number of children of each parent above it.
+
+    Attributes
+    ----------
+    leaves : ndarray
+    counts : tuple of ndarray
+    names : tuple of str
+        A noun for a unit of each level.
+    mean : float
+        Over top units, of the mean over the units inside each, and so on down.
+    note : str
+        Says where a level has a single unit, so that its spread cannot be seen.
+    """
 
     leaves: FloatArray
     counts: tuple[IntArray, ...]
+    names: tuple[str, ...]
+    mean: float
+    note: str
 
     @classmethod
-    def flat(cls, leaves: FloatArray) -> Tree:
+    def of(cls, leaves: FloatArray, counts: Sequence[IntArray], names: tuple[str, ...]) -> Tree:
+        """Return a tree with its mean."""
+        notes = [single_unit_note(own, names, level) for level, own in enumerate(counts)]
+        mean = float(_means(leaves, counts, 0)[0])
+        return cls(leaves, tuple(counts), names, mean, "; ".join(filter(None, notes)))
+
+    @classmethod
+    def flat(cls, leaves: FloatArray, name: str) -> Tree:
         """Return the tree of one level."""
-        return cls(leaves, (np.array([len(leaves)]),))
-
-    @property
-    def depth(self) -> int:
-        """Number of levels."""
-        return len(self.counts)
-
-    @cached_property
-    def starts(self) -> tuple[IntArray, ...]:
-        """Where the children of each parent begin among the units of their level."""
-        return tuple(np.cumsum(counts) - counts for counts in self.counts)
-
-    @cached_property
-    def widths(self) -> tuple[int, ...]:
-        """The most children any parent has, level by level."""
-        return tuple(int(counts.max()) for counts in self.counts)
+        return cls.of(leaves, [np.array([len(leaves)])], (name,))
 
     @property
     def shape(self) -> tuple[int, ...] | None:
         """The shape of a rectangular table; None for ragged lists."""
-        return self.widths if math.prod(self.widths) == len(self.leaves) else None
-
-    def means(self, level: int) -> FloatArray:
-        """Average upwards until one number is left for each parent of ``level``."""
-        values = self.leaves
-        for k in range(self.depth - 1, level - 1, -1):
-            values = np.add.reduceat(values, self.starts[k]) / self.counts[k]
-        return values
-
-    def path(self, leaf: int) -> list[int]:
-        """Find the index of an entry, one number for each level."""
-        index: list[int] = []
-        for starts in reversed(self.starts):
-            parent = int(np.searchsorted(starts, leaf, side="right")) - 1
-            index.insert(0, leaf - int(starts[parent]))
-            leaf = parent
-        return index
+        widths = tuple(int(counts.max()) for counts in self.counts)
+        return widths if math.prod(widths) == len(self.leaves) else None
 
 
-def tree_of(values: object) -> Tree:
+def _means(leaves: FloatArray, counts: Sequence[IntArray], level: int) -> FloatArray:
+    """Average upwards until one number is left for each parent of ``level``."""
+    for own in reversed(counts[level:]):
+        leaves = np.add.reduceat(leaves, np.cumsum(own) - own) / own
+    return leaves
+
+
+def tree_of(values: object, levels: Sequence[str] | None = None) -> Tree:
     """Open lists or axes level by level; refuse what has no mean."""
     units: list[Any] = [values if _is_list(values) else as_numpy(values, name="values")]
     counts: list[IntArray] = []
@@ -76,12 +74,7 @@ def tree_of(values: object) -> Tree:
         units = [child for unit in units for child in unit]
     if not counts:
         raise InputError("values must be a table or lists; got a single entry")
-    tree = Tree(_numbers(units), tuple(counts))
-    bad = np.flatnonzero(~(np.abs(tree.leaves) <= MAX_MAGNITUDE))  # NaN is caught as well
-    if len(bad):
-        where, what = tree.path(int(bad[0])), tree.leaves[bad[0]]
-        raise InputError(f"values{where} is {what}; entries must be finite, up to 1e15 in size")
-    return tree
+    return Tree.of(_numbers(units, counts), counts, _level_names(levels, len(counts)))
 
 
 def _is_list(unit: object) -> bool:
@@ -90,37 +83,50 @@ def _is_list(unit: object) -> bool:
     return isinstance(unit, list | tuple) or (isinstance(unit, np.ndarray) and unit.ndim > 0)
 
 
-def _numbers(units: list[Any]) -> FloatArray:
+def _numbers(units: list[Any], counts: Sequence[IntArray]) -> FloatArray:
     array = as_numpy(units, name="values")
     # Text such as "1.5" would convert without complaint, and True is not a difference.
     if array.dtype.kind not in "iuf" or array.ndim != 1:
         raise InputError(f"values must hold real numbers; got {type(units[0]).__name__} entries")
-    return array.astype(np.float64)
+    leaves: FloatArray = array.astype(np.float64)
+    bad = np.flatnonzero(~(np.abs(leaves) <= MAX_MAGNITUDE))  # NaN is caught as well
+    if len(bad):
+        where, what = _path(int(bad[0]), counts), leaves[bad[0]]
+        raise InputError(f"values{where} is {what}; entries must be finite, up to 1e15 in size")
+    return leaves
 
 
-def cluster_means(
-    values: object, axis: int, levels: Sequence[str] | None
-) -> tuple[FloatArray, str]:
-    """Return one number for each unit of an axis, and what such a unit is called."""
-    tree = tree_of(values)
-    names = level_names(levels, tree.depth)
-    if not -tree.depth <= axis < tree.depth:
-        raise InputError(f"axis {axis} is out of range: values has {tree.depth} level(s)")
-    return axis_means(tree, axis % tree.depth), names[axis]
+def _path(leaf: int, counts: Sequence[IntArray]) -> list[int]:
+    """Find the index of an entry, one number for each level."""
+    index: list[int] = []
+    for own in reversed(counts):
+        starts = np.cumsum(own) - own
+        parent = int(np.searchsorted(starts, leaf, side="right")) - 1
+        index.insert(0, leaf - int(starts[parent]))
+        leaf = parent
+    return index
 
 
-def axis_means(tree: Tree, axis: int) -> FloatArray:
+def units_of(values: object, axis: int, levels: Sequence[str] | None) -> Tree:
+    """Return one number for each unit of an axis, the mean of all that belongs to it."""
+    tree = tree_of(values, levels)
+    depth = len(tree.counts)
+    if not -depth <= axis < depth:
+        raise InputError(f"axis {axis} is out of range: values has {depth} level(s)")
+    return axis_means(tree, axis % depth)
+
+
+def axis_means(tree: Tree, axis: int) -> Tree:
     """Return one number for each unit of an axis, 0 the highest."""
     if axis == 0:
-        return tree.means(1)
+        return Tree.flat(_means(tree.leaves, tree.counts, 1), tree.names[0])
     if tree.shape is None:
         raise InputError(f"axis {axis} of ragged lists has no units in common; use axis=0")
-    others = tuple(k for k in range(tree.depth) if k != axis)
-    means: FloatArray = tree.leaves.reshape(tree.shape).mean(axis=others)
-    return means
+    others = tuple(k for k in range(len(tree.counts)) if k != axis)
+    return Tree.flat(tree.leaves.reshape(tree.shape).mean(axis=others), tree.names[axis])
 
 
-def level_names(levels: Sequence[str] | None, depth: int) -> tuple[str, ...]:
+def _level_names(levels: Sequence[str] | None, depth: int) -> tuple[str, ...]:
     """Return a noun for each level, checked."""
     if levels is None:
         return tuple(f"level-{k + 1} unit" for k in range(depth))

@@ -146,19 +146,13 @@ def paired(frame: Frame, metric: str, ours: str, theirs: str) -> Values:
 
 def models_of(frame: Frame, values: Values) -> list[list[list[float]]]:
     """Return values as (data set and backbone) -> seed -> draw, which is what resampling needs."""
-    rows = zip(
-        frame["cell"].tolist(),
-        frame["dataset"].tolist(),
-        frame["backbone"].tolist(),
-        strict=True,
-    )
-    model = {cell: (dataset, backbone) for cell, dataset, backbone in rows}
-    nested_values: dict[tuple[str, str], list[list[float]]] = {}
+    columns = (frame.columns[name].tolist() for name in ("cell", "dataset", "backbone"))
+    model = {cell: (dataset, backbone) for cell, dataset, backbone in zip(*columns, strict=True)}
+    models: dict[tuple[str, str], list[list[float]]] = {}
     for cell, draws in values.items():
-        kept = [value for value in draws if math.isfinite(value)]
-        if kept:
-            nested_values.setdefault(model[cell], []).append(kept)
-    return list(nested_values.values())
+        if kept := [value for value in draws if math.isfinite(value)]:
+            models.setdefault(model[cell], []).append(kept)
+    return list(models.values())
 
 
 def difference(frame: Frame, study: Study, metric: str, label: str) -> Interval | None:
