@@ -25,8 +25,8 @@ from smallcal.errors import FileError, InputError, missing_extra
 from smallcal.io.atomic import atomic_path
 from smallcal.io.lock import FILE_NAME
 from smallcal.io.npy import join_npy, npy_header, write_npy_header
-from smallcal.io.resumable import Refused, Resumable, Words, changes, read_manifest
-from smallcal.io.source import KINDS, Part
+from smallcal.io.resumable import Refused, Resumable, changes, read_manifest
+from smallcal.io.source import KINDS, Part, opened, unit_rows
 
 MANIFEST = "_smallcal.json"
 
@@ -93,15 +93,13 @@ def part_folder(target: Target) -> Resumable[Part]:
         part=target.part,
         flaw=partial(_flaw, target.part_kind),
         unfinished=("**/.*",),
-        words=Words(
-            what=str(target.path),
-            instead="another output",
-            other=lambda changes: (
-                f"{work} holds parts of something else (changed since: {changes}); "
-                f"delete {work}, or name another output"
-            ),
-            unknown=f"{work} is not a folder of parts; name another output",
+        what=str(target.path),
+        instead="another output",
+        other=lambda changes: (
+            f"{work} holds parts of something else (changed since: {changes}); "
+            f"delete {work}, or name another output"
         ),
+        unknown=f"{work} is not a folder of parts; name another output",
         indent=1,
     )
 
@@ -186,17 +184,10 @@ def rows_in(file: Path, kind: str) -> int | None:
             return None
         size = header.offset + header.shape[0] * header.row_bytes
         return header.shape[0] if file.stat().st_size == size else None
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        if kind == "parquet":
-            return int(pq.read_metadata(file).num_rows)
-        with pa.memory_map(str(file)) as mapped:
-            batches = pa.ipc.open_file(mapped)
-            rows = (batches.get_batch(i).num_rows for i in range(batches.num_record_batches))
-            return int(sum(rows))
-    except (OSError, ValueError, pa.ArrowException):
+        with opened(kind, file) as content:
+            return sum(unit_rows(kind, content, file))
+    except FileError:
         return None
 
 
@@ -271,7 +262,6 @@ def _batches(files: Sequence[Path]) -> Iterator[Any]:
     import pyarrow as pa
 
     for file in files:
-        with pa.OSFile(str(file)) as handle:
-            batches = pa.ipc.open_file(handle)
-            for number in range(batches.num_record_batches):
-                yield pa.Table.from_batches([batches.get_batch(number)])
+        with opened("arrow", file) as content:
+            for number in range(content.num_record_batches):
+                yield pa.Table.from_batches([content.get_batch(number)])

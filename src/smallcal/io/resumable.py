@@ -29,28 +29,6 @@ class Refused(InputError):
     """Parts of something else are there, and stay."""
 
 
-@dataclass(frozen=True)
-class Words:
-    """What a folder is called in errors.
-
-    Attributes
-    ----------
-    what : str
-        What is made there.
-    instead : str
-        What to name so that it is made elsewhere.
-    other : callable
-        Says that the folder has parts of something else, given in words what differs.
-    unknown : str
-        Says that nobody knows what the parts in the folder are of.
-    """
-
-    what: str
-    instead: str
-    other: Callable[[str], str]
-    unknown: str
-
-
 @dataclass(frozen=True, eq=False)
 class Resumable(Generic[Task]):
     """The folder of one piece of work.
@@ -68,7 +46,12 @@ class Resumable(Generic[Task]):
         Says what is wrong with the file of a task, or nothing.
     unfinished : tuple of str
         Patterns of what a process that was killed may have left half written.
-    words : Words
+    what, instead : str
+        What is made there, and what to name so that it is made elsewhere, for errors.
+    other : callable
+        Says that the folder has parts of something else, given in words what differs.
+    unknown : str
+        Says that nobody knows what the parts in the folder are of.
     indent : int
         Of the manifest.
     notes : list of str
@@ -81,7 +64,10 @@ class Resumable(Generic[Task]):
     part: Callable[[Task], Path]
     flaw: Callable[[Task, Path], str]
     unfinished: tuple[str, ...]
-    words: Words
+    what: str
+    instead: str
+    other: Callable[[str], str]
+    unknown: str
     indent: int = 2
     notes: list[str] = field(default_factory=list)
 
@@ -98,10 +84,10 @@ class Resumable(Generic[Task]):
             self.parts.mkdir(parents=parents, exist_ok=True)
         except OSError as error:
             raise FileError(f"cannot make {self.parts}: {error.strerror or error}") from None
-        with alone_in(self.folder, what=self.words.what, instead=self.words.instead) as certain:
+        with alone_in(self.folder, what=self.what, instead=self.instead) as certain:
             # Whoever had the lock before may have moved the folder away with it.
             if not (self.folder / FILE_NAME).exists():
-                raise InputError(f"another process has just made {self.words.what}; look at it")
+                raise InputError(f"another process has just made {self.what}; look at it")
             if certain:
                 self.sweep()
             yield
@@ -126,7 +112,7 @@ class Resumable(Generic[Task]):
             self._resume(found, asked)
         elif any(path.name != FILE_NAME for path in self.parts.iterdir()):
             # The manifest is written before any part, so no kill leaves this behind.
-            raise Refused(self.words.unknown)
+            raise Refused(self.unknown)
         else:
             self._write_manifest(asked)
 
@@ -144,7 +130,7 @@ class Resumable(Generic[Task]):
         if now:
             wanted["versions"] = {**begun, "smallcal": now["smallcal"]}
         if changed := changes(before, wanted):
-            raise Refused(self.words.other(changed))
+            raise Refused(self.other(changed))
         last = used[-1] if used else begun
         others = [
             f"{name} {last.get(name)}, now {now.get(name)}"

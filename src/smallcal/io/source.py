@@ -272,9 +272,9 @@ def _open_tables(
 ) -> Source:
     pieces, first = [], None
     for file in files:
-        with _opened(kind, file) as content:
+        with opened(kind, file) as content:
             schema = content.schema_arrow if kind == "parquet" else content.schema
-            units = _units(kind, content, file)
+            units = unit_rows(kind, content, file)
             if first is None:
                 first = schema
             elif not schema.equals(first):
@@ -332,7 +332,8 @@ def _width(kind: str, pieces: list[Piece], column: str, source: str) -> int:
 
 
 @contextmanager
-def _opened(kind: str, file: Path) -> Iterator[Any]:
+def opened(kind: str, file: Path) -> Iterator[Any]:
+    """Open a Parquet or Arrow file; what is wrong with it is said in one line."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -349,7 +350,7 @@ def _opened(kind: str, file: Path) -> Iterator[Any]:
                 yield pa.ipc.open_file(handle)
 
 
-def _units(kind: str, content: Any, file: Path) -> tuple[int, ...]:
+def unit_rows(kind: str, content: Any, file: Path) -> tuple[int, ...]:
     """Return the number of rows in each row group or record batch."""
     if kind == "parquet":
         groups = range(content.metadata.num_row_groups)
@@ -368,7 +369,7 @@ def _tables(kind: str, file: Path, part: Part, columns: list[str], step: int) ->
     """Yield the rows of a part as tables of at most ``step`` rows."""
     import pyarrow as pa
 
-    with _opened(kind, file) as content:
+    with opened(kind, file) as content:
         if kind == "parquet":
             for batch in content.iter_batches(
                 step, row_groups=list(range(*part.units)), columns=columns, use_threads=False

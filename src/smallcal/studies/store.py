@@ -20,7 +20,7 @@ from typing import Any
 
 from smallcal.errors import FileError, MissingExtraError
 from smallcal.io.atomic import atomic_path
-from smallcal.io.resumable import Resumable, Words
+from smallcal.io.resumable import Resumable
 from smallcal.studies.frame import COLUMNS, Rows
 from smallcal.studies.study import Task
 
@@ -41,12 +41,10 @@ def run_in(folder: Path) -> Run:
         part=lambda task: folder / "parts" / f"{task.file_name}.parquet",
         flaw=_flaw,
         unfinished=(".manifest-*.json", ".rows-*.parquet", ".tables-*.*", "parts/.*.parquet"),
-        words=Words(
-            what="this run",
-            instead="another folder with --out",
-            other=lambda changes: f"{folder} holds another run ({changes}); {instead}",
-            unknown=f"{folder} has parts of a run, but no manifest to say of which; {instead}",
-        ),
+        what="this run",
+        instead="another folder with --out",
+        other=lambda changes: f"{folder} holds another run ({changes}); {instead}",
+        unknown=f"{folder} has parts of a run, but no manifest to say of which; {instead}",
     )
 
 

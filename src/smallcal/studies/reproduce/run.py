@@ -109,16 +109,9 @@ class _Found:
     """A run's rows, to look numbers up in."""
 
     def __init__(self, frame: Frame) -> None:
-        self.numbers: dict[tuple[str, str, str, str, int, int], float] = {}
-        self.errors: dict[tuple[str, str, int], str] = {}
-        names = ("cell", "label", "metric", "set", "severity", "draw")
-        keys = zip(*(frame[name].tolist() for name in names), strict=True)
-        told = zip(frame["value"].tolist(), frame["error"].tolist(), strict=True)
-        for key, (value, error) in zip(keys, told, strict=True):
-            if key[2] == FAILED:
-                self.errors[key[0], key[1], key[5]] = error
-            else:
-                self.numbers[key] = value
+        self.numbers = frame.numbers
+        failed = frame.where(metric=FAILED).rows()
+        self.errors = {(row["cell"], row["label"], row["draw"]): row["error"] for row in failed}
 
     def row(self, claim: Claim) -> Row:
         """Compare a claim with what was found."""
@@ -164,12 +157,9 @@ class _Found:
 
     def _seed(self, claim: Claim, label: str, cell: Cell) -> float:
         """Return one seed's mean over draws of the mean over shifted sets."""
-        metric = claim.value.measured
+        found = dict(self.numbers[claim.value.measured, label][cell.name])
         return fmean(
-            fmean(
-                self.numbers[cell.name, label, metric, kind, severity, draw]
-                for kind, severity in sorted(claim.parts)
-            )
+            fmean(found[draw, kind, severity] for kind, severity in sorted(claim.parts))
             for draw in range(claim.draws)
         )
 
