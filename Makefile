@@ -6,8 +6,10 @@ CORE := .venv-core
 LOWEST := .venv-lowest
 # Real logits, one .npz per model.
 SMALLCAL_DATA ?= ../shared/data
-# Two processes at a time; each with one thread, so that they do not wait for each other.
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2
+# Two processes at a time; each with one thread, so that they do not wait for each other. Each takes
+# one half, so that what a file makes for its tests is made once, and steals from the other at the end.
+# Tests start many processes: none should compile the sources anew.
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test test-hard mutants test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation study-monitor figures data lint format clean

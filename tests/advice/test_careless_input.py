@@ -21,7 +21,7 @@ def nasty():
     z, y = simulate(300, 6)
     top = z.argmax(axis=1)
     two, labels = simulate(300, 2)
-    many = 3 * rng.normal(size=(250, 1000))
+    many = 3 * rng.normal(size=(100, 1000))
     honest = 2.5 * rng.normal(size=(400, 6))
     lonely = np.where(top == 5, y, top)  # nearly all right, class 5 never a label
     return {
@@ -30,7 +30,7 @@ def nasty():
         "one error": (z, np.r_[(top[0] + 1) % 6, top[1:]]),
         "twenty samples": (z[:20], y[:20]),
         "two classes": (two, labels),
-        "a thousand classes": (many, np.where(rng.random(250) < 0.6, many.argmax(axis=1), 7)),
+        "a thousand classes": (many, np.where(rng.random(100) < 0.6, many.argmax(axis=1), 7)),
         "constant logits": (np.ones((300, 6)), y),
         "already calibrated": (honest, drawn(honest, rng)),
         "a missing class": (z, np.where(lonely == 5, 0, lonely)),

@@ -504,7 +504,7 @@ KINDS = {
     "all wrong": (lambda z, y: (z, z.argmin(axis=1)), "no prediction of the pilot is right"),
     "one wrong": (one_wrong, "only 1 prediction of the pilot is wrong"),
     "two classes": (lambda z, y: simulate(120, 2, seed=1), ""),
-    "many classes": (lambda z, y: simulate(250, 1000, seed=1, signal=12.0), ""),
+    "many classes": (lambda z, y: simulate(100, 1000, seed=1, signal=12.0), ""),
     "missing class": (lambda z, y: (z[y != 2], y[y != 2]), ""),
     "sure of everything": (lambda z, y: (1000 * z, y), ""),
     "small": (lambda z, y: (z[:50], y[:50]), "a pilot of 50 samples says little"),
