@@ -1,21 +1,26 @@
-"""Shared data for the tests: simulated logits with known truth, and real ones where present."""
+"""Shared data for the tests: simulated logits with known truth, and real ones."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
-from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
 from smallcal.cli import run
+from support import real
 from support.simulated import simulate
 
 # The same examples in every run: a red test means a changed program, not an unlucky draw.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_report_header():
+    """Say which real logits there are."""
+    folder = real.data_folder()
+    more = f"those in {folder}" if folder else "none more: SMALLCAL_DATA may name a folder"
+    return f"real logits: {', '.join(real.SHIPPED)}; {more}"
 
 
 def pytest_collection_modifyitems(items):
@@ -33,21 +38,14 @@ def split():
     return simulate(600, 12)
 
 
-def data_folder() -> Path | None:
-    candidates = [os.environ.get("SMALLCAL_DATA"), Path(__file__).parents[2] / "shared" / "data"]
-    return next((Path(c) for c in candidates if c and Path(c).is_dir()), None)
-
-
 @pytest.fixture(
-    params=["cifar100__ce-resnet20", "cifar10__akamaster-resnet56", "banking77__tfidf-mlp-seed0"]
+    params=real.there(
+        "cifar100__ce-resnet20", "cifar10__akamaster-resnet56", "banking77__tfidf-mlp-seed0"
+    )
 )
 def real_cell(request):
     """Real logits of a real model: a dict with val_logits, val_labels, test_logits, test_labels."""
-    folder = data_folder()
-    if folder is None:
-        pytest.skip("no real logits here: set SMALLCAL_DATA to their folder")
-    with np.load(folder / f"{request.param}.npz") as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    return real.cell(request.param)
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from conftest import data_folder
 from smallcal import FileError, InputError
 from smallcal.studies import STUDIES, Study, load_collection
 from smallcal.studies.check import LEAK_SHARE, check_collection, shared_rows
 from smallcal.studies.collection import kept_split
 from smallcal.studies.importers import import_calarena, import_folder
+from support import real
 from support.simulated import simulate
 
 CLASSES = 5
@@ -435,8 +435,17 @@ def test_folders_without_cells_are_refused(tmp_path, folder):
     assert not (tmp_path / "out").exists()
 
 
+def test_the_shipped_real_logits_become_a_collection_without_errors(tmp_path):
+    for name in real.SHIPPED:
+        np.savez(tmp_path / f"{name.partition('__')[0]}__model.npz", **real.cell(name))
+    found = import_folder(tmp_path, tmp_path / "out")
+    assert found.left_out == ()
+    assert sorted(cell.dataset for cell in found.collection.cells) == ["digits10", "quickdraw345"]
+    assert {problem.severity for problem in check_collection(found.collection)} <= {"note"}
+
+
 def test_the_real_logits_become_a_collection_without_errors(tmp_path):
-    root = data_folder()
+    root = real.data_folder()
     if root is None:
         pytest.skip("no real logits here: set SMALLCAL_DATA to their folder")
     found = import_folder(root, tmp_path)

@@ -169,11 +169,9 @@ def test_the_file_can_be_made_again(paper):
     assert reference_values.written(reference_values.made(paper)) == TEXT
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"value": 1.59}, {"spread": 0.25}, {"interval": [-0.11, 0.12]}, {"table": "tab:none"}],
-)
-def test_a_misprint_is_found(content, paper, change):
-    worse = copy.deepcopy(content)
-    one_of(worse, table="tab:in100", method="tva-ts", backbone="vit-b16").update(change)
-    assert any("is" in text for text in reference_values.misprints(worse, paper))
+def test_a_misprint_is_found(content, paper):
+    changes = ({"value": 1.59}, {"spread": 0.25}, {"interval": [-0.11, 0.12]})
+    for change in (*changes, {"table": "tab:none"}):
+        worse = copy.deepcopy(content)
+        one_of(worse, table="tab:in100", method="tva-ts", backbone="vit-b16").update(change)
+        assert any("is" in text for text in reference_values.misprints(worse, paper)), change

@@ -2,6 +2,7 @@
 
 ==================  ==========================================================================
 ``simulated``       Logits with known truth.
+``real``            Logits of real models, two of them in the repository.
 ``cases``           Fit and apply any method by its name.
 ``backends``        Every way to apply a fitted calibrator, behind one call.
 ``program_numpy``   A plain interpreter of the programs that exporters translate.

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import smallcal as sc  # noqa: E402
-from conftest import data_folder  # noqa: E402
 from smallcal import runtime  # noqa: E402
 from smallcal.deploy import export  # noqa: E402
 from smallcal.deploy.adapters import CalibratedTorchModel, collect_logits  # noqa: E402
 from smallcal.errors import FitWarning, InputError  # noqa: E402
 from smallcal.io import progress  # noqa: E402
+from support import real  # noqa: E402
 from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict  # noqa: E402
 from support.simulated import simulate  # noqa: E402
 
@@ -74,14 +74,12 @@ def test_scaled_logits_are_logits_divided_by_temperature():
     same(found.exp().sum(-1), np.ones(50))
 
 
-@pytest.mark.parametrize("cell", ["cifar100__ce-resnet20", "banking77__tfidf-mlp-seed0"])
+@pytest.mark.parametrize("cell", real.there("cifar100__ce-resnet20", "banking77__tfidf-mlp-seed0"))
 @pytest.mark.parametrize("name", ["default", "srts-bce", "smart-bce", "ets"])
 def test_real_logits(cell, name):
-    if data_folder() is None:
-        pytest.skip("no real logits here: set SMALLCAL_DATA to their folder")
-    with np.load(data_folder() / f"{cell}.npz") as arrays:
-        z, y = arrays["val_logits"][:400], arrays["val_labels"][:400]
-        test = arrays["test_logits"][:2000]
+    arrays = real.cell(cell)
+    z, y = arrays["val_logits"][:400], arrays["val_labels"][:400]
+    test = arrays["test_logits"][:2000].copy()  # torch wants arrays that it could write to
     fitted = fit(name, z, y)
     same(
         fitted.to_torch()(torch.as_tensor(test.astype(float))), predict(fitted, test.astype(float))

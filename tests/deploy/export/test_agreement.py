@@ -9,9 +9,9 @@ import functools
 import numpy as np
 import pytest
 
-from conftest import data_folder
 from support.backends import BACKENDS
 from support.cases import DEPLOYABLE, RANDOM_CONTROLS, fit, predict
+from support.real import cell, there
 from support.simulated import simulate
 
 EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
@@ -24,11 +24,11 @@ LOOSE = {"spline-risk": 1e-5}
 @functools.cache
 def data():
     """Return logits and labels to fit on, and logits to apply to."""
-    if (folder := data_folder()) is None:
+    if CELL not in there(CELL):
         return *simulate(1500, 10, seed=1), simulate(10_000, 10, seed=2)[0]
-    with np.load(folder / f"{CELL}.npz") as arrays:
-        z, y = arrays["val_logits"], arrays["val_labels"]
-        return z, y, np.concatenate([arrays["test_logits"], z])[:10_000]
+    arrays = cell(CELL)
+    z, y = arrays["val_logits"], arrays["val_labels"]
+    return z, y, np.concatenate([arrays["test_logits"], z])[:10_000]
 
 
 @functools.cache
