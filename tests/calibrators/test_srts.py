@@ -267,7 +267,8 @@ def test_options_show_in_the_name(split):
     assert sc.SRTS(n_groups=5).fit(*split).method_ == "srts-bce[n_groups=5]"
     two = sc.SRTS(statistics=["entropy", "top_logit"]).fit(*split)
     assert two.method_ == "srts-bce[statistics=entropy+top_logit]"
-    assert sc.SRTS(objective="mixed(3)").fit(*split).method_ == "custom"
+    mixed = sc.SRTS(objective="mixed(3)").fit(*split)
+    assert mixed.method_ == "srts-bce[objective=mixed(3)]"
 
 
 def test_class_names_name_the_predictions():

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from smallcal.calibrators import plugins
 from smallcal.calibrators.method import Method
@@ -116,19 +115,14 @@ def method(name: str) -> Method:
         raise InputError(f"unknown method {name!r}; choose from {choices}") from None
 
 
-def composed(**choices: Any) -> Method:
-    """Return the method of some choices under the name of its row, or of the row it varies.
+def named(made: Method) -> Method:
+    """Return a method under the name of the row that has its axes, if there is one.
 
     Examples
     --------
-    >>> composed(objective="bce", signal="risk", map="groups", options={"n_groups": 5}).name
+    >>> named(Method(objective="bce", signal="risk", map="groups", options={"n_groups": 5})).name
     'srts-bce[n_groups=5]'
     """
-    return named(Method(**choices))
-
-
-def named(made: Method) -> Method:
-    """Return a method under the name of the row that has its axes, if there is one."""
     found = next((_ROW_OF[key] for key in _keys(made) if key in _ROW_OF), None)
     return made if found is None else made.as_variant_of(found)
 

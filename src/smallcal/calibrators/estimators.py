@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.catalogue import ALIASES, METHODS, composed, method, named
-from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.catalogue import ALIASES, METHODS, method, named
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.fitted import load as load_fitted
 from smallcal.calibrators.method import Method
@@ -96,8 +95,8 @@ class TemperatureScaling(BaseCalibrator):
         self.class_names = class_names
 
     def _compose(self) -> Method:
-        care = Discipline(bounds=_pair(self.bounds))
-        return composed(objective=self.objective, tail=self.tail, gate=self.gate, discipline=care)
+        chosen = {"objective": self.objective, "tail": self.tail, "gate": self.gate}
+        return _variant(_ONE_TEMPERATURE, {**chosen, "bounds": self.bounds})
 
     @property
     def temperature_(self) -> float:
@@ -201,28 +200,11 @@ class SRTS(BaseCalibrator):
         self.random_state = random_state
 
     def _compose(self) -> Method:
-        return composed(
-            objective=self.objective,
-            signal=self.signal,
-            map="groups",
-            options=self._part_options(),
-            tail=self.tail,
-            gate=self.gate,
-            discipline=Discipline(
-                n_folds=self.n_folds,
-                C=self.C,
-                min_group_size=self.min_group_size,
-                bounds=_pair(self.bounds),
-                seed=seed_of(self.random_state),
-            ),
-        )
-
-    def _part_options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"n_groups": self.n_groups, "prior_scale": self.prior_scale}
-        route = ROUTES.get(self.signal)
-        if route is not None and "statistics" in route.options:
-            options["statistics"] = tuple(self.statistics)
-        return options
+        options = self.get_params(deep=False)
+        options |= {"seed": seed_of(self.random_state), "statistics": tuple(self.statistics)}
+        if self.signal in ROUTES and "statistics" not in ROUTES[self.signal].options:
+            del options["statistics"]
+        return _variant(_SRTS, {key: options[key] for key in options if key not in _SHELL_OPTIONS})
 
 
 class Calibrator(BaseCalibrator):
@@ -266,13 +248,29 @@ class Calibrator(BaseCalibrator):
     def _compose(self) -> Method:
         options = dict(self.options or {})
         options["seed"] = seed_of(options.pop("random_state", self.random_state))
-        if "bounds" in options:
-            options["bounds"] = _pair(options["bounds"])
+        row = method(self.method)
         try:
-            made = method(self.method).with_options(options)
+            return _variant(row, options, renamed=bool(options.keys() & {"objective", "signal"}))
         except InputError as error:
             raise InputError(f"{self.method}: {error}") from None
-        return named(made) if "objective" in options or "signal" in options else made
+
+
+#: What the estimators of one map each are variants of.
+_ONE_TEMPERATURE, _SRTS = METHODS["ts-nll"], METHODS["srts-bce"]
+
+
+def _variant(row: Method, options: Mapping[str, Any], *, renamed: bool = True) -> Method:
+    """Return a row with other options, ``renamed`` after the row that has its choices."""
+    known = row.known_options()
+    changed = {
+        key: options[key] for key in options if key not in known or options[key] != known[key]
+    }
+    if not changed:
+        return row
+    if "bounds" in changed:
+        changed["bounds"] = _pair(changed["bounds"])
+    made = row.with_options(changed)
+    return named(made) if renamed else made
 
 
 #: Maps with an estimator class of their own; :class:`Calibrator` serves the others.

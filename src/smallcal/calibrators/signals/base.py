@@ -71,6 +71,7 @@ class NoSignal(FittedSignal):
     """Every row alike: one temperature for all."""
 
     kind: ClassVar[str] = "none"
+    n_parameters = 0
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return zeros."""
