@@ -66,18 +66,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        options = self.get_params(deep=False)
-        kind = options.get("input", "logits")
-        names = options.get("class_names")
-        method = self._compose()
-        preds = Predictions.of(
-            X,
-            y,
-            input=kind,
-            class_names=names,
-            weight=sample_weight,
-            features=features if "features" in method.needs else None,
-        ).counted()
+        method, options = self._compose(), self.get_params(deep=False)
+        kind, names = options["input"], options["class_names"]
+        features = features if "features" in method.needs else None
+        given = {"input": kind, "class_names": names, "weight": sample_weight}
+        preds = Predictions.of(X, y, features=features, **given).counted()
         preds.require_fittable(input=kind)
         fitted = replace(method.fit(preds), input=kind, class_names=preds.class_names)
         self._adopt(fitted)

@@ -198,23 +198,27 @@ class FittedCalibrator:
         """
         if not self.deployable:
             raise InputError(f"{self.method} is for comparison only; there is nothing to monitor")
-        return self._watched(self._checked(logits, features, None))
+        given = self._checked(logits, features, None)
+        return self._watched(given, log_odds(given.logits))
 
-    def _watched(self, given: Given) -> Watched:
+    def _watched(self, given: Given, odds: FloatArray) -> Watched:
         if not self.signal.rowwise or isinstance(self.signal, NoSignal):
-            return Watched(log_odds(given.logits), None, None)
+            return Watched(odds, None, None)
         scores = self._scores(given)
         if scores.ndim == 1:
             groups = self.map.groups(scores) if len(self.map.steps) > 1 else None
-            return Watched(log_odds(given.logits), scores, groups)
+            return Watched(odds, scores, groups)
         line = np.log(self.map(scores)) if isinstance(self.map, TemperatureMap) else None
-        return Watched(log_odds(given.logits), line, None)
+        return Watched(odds, line, None)
 
-    def with_reference(self, given: Given) -> FittedCalibrator:
-        """Return the calibrator with the counts of its split, which new rows are compared with."""
+    def with_reference(self, given: Given, odds: FloatArray) -> FittedCalibrator:
+        """Return the calibrator with the counts of its split, which new rows are compared with.
+
+        ``odds`` are the log-odds of the model's own confidence.
+        """
         if not self.deployable:
             return self
-        return replace(self, reference=self._watched(given).counted(len(self.group_counts)))
+        return replace(self, reference=self._watched(given, odds).counted(len(self.group_counts)))
 
     def _write_probabilities(
         self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray

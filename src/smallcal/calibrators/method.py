@@ -18,6 +18,7 @@ from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.fitted import FittedCalibrator, Given
 from smallcal.calibrators.maps import (
     RECIPES,
+    Evaluated,
     FittedMap,
     MapFit,
     ProbabilityMap,
@@ -27,10 +28,11 @@ from smallcal.calibrators.maps import (
     TemperatureMap,
     evidence,
     evidence_needed,
-    fit_pooled,
     fit_scalar,
+    fit_temperature,
     is_worth_it,
     one_sided,
+    pooled_prior,
     tail_temperature,
 )
 from smallcal.calibrators.objectives import (
@@ -43,7 +45,7 @@ from smallcal.calibrators.objectives import (
     softplus,
 )
 from smallcal.calibrators.parts import frozen
-from smallcal.calibrators.signals import ROUTES, Observed, SignalFit, no_signal
+from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
@@ -220,7 +222,8 @@ class Method:
             fitted = self._with_tail(fitted, preds, gaps)
         if fitted.has_few_samples:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
-        return fitted.with_reference(Given(preds.logits, preds.features, preds.labels))
+        given = Given(preds.logits, preds.features, preds.labels)
+        return fitted.with_reference(given, raw.log_odds)
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
@@ -234,19 +237,20 @@ class Method:
         own = {name: self.options[name] for name in recipe.options}
         goal, pooled, prior = objective("nll"), Temperature(1.0), None
         if self.map != "identity":
-            goal, held = objective(self.objective), own.get("prior_scale") is not None
-            pooled, prior = fit_pooled(goal, gaps, raw, bounds=care.bounds, held=held)
-        split = Split(preds, gaps, goal, pooled, np.zeros(gaps.n), care, prior)
-        flags: dict[str, list[int]] = {}
-        if prior is not None and one_sided(split):
-            flags["one_sided"] = []
+            goal = objective(self.objective)
+            start = Evaluated(1.0, goal.terms(gaps, raw))
+            if own.get("prior_scale") is not None:
+                prior = pooled_prior(goal, gaps, raw, bounds=care.bounds)
+            pooled = fit_temperature(goal, gaps, bounds=care.bounds, start=start, prior=prior)
+        alike = np.zeros(gaps.n)
+        split = Split(preds, gaps, goal, pooled, alike, care, prior)
         # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
-        if self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1):
-            return _Found(no_signal(gaps.n), fit_scalar(split), pooled.value)
-        if self.signal == "none":
-            return _Found(no_signal(gaps.n), recipe.fit(split, **own), pooled.value)
-        seen = Observed.of(preds, gaps, raw, care)
-        found = self._fit_routed(split, seen, own)
+        single = self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1)
+        if single or self.signal == "none":
+            fit = fit_scalar(split) if single else recipe.fit(split, **own)
+            return _Found(SignalFit(alike, NoSignal(), alike), fit, pooled.value)
+        flags = {"one_sided": list[int]()} if prior is not None and one_sided(split) else {}
+        found = self._fit_routed(split, Observed.of(preds, gaps, raw, care), own)
         return replace(found, fit=replace(found.fit, flags={**found.fit.flags, **flags}))
 
     def _fit_routed(self, split: Split, seen: Observed, own: Mapping[str, Any]) -> _Found:
@@ -255,15 +259,16 @@ class Method:
             raise InputError(
                 "this method needs features as well as logits: pass features=... to fit"
             )
-        route, pooled = ROUTES[self.signal], split.pooled.value
+        route = ROUTES[self.signal]
         routed = route.fit(seen, **{name: self.options[name] for name in route.options})
         if routed.signal.kind == "none":
-            return _Found(routed, fit_scalar(split), pooled)
-        split = replace(split, scores=routed.scores, thresholds=routed.thresholds)
-        fit = RECIPES[self.map].fit(split, **own)
-        if isinstance(fit.map, ScalarMap):  # the map fell back: nothing is left to route
-            routed = replace(no_signal(split.gaps.n), flags=routed.flags)
-        return _Found(routed, fit, pooled)
+            fit = fit_scalar(split)
+        else:
+            split = replace(split, scores=routed.scores, thresholds=routed.thresholds)
+            fit = RECIPES[self.map].fit(split, **own)
+            if isinstance(fit.map, ScalarMap):  # the map fell back: nothing is left to route
+                routed = no_signal(split.gaps.n, **routed.flags)
+        return _Found(routed, fit, split.pooled.value)
 
     def _with_tail(
         self, fitted: FittedCalibrator, preds: Predictions, gaps: Gaps
@@ -304,7 +309,7 @@ class _Found:
             return self
         flags = {**self.fit.flags, "kept_raw": []}
         alone = MapFit(ScalarMap(1.0, fitted=False), (gaps.n,), flags)
-        return _Found(replace(no_signal(gaps.n), flags=self.routed.flags), alone, 1.0)
+        return _Found(no_signal(gaps.n, **self.routed.flags), alone, 1.0)
 
 
 def _part_options(signal: str, map_name: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -180,8 +181,7 @@ def _weights(
         yield rows, rest, weight
 
 
-@dataclass(frozen=True, eq=False)
-class Terms:
+class Terms(NamedTuple):
     """Loss per sample with its first and second derivative in the inverse temperature.
 
     ``slope[i]`` is the derivative of the summed loss in sample i's own inverse temperature.

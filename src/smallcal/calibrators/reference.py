@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smallcal.calibrators import objectives
+from smallcal.calibrators.objectives import Gaps
 from smallcal.calibrators.parts import frozen, plain
-from smallcal.calibrators.signals import row_blocks
-from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
 #: Bins of a split of a hundred samples or more.
@@ -18,6 +19,9 @@ N_BINS = 10
 
 #: Fewer samples get fewer bins, so that each holds about this many.
 _LEAST_EACH = 10
+
+#: Rows whose log-odds are computed at once: a bound on memory.
+_ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ class Watched(NamedTuple):
 
 
 def log_odds(logits: FloatArray) -> FloatArray:
-    """Return the log-odds of each row's top probability, at temperature 1.
+    """Return the log-odds of each row's top probability, as a fit computes them.
 
     Examples
     --------
@@ -148,11 +152,10 @@ def log_odds(logits: FloatArray) -> FloatArray:
     [1.0, 1000.0]
     """
     result = np.empty(len(logits))
-    for block in row_blocks(logits):
-        weight = np.subtract(block.gaps, block.second_gap[:, None], out=block.scratch)
-        weight[np.arange(len(weight)), block.top_index] = -np.inf
-        np.exp(weight, out=weight)
-        result[block.rows] = -(block.second_gap + np.log(np.einsum("ij->i", weight)))
+    for start in range(0, len(logits), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        seen = Predictions.of(logits[rows], np.zeros(len(logits[rows]), dtype=np.int64))
+        result[rows] = objectives.log_odds(Gaps.of(seen), 1.0)
     return result
 
 

@@ -124,7 +124,8 @@ class Predictions:
         name: str = "logits",
     ) -> Predictions:
         """Check what the user gave and return the record."""
-        refuse_swapped(logits, labels, first=name, second="labels")
+        if getattr(labels, "ndim", 1) == 2:
+            refuse_swapped(logits, labels, first=name, second="labels")
         scores = as_scores(logits, input=input, name=name)
         norms = require_finite(scores, name=name)
         n, n_classes = scores.shape

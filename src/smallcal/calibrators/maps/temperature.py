@@ -67,8 +67,7 @@ class Evaluated:
 
     def take(self, rows: IntArray) -> Evaluated:
         """Return the terms of some rows."""
-        parts = (self.terms.loss, self.terms.slope, self.terms.curvature)
-        return Evaluated(self.temperature, Terms(*(part[rows] for part in parts)))
+        return Evaluated(self.temperature, Terms(*(part[rows] for part in self.terms)))
 
 
 @dataclass(frozen=True)
@@ -140,23 +139,21 @@ def fit_temperature(
     )
 
 
-def fit_pooled(
-    goal: Objective, gaps: Gaps, raw: Moments, *, bounds: tuple[float, float], held: bool
-) -> tuple[Temperature, Prior | None]:
-    """Fit the one temperature for all that a map begins with, and say what it was drawn towards.
+def pooled_prior(
+    goal: Objective, gaps: Gaps, raw: Moments, *, bounds: tuple[float, float]
+) -> Prior:
+    """Return what draws the one temperature for all, where a prior is asked for.
 
-    ``raw`` are the moments at temperature 1, where the search begins. With ``held`` a prior draws
-    the temperature towards the one that is best by log-likelihood, and that one towards 1.
+    It is drawn towards the one that is best by log-likelihood, and that one towards 1. ``raw``
+    are the moments at temperature 1, where the search begins.
     """
-    start, prior = Evaluated(1.0, goal.terms(gaps, raw)), None
-    if held:
-        prior = Prior(1.0, ANCHOR_SCALE)
-        if goal.name != "nll":
-            nll = OBJECTIVES["nll"]
-            there = Evaluated(1.0, nll.terms(gaps, raw))
-            anchor = fit_temperature(nll, gaps, bounds=bounds, start=there, prior=prior)
-            prior = Prior(anchor.value, POOLED_SCALE)
-    return fit_temperature(goal, gaps, bounds=bounds, start=start, prior=prior), prior
+    anchor = Prior(1.0, ANCHOR_SCALE)
+    if goal.name == "nll":
+        return anchor
+    nll = OBJECTIVES["nll"]
+    start = Evaluated(1.0, nll.terms(gaps, raw))
+    found = fit_temperature(nll, gaps, bounds=bounds, start=start, prior=anchor)
+    return Prior(found.value, POOLED_SCALE)
 
 
 class _Point(NamedTuple):
@@ -168,46 +165,43 @@ class _Point(NamedTuple):
     curvature: float
 
 
+@dataclass(eq=False)
 class _Search:
     """An objective as a function of u = log 1/T, counting its evaluations."""
 
-    def __init__(self, objective: Objective, gaps: Gaps, prior: Prior | None = None) -> None:
-        self.objective = objective
-        self.gaps = gaps
-        self.weight = gaps.weights / gaps.total
-        # The prior is one term beside the sum over samples, so it counts 1/n in the mean.
-        self.centre, self.pull = 0.0, 0.0
-        if prior is not None:
-            self.centre = -math.log(prior.temperature)
-            self.pull = 1 / (prior.scale**2 * gaps.total)
-        self.evaluations = 0
-        self.last: Evaluated | None = None
+    objective: Objective
+    gaps: Gaps
+    prior: Prior | None
+    evaluations: int = 0
+    last: Evaluated | None = None
 
-    def __call__(self, u: float) -> _Point:
-        self.evaluations += 1
-        terms = self.objective.terms(self.gaps, moments(self.gaps, math.exp(u)))
-        self.last = Evaluated(math.exp(-u), terms)
-        return self._point(u, terms)
+    def __call__(self, u: float, terms: Terms | None = None) -> _Point:
+        """Return the point at u, at no cost when its terms are known."""
+        beta = math.exp(u)
+        if terms is None:
+            terms = self.objective.terms(self.gaps, moments(self.gaps, beta))
+            self.evaluations, self.last = self.evaluations + 1, Evaluated(math.exp(-u), terms)
+        share = self.gaps.weights / self.gaps.total
+        loss, slope, curvature = (float(share @ part) for part in terms)
+        point = _Point(u, loss, beta * slope, beta * beta * curvature + beta * slope)
+        return point if self.prior is None else self._drawn(point, self.prior)
+
+    def _drawn(self, point: _Point, prior: Prior) -> _Point:
+        # The prior is one term beside the sum over samples, so it counts 1/n in the mean.
+        pull = 1 / (prior.scale**2 * self.gaps.total)
+        away = point.u + math.log(prior.temperature)
+        return _Point(
+            point.u,
+            point.loss + pull * away**2 / 2,
+            point.slope + pull * away,
+            point.curvature + pull,
+        )
 
     def begin(self, start: Evaluated | None, low: float, high: float) -> _Point:
-        """Return the starting point, at no cost when it was evaluated before."""
-        if start is None:
-            return self(min(max(0.0, low), high))
-        u = -math.log(start.temperature)
-        return self._point(u, start.terms) if low <= u <= high else self(min(max(u, low), high))
-
-    def _point(self, u: float, terms: Terms) -> _Point:
-        beta = math.exp(u)
-        loss, slope, curvature = (
-            float(self.weight @ part) for part in (terms.loss, terms.slope, terms.curvature)
-        )
-        away = u - self.centre
-        return _Point(
-            u,
-            loss + self.pull * away**2 / 2,
-            beta * slope + self.pull * away,
-            beta * beta * curvature + beta * slope + self.pull,
-        )
+        """Return the point where a search begins: within bounds, and known if it can be."""
+        u = 0.0 if start is None else -math.log(start.temperature)
+        known = start.terms if start is not None and low <= u <= high else None
+        return self(min(max(u, low), high), known)
 
 
 def _descend(search: _Search, point: _Point, low: float, high: float) -> float:
