@@ -147,14 +147,8 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
     return Forest(rows=tuple(rows), xlabel=label)
 
 
-@draws(forest_data)
-def forest(
-    differences: object,
-    *,
-    metric: str | None = None,
-    better: Better = "lower",
-    ax: Axes | None = None,
-) -> Axes:
+@draws(forest_data, size=lambda found: (6.2, 1.3 + 0.36 * len(found.rows)))
+def forest(ax: Axes, found: Forest) -> None:
     """Draw paired differences with their intervals, and call each by its interval.
 
     The thick bar is the first interval, the thin one the wider. A difference whose wider interval
@@ -165,14 +159,7 @@ def forest(
     >>> forest([{"label": "a", "value": -1.0, "low": -2.0, "high": -0.5}]).get_xlabel()
     'difference'
     """
-    found = forest_data(differences, metric=metric, better=better)
-    return draw_forest(found, ax=ax)
-
-
-def draw_forest(found: Forest, *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`forest_data` gave."""
     n = len(found.rows)
-    ax = style.axes_or_new(ax, size=(6.2, 1.3 + 0.36 * n))
     ax.axvline(0, **style.REFERENCE)
     for verdict in _LOOKS:
         rows = {n - 1 - i: row for i, row in enumerate(found.rows) if row.verdict == verdict}
@@ -186,7 +173,6 @@ def draw_forest(found: Forest, *, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
-    return ax
 
 
 def _draw_rows(ax: Axes, rows: dict[int, ForestRow], verdict: str) -> None:

@@ -101,16 +101,8 @@ def _bins_of(view: Scored, bins: int, strategy: Strategy, level: float) -> Relia
     )
 
 
-@draws(reliability_data)
-def reliability(
-    y_true: object,
-    probs: object,
-    *,
-    bins: int = DEFAULT_BINS,
-    strategy: Strategy = "width",
-    level: float = 0.95,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(reliability_data, size=(5.2, 5.0))
+def reliability(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
     """Draw accuracy against mean confidence, bin by bin, with intervals and counts.
 
     Bands are Clopper and Pearson's interval of each bin's accuracy, which holds the truth at
@@ -123,18 +115,11 @@ def reliability(
     >>> axes.get_xlabel()
     'confidence (%)'
     """
-    found = reliability_data(y_true, probs, bins=bins, strategy=strategy, level=level)
-    return draw_reliability(found, ax=ax)
-
-
-def draw_reliability(found: dict[str, ReliabilityBins], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`reliability_data` gave."""
-    ax = style.reliability_axes(ax, size=(5.2, 5.0), xlabel="confidence (%)", ylabel="accuracy (%)")
+    style.frame_reliability(ax, xlabel="confidence (%)", ylabel="accuracy (%)")
     for index, (name, row) in enumerate(found.items()):
         _draw_bins(ax, name, row, style.look(index))
     style.legend(ax)
     _draw_spread(ax, found)
-    return ax
 
 
 def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
@@ -209,9 +194,7 @@ def confidence_histogram_data(
 
 
 @draws(confidence_histogram_data)
-def confidence_histogram(
-    y_true: object, probs: object, *, bins: int = 20, ax: Axes | None = None
-) -> Axes:
+def confidence_histogram(ax: Axes, found: dict[str, Spread]) -> None:
     """Draw how many samples have which confidence, with mean confidence and accuracy marked.
 
     The gap between the two lines is what a model claims too much, or too little, on average.
@@ -222,13 +205,6 @@ def confidence_histogram(
     >>> axes.get_ylabel()
     'share of samples (%)'
     """
-    found = confidence_histogram_data(y_true, probs, bins=bins)
-    return draw_confidence_histogram(found, ax=ax)
-
-
-def draw_confidence_histogram(found: dict[str, Spread], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`confidence_histogram_data` gave."""
-    ax = style.axes_or_new(ax)
     for index, (name, row) in enumerate(found.items()):
         _draw_histogram(ax, name, row, style.look(index), filled=len(found) == 1)
     for number, value in enumerate(sorted({row.accuracy for row in found.values()})):
@@ -240,7 +216,6 @@ def draw_confidence_histogram(found: dict[str, Spread], *, ax: Axes | None = Non
     style.dress(ax, xlabel="confidence (%)", ylabel="share of samples (%)")
     # Three lines cross the axes from top to bottom: no place in them is free.
     style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
-    return ax
 
 
 def _draw_histogram(ax: Axes, name: str, row: Spread, look: style.Look, *, filled: bool) -> None:

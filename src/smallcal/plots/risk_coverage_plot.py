@@ -112,15 +112,7 @@ def _resampled(view: Scored, kept: IntArray, n_boot: int, seed: int) -> FloatArr
 
 
 @draws(risk_coverage_data)
-def risk_coverage(
-    y_true: object,
-    probs: object,
-    *,
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
-    ax: Axes | None = None,
-) -> Axes:
+def risk_coverage(ax: Axes, found: dict[str, RiskCurve]) -> None:
     """Draw the error rate among the most confident samples against the share that is kept.
 
     The band is pointwise, and the wider of two: resamples of the samples, which also move the
@@ -133,13 +125,6 @@ def risk_coverage(
     >>> risk_coverage([0, 0, 1], p, n_boot=50).get_xlabel()
     'coverage: most confident samples kept (%)'
     """
-    found = risk_coverage_data(y_true, probs, level=level, n_boot=n_boot, random_state=random_state)
-    return draw_risk_coverage(found, ax=ax)
-
-
-def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`risk_coverage_data` gave."""
-    ax = style.axes_or_new(ax)
     for index, (name, row) in enumerate(found.items()):
         _draw_curve(ax, name, row, style.look(index))
     top = max(float(np.median(row.high)) for row in found.values())
@@ -153,7 +138,6 @@ def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -
         ylabel="error rate of those kept (%)",
     )
     style.legend(ax)
-    return ax
 
 
 def _draw_curve(ax: Axes, name: str, row: RiskCurve, look: style.Look) -> None:

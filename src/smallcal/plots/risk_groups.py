@@ -170,18 +170,8 @@ def matched_confidence_data(
     return found
 
 
-@draws(matched_confidence_data)
-def matched_confidence(
-    y_true: object,
-    logits: object,
-    *,
-    calibrator: object,
-    bins: int = 10,
-    least: int = 5,
-    level: float = 0.95,
-    features: object = None,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(matched_confidence_data, size=(5.2, 4.6))
+def matched_confidence(ax: Axes, found: dict[str, GroupBins]) -> None:
     """Draw, group by group, how accurate predictions of the same confidence are.
 
     Confidence is what one temperature for all gives (the calibrator's pooled one). If that were
@@ -196,28 +186,12 @@ def matched_confidence(
     >>> matched_confidence(val.labels, val.logits, calibrator=cal).get_xlabel()
     'confidence at one temperature (%)'
     """
-    found = matched_confidence_data(
-        y_true,
-        logits,
-        calibrator=calibrator,
-        bins=bins,
-        least=least,
-        level=level,
-        features=features,
-    )
-    return draw_matched_confidence(found, ax=ax)
-
-
-def draw_matched_confidence(found: dict[str, GroupBins], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`matched_confidence_data` gave."""
-    ax = style.reliability_axes(
-        ax, size=(5.2, 4.6), xlabel="confidence at one temperature (%)", ylabel="accuracy (%)"
-    )
+    xlabel = "confidence at one temperature (%)"
+    style.frame_reliability(ax, xlabel=xlabel, ylabel="accuracy (%)")
     largest = max(int(row.count.max()) for row in found.values())
     for index, (name, row) in enumerate(found.items()):
         _draw_group(ax, name, row, style.look(index), largest)
     style.legend(ax)
-    return ax
 
 
 def _draw_group(ax: Axes, name: str, row: GroupBins, look: style.Look, largest: int) -> None:
@@ -303,16 +277,8 @@ def group_residuals_data(
     return found
 
 
-@draws(group_residuals_data)
-def group_residuals(
-    y_true: object,
-    logits: object,
-    *,
-    calibrator: object,
-    level: float = 0.95,
-    features: object = None,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(group_residuals_data, size=(5.2, 4.2))
+def group_residuals(ax: Axes, found: dict[str, GroupResiduals]) -> None:
     """Draw accuracy minus confidence of each group: raw, at one temperature, and calibrated.
 
     Above zero a group is under-confident, below it over-confident. The fitted temperatures stand
@@ -326,15 +292,6 @@ def group_residuals(
     >>> group_residuals(val.labels, val.logits, calibrator=cal).get_ylabel()
     'accuracy - confidence (points)'
     """
-    found = group_residuals_data(
-        y_true, logits, calibrator=calibrator, level=level, features=features
-    )
-    return draw_group_residuals(found, ax=ax)
-
-
-def draw_group_residuals(found: dict[str, GroupResiduals], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`group_residuals_data` gave."""
-    ax = style.axes_or_new(ax, size=(5.2, 4.2))
     ax.axhline(0, **style.REFERENCE)
     for index, (stage, row) in enumerate(found.items()):
         _draw_residuals(ax, stage, row, index)
@@ -346,7 +303,6 @@ def draw_group_residuals(found: dict[str, GroupResiduals], *, ax: Axes | None = 
     signal = "risk" if any("risk" in label for label in first.labels) else "routing score"
     style.dress(ax, xlabel=f"groups by {signal}", ylabel="accuracy - confidence (points)")
     style.legend(ax)
-    return ax
 
 
 def _draw_residuals(ax: Axes, stage: str, row: GroupResiduals, index: int) -> None:

@@ -116,16 +116,7 @@ def errors_of(
 
 
 @draws(shift_errors_data)
-def shift_errors(
-    labels: Mapping[str, object],
-    probs: Mapping[str, Mapping[str, object]],
-    *,
-    metric: str = "ece15",
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
-    ax: Axes | None = None,
-) -> Axes:
+def shift_errors(ax: Axes, found: Mapping[str, ShiftErrors]) -> None:
     """Draw the calibration error on shifted sets against the accuracy that they leave.
 
     Severities need no order and no numbers: accuracy says how hard a shift is. Bars are bootstrap
@@ -137,15 +128,6 @@ def shift_errors(
     >>> shift_errors(labels, {"raw": {"fog 3": sure}}).get_ylabel()
     'ece15 (%)'
     """
-    found = shift_errors_data(
-        labels, probs, metric=metric, level=level, n_boot=n_boot, random_state=random_state
-    )
-    return draw_shift_errors(found, ax=ax)
-
-
-def draw_shift_errors(found: Mapping[str, ShiftErrors], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`shift_errors_data` gave."""
-    ax = style.axes_or_new(ax)
     for index, (name, row) in enumerate(found.items()):
         look, unit = style.look(index), METRICS[row.metric].unit
         x, y = row.accuracy, row.error
@@ -161,4 +143,3 @@ def draw_shift_errors(found: Mapping[str, ShiftErrors], *, ax: Axes | None = Non
     style.percent(ax)
     style.dress(ax, xlabel="accuracy (%)", ylabel=f"{row.metric} ({unit.sign})")
     style.legend(ax)
-    return ax

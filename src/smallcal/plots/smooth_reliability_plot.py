@@ -166,16 +166,8 @@ def _squared_weights(view: Scored, width: float) -> FloatArray:
     return np.asarray(squares)
 
 
-@draws(smooth_reliability_data)
-def smooth_reliability(
-    y_true: object,
-    probs: object,
-    *,
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(smooth_reliability_data, size=(5.2, 5.0))
+def smooth_reliability(ax: Axes, found: dict[str, SmoothCurve]) -> None:
     """Draw accuracy against confidence as a smooth curve with a band.
 
     Residuals are smoothed with the reflected Gaussian of smECE, at the width that smECE finds (no
@@ -191,22 +183,11 @@ def smooth_reliability(
     >>> axes.get_ylabel()
     'accuracy, smoothed (%)'
     """
-    found = smooth_reliability_data(
-        y_true, probs, level=level, n_boot=n_boot, random_state=random_state
-    )
-    return draw_smooth_reliability(found, ax=ax)
-
-
-def draw_smooth_reliability(found: dict[str, SmoothCurve], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`smooth_reliability_data` gave."""
-    ax = style.reliability_axes(
-        ax, size=(5.2, 5.0), xlabel="confidence (%)", ylabel="accuracy, smoothed (%)"
-    )
+    style.frame_reliability(ax, xlabel="confidence (%)", ylabel="accuracy, smoothed (%)")
     for index, (name, row) in enumerate(found.items()):
         _draw_curve(ax, name, row, style.look(index))
     style.legend(ax)
     _draw_density(ax, found)
-    return ax
 
 
 def _draw_curve(ax: Axes, name: str, row: SmoothCurve, look: style.Look) -> None:

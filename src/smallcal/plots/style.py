@@ -44,6 +44,9 @@ REFERENCE: Mapping[str, Any] = MappingProxyType(
 
 SMALL = 9.0
 
+#: Of a figure, in inches, unless a plot has its own.
+SIZE = (5.4, 4.2)
+
 _TIPS = "_smallcal_tips"
 
 
@@ -88,7 +91,7 @@ def require_matplotlib() -> None:
         raise missing_extra("matplotlib", "plots", "drawing") from None
 
 
-def axes_or_new(ax: Axes | None, *, size: tuple[float, float] = (5.4, 4.2)) -> Axes:
+def axes_or_new(ax: Axes | None, *, size: tuple[float, float] = SIZE) -> Axes:
     """Return the axes given, or those of a new figure of this size in inches.
 
     The new figure is not pyplot's: nothing has to be closed. ``ax.figure.savefig`` saves it.
@@ -168,16 +171,12 @@ def strip_over(ax: Axes, *, ylabel: str) -> Axes:
     return strip
 
 
-def reliability_axes(
-    ax: Axes | None, *, size: tuple[float, float], xlabel: str, ylabel: str
-) -> Axes:
-    """Return axes for accuracy against confidence, with a line where the two agree."""
-    ax = axes_or_new(ax, size=size)
+def frame_reliability(ax: Axes, *, xlabel: str, ylabel: str) -> None:
+    """Make axes those of accuracy against confidence, with a line where the two agree."""
     ax.plot([0, 1], [0, 1], **REFERENCE)
     ax.set(xlim=(0, 1), ylim=(0, 1))
     percent(ax)
     dress(ax, xlabel=xlabel, ylabel=ylabel)
-    return ax
 
 
 def band(ax: Axes, x: FloatArray, low: FloatArray, high: FloatArray, look: Look) -> None:

@@ -129,15 +129,8 @@ def _label(fitted: FittedCalibrator) -> str:
     return f"{signal.kind.replace('_', ' ')} score"
 
 
-@draws(temperature_signal_data)
-def temperature_signal(
-    calibrator: object,
-    logits: object,
-    *,
-    features: object = None,
-    y: object = None,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(temperature_signal_data, size=(5.4, 4.4))
+def temperature_signal(ax: Axes, found: TemperatureSignal) -> None:
     """Draw the temperature that samples get against the score they are routed by.
 
     Groups are steps, curves are curves. Where the temperature depends on more than one number it
@@ -153,13 +146,6 @@ def temperature_signal(
     >>> temperature_signal(cal, val.logits).get_ylabel()
     'temperature T (logits are divided by it)'
     """
-    found = temperature_signal_data(calibrator, logits, features=features, y=y)
-    return draw_temperature_signal(found, ax=ax)
-
-
-def draw_temperature_signal(found: TemperatureSignal, *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`temperature_signal_data` gave."""
-    ax = style.axes_or_new(ax, size=(5.4, 4.4))
     look = style.look(0)
     ax.axhline(1.0, color=style.FAINT, linewidth=1.2, zorder=0)
     dashes = style.DASHES[1]
@@ -181,7 +167,6 @@ def draw_temperature_signal(found: TemperatureSignal, *, ax: Axes | None = None)
     style.legend(ax, loc="upper right")
     strip = style.strip_over(ax, ylabel="samples")
     strip.hist(found.score, bins=40, color=look.color, alpha=0.5)
-    return ax
 
 
 def _draw_marks(ax: Axes, found: TemperatureSignal, look: style.Look) -> None:

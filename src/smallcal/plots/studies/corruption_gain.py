@@ -166,15 +166,7 @@ def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 
 
 @draws(corruption_gain_data)
-def corruption_gain(
-    run: RunLike,
-    *,
-    metric: str | None = None,
-    method: str | None = None,
-    baseline: str | None = None,
-    where: Mapping[str, Any] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
     """Draw the gain of a method under each corruption against the raw model's error there.
 
     Points above the dashed line favour the method. The legend has Spearman's rank correlation of
@@ -182,29 +174,26 @@ def corruption_gain(
     many models all points look the same, and the title has the median correlation. Rows alone are
     taken to be of the study ``heterogeneity``.
     """
-    found = corruption_gain_data(run, metric=metric, method=method, baseline=baseline, where=where)
-    axes = style.axes_or_new(ax)
-    axes.axhline(0, **style.REFERENCE)
+    ax.axhline(0, **style.REFERENCE)
     few = len(found.models) <= _MOST_MODELS
     for i, model in enumerate(found.models):
-        _draw_model(axes, found, model, style.look(i if few else 0), named=few)
+        _draw_model(ax, found, model, style.look(i if few else 0), named=few)
     if len(found.models) == 1 and len(found.models[0].corruptions) <= _MOST_NAMES:
-        _write_names(axes, found.models[0])
+        _write_names(ax, found.models[0])
     style.dress(
-        axes,
+        ax,
         xlabel=f"{found.raw}: {found.unit}",
         ylabel=f"gain of {found.method} over {found.baseline}",
         title="" if few else _together(found),
     )
     style.legend(
-        axes,
+        ax,
         loc="lower left",
         bbox_to_anchor=(0, 1.01),
         borderaxespad=0.0,
         title="rank correlation of gain and error",
         alignment="left",
     )
-    return axes
 
 
 def _draw_model(
