@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from smallcal.plots import style
 from smallcal.plots.twins import draws
 from smallcal.statistics.compare import Comparison
 from smallcal.statistics.interval import Better
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Colour and mark of each verdict; in grey the marks tell them apart, and that a tie is hollow.
 _LOOKS = {
@@ -148,7 +145,7 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
 
 
 @draws(forest_data, size=lambda found: (6.2, 1.3 + 0.36 * len(found.rows)))
-def forest(ax: Axes, found: Forest) -> None:
+def forest(ax: style.Axes, found: Forest) -> None:
     """Draw paired differences with their intervals, and call each by its interval.
 
     The thick bar is the first interval, the thin one the wider. A difference whose wider interval
@@ -175,7 +172,7 @@ def forest(ax: Axes, found: Forest) -> None:
     style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
 
 
-def _draw_rows(ax: Axes, rows: dict[int, ForestRow], verdict: str) -> None:
+def _draw_rows(ax: style.Axes, rows: dict[int, ForestRow], verdict: str) -> None:
     """Draw the rows of one verdict at their heights."""
     look, y, chosen = _LOOKS[verdict], list(rows), rows.values()
     thin = ([row.wide_low for row in chosen], [row.wide_high for row in chosen])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.interval import binomial_interval, require_level
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Strategy = Literal["width", "mass"]
 
@@ -102,7 +99,7 @@ def _bins_of(view: Scored, bins: int, strategy: Strategy, level: float) -> Relia
 
 
 @draws(reliability_data, size=(5.2, 5.0))
-def reliability(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
+def reliability(ax: style.Axes, found: dict[str, ReliabilityBins]) -> None:
     """Draw accuracy against mean confidence, bin by bin, with intervals and counts.
 
     Bands are Clopper and Pearson's interval of each bin's accuracy, which holds the truth at
@@ -122,7 +119,7 @@ def reliability(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
     _draw_spread(ax, found)
 
 
-def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
+def _draw_bins(ax: style.Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
     x, y, named = row.confidence, row.accuracy, prefix_of(name)
     tips = [
         f"{named}{count:,} samples: confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
@@ -136,7 +133,7 @@ def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> N
     style.name_series(ax, f"{named}ECE {PERCENT.value(row.ece)}", look)
 
 
-def _draw_spread(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
+def _draw_spread(ax: style.Axes, found: dict[str, ReliabilityBins]) -> None:
     """Draw counts by confidence in a strip over the axes."""
     strip = style.strip_over(ax, ylabel="samples")
     for index, row in enumerate(found.values()):
@@ -194,7 +191,7 @@ def confidence_histogram_data(
 
 
 @draws(confidence_histogram_data)
-def confidence_histogram(ax: Axes, found: dict[str, Spread]) -> None:
+def confidence_histogram(ax: style.Axes, found: dict[str, Spread]) -> None:
     """Draw how many samples have which confidence, with mean confidence and accuracy marked.
 
     The gap between the two lines is what a model claims too much, or too little, on average.
@@ -218,7 +215,9 @@ def confidence_histogram(ax: Axes, found: dict[str, Spread]) -> None:
     style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
 
 
-def _draw_histogram(ax: Axes, name: str, row: Spread, look: style.Look, *, filled: bool) -> None:
+def _draw_histogram(
+    ax: style.Axes, name: str, row: Spread, look: style.Look, *, filled: bool
+) -> None:
     left, right, named = row.edges[:-1], row.edges[1:], prefix_of(name)
     tips = [
         f"{named}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Points of the curve, evenly spread over coverage.
 _POINTS = 50
@@ -112,7 +108,7 @@ def _resampled(view: Scored, kept: IntArray, n_boot: int, seed: int) -> FloatArr
 
 
 @draws(risk_coverage_data)
-def risk_coverage(ax: Axes, found: dict[str, RiskCurve]) -> None:
+def risk_coverage(ax: style.Axes, found: dict[str, RiskCurve]) -> None:
     """Draw the error rate among the most confident samples against the share that is kept.
 
     The band is pointwise, and the wider of two: resamples of the samples, which also move the
@@ -140,7 +136,7 @@ def risk_coverage(ax: Axes, found: dict[str, RiskCurve]) -> None:
     style.legend(ax)
 
 
-def _draw_curve(ax: Axes, name: str, row: RiskCurve, look: style.Look) -> None:
+def _draw_curve(ax: style.Axes, name: str, row: RiskCurve, look: style.Look) -> None:
     x, y, named = row.coverage, row.risk, prefix_of(name)
     tips = [
         f"{named}the {k:,} most confident ({100 * c:.0f} %): {PERCENT.value(r)} wrong "

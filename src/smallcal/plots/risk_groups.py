@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.twins import draws
 from smallcal.statistics.interval import binomial_interval, require_level
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ONE = "one temperature"
 
@@ -171,7 +167,7 @@ def matched_confidence_data(
 
 
 @draws(matched_confidence_data, size=(5.2, 4.6))
-def matched_confidence(ax: Axes, found: dict[str, GroupBins]) -> None:
+def matched_confidence(ax: style.Axes, found: dict[str, GroupBins]) -> None:
     """Draw, group by group, how accurate predictions of the same confidence are.
 
     Confidence is what one temperature for all gives (the calibrator's pooled one). If that were
@@ -194,7 +190,7 @@ def matched_confidence(ax: Axes, found: dict[str, GroupBins]) -> None:
     style.legend(ax)
 
 
-def _draw_group(ax: Axes, name: str, row: GroupBins, look: style.Look, largest: int) -> None:
+def _draw_group(ax: style.Axes, name: str, row: GroupBins, look: style.Look, largest: int) -> None:
     x, y, plot = row.confidence, row.accuracy, f"matched-confidence-{name.partition(',')[0]}"
     tips = [
         f"{name}: {count:,} samples, confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
@@ -278,7 +274,7 @@ def group_residuals_data(
 
 
 @draws(group_residuals_data, size=(5.2, 4.2))
-def group_residuals(ax: Axes, found: dict[str, GroupResiduals]) -> None:
+def group_residuals(ax: style.Axes, found: dict[str, GroupResiduals]) -> None:
     """Draw accuracy minus confidence of each group: raw, at one temperature, and calibrated.
 
     Above zero a group is under-confident, below it over-confident. The fitted temperatures stand
@@ -305,7 +301,7 @@ def group_residuals(ax: Axes, found: dict[str, GroupResiduals]) -> None:
     style.legend(ax)
 
 
-def _draw_residuals(ax: Axes, stage: str, row: GroupResiduals, index: int) -> None:
+def _draw_residuals(ax: style.Axes, stage: str, row: GroupResiduals, index: int) -> None:
     look = style.look(index)
     x = np.arange(len(row.group)) + 0.22 * (index - 1)
     tips = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from smallcal.plots import style
 from smallcal.plots.twins import draws
 from smallcal.statistics.compare import evaluate
 from smallcal.statistics.interval import require_options
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -116,7 +112,7 @@ def errors_of(
 
 
 @draws(shift_errors_data)
-def shift_errors(ax: Axes, found: Mapping[str, ShiftErrors]) -> None:
+def shift_errors(ax: style.Axes, found: Mapping[str, ShiftErrors]) -> None:
     """Draw the calibration error on shifted sets against the accuracy that they leave.
 
     Severities need no order and no numbers: accuracy says how hard a shift is. Bars are bootstrap

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Nodes of the fine grid, and every how many of them the curve has a point.
 _NODES, _STRIDE = 8193, 32
@@ -167,7 +163,7 @@ def _squared_weights(view: Scored, width: float) -> FloatArray:
 
 
 @draws(smooth_reliability_data, size=(5.2, 5.0))
-def smooth_reliability(ax: Axes, found: dict[str, SmoothCurve]) -> None:
+def smooth_reliability(ax: style.Axes, found: dict[str, SmoothCurve]) -> None:
     """Draw accuracy against confidence as a smooth curve with a band.
 
     Residuals are smoothed with the reflected Gaussian of smECE, at the width that smECE finds (no
@@ -190,7 +186,7 @@ def smooth_reliability(ax: Axes, found: dict[str, SmoothCurve]) -> None:
     _draw_density(ax, found)
 
 
-def _draw_curve(ax: Axes, name: str, row: SmoothCurve, look: style.Look) -> None:
+def _draw_curve(ax: style.Axes, name: str, row: SmoothCurve, look: style.Look) -> None:
     x, y, low, high, named = row.confidence, row.accuracy, row.low, row.high, prefix_of(name)
     for part in _stretches(row):
         style.band(ax, x[part], low[part], high[part], look)
@@ -213,7 +209,7 @@ def _stretches(row: SmoothCurve) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-def _draw_density(ax: Axes, found: dict[str, SmoothCurve]) -> None:
+def _draw_density(ax: style.Axes, found: dict[str, SmoothCurve]) -> None:
     strip = style.strip_over(ax, ylabel="density")
     for index, row in enumerate(found.values()):
         look = style.look(index)

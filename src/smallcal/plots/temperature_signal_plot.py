@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
 from smallcal.plots.risk_groups import at_one_temperature, fitted_of
 from smallcal.plots.twins import draws
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Kind = Literal["steps", "curve", "cloud"]
 
@@ -130,7 +127,7 @@ def _label(fitted: FittedCalibrator) -> str:
 
 
 @draws(temperature_signal_data, size=(5.4, 4.4))
-def temperature_signal(ax: Axes, found: TemperatureSignal) -> None:
+def temperature_signal(ax: style.Axes, found: TemperatureSignal) -> None:
     """Draw the temperature that samples get against the score they are routed by.
 
     Groups are steps, curves are curves. Where the temperature depends on more than one number it
@@ -169,7 +166,7 @@ def temperature_signal(ax: Axes, found: TemperatureSignal) -> None:
     strip.hist(found.score, bins=40, color=look.color, alpha=0.5)
 
 
-def _draw_marks(ax: Axes, found: TemperatureSignal, look: style.Look) -> None:
+def _draw_marks(ax: style.Axes, found: TemperatureSignal, look: style.Look) -> None:
     """Draw some samples, evenly over all, each with its score and temperature."""
     n = len(found.score)
     few = np.unique(np.linspace(0, n - 1, min(n, _SHOWN if found.kind == "cloud" else 60)).round())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from smallcal.plots.studies.panels import PANELS, draw_panels, looks_of
 from smallcal.plots.studies.run import RunLike, clean, measured_at_all, open_run
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import ALL
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Where the whole split stands on a scale of logarithms: one doubling to the right of the rest.
 _STEP = 2.0
@@ -68,7 +65,7 @@ def budget_curve_data(
 
 
 @draws(budget_curve_data, size=PANELS)
-def budget_curve(ax: Axes, found: Curves) -> None:
+def budget_curve(ax: style.Axes, found: Curves) -> None:
     """Draw a metric against the number of calibration samples, and how often each method wins.
 
     Above: means over cells. In the middle: paired differences from the baseline with their 95 %
@@ -92,7 +89,7 @@ def _places(budgets: FloatArray) -> FloatArray:
     return np.where(budgets == ALL, last, budgets)
 
 
-def _draw_wins(strip: Axes, found: Curves, places: FloatArray) -> None:
+def _draw_wins(strip: style.Axes, found: Curves, places: FloatArray) -> None:
     strip.axhline(50, **style.REFERENCE)
     for line in found.lines:
         if BASELINE in line.verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from smallcal.plots.twins import draws
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.tables.shift import heterogeneity, rank_correlation
 from smallcal.studies.tables.table import Number, heading_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Names are written beside the points of a single model with no more corruptions than these.
 _MOST_NAMES = 20
@@ -166,7 +163,7 @@ def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 
 
 @draws(corruption_gain_data)
-def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
+def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
     """Draw the gain of a method under each corruption against the raw model's error there.
 
     Points above the dashed line favour the method. The legend has Spearman's rank correlation of
@@ -197,7 +194,7 @@ def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
 
 
 def _draw_model(
-    ax: Axes, found: CorruptionGains, model: ModelGain, look: style.Look, *, named: bool
+    ax: style.Axes, found: CorruptionGains, model: ModelGain, look: style.Look, *, named: bool
 ) -> None:
     tips = [
         f"{model.model}, {kind}: {found.raw} {found.unit} {written(error)}, gain "
@@ -212,7 +209,7 @@ def _draw_model(
         ax.plot(ends, model.intercept + model.slope * ends, **look.stroke, linewidth=1, zorder=2)
 
 
-def _write_names(ax: Axes, model: ModelGain) -> None:
+def _write_names(ax: style.Axes, model: ModelGain) -> None:
     for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True):
         ax.annotate(
             kind.replace("_", " "),

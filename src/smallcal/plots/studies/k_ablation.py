@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from smallcal.plots.studies.curves import BASELINE, Curves, curves_of, line_of, 
 from smallcal.plots.studies.panels import draw_lines
 from smallcal.plots.studies.run import Run, RunLike, clean, measured_at_all, one_budget, open_run
 from smallcal.plots.twins import draws
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +84,7 @@ def _groups(run: Run) -> dict[str, int]:
 
 
 @draws(k_ablation_data)
-def k_ablation(ax: Axes, found: GroupCurves) -> None:
+def k_ablation(ax: style.Axes, found: GroupCurves) -> None:
     """Draw a metric against the number of groups: all models together, and each behind.
 
     The band is the 95 % interval of the paired difference from the baseline (one group), put

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from smallcal.plots.twins import draws
 from smallcal.studies.frame import CLEAN
 from smallcal.studies.tables.shift import at_severity, occupancy, shifted_rows
 from smallcal.studies.tables.table import Number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Half of the width of a bar, in severities.
 _HALF = 0.28
@@ -115,7 +112,7 @@ def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
 
 
 @draws(severity_curve_data, size=PANELS)
-def severity_curve(ax: Axes, found: SeverityCurves) -> None:
+def severity_curve(ax: style.Axes, found: SeverityCurves) -> None:
     """Draw a metric against severity, and below it which groups the samples fall into.
 
     Means, differences and hollow marks are as in :func:`~smallcal.plots.budget_curve`. The bars
@@ -131,7 +128,7 @@ def severity_curve(ax: Axes, found: SeverityCurves) -> None:
     panels[-1].set_xlabel("severity", color=style.INK)
 
 
-def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
+def _draw_groups(strip: style.Axes, curves: Curves, groups: Occupancy) -> None:
     """Draw a bar for each severity, cut into groups."""
     n_groups = groups.shares.shape[1]
     bottom = np.zeros(len(curves.x))
