@@ -13,9 +13,9 @@ from smallcal.metrics import Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_table, equal_mass, equal_width
 from smallcal.metrics.units import PERCENT, SHARE
 from smallcal.plots import style
-from smallcal.plots.series import prefix_of, views_of
+from smallcal.plots.series import accuracies, prefix_of, views_of
 from smallcal.plots.twins import draws
-from smallcal.statistics.interval import binomial_interval, require_level
+from smallcal.statistics.interval import require_level
 
 Strategy = Literal["width", "mass"]
 
@@ -82,20 +82,10 @@ def reliability_data(
 
 def _bins_of(view: Scored, bins: int, strategy: Strategy, level: float) -> ReliabilityBins:
     table = bin_table(view, _CUTS[strategy](view.confidence, bins), bins=bins)
-    full = table.count > 0
-    count, confidence, accuracy = table.count[full], table.confidence[full], table.accuracy[full]
-    low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+    found = accuracies(table, table.count > 0, level=level)
+    gaps = np.abs(found["confidence"] - found["accuracy"])
     spread = np.bincount(equal_width(view.confidence, bins), minlength=bins)
-    return ReliabilityBins(
-        count=count,
-        confidence=confidence,
-        accuracy=accuracy,
-        low=low,
-        high=high,
-        ece=float(count @ np.abs(confidence - accuracy) / view.n),
-        level=level,
-        spread=spread,
-    )
+    return ReliabilityBins(**found, ece=float(found["count"] @ gaps / view.n), spread=spread)
 
 
 @draws(reliability_data, size=(5.2, 5.0))

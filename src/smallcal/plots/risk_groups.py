@@ -16,8 +16,9 @@ from smallcal.metrics import Scored
 from smallcal.metrics.binned import bin_table, equal_width
 from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
+from smallcal.plots.series import accuracies
 from smallcal.plots.twins import draws
-from smallcal.statistics.interval import binomial_interval, require_level
+from smallcal.statistics.interval import require_level
 
 ONE = "one temperature"
 
@@ -147,20 +148,10 @@ def matched_confidence_data(
         rows = np.flatnonzero(routed.group == group)
         table = bin_table(view.take(rows), index[rows], bins=bins)
         full = np.flatnonzero(table.count >= max(least, 1))
-        if not len(full):
-            continue
-        count, accuracy = table.count[full], table.accuracy[full]
-        low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
-        found[routed.label(group)] = GroupBins(
-            bin=full,
-            count=count,
-            confidence=table.confidence[full],
-            accuracy=accuracy,
-            low=low,
-            high=high,
-            temperature=routed.fitted.map.steps[group],
-            level=level,
-        )
+        if len(full):
+            temperature = routed.fitted.map.steps[group]
+            exact = accuracies(table, full, level=level)
+            found[routed.label(group)] = GroupBins(bin=full, temperature=temperature, **exact)
     if not found:
         raise InputError(f"no group has {least} samples in any bin; lower least or bins")
     return found
@@ -256,16 +247,14 @@ def group_residuals_data(
     bins = len(routed.fitted.map.steps)
     found = {}
     for stage, view in routed.views.items():
-        table = bin_table(view, routed.group, bins=bins)
-        count, accuracy = table.count[groups], table.accuracy[groups]
-        confidence = table.confidence[groups]
-        low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+        exact = accuracies(bin_table(view, routed.group, bins=bins), groups, level=level)
+        confidence = exact["confidence"]
         found[stage] = GroupResiduals(
             group=groups,
-            count=count,
-            residual=accuracy - confidence,
-            low=low - confidence,
-            high=high - confidence,
+            count=exact["count"],
+            residual=exact["accuracy"] - confidence,
+            low=exact["low"] - confidence,
+            high=exact["high"] - confidence,
             temperature=np.array(routed.fitted.map.steps)[groups],
             labels=tuple(routed.label(group) for group in groups.tolist()),
             level=level,

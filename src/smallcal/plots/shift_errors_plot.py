@@ -17,7 +17,7 @@ from smallcal.statistics.compare import evaluate
 from smallcal.statistics.interval import require_options
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class ShiftErrors:
     """One method on every shifted set.
 
@@ -100,15 +100,7 @@ def errors_of(
 ) -> ShiftErrors:
     """Return the record of (accuracy, error, low, high) rows that were measured before."""
     accuracy, error, low, high = np.array(rows, dtype=np.float64).T
-    return ShiftErrors(
-        sets=tuple(sets),
-        accuracy=accuracy,
-        error=error,
-        low=low,
-        high=high,
-        metric=metric,
-        level=level,
-    )
+    return ShiftErrors(tuple(sets), accuracy, error, low, high, metric, level)
 
 
 @draws(shift_errors_data)
