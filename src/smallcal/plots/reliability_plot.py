@@ -103,31 +103,21 @@ def reliability(ax: style.Axes, found: dict[str, ReliabilityBins]) -> None:
     'confidence (%)'
     """
     style.frame_reliability(ax, xlabel="confidence (%)", ylabel="accuracy (%)")
-    for index, (name, row) in enumerate(found.items()):
-        _draw_bins(ax, name, row, style.look(index))
+    for name, row, look in style.looks(found):
+        x, y, named = row.confidence, row.accuracy, prefix_of(name)
+        tips = [
+            f"{named}{count:,} samples: confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
+            f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
+            for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
+        ]
+        sizes = 14 + 70 * row.count / row.count.max()
+        style.band(ax, x, row.low, row.high, look)
+        ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
+        style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=f"reliability-{name}")
+        style.name_series(ax, f"{named}ECE {PERCENT.value(row.ece)}", look)
     style.legend(ax)
-    _draw_spread(ax, found)
-
-
-def _draw_bins(ax: style.Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
-    x, y, named = row.confidence, row.accuracy, prefix_of(name)
-    tips = [
-        f"{named}{count:,} samples: confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
-        f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
-        for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
-    ]
-    sizes = 14 + 70 * row.count / row.count.max()
-    style.band(ax, x, row.low, row.high, look)
-    ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
-    style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=f"reliability-{name}")
-    style.name_series(ax, f"{named}ECE {PERCENT.value(row.ece)}", look)
-
-
-def _draw_spread(ax: style.Axes, found: dict[str, ReliabilityBins]) -> None:
-    """Draw counts by confidence in a strip over the axes."""
     strip = style.strip_over(ax, ylabel="samples")
-    for index, row in enumerate(found.values()):
-        look = style.look(index)
+    for _, row, look in style.looks(found):
         edges = np.linspace(0, 1, len(row.spread) + 1)
         if len(found) == 1:
             strip.stairs(row.spread, edges, fill=True, color=look.color, alpha=0.5)
@@ -192,8 +182,20 @@ def confidence_histogram(ax: style.Axes, found: dict[str, Spread]) -> None:
     >>> axes.get_ylabel()
     'share of samples (%)'
     """
-    for index, (name, row) in enumerate(found.items()):
-        _draw_histogram(ax, name, row, style.look(index), filled=len(found) == 1)
+    for name, row, look in style.looks(found):
+        left, right, named = row.edges[:-1], row.edges[1:], prefix_of(name)
+        tips = [
+            f"{named}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
+            f"({SHARE.value(share)})"
+            for a, b, count, share in zip(left, right, row.count, row.share, strict=True)
+        ]
+        if len(found) == 1:
+            ax.stairs(row.share, row.edges, fill=True, color=look.color, alpha=0.3)
+        ax.stairs(row.share, row.edges, **look.stroke, linewidth=1.4)
+        ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
+        x, plot = (left + right) / 2, f"confidence-histogram-{name}"
+        style.dots(ax, x, row.share, look, s=18, zorder=4, tips=tips, name=plot)
+        style.name_series(ax, f"{named}mean confidence {PERCENT.value(row.confidence)}", look)
     for number, value in enumerate(sorted({row.accuracy for row in found.values()})):
         label = f"accuracy {PERCENT.value(value)}" if number == 0 else None
         ax.axvline(value, color=style.INK, linewidth=1.6, label=label, zorder=3)
@@ -203,21 +205,3 @@ def confidence_histogram(ax: style.Axes, found: dict[str, Spread]) -> None:
     style.dress(ax, xlabel="confidence (%)", ylabel="share of samples (%)")
     # Three lines cross the axes from top to bottom: no place in them is free.
     style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
-
-
-def _draw_histogram(
-    ax: style.Axes, name: str, row: Spread, look: style.Look, *, filled: bool
-) -> None:
-    left, right, named = row.edges[:-1], row.edges[1:], prefix_of(name)
-    tips = [
-        f"{named}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
-        f"({SHARE.value(share)})"
-        for a, b, count, share in zip(left, right, row.count, row.share, strict=True)
-    ]
-    if filled:
-        ax.stairs(row.share, row.edges, fill=True, color=look.color, alpha=0.3)
-    ax.stairs(row.share, row.edges, **look.stroke, linewidth=1.4)
-    ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
-    x, plot = (left + right) / 2, f"confidence-histogram-{name}"
-    style.dots(ax, x, row.share, look, s=18, zorder=4, tips=tips, name=plot)
-    style.name_series(ax, f"{named}mean confidence {PERCENT.value(row.confidence)}", look)

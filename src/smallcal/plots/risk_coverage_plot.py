@@ -121,8 +121,17 @@ def risk_coverage(ax: style.Axes, found: dict[str, RiskCurve]) -> None:
     >>> risk_coverage([0, 0, 1], p, n_boot=50).get_xlabel()
     'coverage: most confident samples kept (%)'
     """
-    for index, (name, row) in enumerate(found.items()):
-        _draw_curve(ax, name, row, style.look(index))
+    for name, row, look in style.looks(found):
+        x, y, named = row.coverage, row.risk, prefix_of(name)
+        tips = [
+            f"{named}the {k:,} most confident ({100 * c:.0f} %): {PERCENT.value(r)} wrong "
+            f"({100 * row.level:g} % band {PERCENT.interval(low, high)})"
+            for k, c, r, low, high in zip(row.kept, x, y, row.low, row.high, strict=True)
+        ]
+        style.band(ax, x, row.low, row.high, look)
+        ax.plot(x, y, **look.stroke, linewidth=1.5, zorder=3)
+        style.dots(ax, x, y, look, s=14, zorder=4, tips=tips, name=f"risk-coverage-{name}")
+        style.name_series(ax, f"{named}AURC {PERCENT.value(row.aurc)}", look)
     top = max(float(np.median(row.high)) for row in found.values())
     most = max(float(row.risk.max()) for row in found.values())
     # A band over one or two samples reaches to 1 and would squeeze the rest.
@@ -134,16 +143,3 @@ def risk_coverage(ax: style.Axes, found: dict[str, RiskCurve]) -> None:
         ylabel="error rate of those kept (%)",
     )
     style.legend(ax)
-
-
-def _draw_curve(ax: style.Axes, name: str, row: RiskCurve, look: style.Look) -> None:
-    x, y, named = row.coverage, row.risk, prefix_of(name)
-    tips = [
-        f"{named}the {k:,} most confident ({100 * c:.0f} %): {PERCENT.value(r)} wrong "
-        f"({100 * row.level:g} % band {PERCENT.interval(low, high)})"
-        for k, c, r, low, high in zip(row.kept, x, y, row.low, row.high, strict=True)
-    ]
-    style.band(ax, x, row.low, row.high, look)
-    ax.plot(x, y, **look.stroke, linewidth=1.5, zorder=3)
-    style.dots(ax, x, y, look, s=14, zorder=4, tips=tips, name=f"risk-coverage-{name}")
-    style.name_series(ax, f"{named}AURC {PERCENT.value(row.aurc)}", look)

@@ -176,23 +176,19 @@ def matched_confidence(ax: style.Axes, found: dict[str, GroupBins]) -> None:
     xlabel = "confidence at one temperature (%)"
     style.frame_reliability(ax, xlabel=xlabel, ylabel="accuracy (%)")
     largest = max(int(row.count.max()) for row in found.values())
-    for index, (name, row) in enumerate(found.items()):
-        _draw_group(ax, name, row, style.look(index), largest)
+    for name, row, look in style.looks(found):
+        x, y, plot = row.confidence, row.accuracy, f"matched-confidence-{name.partition(',')[0]}"
+        tips = [
+            f"{name}: {count:,} samples, confidence {PERCENT.value(c)}, accuracy "
+            f"{PERCENT.value(a)} ({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
+            for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
+        ]
+        sizes = 14 + 70 * row.count / largest
+        ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6, zorder=2)
+        ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
+        style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=plot)
+        style.name_series(ax, name, look)
     style.legend(ax)
-
-
-def _draw_group(ax: style.Axes, name: str, row: GroupBins, look: style.Look, largest: int) -> None:
-    x, y, plot = row.confidence, row.accuracy, f"matched-confidence-{name.partition(',')[0]}"
-    tips = [
-        f"{name}: {count:,} samples, confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
-        f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
-        for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
-    ]
-    sizes = 14 + 70 * row.count / largest
-    ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6, zorder=2)
-    ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
-    style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=plot)
-    style.name_series(ax, name, look)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

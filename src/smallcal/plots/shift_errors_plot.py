@@ -116,9 +116,8 @@ def shift_errors(ax: style.Axes, found: Mapping[str, ShiftErrors]) -> None:
     >>> shift_errors(labels, {"raw": {"fog 3": sure}}).get_ylabel()
     'ece15 (%)'
     """
-    for index, (name, row) in enumerate(found.items()):
-        look, unit = style.look(index), METRICS[row.metric].unit
-        x, y = row.accuracy, row.error
+    for name, row, look in style.looks(found):
+        x, y, unit = row.accuracy, row.error, METRICS[row.metric].unit
         tips = [
             f"{name}, {key}: accuracy {PERCENT.value(a)}, {row.metric} {unit.value(e)} "
             f"({100 * row.level:g} % interval {unit.interval(low, high)})"

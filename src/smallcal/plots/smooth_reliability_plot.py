@@ -180,10 +180,16 @@ def smooth_reliability(ax: style.Axes, found: dict[str, SmoothCurve]) -> None:
     'accuracy, smoothed (%)'
     """
     style.frame_reliability(ax, xlabel="confidence (%)", ylabel="accuracy, smoothed (%)")
-    for index, (name, row) in enumerate(found.items()):
-        _draw_curve(ax, name, row, style.look(index))
+    strip = style.strip_over(ax, ylabel="density")
+    for name, row, look in style.looks(found):
+        _draw_curve(ax, name, row, look)
+        for part in _stretches(row):
+            x, y = row.confidence[part], row.density[part]
+            strip.plot(x, y, **look.stroke, linewidth=1.2)
+            if len(found) == 1:
+                strip.fill_between(x, y, color=look.color, alpha=0.4, linewidth=0)
+    strip.set_ylim(bottom=0)
     style.legend(ax)
-    _draw_density(ax, found)
 
 
 def _draw_curve(ax: style.Axes, name: str, row: SmoothCurve, look: style.Look) -> None:
@@ -207,15 +213,3 @@ def _stretches(row: SmoothCurve) -> list[slice]:
     cuts = np.flatnonzero(np.diff(row.confidence) > 1.5 * row.step) + 1
     edges = [0, *cuts.tolist(), len(row.confidence)]
     return [slice(a, b) for a, b in pairwise(edges)]
-
-
-def _draw_density(ax: style.Axes, found: dict[str, SmoothCurve]) -> None:
-    strip = style.strip_over(ax, ylabel="density")
-    for index, row in enumerate(found.values()):
-        look = style.look(index)
-        for part in _stretches(row):
-            x, y = row.confidence[part], row.density[part]
-            strip.plot(x, y, **look.stroke, linewidth=1.2)
-            if len(found) == 1:
-                strip.fill_between(x, y, color=look.color, alpha=0.4, linewidth=0)
-    strip.set_ylim(bottom=0)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -49,6 +49,8 @@ SIZE = (5.4, 4.2)
 
 _TIPS = "_smallcal_tips"
 
+Row = TypeVar("Row")
+
 
 class Look(NamedTuple):
     """How one series is drawn; in grey the mark and the dashes still tell it from others."""
@@ -81,6 +83,12 @@ def look(index: int) -> Look:
         MARKERS[index % len(MARKERS)],
         DASHES[index % len(DASHES)],
     )
+
+
+def looks(found: Mapping[str, Row]) -> Iterator[tuple[str, Row, Look]]:
+    """Yield the name of each series, what was found for it, and its look."""
+    for index, (name, row) in enumerate(found.items()):
+        yield name, row, look(index)
 
 
 def require_matplotlib() -> None:
@@ -148,13 +156,11 @@ def percent(ax: Axes, which: str = "xy") -> None:
 
     for name in which:
         axis = ax.xaxis if name == "x" else ax.yaxis
-        axis.set_major_formatter(FuncFormatter(_hundredfold))
-
-
-def _hundredfold(value: float, position: int | None = None) -> str:
-    """Return 100 times the value; 0.07 is 7, not 7.000000000000001."""
-    del position
-    return f"{round(PERCENT.scale * value, 9):g}".replace("-", "\N{MINUS SIGN}")
+        # Rounded: 0.07 is 7, not 7.000000000000001.
+        hundredfold = FuncFormatter(
+            lambda value, _: f"{round(PERCENT.scale * value, 9):g}".replace("-", "\N{MINUS SIGN}")
+        )
+        axis.set_major_formatter(hundredfold)
 
 
 def name_series(ax: Axes, name: str, style: Look) -> None:
