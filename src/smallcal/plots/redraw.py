@@ -8,31 +8,26 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 
+from smallcal import plots
 from smallcal.errors import InputError
-from smallcal.plots.forest_plot import ForestRow, forest
-from smallcal.plots.reliability_plot import confidence_histogram, reliability
-from smallcal.plots.risk_coverage_plot import risk_coverage
-from smallcal.plots.risk_groups import group_residuals, matched_confidence
-from smallcal.plots.shift_errors_plot import shift_errors
-from smallcal.plots.smooth_reliability_plot import smooth_reliability
-from smallcal.plots.temperature_signal_plot import temperature_signal
+from smallcal.plots.forest_plot import ForestRow
 from smallcal.plots.twins import Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Plots of samples.
-_PLOTS: Mapping[str, Plot[...]] = {
-    "reliability": reliability,
-    "smooth_reliability": smooth_reliability,
-    "confidence_histogram": confidence_histogram,
-    "matched_confidence": matched_confidence,
-    "group_residuals": group_residuals,
-    "risk_coverage": risk_coverage,
-    "shift_errors": shift_errors,
-    "temperature_signal": temperature_signal,
-    "forest": forest,
-}
+_PLOTS = (
+    "reliability",
+    "smooth_reliability",
+    "confidence_histogram",
+    "matched_confidence",
+    "group_residuals",
+    "risk_coverage",
+    "shift_errors",
+    "temperature_signal",
+    "forest",
+)
 
 
 def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
@@ -59,13 +54,13 @@ def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axe
     """
     if plot not in _PLOTS:
         raise InputError(f"plot must be one of {', '.join(_PLOTS)}; got {plot!r}")
+    drawn: Plot[...] = getattr(plots, plot)
     # A twin says that it returns a record, or one for each name.
-    kind = get_type_hints(_PLOTS[plot].data)["return"]
+    kind = get_type_hints(drawn.data)["return"]
     by_name = get_args(kind)
     if not by_name:
-        return _PLOTS[plot].redraw(_thawed(kind, data), ax)
-    found = {name: _thawed(by_name[1], row) for name, row in data.items()}
-    return _PLOTS[plot].redraw(found, ax)
+        return drawn.redraw(_thawed(kind, data), ax)
+    return drawn.redraw({name: _thawed(by_name[1], row) for name, row in data.items()}, ax)
 
 
 def _thawed(kind: type, row: Mapping[str, Any]) -> Any:

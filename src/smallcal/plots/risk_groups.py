@@ -34,11 +34,6 @@ def fitted_of(calibrator: object) -> FittedCalibrator:
     )
 
 
-def is_risk(fitted: FittedCalibrator) -> bool:
-    """Whether the groups are ordered by the risk of being wrong."""
-    return isinstance(fitted.signal, Risk | FeatureRisk)
-
-
 @dataclass(frozen=True, eq=False)
 class _Routed:
     """A test split as a grouped calibrator sees it."""
@@ -73,7 +68,7 @@ class _Routed:
     def label(self, group: int) -> str:
         """Return what a group is called, with its temperature."""
         last = len(self.fitted.map.steps) - 1
-        word = "risk" if is_risk(self.fitted) else "scores"
+        word = "risk" if isinstance(self.fitted.signal, Risk | FeatureRisk) else "scores"
         end = {0: f", lowest {word}", last: f", highest {word}"}.get(group, "") if last else ""
         return f"group {group + 1}{end}, T = {self.fitted.map.steps[group]:.3g}"
 

@@ -110,9 +110,12 @@ def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> SmoothCurve
 
 def _smoothed(view: Scored, counts: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
     """Return the smoothed residuals b - c, and the smoothed number of samples."""
-    residual = reflected_smooth(view.confidence, -view.residual * counts, width, nodes=_NODES)
-    density = reflected_smooth(view.confidence, counts, width, nodes=_NODES)
-    return residual[::_STRIDE], density[::_STRIDE]
+    return _smooth(view, -view.residual * counts, width), _smooth(view, counts, width)
+
+
+def _smooth(view: Scored, mass: FloatArray, width: float) -> FloatArray:
+    """Smooth what each sample weighs, at the points of the curve."""
+    return reflected_smooth(view.confidence, mass, width, nodes=_NODES)[::_STRIDE]
 
 
 def _band(
@@ -137,10 +140,7 @@ def _exact_band(view: Scored, width: float, level: float) -> tuple[FloatArray, F
     weights, squared, over the sum of squared weights.
     """
     kernel, right = np.ones(view.n), view.correct.astype(np.float64)
-    weight, hits = (
-        reflected_smooth(view.confidence, mass, width, nodes=_NODES)[::_STRIDE]
-        for mass in (kernel, right)
-    )
+    weight, hits = (_smooth(view, mass, width) for mass in (kernel, right))
     count = weight**2 / np.maximum(_squared_weights(view, width), 1e-300)
     share = np.clip(hits / np.maximum(weight, 1e-300), 0, 1)
     # The transform leaves 1 - 1e-16 where all are right.
@@ -151,9 +151,7 @@ def _exact_band(view: Scored, width: float, level: float) -> tuple[FloatArray, F
 
 def _squared_weights(view: Scored, width: float) -> FloatArray:
     """Return the sum of squared kernels: narrower kernels, and products with the mirror images."""
-    narrow = reflected_smooth(view.confidence, np.ones(view.n), width / np.sqrt(2), nodes=_NODES)[
-        ::_STRIDE
-    ]
+    narrow = _smooth(view, np.ones(view.n), width / np.sqrt(2))
     place = np.linspace(0, 1, len(narrow))
     squares = np.maximum(narrow, 0) / (2 * width * np.sqrt(np.pi))
     for end in (0.0, 1.0):

@@ -59,8 +59,6 @@ class Fit:
         Whether it may be recommended.
     routed : bool
         Whether samples may get different temperatures.
-    preserves_argmax : bool
-        Whether the predicted class stays.
     """
 
     name: str
@@ -69,7 +67,6 @@ class Fit:
     scored: Scored
     deployable: bool
     routed: bool
-    preserves_argmax: bool
 
 
 class Difference(NamedTuple):
@@ -184,7 +181,6 @@ def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) 
         asked=asked,
         fitted=fitted,
         deployable=fitted.deployable and fitted.signal.rowwise,
-        preserves_argmax=fitted.preserves_argmax,
         scored=Scored.of(
             preds.labels,
             fitted.predict_proba(preds.logits, features=preds.features, labels=labels),
@@ -252,7 +248,7 @@ def _method(fit: Fit) -> dict[str, Any]:
         "asked": fit.asked,
         "summary": catalogue.METHODS[fit.name].summary,
         "n_parameters": fitted.n_parameters,
-        "preserves_argmax": fit.preserves_argmax,
+        "preserves_argmax": fitted.preserves_argmax,
         "deployable": fit.deployable,
         "pooled_temperature": fitted.pooled_temperature,
         "tail_temperature": fitted.tail_temperature,

@@ -227,7 +227,7 @@ def _changed(measured: Measured, chosen: str) -> Iterator[Finding]:
     """Yield methods that change predictions."""
     raw = measured.fits[RAW].scored.proba.argmax(axis=1)
     for name, fit in measured.fits.items():
-        if fit.preserves_argmax:
+        if fit.fitted.preserves_argmax:
             continue
         count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
         text = f"{name} may change the predicted class: it did for {count:,} test samples."
