@@ -126,20 +126,15 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
     unit = METRICS[name].unit
     rows = []
     for number, (method, row) in enumerate(found.intervals.items()):
-        interval = row[name]
-        plain = {
-            "label": method,
-            "value": unit.scale * interval.point,
-            "low": unit.scale * interval.low,
-            "high": unit.scale * interval.high,
-        }
+        point, (low, high) = row[name].point, row[name]
+        ends = {"value": point, "low": low, "high": high}
         if METRICS[name].biased:
             # Resampled calibration errors are biased; a change must survive the mirrored
             # interval too.
-            low, high = interval.basic
-            plain |= {"wide_low": unit.scale * min(low, interval.low)}
-            plain |= {"wide_high": unit.scale * max(high, interval.high)}
-        rows.append(_row(plain, number, METRICS[name].better))
+            below, above = row[name].basic
+            ends |= {"wide_low": min(below, low), "wide_high": max(above, high)}
+        scaled = {end: unit.scale * value for end, value in ends.items()}
+        rows.append(_row({"label": method, **scaled}, number, METRICS[name].better))
     label = f"{name}, difference from {found.baseline} ({unit.change})"
     return Forest(rows=tuple(rows), xlabel=label)
 

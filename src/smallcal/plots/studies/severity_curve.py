@@ -83,11 +83,8 @@ def _has_clean(run: Run) -> bool:
     """Whether every method was measured on the clean samples of every cell."""
     rows = run.frame.where(metric=run.metric)
     clean = rows.where(set=CLEAN)
-    there = {
-        (cell, label)
-        for cell, label, value in zip(clean["cell"], clean["label"], clean["value"], strict=True)
-        if np.isfinite(value)
-    }
+    known = np.isfinite(clean["value"])
+    there = set(zip(clean["cell"][known], clean["label"][known], strict=True))
     return len(there) == len(rows.unique("cell")) * len(rows.unique("label"))
 
 
