@@ -52,21 +52,31 @@ if TYPE_CHECKING:
         temperature_signal_data as temperature_signal_data,
     )
 
-#: Plots by their home, where the twin of each is too.
-_PLOTS = {
-    "forest_plot": ["forest"],
-    "reliability_plot": ["reliability", "confidence_histogram"],
-    "risk_coverage_plot": ["risk_coverage"],
-    "risk_groups": ["group_residuals", "matched_confidence"],
-    "shift_errors_plot": ["shift_errors"],
-    "smooth_reliability_plot": ["smooth_reliability"],
-    "studies.budget_curve": ["budget_curve"],
-    "studies.corruption_gain": ["corruption_gain"],
-    "studies.k_ablation": ["k_ablation"],
-    "studies.severity_curve": ["severity_curve"],
-    "temperature_signal_plot": ["temperature_signal"],
-}
-_MORE = {"studies.differences": ["difference_rows"], "style": ["tips_of", "to_svg", "with_tips"]}
-_TWINS = {home: [*names, *(f"{name}_data" for name in names)] for home, names in _PLOTS.items()}
-
-__getattr__, __dir__, __all__ = attach(__name__, _TWINS | _MORE)
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "forest_plot": ["forest", "forest_data"],
+        "reliability_plot": [
+            "confidence_histogram_data",
+            "reliability",
+            "reliability_data",
+            "confidence_histogram",
+        ],
+        "risk_coverage_plot": ["risk_coverage", "risk_coverage_data"],
+        "risk_groups": [
+            "group_residuals",
+            "group_residuals_data",
+            "matched_confidence",
+            "matched_confidence_data",
+        ],
+        "shift_errors_plot": ["shift_errors", "shift_errors_data"],
+        "smooth_reliability_plot": ["smooth_reliability", "smooth_reliability_data"],
+        "studies.budget_curve": ["budget_curve", "budget_curve_data"],
+        "studies.corruption_gain": ["corruption_gain", "corruption_gain_data"],
+        "studies.differences": ["difference_rows"],
+        "studies.k_ablation": ["k_ablation", "k_ablation_data"],
+        "studies.severity_curve": ["severity_curve", "severity_curve_data"],
+        "style": ["tips_of", "to_svg", "with_tips"],
+        "temperature_signal_plot": ["temperature_signal", "temperature_signal_data"],
+    },
+)
