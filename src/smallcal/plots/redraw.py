@@ -73,6 +73,4 @@ def _value(value: Any) -> Any:
         return value
     if value and isinstance(value[0], Mapping):
         return tuple(ForestRow(**row) for row in value)
-    if any(entry is None for entry in value):
-        value = [np.nan if entry is None else entry for entry in value]
-    return np.array(value)
+    return np.array([np.nan if entry is None else entry for entry in value])

@@ -53,12 +53,7 @@ class RiskCurve:
 
 
 def risk_coverage_data(
-    y_true: object,
-    probs: object,
-    *,
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
+    y_true: object, probs: object, *, level: float = 0.95, n_boot: int = 400, random_state: int = 0
 ) -> dict[str, RiskCurve]:
     """Return what :func:`risk_coverage` draws, by name of the probabilities.
 

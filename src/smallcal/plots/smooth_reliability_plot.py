@@ -61,12 +61,7 @@ class SmoothCurve:
 
 
 def smooth_reliability_data(
-    y_true: object,
-    probs: object,
-    *,
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
+    y_true: object, probs: object, *, level: float = 0.95, n_boot: int = 400, random_state: int = 0
 ) -> dict[str, SmoothCurve]:
     """Return what :func:`smooth_reliability` draws, by name of the probabilities.
 

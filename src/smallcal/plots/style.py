@@ -79,9 +79,7 @@ def look(index: int) -> Look:
     ('#0072b2', 'o')
     """
     return Look(
-        PALETTE[index % len(PALETTE)],
-        MARKERS[index % len(MARKERS)],
-        DASHES[index % len(DASHES)],
+        PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)], DASHES[index % len(DASHES)]
     )
 
 

@@ -109,8 +109,7 @@ def _line(fitted_map: FittedMap, kind: Kind, score: FloatArray) -> tuple[FloatAr
     inner = np.array(fitted_map.thresholds if isinstance(fitted_map, GroupMap) else [])
     ends = np.concatenate([[score.min()], inner, [score.max()]])
     # A threshold may lie beyond these samples.
-    first, last = min(ends), max(ends)
-    corners = np.concatenate([[first], np.repeat(inner, 2), [last]])
+    corners = np.concatenate([[ends.min()], np.repeat(inner, 2), [ends.max()]])
     return corners, np.repeat(fitted_map.steps, 2)
 
 

@@ -103,6 +103,7 @@ def draws(
 
         made: Any = plot
         made.data, made.redraw, made.__signature__ = data, redraw, _with_axes(data)
+        made.__annotations__ = {**data.__annotations__, "ax": "Axes | None", "return": "Axes"}
         twin, own = _sections(data), _sections(draw)
         parameters = twin.get("Parameters", "") + "\n" + own.get("Parameters", "")
         _write(data, {**twin, "Parameters": parameters})

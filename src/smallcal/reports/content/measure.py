@@ -182,8 +182,7 @@ def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) 
         fitted=fitted,
         deployable=fitted.deployable and fitted.signal.rowwise,
         scored=Scored.of(
-            preds.labels,
-            fitted.predict_proba(preds.logits, features=preds.features, labels=labels),
+            preds.labels, fitted.predict_proba(preds.logits, features=preds.features, labels=labels)
         ),
         routed=isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1,
     )
