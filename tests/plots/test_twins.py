@@ -67,7 +67,7 @@ def test_what_a_plot_says_itself_comes_before_what_all_plots_say():
         """
 
     @draws(total_data)
-    def total(probs, *, level=0.9, ax=None) -> "Axes":  # noqa: F821
+    def total(ax, found):
         """Draw the sum.
 
         In two lines.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from smallcal.plots import style
 from smallcal.plots.twins import draws
 from smallcal.statistics.compare import Comparison
 from smallcal.statistics.interval import Better
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Colour and mark of each verdict; in grey the marks tell them apart, and that a tie is hollow.
 _LOOKS = {
@@ -129,32 +126,21 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
     unit = METRICS[name].unit
     rows = []
     for number, (method, row) in enumerate(found.intervals.items()):
-        interval = row[name]
-        plain = {
-            "label": method,
-            "value": unit.scale * interval.point,
-            "low": unit.scale * interval.low,
-            "high": unit.scale * interval.high,
-        }
+        point, (low, high) = row[name].point, row[name]
+        ends = {"value": point, "low": low, "high": high}
         if METRICS[name].biased:
             # Resampled calibration errors are biased; a change must survive the mirrored
             # interval too.
-            low, high = interval.basic
-            plain |= {"wide_low": unit.scale * min(low, interval.low)}
-            plain |= {"wide_high": unit.scale * max(high, interval.high)}
-        rows.append(_row(plain, number, METRICS[name].better))
+            below, above = row[name].basic
+            ends |= {"wide_low": min(below, low), "wide_high": max(above, high)}
+        scaled = {end: unit.scale * value for end, value in ends.items()}
+        rows.append(_row({"label": method, **scaled}, number, METRICS[name].better))
     label = f"{name}, difference from {found.baseline} ({unit.change})"
     return Forest(rows=tuple(rows), xlabel=label)
 
 
-@draws(forest_data)
-def forest(
-    differences: object,
-    *,
-    metric: str | None = None,
-    better: Better = "lower",
-    ax: Axes | None = None,
-) -> Axes:
+@draws(forest_data, size=lambda found: (6.2, 1.3 + 0.36 * len(found.rows)))
+def forest(ax: style.Axes, found: Forest) -> None:
     """Draw paired differences with their intervals, and call each by its interval.
 
     The thick bar is the first interval, the thin one the wider. A difference whose wider interval
@@ -165,14 +151,7 @@ def forest(
     >>> forest([{"label": "a", "value": -1.0, "low": -2.0, "high": -0.5}]).get_xlabel()
     'difference'
     """
-    found = forest_data(differences, metric=metric, better=better)
-    return draw_forest(found, ax=ax)
-
-
-def draw_forest(found: Forest, *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`forest_data` gave."""
     n = len(found.rows)
-    ax = style.axes_or_new(ax, size=(6.2, 1.3 + 0.36 * n))
     ax.axvline(0, **style.REFERENCE)
     for verdict in _LOOKS:
         rows = {n - 1 - i: row for i, row in enumerate(found.rows) if row.verdict == verdict}
@@ -186,10 +165,9 @@ def draw_forest(found: Forest, *, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
-    return ax
 
 
-def _draw_rows(ax: Axes, rows: dict[int, ForestRow], verdict: str) -> None:
+def _draw_rows(ax: style.Axes, rows: dict[int, ForestRow], verdict: str) -> None:
     """Draw the rows of one verdict at their heights."""
     look, y, chosen = _LOOKS[verdict], list(rows), rows.values()
     thin = ([row.wide_low for row in chosen], [row.wide_high for row in chosen])

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 
+from smallcal import plots
 from smallcal.errors import InputError
-from smallcal.plots.forest_plot import Forest, ForestRow, draw_forest
-from smallcal.plots.reliability_plot import (
-    ReliabilityBins,
-    Spread,
-    draw_confidence_histogram,
-    draw_reliability,
-)
-from smallcal.plots.risk_coverage_plot import RiskCurve, draw_risk_coverage
-from smallcal.plots.risk_groups import (
-    GroupBins,
-    GroupResiduals,
-    draw_group_residuals,
-    draw_matched_confidence,
-)
-from smallcal.plots.shift_errors_plot import ShiftErrors, draw_shift_errors
-from smallcal.plots.smooth_reliability_plot import SmoothCurve, draw_smooth_reliability
-from smallcal.plots.temperature_signal_plot import TemperatureSignal, draw_temperature_signal
+from smallcal.plots.forest_plot import ForestRow
+from smallcal.plots.twins import Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Plots of samples: the record that is drawn, and what draws it, or one for each name.
-_PLOTS: Mapping[str, tuple[type, Callable[..., Axes]]] = MappingProxyType(
-    {
-        "reliability": (ReliabilityBins, draw_reliability),
-        "smooth_reliability": (SmoothCurve, draw_smooth_reliability),
-        "confidence_histogram": (Spread, draw_confidence_histogram),
-        "matched_confidence": (GroupBins, draw_matched_confidence),
-        "group_residuals": (GroupResiduals, draw_group_residuals),
-        "risk_coverage": (RiskCurve, draw_risk_coverage),
-        "shift_errors": (ShiftErrors, draw_shift_errors),
-        "temperature_signal": (TemperatureSignal, draw_temperature_signal),
-        "forest": (Forest, draw_forest),
-    }
+#: Plots of samples.
+_PLOTS = (
+    "reliability",
+    "smooth_reliability",
+    "confidence_histogram",
+    "matched_confidence",
+    "group_residuals",
+    "risk_coverage",
+    "shift_errors",
+    "temperature_signal",
+    "forest",
 )
-#: Those that draw a single record.
-_SINGLE = ("temperature_signal", "forest")
 
 
 def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
@@ -73,10 +54,13 @@ def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axe
     """
     if plot not in _PLOTS:
         raise InputError(f"plot must be one of {', '.join(_PLOTS)}; got {plot!r}")
-    kind, draw = _PLOTS[plot]
-    if plot in _SINGLE:
-        return draw(_thawed(kind, data), ax=ax)
-    return draw({name: _thawed(kind, row) for name, row in data.items()}, ax=ax)
+    drawn: Plot[...] = getattr(plots, plot)
+    # A twin says that it returns a record, or one for each name.
+    kind = get_type_hints(drawn.data)["return"]
+    by_name = get_args(kind)
+    if not by_name:
+        return drawn.redraw(_thawed(kind, data), ax)
+    return drawn.redraw({name: _thawed(by_name[1], row) for name, row in data.items()}, ax)
 
 
 def _thawed(kind: type, row: Mapping[str, Any]) -> Any:
@@ -89,6 +73,4 @@ def _value(value: Any) -> Any:
         return value
     if value and isinstance(value[0], Mapping):
         return tuple(ForestRow(**row) for row in value)
-    if any(entry is None for entry in value):
-        value = [np.nan if entry is None else entry for entry in value]
-    return np.array(value)
+    return np.array([np.nan if entry is None else entry for entry in value])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from smallcal.metrics import Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_table, equal_mass, equal_width
 from smallcal.metrics.units import PERCENT, SHARE
 from smallcal.plots import style
-from smallcal.plots.series import prefix_of, views_of
+from smallcal.plots.series import accuracies, prefix_of, views_of
 from smallcal.plots.twins import draws
-from smallcal.statistics.interval import binomial_interval, require_level
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from smallcal.statistics.interval import require_level
 
 Strategy = Literal["width", "mass"]
 
@@ -85,32 +82,14 @@ def reliability_data(
 
 def _bins_of(view: Scored, bins: int, strategy: Strategy, level: float) -> ReliabilityBins:
     table = bin_table(view, _CUTS[strategy](view.confidence, bins), bins=bins)
-    full = table.count > 0
-    count, confidence, accuracy = table.count[full], table.confidence[full], table.accuracy[full]
-    low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+    found = accuracies(table, table.count > 0, level=level)
+    gaps = np.abs(found["confidence"] - found["accuracy"])
     spread = np.bincount(equal_width(view.confidence, bins), minlength=bins)
-    return ReliabilityBins(
-        count=count,
-        confidence=confidence,
-        accuracy=accuracy,
-        low=low,
-        high=high,
-        ece=float(count @ np.abs(confidence - accuracy) / view.n),
-        level=level,
-        spread=spread,
-    )
+    return ReliabilityBins(**found, ece=float(found["count"] @ gaps / view.n), spread=spread)
 
 
-@draws(reliability_data)
-def reliability(
-    y_true: object,
-    probs: object,
-    *,
-    bins: int = DEFAULT_BINS,
-    strategy: Strategy = "width",
-    level: float = 0.95,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(reliability_data, size=(5.2, 5.0))
+def reliability(ax: style.Axes, found: dict[str, ReliabilityBins]) -> None:
     """Draw accuracy against mean confidence, bin by bin, with intervals and counts.
 
     Bands are Clopper and Pearson's interval of each bin's accuracy, which holds the truth at
@@ -123,39 +102,22 @@ def reliability(
     >>> axes.get_xlabel()
     'confidence (%)'
     """
-    found = reliability_data(y_true, probs, bins=bins, strategy=strategy, level=level)
-    return draw_reliability(found, ax=ax)
-
-
-def draw_reliability(found: dict[str, ReliabilityBins], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`reliability_data` gave."""
-    ax = style.reliability_axes(ax, size=(5.2, 5.0), xlabel="confidence (%)", ylabel="accuracy (%)")
-    for index, (name, row) in enumerate(found.items()):
-        _draw_bins(ax, name, row, style.look(index))
+    style.frame_reliability(ax, xlabel="confidence (%)", ylabel="accuracy (%)")
+    for name, row, look in style.looks(found):
+        x, y, named = row.confidence, row.accuracy, prefix_of(name)
+        tips = [
+            f"{named}{count:,} samples: confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
+            f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
+            for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
+        ]
+        sizes = 14 + 70 * row.count / row.count.max()
+        style.band(ax, x, row.low, row.high, look)
+        ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
+        style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=f"reliability-{name}")
+        style.name_series(ax, f"{named}ECE {PERCENT.value(row.ece)}", look)
     style.legend(ax)
-    _draw_spread(ax, found)
-    return ax
-
-
-def _draw_bins(ax: Axes, name: str, row: ReliabilityBins, look: style.Look) -> None:
-    x, y, named = row.confidence, row.accuracy, prefix_of(name)
-    tips = [
-        f"{named}{count:,} samples: confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
-        f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
-        for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
-    ]
-    sizes = 14 + 70 * row.count / row.count.max()
-    style.band(ax, x, row.low, row.high, look)
-    ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
-    style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=f"reliability-{name}")
-    style.name_series(ax, f"{named}ECE {PERCENT.value(row.ece)}", look)
-
-
-def _draw_spread(ax: Axes, found: dict[str, ReliabilityBins]) -> None:
-    """Draw counts by confidence in a strip over the axes."""
     strip = style.strip_over(ax, ylabel="samples")
-    for index, row in enumerate(found.values()):
-        look = style.look(index)
+    for _, row, look in style.looks(found):
         edges = np.linspace(0, 1, len(row.spread) + 1)
         if len(found) == 1:
             strip.stairs(row.spread, edges, fill=True, color=look.color, alpha=0.5)
@@ -209,9 +171,7 @@ def confidence_histogram_data(
 
 
 @draws(confidence_histogram_data)
-def confidence_histogram(
-    y_true: object, probs: object, *, bins: int = 20, ax: Axes | None = None
-) -> Axes:
+def confidence_histogram(ax: style.Axes, found: dict[str, Spread]) -> None:
     """Draw how many samples have which confidence, with mean confidence and accuracy marked.
 
     The gap between the two lines is what a model claims too much, or too little, on average.
@@ -222,15 +182,20 @@ def confidence_histogram(
     >>> axes.get_ylabel()
     'share of samples (%)'
     """
-    found = confidence_histogram_data(y_true, probs, bins=bins)
-    return draw_confidence_histogram(found, ax=ax)
-
-
-def draw_confidence_histogram(found: dict[str, Spread], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`confidence_histogram_data` gave."""
-    ax = style.axes_or_new(ax)
-    for index, (name, row) in enumerate(found.items()):
-        _draw_histogram(ax, name, row, style.look(index), filled=len(found) == 1)
+    for name, row, look in style.looks(found):
+        left, right, named = row.edges[:-1], row.edges[1:], prefix_of(name)
+        tips = [
+            f"{named}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
+            f"({SHARE.value(share)})"
+            for a, b, count, share in zip(left, right, row.count, row.share, strict=True)
+        ]
+        if len(found) == 1:
+            ax.stairs(row.share, row.edges, fill=True, color=look.color, alpha=0.3)
+        ax.stairs(row.share, row.edges, **look.stroke, linewidth=1.4)
+        ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
+        x, plot = (left + right) / 2, f"confidence-histogram-{name}"
+        style.dots(ax, x, row.share, look, s=18, zorder=4, tips=tips, name=plot)
+        style.name_series(ax, f"{named}mean confidence {PERCENT.value(row.confidence)}", look)
     for number, value in enumerate(sorted({row.accuracy for row in found.values()})):
         label = f"accuracy {PERCENT.value(value)}" if number == 0 else None
         ax.axvline(value, color=style.INK, linewidth=1.6, label=label, zorder=3)
@@ -240,20 +205,3 @@ def draw_confidence_histogram(found: dict[str, Spread], *, ax: Axes | None = Non
     style.dress(ax, xlabel="confidence (%)", ylabel="share of samples (%)")
     # Three lines cross the axes from top to bottom: no place in them is free.
     style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
-    return ax
-
-
-def _draw_histogram(ax: Axes, name: str, row: Spread, look: style.Look, *, filled: bool) -> None:
-    left, right, named = row.edges[:-1], row.edges[1:], prefix_of(name)
-    tips = [
-        f"{named}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
-        f"({SHARE.value(share)})"
-        for a, b, count, share in zip(left, right, row.count, row.share, strict=True)
-    ]
-    if filled:
-        ax.stairs(row.share, row.edges, fill=True, color=look.color, alpha=0.3)
-    ax.stairs(row.share, row.edges, **look.stroke, linewidth=1.4)
-    ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
-    x, plot = (left + right) / 2, f"confidence-histogram-{name}"
-    style.dots(ax, x, row.share, look, s=18, zorder=4, tips=tips, name=plot)
-    style.name_series(ax, f"{named}mean confidence {PERCENT.value(row.confidence)}", look)

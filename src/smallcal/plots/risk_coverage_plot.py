@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Points of the curve, evenly spread over coverage.
 _POINTS = 50
@@ -57,12 +53,7 @@ class RiskCurve:
 
 
 def risk_coverage_data(
-    y_true: object,
-    probs: object,
-    *,
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
+    y_true: object, probs: object, *, level: float = 0.95, n_boot: int = 400, random_state: int = 0
 ) -> dict[str, RiskCurve]:
     """Return what :func:`risk_coverage` draws, by name of the probabilities.
 
@@ -112,15 +103,7 @@ def _resampled(view: Scored, kept: IntArray, n_boot: int, seed: int) -> FloatArr
 
 
 @draws(risk_coverage_data)
-def risk_coverage(
-    y_true: object,
-    probs: object,
-    *,
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
-    ax: Axes | None = None,
-) -> Axes:
+def risk_coverage(ax: style.Axes, found: dict[str, RiskCurve]) -> None:
     """Draw the error rate among the most confident samples against the share that is kept.
 
     The band is pointwise, and the wider of two: resamples of the samples, which also move the
@@ -133,15 +116,17 @@ def risk_coverage(
     >>> risk_coverage([0, 0, 1], p, n_boot=50).get_xlabel()
     'coverage: most confident samples kept (%)'
     """
-    found = risk_coverage_data(y_true, probs, level=level, n_boot=n_boot, random_state=random_state)
-    return draw_risk_coverage(found, ax=ax)
-
-
-def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`risk_coverage_data` gave."""
-    ax = style.axes_or_new(ax)
-    for index, (name, row) in enumerate(found.items()):
-        _draw_curve(ax, name, row, style.look(index))
+    for name, row, look in style.looks(found):
+        x, y, named = row.coverage, row.risk, prefix_of(name)
+        tips = [
+            f"{named}the {k:,} most confident ({100 * c:.0f} %): {PERCENT.value(r)} wrong "
+            f"({100 * row.level:g} % band {PERCENT.interval(low, high)})"
+            for k, c, r, low, high in zip(row.kept, x, y, row.low, row.high, strict=True)
+        ]
+        style.band(ax, x, row.low, row.high, look)
+        ax.plot(x, y, **look.stroke, linewidth=1.5, zorder=3)
+        style.dots(ax, x, y, look, s=14, zorder=4, tips=tips, name=f"risk-coverage-{name}")
+        style.name_series(ax, f"{named}AURC {PERCENT.value(row.aurc)}", look)
     top = max(float(np.median(row.high)) for row in found.values())
     most = max(float(row.risk.max()) for row in found.values())
     # A band over one or two samples reaches to 1 and would squeeze the rest.
@@ -153,17 +138,3 @@ def draw_risk_coverage(found: dict[str, RiskCurve], *, ax: Axes | None = None) -
         ylabel="error rate of those kept (%)",
     )
     style.legend(ax)
-    return ax
-
-
-def _draw_curve(ax: Axes, name: str, row: RiskCurve, look: style.Look) -> None:
-    x, y, named = row.coverage, row.risk, prefix_of(name)
-    tips = [
-        f"{named}the {k:,} most confident ({100 * c:.0f} %): {PERCENT.value(r)} wrong "
-        f"({100 * row.level:g} % band {PERCENT.interval(low, high)})"
-        for k, c, r, low, high in zip(row.kept, x, y, row.low, row.high, strict=True)
-    ]
-    style.band(ax, x, row.low, row.high, look)
-    ax.plot(x, y, **look.stroke, linewidth=1.5, zorder=3)
-    style.dots(ax, x, y, look, s=14, zorder=4, tips=tips, name=f"risk-coverage-{name}")
-    style.name_series(ax, f"{named}AURC {PERCENT.value(row.aurc)}", look)

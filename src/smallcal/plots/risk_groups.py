@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,11 +16,9 @@ from smallcal.metrics import Scored
 from smallcal.metrics.binned import bin_table, equal_width
 from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
+from smallcal.plots.series import accuracies
 from smallcal.plots.twins import draws
-from smallcal.statistics.interval import binomial_interval, require_level
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from smallcal.statistics.interval import require_level
 
 ONE = "one temperature"
 
@@ -35,11 +32,6 @@ def fitted_of(calibrator: object) -> FittedCalibrator:
     raise InputError(
         f"calibrator must be fitted, such as sc.SRTS().fit(...); got {type(calibrator).__name__}"
     )
-
-
-def is_risk(fitted: FittedCalibrator) -> bool:
-    """Whether the groups are ordered by the risk of being wrong."""
-    return isinstance(fitted.signal, Risk | FeatureRisk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +68,7 @@ class _Routed:
     def label(self, group: int) -> str:
         """Return what a group is called, with its temperature."""
         last = len(self.fitted.map.steps) - 1
-        word = "risk" if is_risk(self.fitted) else "scores"
+        word = "risk" if isinstance(self.fitted.signal, Risk | FeatureRisk) else "scores"
         end = {0: f", lowest {word}", last: f", highest {word}"}.get(group, "") if last else ""
         return f"group {group + 1}{end}, T = {self.fitted.map.steps[group]:.3g}"
 
@@ -151,37 +143,17 @@ def matched_confidence_data(
         rows = np.flatnonzero(routed.group == group)
         table = bin_table(view.take(rows), index[rows], bins=bins)
         full = np.flatnonzero(table.count >= max(least, 1))
-        if not len(full):
-            continue
-        count, accuracy = table.count[full], table.accuracy[full]
-        low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
-        found[routed.label(group)] = GroupBins(
-            bin=full,
-            count=count,
-            confidence=table.confidence[full],
-            accuracy=accuracy,
-            low=low,
-            high=high,
-            temperature=routed.fitted.map.steps[group],
-            level=level,
-        )
+        if len(full):
+            temperature = routed.fitted.map.steps[group]
+            exact = accuracies(table, full, level=level)
+            found[routed.label(group)] = GroupBins(bin=full, temperature=temperature, **exact)
     if not found:
         raise InputError(f"no group has {least} samples in any bin; lower least or bins")
     return found
 
 
-@draws(matched_confidence_data)
-def matched_confidence(
-    y_true: object,
-    logits: object,
-    *,
-    calibrator: object,
-    bins: int = 10,
-    least: int = 5,
-    level: float = 0.95,
-    features: object = None,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(matched_confidence_data, size=(5.2, 4.6))
+def matched_confidence(ax: style.Axes, found: dict[str, GroupBins]) -> None:
     """Draw, group by group, how accurate predictions of the same confidence are.
 
     Confidence is what one temperature for all gives (the calibrator's pooled one). If that were
@@ -196,42 +168,22 @@ def matched_confidence(
     >>> matched_confidence(val.labels, val.logits, calibrator=cal).get_xlabel()
     'confidence at one temperature (%)'
     """
-    found = matched_confidence_data(
-        y_true,
-        logits,
-        calibrator=calibrator,
-        bins=bins,
-        least=least,
-        level=level,
-        features=features,
-    )
-    return draw_matched_confidence(found, ax=ax)
-
-
-def draw_matched_confidence(found: dict[str, GroupBins], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`matched_confidence_data` gave."""
-    ax = style.reliability_axes(
-        ax, size=(5.2, 4.6), xlabel="confidence at one temperature (%)", ylabel="accuracy (%)"
-    )
+    xlabel = "confidence at one temperature (%)"
+    style.frame_reliability(ax, xlabel=xlabel, ylabel="accuracy (%)")
     largest = max(int(row.count.max()) for row in found.values())
-    for index, (name, row) in enumerate(found.items()):
-        _draw_group(ax, name, row, style.look(index), largest)
+    for name, row, look in style.looks(found):
+        x, y, plot = row.confidence, row.accuracy, f"matched-confidence-{name.partition(',')[0]}"
+        tips = [
+            f"{name}: {count:,} samples, confidence {PERCENT.value(c)}, accuracy "
+            f"{PERCENT.value(a)} ({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
+            for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
+        ]
+        sizes = 14 + 70 * row.count / largest
+        ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6, zorder=2)
+        ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
+        style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=plot)
+        style.name_series(ax, name, look)
     style.legend(ax)
-    return ax
-
-
-def _draw_group(ax: Axes, name: str, row: GroupBins, look: style.Look, largest: int) -> None:
-    x, y, plot = row.confidence, row.accuracy, f"matched-confidence-{name.partition(',')[0]}"
-    tips = [
-        f"{name}: {count:,} samples, confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
-        f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
-        for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
-    ]
-    sizes = 14 + 70 * row.count / largest
-    ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6, zorder=2)
-    ax.plot(x, y, **look.stroke, linewidth=1.4, zorder=3)
-    style.dots(ax, x, y, look, s=sizes, zorder=4, tips=tips, name=plot)
-    style.name_series(ax, name, look)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -286,16 +238,14 @@ def group_residuals_data(
     bins = len(routed.fitted.map.steps)
     found = {}
     for stage, view in routed.views.items():
-        table = bin_table(view, routed.group, bins=bins)
-        count, accuracy = table.count[groups], table.accuracy[groups]
-        confidence = table.confidence[groups]
-        low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+        exact = accuracies(bin_table(view, routed.group, bins=bins), groups, level=level)
+        confidence = exact["confidence"]
         found[stage] = GroupResiduals(
             group=groups,
-            count=count,
-            residual=accuracy - confidence,
-            low=low - confidence,
-            high=high - confidence,
+            count=exact["count"],
+            residual=exact["accuracy"] - confidence,
+            low=exact["low"] - confidence,
+            high=exact["high"] - confidence,
             temperature=np.array(routed.fitted.map.steps)[groups],
             labels=tuple(routed.label(group) for group in groups.tolist()),
             level=level,
@@ -303,16 +253,8 @@ def group_residuals_data(
     return found
 
 
-@draws(group_residuals_data)
-def group_residuals(
-    y_true: object,
-    logits: object,
-    *,
-    calibrator: object,
-    level: float = 0.95,
-    features: object = None,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(group_residuals_data, size=(5.2, 4.2))
+def group_residuals(ax: style.Axes, found: dict[str, GroupResiduals]) -> None:
     """Draw accuracy minus confidence of each group: raw, at one temperature, and calibrated.
 
     Above zero a group is under-confident, below it over-confident. The fitted temperatures stand
@@ -326,15 +268,6 @@ def group_residuals(
     >>> group_residuals(val.labels, val.logits, calibrator=cal).get_ylabel()
     'accuracy - confidence (points)'
     """
-    found = group_residuals_data(
-        y_true, logits, calibrator=calibrator, level=level, features=features
-    )
-    return draw_group_residuals(found, ax=ax)
-
-
-def draw_group_residuals(found: dict[str, GroupResiduals], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`group_residuals_data` gave."""
-    ax = style.axes_or_new(ax, size=(5.2, 4.2))
     ax.axhline(0, **style.REFERENCE)
     for index, (stage, row) in enumerate(found.items()):
         _draw_residuals(ax, stage, row, index)
@@ -346,10 +279,9 @@ def draw_group_residuals(found: dict[str, GroupResiduals], *, ax: Axes | None = 
     signal = "risk" if any("risk" in label for label in first.labels) else "routing score"
     style.dress(ax, xlabel=f"groups by {signal}", ylabel="accuracy - confidence (points)")
     style.legend(ax)
-    return ax
 
 
-def _draw_residuals(ax: Axes, stage: str, row: GroupResiduals, index: int) -> None:
+def _draw_residuals(ax: style.Axes, stage: str, row: GroupResiduals, index: int) -> None:
     look = style.look(index)
     x = np.arange(len(row.group)) + 0.22 * (index - 1)
     tips = [

@@ -1,11 +1,17 @@
-"""One set of probabilities or several by name: what most plots are given."""
+"""One set of probabilities or several by name, which most plots are given; accuracies in bins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
+
+from smallcal.data.predictions import BoolArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics import Scored
+from smallcal.metrics.binned import BinTable
+from smallcal.statistics.interval import binomial_interval
 
 #: What a series is called where no name was given; it gets no legend.
 UNNAMED = "probs"
@@ -36,3 +42,11 @@ def views_of(y_true: object, probs: object) -> dict[str, Scored]:
 def prefix_of(name: str) -> str:
     """Return how a text about a series begins: with its name, if it was given one."""
     return "" if name == UNNAMED else f"{name}, "
+
+
+def accuracies(table: BinTable, bins: IntArray | BoolArray, *, level: float) -> dict[str, Any]:
+    """Return what some bins hold, with Clopper and Pearson's interval of the accuracy."""
+    count, accuracy = table.count[bins], table.accuracy[bins]
+    low, high = binomial_interval(np.rint(accuracy * count), count.astype(float), level=level)
+    ends = {"low": low, "high": high, "level": level}
+    return {"count": count, "confidence": table.confidence[bins], "accuracy": accuracy, **ends}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,11 +16,8 @@ from smallcal.plots.twins import draws
 from smallcal.statistics.compare import evaluate
 from smallcal.statistics.interval import require_options
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class ShiftErrors:
     """One method on every shifted set.
 
@@ -104,28 +100,11 @@ def errors_of(
 ) -> ShiftErrors:
     """Return the record of (accuracy, error, low, high) rows that were measured before."""
     accuracy, error, low, high = np.array(rows, dtype=np.float64).T
-    return ShiftErrors(
-        sets=tuple(sets),
-        accuracy=accuracy,
-        error=error,
-        low=low,
-        high=high,
-        metric=metric,
-        level=level,
-    )
+    return ShiftErrors(tuple(sets), accuracy, error, low, high, metric, level)
 
 
 @draws(shift_errors_data)
-def shift_errors(
-    labels: Mapping[str, object],
-    probs: Mapping[str, Mapping[str, object]],
-    *,
-    metric: str = "ece15",
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
-    ax: Axes | None = None,
-) -> Axes:
+def shift_errors(ax: style.Axes, found: Mapping[str, ShiftErrors]) -> None:
     """Draw the calibration error on shifted sets against the accuracy that they leave.
 
     Severities need no order and no numbers: accuracy says how hard a shift is. Bars are bootstrap
@@ -137,18 +116,8 @@ def shift_errors(
     >>> shift_errors(labels, {"raw": {"fog 3": sure}}).get_ylabel()
     'ece15 (%)'
     """
-    found = shift_errors_data(
-        labels, probs, metric=metric, level=level, n_boot=n_boot, random_state=random_state
-    )
-    return draw_shift_errors(found, ax=ax)
-
-
-def draw_shift_errors(found: Mapping[str, ShiftErrors], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`shift_errors_data` gave."""
-    ax = style.axes_or_new(ax)
-    for index, (name, row) in enumerate(found.items()):
-        look, unit = style.look(index), METRICS[row.metric].unit
-        x, y = row.accuracy, row.error
+    for name, row, look in style.looks(found):
+        x, y, unit = row.accuracy, row.error, METRICS[row.metric].unit
         tips = [
             f"{name}, {key}: accuracy {PERCENT.value(a)}, {row.metric} {unit.value(e)} "
             f"({100 * row.level:g} % interval {unit.interval(low, high)})"
@@ -161,4 +130,3 @@ def draw_shift_errors(found: Mapping[str, ShiftErrors], *, ax: Axes | None = Non
     style.percent(ax)
     style.dress(ax, xlabel="accuracy (%)", ylabel=f"{row.metric} ({unit.sign})")
     style.legend(ax)
-    return ax

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from smallcal.plots.series import prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Nodes of the fine grid, and every how many of them the curve has a point.
 _NODES, _STRIDE = 8193, 32
@@ -65,12 +61,7 @@ class SmoothCurve:
 
 
 def smooth_reliability_data(
-    y_true: object,
-    probs: object,
-    *,
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
+    y_true: object, probs: object, *, level: float = 0.95, n_boot: int = 400, random_state: int = 0
 ) -> dict[str, SmoothCurve]:
     """Return what :func:`smooth_reliability` draws, by name of the probabilities.
 
@@ -114,9 +105,12 @@ def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> SmoothCurve
 
 def _smoothed(view: Scored, counts: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
     """Return the smoothed residuals b - c, and the smoothed number of samples."""
-    residual = reflected_smooth(view.confidence, -view.residual * counts, width, nodes=_NODES)
-    density = reflected_smooth(view.confidence, counts, width, nodes=_NODES)
-    return residual[::_STRIDE], density[::_STRIDE]
+    return _smooth(view, -view.residual * counts, width), _smooth(view, counts, width)
+
+
+def _smooth(view: Scored, mass: FloatArray, width: float) -> FloatArray:
+    """Smooth what each sample weighs, at the points of the curve."""
+    return reflected_smooth(view.confidence, mass, width, nodes=_NODES)[::_STRIDE]
 
 
 def _band(
@@ -141,10 +135,7 @@ def _exact_band(view: Scored, width: float, level: float) -> tuple[FloatArray, F
     weights, squared, over the sum of squared weights.
     """
     kernel, right = np.ones(view.n), view.correct.astype(np.float64)
-    weight, hits = (
-        reflected_smooth(view.confidence, mass, width, nodes=_NODES)[::_STRIDE]
-        for mass in (kernel, right)
-    )
+    weight, hits = (_smooth(view, mass, width) for mass in (kernel, right))
     count = weight**2 / np.maximum(_squared_weights(view, width), 1e-300)
     share = np.clip(hits / np.maximum(weight, 1e-300), 0, 1)
     # The transform leaves 1 - 1e-16 where all are right.
@@ -155,9 +146,7 @@ def _exact_band(view: Scored, width: float, level: float) -> tuple[FloatArray, F
 
 def _squared_weights(view: Scored, width: float) -> FloatArray:
     """Return the sum of squared kernels: narrower kernels, and products with the mirror images."""
-    narrow = reflected_smooth(view.confidence, np.ones(view.n), width / np.sqrt(2), nodes=_NODES)[
-        ::_STRIDE
-    ]
+    narrow = _smooth(view, np.ones(view.n), width / np.sqrt(2))
     place = np.linspace(0, 1, len(narrow))
     squares = np.maximum(narrow, 0) / (2 * width * np.sqrt(np.pi))
     for end in (0.0, 1.0):
@@ -166,16 +155,8 @@ def _squared_weights(view: Scored, width: float) -> FloatArray:
     return np.asarray(squares)
 
 
-@draws(smooth_reliability_data)
-def smooth_reliability(
-    y_true: object,
-    probs: object,
-    *,
-    level: float = 0.95,
-    n_boot: int = 400,
-    random_state: int = 0,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(smooth_reliability_data, size=(5.2, 5.0))
+def smooth_reliability(ax: style.Axes, found: dict[str, SmoothCurve]) -> None:
     """Draw accuracy against confidence as a smooth curve with a band.
 
     Residuals are smoothed with the reflected Gaussian of smECE, at the width that smECE finds (no
@@ -191,25 +172,20 @@ def smooth_reliability(
     >>> axes.get_ylabel()
     'accuracy, smoothed (%)'
     """
-    found = smooth_reliability_data(
-        y_true, probs, level=level, n_boot=n_boot, random_state=random_state
-    )
-    return draw_smooth_reliability(found, ax=ax)
-
-
-def draw_smooth_reliability(found: dict[str, SmoothCurve], *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`smooth_reliability_data` gave."""
-    ax = style.reliability_axes(
-        ax, size=(5.2, 5.0), xlabel="confidence (%)", ylabel="accuracy, smoothed (%)"
-    )
-    for index, (name, row) in enumerate(found.items()):
-        _draw_curve(ax, name, row, style.look(index))
+    style.frame_reliability(ax, xlabel="confidence (%)", ylabel="accuracy, smoothed (%)")
+    strip = style.strip_over(ax, ylabel="density")
+    for name, row, look in style.looks(found):
+        _draw_curve(ax, name, row, look)
+        for part in _stretches(row):
+            x, y = row.confidence[part], row.density[part]
+            strip.plot(x, y, **look.stroke, linewidth=1.2)
+            if len(found) == 1:
+                strip.fill_between(x, y, color=look.color, alpha=0.4, linewidth=0)
+    strip.set_ylim(bottom=0)
     style.legend(ax)
-    _draw_density(ax, found)
-    return ax
 
 
-def _draw_curve(ax: Axes, name: str, row: SmoothCurve, look: style.Look) -> None:
+def _draw_curve(ax: style.Axes, name: str, row: SmoothCurve, look: style.Look) -> None:
     x, y, low, high, named = row.confidence, row.accuracy, row.low, row.high, prefix_of(name)
     for part in _stretches(row):
         style.band(ax, x[part], low[part], high[part], look)
@@ -230,15 +206,3 @@ def _stretches(row: SmoothCurve) -> list[slice]:
     cuts = np.flatnonzero(np.diff(row.confidence) > 1.5 * row.step) + 1
     edges = [0, *cuts.tolist(), len(row.confidence)]
     return [slice(a, b) for a, b in pairwise(edges)]
-
-
-def _draw_density(ax: Axes, found: dict[str, SmoothCurve]) -> None:
-    strip = style.strip_over(ax, ylabel="density")
-    for index, row in enumerate(found.values()):
-        look = style.look(index)
-        for part in _stretches(row):
-            x, y = row.confidence[part], row.density[part]
-            strip.plot(x, y, **look.stroke, linewidth=1.2)
-            if len(found) == 1:
-                strip.fill_between(x, y, color=look.color, alpha=0.4, linewidth=0)
-    strip.set_ylim(bottom=0)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from smallcal.metrics.units import PERCENT
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from numpy.typing import ArrayLike
@@ -44,7 +44,12 @@ REFERENCE: Mapping[str, Any] = MappingProxyType(
 
 SMALL = 9.0
 
+#: Of a figure, in inches, unless a plot has its own.
+SIZE = (5.4, 4.2)
+
 _TIPS = "_smallcal_tips"
+
+Row = TypeVar("Row")
 
 
 class Look(NamedTuple):
@@ -74,10 +79,14 @@ def look(index: int) -> Look:
     ('#0072b2', 'o')
     """
     return Look(
-        PALETTE[index % len(PALETTE)],
-        MARKERS[index % len(MARKERS)],
-        DASHES[index % len(DASHES)],
+        PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)], DASHES[index % len(DASHES)]
     )
+
+
+def looks(found: Mapping[str, Row]) -> Iterator[tuple[str, Row, Look]]:
+    """Yield the name of each series, what was found for it, and its look."""
+    for index, (name, row) in enumerate(found.items()):
+        yield name, row, look(index)
 
 
 def require_matplotlib() -> None:
@@ -88,7 +97,7 @@ def require_matplotlib() -> None:
         raise missing_extra("matplotlib", "plots", "drawing") from None
 
 
-def axes_or_new(ax: Axes | None, *, size: tuple[float, float] = (5.4, 4.2)) -> Axes:
+def axes_or_new(ax: Axes | None, *, size: tuple[float, float] = SIZE) -> Axes:
     """Return the axes given, or those of a new figure of this size in inches.
 
     The new figure is not pyplot's: nothing has to be closed. ``ax.figure.savefig`` saves it.
@@ -145,13 +154,11 @@ def percent(ax: Axes, which: str = "xy") -> None:
 
     for name in which:
         axis = ax.xaxis if name == "x" else ax.yaxis
-        axis.set_major_formatter(FuncFormatter(_hundredfold))
-
-
-def _hundredfold(value: float, position: int | None = None) -> str:
-    """Return 100 times the value; 0.07 is 7, not 7.000000000000001."""
-    del position
-    return f"{round(PERCENT.scale * value, 9):g}".replace("-", "\N{MINUS SIGN}")
+        # Rounded: 0.07 is 7, not 7.000000000000001.
+        hundredfold = FuncFormatter(
+            lambda value, _: f"{round(PERCENT.scale * value, 9):g}".replace("-", "\N{MINUS SIGN}")
+        )
+        axis.set_major_formatter(hundredfold)
 
 
 def name_series(ax: Axes, name: str, style: Look) -> None:
@@ -168,16 +175,12 @@ def strip_over(ax: Axes, *, ylabel: str) -> Axes:
     return strip
 
 
-def reliability_axes(
-    ax: Axes | None, *, size: tuple[float, float], xlabel: str, ylabel: str
-) -> Axes:
-    """Return axes for accuracy against confidence, with a line where the two agree."""
-    ax = axes_or_new(ax, size=size)
+def frame_reliability(ax: Axes, *, xlabel: str, ylabel: str) -> None:
+    """Make axes those of accuracy against confidence, with a line where the two agree."""
     ax.plot([0, 1], [0, 1], **REFERENCE)
     ax.set(xlim=(0, 1), ylim=(0, 1))
     percent(ax)
     dress(ax, xlabel=xlabel, ylabel=ylabel)
-    return ax
 
 
 def band(ax: Axes, x: FloatArray, low: FloatArray, high: FloatArray, look: Look) -> None:

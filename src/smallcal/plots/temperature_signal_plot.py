@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
 from smallcal.plots.risk_groups import at_one_temperature, fitted_of
 from smallcal.plots.twins import draws
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Kind = Literal["steps", "curve", "cloud"]
 
@@ -112,8 +109,7 @@ def _line(fitted_map: FittedMap, kind: Kind, score: FloatArray) -> tuple[FloatAr
     inner = np.array(fitted_map.thresholds if isinstance(fitted_map, GroupMap) else [])
     ends = np.concatenate([[score.min()], inner, [score.max()]])
     # A threshold may lie beyond these samples.
-    first, last = min(ends), max(ends)
-    corners = np.concatenate([[first], np.repeat(inner, 2), [last]])
+    corners = np.concatenate([[ends.min()], np.repeat(inner, 2), [ends.max()]])
     return corners, np.repeat(fitted_map.steps, 2)
 
 
@@ -129,15 +125,8 @@ def _label(fitted: FittedCalibrator) -> str:
     return f"{signal.kind.replace('_', ' ')} score"
 
 
-@draws(temperature_signal_data)
-def temperature_signal(
-    calibrator: object,
-    logits: object,
-    *,
-    features: object = None,
-    y: object = None,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(temperature_signal_data, size=(5.4, 4.4))
+def temperature_signal(ax: style.Axes, found: TemperatureSignal) -> None:
     """Draw the temperature that samples get against the score they are routed by.
 
     Groups are steps, curves are curves. Where the temperature depends on more than one number it
@@ -153,13 +142,6 @@ def temperature_signal(
     >>> temperature_signal(cal, val.logits).get_ylabel()
     'temperature T (logits are divided by it)'
     """
-    found = temperature_signal_data(calibrator, logits, features=features, y=y)
-    return draw_temperature_signal(found, ax=ax)
-
-
-def draw_temperature_signal(found: TemperatureSignal, *, ax: Axes | None = None) -> Axes:
-    """Draw what :func:`temperature_signal_data` gave."""
-    ax = style.axes_or_new(ax, size=(5.4, 4.4))
     look = style.look(0)
     ax.axhline(1.0, color=style.FAINT, linewidth=1.2, zorder=0)
     dashes = style.DASHES[1]
@@ -181,10 +163,9 @@ def draw_temperature_signal(found: TemperatureSignal, *, ax: Axes | None = None)
     style.legend(ax, loc="upper right")
     strip = style.strip_over(ax, ylabel="samples")
     strip.hist(found.score, bins=40, color=look.color, alpha=0.5)
-    return ax
 
 
-def _draw_marks(ax: Axes, found: TemperatureSignal, look: style.Look) -> None:
+def _draw_marks(ax: style.Axes, found: TemperatureSignal, look: style.Look) -> None:
     """Draw some samples, evenly over all, each with its score and temperature."""
     n = len(found.score)
     few = np.unique(np.linspace(0, n - 1, min(n, _SHOWN if found.kind == "cloud" else 60)).round())

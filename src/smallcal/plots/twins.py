@@ -2,10 +2,7 @@
 
 Both take the same parameters, and many plots take the same ones. What these mean stands here. A
 docstring in a plot's file tells what is special there, and :func:`draws` adds the rest, so that
-``help`` of either function tells everything.
-
-Signatures do stand in both functions: Python's types cannot say "the parameters of that function
-and ``ax``", and whoever calls a plot should have the types checked. A test compares them.
+``help`` of either function tells everything. The signature stands in the twin alone.
 """
 
 from __future__ import annotations
@@ -13,9 +10,18 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+
+from smallcal.plots.style import SIZE, axes_or_new
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Found = TypeVar("Found")
+Given = ParamSpec("Given")
+Size = tuple[float, float]
 
 _SHARED = """
 y_true : array-like of shape (n,)
@@ -48,31 +54,73 @@ ax : Axes, optional
 """
 
 
-def draws(data: Callable[..., object]) -> Callable[[Function], Function]:
-    """Complete the docstrings of a function that draws, and of the twin whose data it draws.
+class Plot(Protocol[Given]):
+    """A plot: it takes what its twin takes, and ``ax``.
 
-    Each parameter is described as in the docstring of either, or else as in all plots. What the
-    twin raises, the function that draws raises too.
+    Python's types cannot say "these parameters and one more by name": in a call with ``ax`` the
+    others are not checked.
+    """
+
+    #: The twin, and what draws its data.
+    data: Callable[..., Any]
+    redraw: Callable[[Any, Axes | None], Axes]
+
+    @overload
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Axes: ...
+    @overload
+    def __call__(self, *args: Any, ax: Axes | None, **kwargs: Any) -> Axes: ...
+
+
+def draws(
+    data: Callable[Given, Found], *, size: Size | Callable[[Found], Size] = SIZE
+) -> Callable[[Callable[[Axes, Found], None]], Plot[Given]]:
+    """Make a plot of a function that draws on axes what a twin found.
+
+    The plot takes the twin's parameters and ``ax``; without that a figure of this size in inches
+    is made. The docstrings of both are completed: each parameter is described as in the docstring
+    of either, or else as in all plots. What the twin raises, the plot raises too.
 
     Examples
     --------
     >>> def total_data(probs) -> float:
     ...     '''Return what :func:`total` draws.'''
     >>> @draws(total_data)
-    ... def total(probs, *, ax=None) -> Axes:
+    ... def total(ax, found):
     ...     '''Draw the sum of all.'''
     >>> total.__doc__.splitlines()[5]
     '    Class probabilities.'
     """
 
-    def complete(draw: Function) -> Function:
+    def complete(draw: Callable[[Axes, Found], None]) -> Plot[Given]:
+        def redraw(found: Found, ax: Axes | None) -> Axes:
+            ax = axes_or_new(ax, size=size(found) if callable(size) else size)
+            draw(ax, found)
+            return ax
+
+        @wraps(draw)
+        def plot(*args: Any, ax: Axes | None = None, **kwargs: Any) -> Axes:
+            return redraw(data(*args, **kwargs), ax)
+
+        made: Any = plot
+        made.data, made.redraw, made.__signature__ = data, redraw, _with_axes(data)
+        made.__annotations__ = {**data.__annotations__, "ax": "Axes | None", "return": "Axes"}
         twin, own = _sections(data), _sections(draw)
         parameters = twin.get("Parameters", "") + "\n" + own.get("Parameters", "")
         _write(data, {**twin, "Parameters": parameters})
         raised = {title: text for title, text in twin.items() if title == "Raises"}
-        return _write(draw, {**raised, **own, "Parameters": parameters})
+        found: Plot[Given] = _write(made, {**raised, **own, "Parameters": parameters})
+        return found
 
     return complete
+
+
+def _with_axes(data: Callable[..., object]) -> inspect.Signature:
+    """Return the signature of a plot: that of its twin, and ``ax``."""
+    given = inspect.signature(data)
+    ax = inspect.Parameter(
+        "ax", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Axes | None"
+    )
+    return given.replace(parameters=[*given.parameters.values(), ax], return_annotation="Axes")
 
 
 def documented(function: Function) -> Function:

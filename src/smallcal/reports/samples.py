@@ -39,11 +39,7 @@ class Samples:
 
 
 def samples_of(
-    given: object,
-    *,
-    role: str,
-    input: str | None = None,
-    class_names: Sequence[str] | None = None,
+    given: object, *, role: str, input: str | None = None, class_names: Sequence[str] | None = None
 ) -> Samples:
     """Check what a user gave: a pair, a record with logits and labels, or the path of a file.
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
 from smallcal.plots.studies.curves import BASELINE, Curves, curves_of, lines_of
-from smallcal.plots.studies.panels import draw_panels, looks_of
+from smallcal.plots.studies.panels import PANELS, draw_panels, looks_of
 from smallcal.plots.studies.run import RunLike, clean, measured_at_all, open_run
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import ALL
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Where the whole split stands on a scale of logarithms: one doubling to the right of the rest.
 _STEP = 2.0
@@ -67,15 +64,8 @@ def budget_curve_data(
     return curves_of(opened, np.array(budgets, dtype=float), names, lines, left_out)
 
 
-@draws(budget_curve_data)
-def budget_curve(
-    run: RunLike,
-    *,
-    metric: str = "ece15",
-    baseline: str | None = None,
-    where: Mapping[str, Any] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(budget_curve_data, size=PANELS)
+def budget_curve(ax: style.Axes, found: Curves) -> None:
     """Draw a metric against the number of calibration samples, and how often each method wins.
 
     Above: means over cells. In the middle: paired differences from the baseline with their 95 %
@@ -83,15 +73,13 @@ def budget_curve(
     interval holds zero, or there is none. Below: the share of cells and draws in which a method
     is strictly better than the baseline. Rows alone are taken to be of the study ``budget``.
     """
-    found = budget_curve_data(run, metric=metric, baseline=baseline, where=where)
     places = _places(found.x)
-    axes, _, strip = draw_panels(ax, found, places, "budget-curve", 0.4)
+    _, strip = draw_panels(ax, found, places, "budget-curve", 0.4)
     _draw_wins(strip, found, places)
     style.dress(strip, xlabel="calibration samples", ylabel="wins %")
-    axes.set_xscale("log")
+    ax.set_xscale("log")
     strip.set_xticks(places, found.names)
     strip.minorticks_off()
-    return axes
 
 
 def _places(budgets: FloatArray) -> FloatArray:
@@ -101,7 +89,7 @@ def _places(budgets: FloatArray) -> FloatArray:
     return np.where(budgets == ALL, last, budgets)
 
 
-def _draw_wins(strip: Axes, found: Curves, places: FloatArray) -> None:
+def _draw_wins(strip: style.Axes, found: Curves, places: FloatArray) -> None:
     strip.axhline(50, **style.REFERENCE)
     for line in found.lines:
         if BASELINE in line.verdict:

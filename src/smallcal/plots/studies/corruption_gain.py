@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from smallcal.plots.twins import draws
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.tables.shift import heterogeneity, rank_correlation
 from smallcal.studies.tables.table import Number, heading_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Names are written beside the points of a single model with no more corruptions than these.
 _MOST_NAMES = 20
@@ -166,15 +163,7 @@ def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 
 
 @draws(corruption_gain_data)
-def corruption_gain(
-    run: RunLike,
-    *,
-    metric: str | None = None,
-    method: str | None = None,
-    baseline: str | None = None,
-    where: Mapping[str, Any] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
     """Draw the gain of a method under each corruption against the raw model's error there.
 
     Points above the dashed line favour the method. The legend has Spearman's rank correlation of
@@ -182,33 +171,30 @@ def corruption_gain(
     many models all points look the same, and the title has the median correlation. Rows alone are
     taken to be of the study ``heterogeneity``.
     """
-    found = corruption_gain_data(run, metric=metric, method=method, baseline=baseline, where=where)
-    axes = style.axes_or_new(ax)
-    axes.axhline(0, **style.REFERENCE)
+    ax.axhline(0, **style.REFERENCE)
     few = len(found.models) <= _MOST_MODELS
     for i, model in enumerate(found.models):
-        _draw_model(axes, found, model, style.look(i if few else 0), named=few)
+        _draw_model(ax, found, model, style.look(i if few else 0), named=few)
     if len(found.models) == 1 and len(found.models[0].corruptions) <= _MOST_NAMES:
-        _write_names(axes, found.models[0])
+        _write_names(ax, found.models[0])
     style.dress(
-        axes,
+        ax,
         xlabel=f"{found.raw}: {found.unit}",
         ylabel=f"gain of {found.method} over {found.baseline}",
         title="" if few else _together(found),
     )
     style.legend(
-        axes,
+        ax,
         loc="lower left",
         bbox_to_anchor=(0, 1.01),
         borderaxespad=0.0,
         title="rank correlation of gain and error",
         alignment="left",
     )
-    return axes
 
 
 def _draw_model(
-    ax: Axes, found: CorruptionGains, model: ModelGain, look: style.Look, *, named: bool
+    ax: style.Axes, found: CorruptionGains, model: ModelGain, look: style.Look, *, named: bool
 ) -> None:
     tips = [
         f"{model.model}, {kind}: {found.raw} {found.unit} {written(error)}, gain "
@@ -223,7 +209,7 @@ def _draw_model(
         ax.plot(ends, model.intercept + model.slope * ends, **look.stroke, linewidth=1, zorder=2)
 
 
-def _write_names(ax: Axes, model: ModelGain) -> None:
+def _write_names(ax: style.Axes, model: ModelGain) -> None:
     for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True):
         ax.annotate(
             kind.replace("_", " "),

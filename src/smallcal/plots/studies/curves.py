@@ -11,13 +11,7 @@ import numpy as np
 from smallcal.data.predictions import FloatArray
 from smallcal.plots.studies.run import Run, true_names
 from smallcal.studies.frame import Frame
-from smallcal.studies.tables.clean import (
-    difference,
-    number_of,
-    shown,
-    verdict_on,
-    win_rate,
-)
+from smallcal.studies.tables.clean import difference, number_of, shown, verdict_on, win_rate
 from smallcal.studies.tables.table import Number, heading_of, unit_of
 
 #: What is said of the method that the others are compared with.

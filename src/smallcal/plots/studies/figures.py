@@ -101,7 +101,5 @@ def study_figures(
             where = {} if budget is None else {"budget": budget}
             told = len(budgets) > 1 and budget is not None
             suffix = f"-{'all' if budget == ALL else budget}" if told else ""
-            yield (
-                name + suffix,
-                partial(figure.draw, (study, frame), metric=run.metric, where=where),
-            )
+            draw = partial(figure.draw, (study, frame), metric=run.metric, where=where)
+            yield name + suffix, draw

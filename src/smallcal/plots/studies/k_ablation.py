@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from smallcal.plots.studies.curves import BASELINE, Curves, curves_of, line_of, 
 from smallcal.plots.studies.panels import draw_lines
 from smallcal.plots.studies.run import Run, RunLike, clean, measured_at_all, one_budget, open_run
 from smallcal.plots.twins import draws
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,34 +84,25 @@ def _groups(run: Run) -> dict[str, int]:
 
 
 @draws(k_ablation_data)
-def k_ablation(
-    run: RunLike,
-    *,
-    metric: str | None = None,
-    baseline: str | None = None,
-    where: Mapping[str, Any] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+def k_ablation(ax: style.Axes, found: GroupCurves) -> None:
     """Draw a metric against the number of groups: all models together, and each behind.
 
     The band is the 95 % interval of the paired difference from the baseline (one group), put
     around the line; marks are hollow where it holds zero. Rows alone are taken to be of the study
     ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
     """
-    found = k_ablation_data(run, metric=metric, baseline=baseline, where=where)
     curves, line = found.curves, found.curves.lines[0]
-    axes = style.axes_or_new(ax)
     if len(found.by_model) > 1:
         for values in found.by_model.values():
-            axes.plot(curves.x, values, color=style.FAINT, linewidth=1, zorder=1)
-    axes.axhline(float(line.value[line.verdict.index(BASELINE)]), **style.REFERENCE)
-    style.band(axes, curves.x, *line.band, style.look(0))
-    draw_lines(axes, curves, curves.x, "k-ablation")
-    style.dress(axes, xlabel="groups", ylabel=curves.unit, title=who(curves))
-    axes.set_xscale("log")
-    axes.set_xticks(curves.x, [f"{k:g}" for k in curves.x])
-    axes.minorticks_off()
-    axes.annotate(
+            ax.plot(curves.x, values, color=style.FAINT, linewidth=1, zorder=1)
+    ax.axhline(float(line.value[line.verdict.index(BASELINE)]), **style.REFERENCE)
+    style.band(ax, curves.x, *line.band, style.look(0))
+    draw_lines(ax, curves, curves.x, "k-ablation")
+    style.dress(ax, xlabel="groups", ylabel=curves.unit, title=who(curves))
+    ax.set_xscale("log")
+    ax.set_xticks(curves.x, [f"{k:g}" for k in curves.x])
+    ax.minorticks_off()
+    ax.annotate(
         f"dashed: {curves.baseline}; hollow: tie with it",
         (1, 1),
         xycoords="axes fraction",
@@ -123,4 +111,3 @@ def k_ablation(
         fontsize=style.SMALL,
         color=style.GREY,
     )
-    return axes

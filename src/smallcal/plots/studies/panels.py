@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.transforms import Transform
 
+#: The size of a figure with panels, in inches.
+PANELS = (6.8, 6.4)
+
 #: Verdicts under which a mark is drawn hollow.
 _OPEN = ("tie", "no interval")
 
@@ -36,20 +39,19 @@ def looks_of(curves: Curves) -> dict[str, style.Look]:
 
 
 def draw_panels(
-    ax: Axes | None, curves: Curves, places: FloatArray, plot: str, *more: float
+    ax: Axes, curves: Curves, places: FloatArray, plot: str, *more: float
 ) -> list[Axes]:
     """Draw means and, in a panel below, differences from the baseline.
 
-    Returns both axes, and empty ones under them of these shares of the height of the first.
+    Returns that panel, and empty ones under it of these shares of the height of the first.
     """
-    axes = style.axes_or_new(ax, size=(6.8, 6.4))
-    gaps, *strips = strips_under(axes, 0.75, *more)
-    draw_lines(axes, curves, places, plot)
-    style.dress(axes, xlabel="", ylabel=curves.unit, title=who(curves))
-    name_lines(axes, curves)
+    gaps, *strips = strips_under(ax, 0.75, *more)
+    draw_lines(ax, curves, places, plot)
+    style.dress(ax, xlabel="", ylabel=curves.unit, title=who(curves))
+    name_lines(ax, curves)
     draw_gaps(gaps, curves, places, plot)
     style.dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
-    return [axes, gaps, *strips]
+    return [gaps, *strips]
 
 
 def draw_lines(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:

@@ -136,16 +136,15 @@ def _frame(columns: Mapping[str, Any]) -> Frame:
 def _as_asked(study: Study, frame: Frame) -> Frame:
     """Return the rows of what did not fail; the whole split is one budget, whatever its size."""
     frame = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
-    budgets = frame["budget"]
-    pairs = set(zip(frame["cell"].tolist(), budgets.tolist(), strict=True))
+    keys = list(zip(frame["cell"].tolist(), frame["budget"].tolist(), strict=True))
+    pairs = set(keys)
     sizes = {(cell, n) for cell, n in pairs if n not in study.budgets}
     if ALL not in study.budgets or _twice(sizes):
         sizes = set()
     if len({n for _, n in pairs}) > 1 and not _twice(pairs):
         sizes = pairs  # one budget for each cell, and not the same: their whole splits
-    keys = zip(frame["cell"].tolist(), budgets.tolist(), strict=True)
     whole = np.array([key in sizes for key in keys], dtype=bool)
-    return Frame({**frame.columns, "budget": np.where(whole, ALL, budgets)})
+    return Frame({**frame.columns, "budget": np.where(whole, ALL, frame["budget"])})
 
 
 def _twice(pairs: Collection[tuple[str, int]]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +12,12 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
 from smallcal.plots.studies.curves import Curves, curves_of, lines_of, models_in
-from smallcal.plots.studies.panels import draw_panels, head
+from smallcal.plots.studies.panels import PANELS, draw_panels, head
 from smallcal.plots.studies.run import Run, RunLike, measured_at_all, one_budget, open_run
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import CLEAN
 from smallcal.studies.tables.shift import at_severity, occupancy, shifted_rows
 from smallcal.studies.tables.table import Number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Half of the width of a bar, in severities.
 _HALF = 0.28
@@ -86,11 +83,8 @@ def _has_clean(run: Run) -> bool:
     """Whether every method was measured on the clean samples of every cell."""
     rows = run.frame.where(metric=run.metric)
     clean = rows.where(set=CLEAN)
-    there = {
-        (cell, label)
-        for cell, label, value in zip(clean["cell"], clean["label"], clean["value"], strict=True)
-        if np.isfinite(value)
-    }
+    known = np.isfinite(clean["value"])
+    there = set(zip(clean["cell"][known], clean["label"][known], strict=True))
     return len(there) == len(rows.unique("cell")) * len(rows.unique("label"))
 
 
@@ -114,34 +108,24 @@ def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
     return Occupancy(chosen, found[:, np.isfinite(found).all(axis=0)])
 
 
-@draws(severity_curve_data)
-def severity_curve(
-    run: RunLike,
-    *,
-    metric: str | None = None,
-    baseline: str | None = None,
-    where: Mapping[str, Any] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+@draws(severity_curve_data, size=PANELS)
+def severity_curve(ax: style.Axes, found: SeverityCurves) -> None:
     """Draw a metric against severity, and below it which groups the samples fall into.
 
     Means, differences and hollow marks are as in :func:`~smallcal.plots.budget_curve`. The bars
     below show the groups of one method, the lightest with the lowest scores. Rows alone are taken
     to be of the study ``shift``.
     """
-    found = severity_curve_data(run, metric=metric, baseline=baseline, where=where)
     curves = found.curves
     shares = [] if found.occupancy is None else [0.4]
-    axes, gaps, *strips = draw_panels(ax, curves, curves.x, "severity-curve", *shares)
+    panels = draw_panels(ax, curves, curves.x, "severity-curve", *shares)
     if found.occupancy is not None:
-        _draw_groups(strips[0], curves, found.occupancy)
-    last = [gaps, *strips][-1]
-    last.set_xticks(curves.x, curves.names)
-    last.set_xlabel("severity", color=style.INK)
-    return axes
+        _draw_groups(panels[-1], curves, found.occupancy)
+    panels[-1].set_xticks(curves.x, curves.names)
+    panels[-1].set_xlabel("severity", color=style.INK)
 
 
-def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
+def _draw_groups(strip: style.Axes, curves: Curves, groups: Occupancy) -> None:
     """Draw a bar for each severity, cut into groups."""
     n_groups = groups.shares.shape[1]
     bottom = np.zeros(len(curves.x))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,9 @@ _BAND_BOOT = 200
 #: Differences that get a forest plot.
 _FOREST = ("ece15", "top_label_bce")
 
-#: A figure: its id, its plot, that plot's data, its title, its caption, and it all in words.
-Spec = tuple[str, str, Any, str, str, str]
+#: What the document says of a figure, in order: in ``alt`` it all in words, then what draws it.
+_KEYS = ("id", "title", "caption", "alt", "plot", "data")
+Spec = tuple[str, str, str, str, str, Any]
 
 
 def figure_specs(
@@ -51,21 +51,7 @@ def figure_specs(
         *_of_temperature(measured, chosen, test),
         *(_of_shift(shifted, level=level) if shifted else []),
     ]
-    return [
-        {
-            "id": id,
-            "title": title,
-            "caption": caption,
-            "alt": alt,
-            "plot": plot,
-            "data": (
-                {name: asdict(row) for name, row in data.items()}
-                if isinstance(data, Mapping)
-                else asdict(data)
-            ),
-        }
-        for id, plot, data, title, caption, alt in specs
-    ]
+    return [dict(zip(_KEYS, spec, strict=True)) for spec in specs]
 
 
 def _forests(measured: Measured) -> Iterator[Spec]:
@@ -80,12 +66,12 @@ def _forests(measured: Measured) -> Iterator[Spec]:
         thin = " The thin line adds the basic interval, as resampled errors are biased."
         yield (
             f"forest-{metric.replace('_', '-')}",
-            "forest",
-            plots.forest_data(measured.result, metric=metric),
             f"{metric}: difference from the raw model",
             f"Left of zero is better. {100 * measured.result.level:g} % intervals, paired by "
             f"sample.{thin if METRICS[metric].biased else ''}",
             f"Difference in {metric} from the raw model: {'; '.join(parts)}.",
+            "forest",
+            plots.forest_data(measured.result, metric=metric),
         )
 
 
@@ -103,24 +89,24 @@ def _of_confidence(
 
     yield (
         "reliability",
-        "reliability",
-        plots.reliability_data(labels, probas, level=level),
         "Reliability",
         f"Accuracy against confidence in 15 bins; bands are exact {100 * level:g} % intervals. "
         "On the diagonal a model is as right as it says; below it, it is too sure.",
         f"Reliability diagram in 15 bins of confidence. ece15: {each('ece15')}.",
+        "reliability",
+        plots.reliability_data(labels, probas, level=level),
     )
     spread = plots.confidence_histogram_data(labels, probas)
     said = listed([f"{name} {PERCENT.value(row.confidence)}" for name, row in spread.items()])
     accuracy = PERCENT.value(measured.points[RAW]["accuracy"])
     yield (
         "confidence-histogram",
-        "confidence_histogram",
-        spread,
         "How confidences are spread",
         "Dashed lines are mean confidences; the solid line is the accuracy they should meet.",
         f"Histogram of confidences. Mean confidence: {said}. Accuracy of the raw model: "
         f"{accuracy}.",
+        "confidence_histogram",
+        spread,
     )
     smooth = plots.smooth_reliability_data(
         labels, probas, level=level, n_boot=n_boot, random_state=seed
@@ -128,21 +114,21 @@ def _of_confidence(
     said = listed([f"{name} {PERCENT.value(row.smece)}" for name, row in smooth.items()])
     yield (
         "smooth-reliability",
-        "smooth_reliability",
-        smooth,
         "Reliability without bins",
         "Accuracy against confidence, smoothed at the width that the smooth calibration error "
         f"finds; bands are {100 * level:g} % intervals over resampled test samples.",
         f"Smoothed reliability diagram. Smooth calibration error: {said}.",
+        "smooth_reliability",
+        smooth,
     )
     yield (
         "risk-coverage",
-        "risk_coverage",
-        plots.risk_coverage_data(labels, probas, level=level, n_boot=n_boot, random_state=seed),
         "Error rate of what is kept",
         "If only the most confident share of samples is answered, how many of them are wrong; "
         f"bands are {100 * level:g} % intervals, point by point.",
         f"Risk-coverage curves. Area under the curve: {each('aurc')}.",
+        "risk_coverage",
+        plots.risk_coverage_data(labels, probas, level=level, n_boot=n_boot, random_state=seed),
     )
 
 
@@ -162,13 +148,13 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
     steps = "; ".join(matched)
     yield (
         "matched-confidence",
-        "matched_confidence",
-        matched,
         f"Groups of {fit.name} at the same confidence",
         "Reliability within each group, at the confidence that one temperature for all gives. "
         "Where groups part at the same confidence, one temperature cannot serve them all; exact "
         f"{100 * level:g} % intervals.",
         f"Reliability diagrams by group: {steps}.",
+        "matched_confidence",
+        matched,
     )
     residuals = plots.group_residuals_data(preds.labels, preds.logits, **given)
     said = []
@@ -181,12 +167,12 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
         said.append(f"{stage}: {', '.join(each)}")
     yield (
         "group-residuals",
-        "group_residuals",
-        residuals,
         f"What is left in each group of {fit.name}",
         "Accuracy minus mean confidence: below zero a group is too sure, above it too timid. "
         f"Exact {100 * level:g} % intervals.",
         f"Accuracy minus confidence by group, lowest score first. {'; '.join(said)}.",
+        "group_residuals",
+        residuals,
     )
 
 
@@ -204,14 +190,14 @@ def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[
         count = "the test samples" if every else f"{len(rows):,} of the test samples"
         yield (
             f"temperature-{'groups' if fit.fitted.map.steps else 'samples'}",
-            "temperature_signal",
-            found,
             f"Temperatures of {fit.name}",
             f"The temperature that divides each sample's logits, for {count}. Above 1 it makes "
             "the model less sure, below 1 more.",
             f"Temperature against {found.label}: half of the samples lie below {middle:.3f}, nine "
             f"in ten between {low:.3f} and {high:.3f}; one temperature for all would be "
             f"{found.pooled:.3f}.",
+            "temperature_signal",
+            found,
         )
 
 
@@ -228,10 +214,10 @@ def _of_shift(rows: Sequence[Mapping[str, Any]], *, level: float) -> Iterator[Sp
     said = [f"{name} {PERCENT.value(row.error.mean())} on average" for name, row in found.items()]
     yield (
         "shift-errors",
-        "shift_errors",
-        found,
         "Calibration error under shift",
         "Each mark is a shifted set, by the accuracy that is left there; bars are "
         f"{100 * level:g} % intervals.",
         f"ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
+        "shift_errors",
+        found,
     )

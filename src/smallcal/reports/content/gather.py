@@ -65,10 +65,7 @@ from smallcal.data.plain import plain
 from smallcal.io.progress import Advance
 from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
-from smallcal.reports.content.measure import (
-    measure,
-    result_tables,
-)
+from smallcal.reports.content.measure import measure, result_tables
 from smallcal.reports.content.routing import bands_of, gate, routing
 from smallcal.reports.content.shift import shift_rows
 from smallcal.reports.content.verdict import verdict

@@ -134,21 +134,11 @@ def gaps_of(
     right = np.rint(n * accuracy)
     low, high = binomial_interval(right, n.astype(float), level=level)
     p_values = exact_p_values(right, n, confidence)
-    return [
-        Gap(
-            group=names[code],
-            n=int(n[i]),
-            n_correct=int(right[i]),
-            accuracy=float(accuracy[i]),
-            confidence=float(confidence[i]),
-            gap=float(confidence[i] - accuracy[i]),
-            low=float(confidence[i] - high[i]),
-            high=float(confidence[i] - low[i]),
-            p_value=float(p_values[i]),
-            raw_gap=float(before.confidence[code] - before.accuracy[code]),
-        )
-        for i, code in enumerate(full.tolist())
-    ]
+    gaps = (confidence - accuracy, confidence - high, confidence - low)
+    raw_gap = before.confidence[full] - before.accuracy[full]
+    columns = (n, right.astype(int), accuracy, confidence, *gaps, p_values, raw_gap)
+    rows = zip(full, *(column.tolist() for column in columns), strict=True)
+    return [Gap(names[code], *numbers) for code, *numbers in rows]
 
 
 def exact_p_values(right: FloatArray, n: IntArray, chance: FloatArray) -> FloatArray:

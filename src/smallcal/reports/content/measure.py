@@ -59,8 +59,6 @@ class Fit:
         Whether it may be recommended.
     routed : bool
         Whether samples may get different temperatures.
-    preserves_argmax : bool
-        Whether the predicted class stays.
     """
 
     name: str
@@ -69,7 +67,6 @@ class Fit:
     scored: Scored
     deployable: bool
     routed: bool
-    preserves_argmax: bool
 
 
 class Difference(NamedTuple):
@@ -184,10 +181,8 @@ def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) 
         asked=asked,
         fitted=fitted,
         deployable=fitted.deployable and fitted.signal.rowwise,
-        preserves_argmax=fitted.preserves_argmax,
         scored=Scored.of(
-            preds.labels,
-            fitted.predict_proba(preds.logits, features=preds.features, labels=labels),
+            preds.labels, fitted.predict_proba(preds.logits, features=preds.features, labels=labels)
         ),
         routed=isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1,
     )
@@ -252,7 +247,7 @@ def _method(fit: Fit) -> dict[str, Any]:
         "asked": fit.asked,
         "summary": catalogue.METHODS[fit.name].summary,
         "n_parameters": fitted.n_parameters,
-        "preserves_argmax": fit.preserves_argmax,
+        "preserves_argmax": fitted.preserves_argmax,
         "deployable": fit.deployable,
         "pooled_temperature": fitted.pooled_temperature,
         "tail_temperature": fitted.tail_temperature,
@@ -273,9 +268,7 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
         for metric in COMPARED:
             row, verdict = measured.difference(name, baseline, metric)
             cells[metric] = {
-                "value": row.point,
-                "low": row.low,
-                "high": row.high,
+                **numbers_of(row),
                 "basic": list(row.basic),
                 "win_rate": row.win_rate(METRICS[metric].better),
                 "verdict": verdict,
@@ -284,13 +277,16 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
     return {"baseline": baseline, "metrics": list(COMPARED), "rows": rows}
 
 
+def numbers_of(row: Interval) -> dict[str, float]:
+    """Return a value and its interval as the document has them."""
+    return {"value": row.point, "low": row.low, "high": row.high}
+
+
 def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
     row, unit = measured.value(method, metric), METRICS[metric].unit
     floor = measured.floors[method].get(metric)
     return {
-        "value": row.point,
-        "low": row.low,
-        "high": row.high,
+        **numbers_of(row),
         "text": unit.value(row.point),
         "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined),
         "floor": None if floor is None else floor.mean,

@@ -122,10 +122,8 @@ def _raw(measured: Measured) -> Iterator[Finding]:
         way = "overconfident" if gap.point > 0 else "underconfident"
         yield "care", f"The raw model is {way}: {means}."
     else:
-        text = (
-            f"The raw model's confidence matches its accuracy on average, within chance: {means}."
-        )
-        yield "fine", text
+        said = "The raw model's confidence matches its accuracy on average, within chance"
+        yield "fine", f"{said}: {means}."
     floor, value = measured.floors[RAW]["ece15"], measured.value(RAW, "ece15")
     beyond = value.point > floor.high
     said = "more than noise" if beyond else "no more than noise"
@@ -229,7 +227,7 @@ def _changed(measured: Measured, chosen: str) -> Iterator[Finding]:
     """Yield methods that change predictions."""
     raw = measured.fits[RAW].scored.proba.argmax(axis=1)
     for name, fit in measured.fits.items():
-        if fit.preserves_argmax:
+        if fit.fitted.preserves_argmax:
             continue
         count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
         text = f"{name} may change the predicted class: it did for {count:,} test samples."
@@ -241,19 +239,14 @@ def _caveats(measured: Measured, data: Mapping[str, Any]) -> Iterator[Finding]:
     cal, test = data["calibration"], data["test"]
     rarer, kind = min((cal["n_errors"], "wrong"), (cal["n"] - cal["n_errors"], "right"))
     if cal["n"] < _FEW_SAMPLES:
-        text = (
-            f"Only {cal['n']:,} calibration samples: another split could give another calibrator."
-        )
-        yield "care", text
+        why = "another split could give another calibrator"
+        yield "care", f"Only {cal['n']:,} calibration samples: {why}."
     if rarer < _FEW_ERRORS:
-        text = f"Only {rarer} of {cal['n']:,} calibration samples are predicted {kind}."
-        yield "care", text
+        yield "care", f"Only {rarer} of {cal['n']:,} calibration samples are predicted {kind}."
     if test["n"] < _FEW_TEST:
-        text = f"Only {test['n']:,} test samples: intervals are wide and noise floors high."
-        yield "care", text
+        yield "care", f"Only {test['n']:,} test samples: intervals are wide and noise floors high."
     if cal["sha256"] == test["sha256"]:
-        text = "Calibration and test samples are the same: that flatters every method."
-        yield "bad", text
+        yield "bad", "Calibration and test samples are the same: that flatters every method."
     count = (len(measured.fits) - 1) * len(COMPARED)
     share = 100 * (1 - measured.result.level)
     text = (

@@ -211,10 +211,7 @@ _GAPS: tuple[Filled, ...] = (
         ),
         _gap,
     ),
-    (
-        Column("Raw gap", "points", help="the same of the raw model"),
-        lambda row: percent(row["raw_gap"], signed=True),
-    ),
+    shares("Raw gap", "raw_gap", unit="points", help="the same of the raw model", signed=True),
 )
 _OFF: Filled = (
     Column("Beyond chance", number=False, help="after Holm's correction for all rows"),

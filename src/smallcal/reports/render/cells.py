@@ -51,9 +51,11 @@ def numbers(
     return Column(label, help=help), lambda row: number(row[key], digits, signed=signed)
 
 
-def shares(label: str, key: str, *, help: str = "") -> Filled:
-    """Return a column of fractions in percent."""
-    return Column(label, "%", help=help), lambda row: percent(row[key])
+def shares(
+    label: str, key: str, *, unit: str = "%", help: str = "", signed: bool = False
+) -> Filled:
+    """Return a column of fractions in percent, or of differences of such in points."""
+    return Column(label, unit, help=help), lambda row: percent(row[key], signed=signed)
 
 
 def number(

@@ -88,25 +88,12 @@ def _cards(block: blocks.Cards) -> str:
     return _lines([heads, ["---"] * len(heads), *rows])
 
 
-def _figures(block: blocks.Figures) -> str:
-    shown = _list(f"{escaped(figure.title)}: {escaped(figure.alt)}" for figure in block.figures)
-    return f"Figures in words:\n\n{shown}"
-
-
-def _facts(block: blocks.Facts) -> str:
-    return _list(f"{escaped(name)}: {escaped(value)}" for name, value in block.pairs)
-
-
-def _downloads(block: blocks.Downloads) -> str:
-    return _list(f"{escaped(file.label)}: {escaped(file.note)}" for file in block.files)
-
-
-def _fold(block: blocks.Fold) -> str:
-    return "\n\n".join([f"**{escaped(block.summary)}**", *map(written, block.blocks)])
-
-
 def _list(items: Iterable[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    return _list(f"{escaped(name)}: {escaped(text)}" for name, text in pairs)
 
 
 _WRITERS: Mapping[str, Callable[[Any], str]] = {
@@ -116,11 +103,15 @@ _WRITERS: Mapping[str, Callable[[Any], str]] = {
     "verdict": _verdict,
     "cards": _cards,
     "table": table,
-    "figures": _figures,
-    "facts": _facts,
+    "figures": lambda block: (
+        "Figures in words:\n\n" + _pairs((figure.title, figure.alt) for figure in block.figures)
+    ),
+    "facts": lambda block: _pairs(block.pairs),
     "command": lambda block: code(block.text),
-    "downloads": _downloads,
-    "fold": _fold,
+    "downloads": lambda block: _pairs((file.label, file.note) for file in block.files),
+    "fold": lambda block: "\n\n".join(
+        [f"**{escaped(block.summary)}**", *map(written, block.blocks)]
+    ),
 }
 
 
