@@ -122,6 +122,18 @@ def test_a_gate_judges_scores_that_did_not_see_their_labels():
     assert needed == pytest.approx(1.5 * np.log(300 / 25))
 
 
+@pytest.mark.parametrize(("seed", "kept"), [(9, True), (11, False)])
+def test_a_gate_decides_by_those_scores_where_others_would_decide_otherwise(seed, kept):
+    z, y = simulate(300, 6, temperature=1.15, seed=seed)
+    gain, needed = method("srts-bce").weigh(Predictions.of(z, y))
+    seen = gain_of(z, y, fit("srts-bce", z, y).temperature(z))
+    assert (gain <= needed, seen <= needed) == (kept, not kept)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        gated = make("srts-bce", gate="evidence").fit(z, y)
+    assert ("kept_raw" in gated.flags_) == kept
+
+
 def test_a_gate_judges_the_plain_form_of_a_map_that_has_one():
     z, y = simulate(300, 6)
     preds = Predictions.of(z, y)
