@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,10 @@ from support.simulated import simulate
 # The same examples in every run: a red test means a changed program, not an unlucky draw.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+# A shell starts its background jobs deaf to Ctrl-C, and they would start our programs so.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header():
