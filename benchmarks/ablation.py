@@ -32,7 +32,7 @@ from ablation_variants import (
 from no_harm import BUDGETS, TINY, interval, write
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.metrics import METRICS, Scored
-from smallcal.metrics.binned import ece_of
+from smallcal.metrics.binned import ece
 
 BEGIN, END = "<!-- begin ablation -->", "<!-- end ablation -->"
 #: Draws are counted from here: those before are the no-harm study's.
@@ -72,7 +72,7 @@ def top_label_scores(odds, correct):
         doubt=doubt,
         correct=correct,
     )
-    return 100 * ece_of(view, bins=15), 100 * METRICS["top_label_bce"].of(view)
+    return 100 * ece.of(view, bins=15), 100 * METRICS["top_label_bce"].of(view)
 
 
 def measure(case):

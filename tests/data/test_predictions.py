@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from smallcal.data.predictions import Predictions, as_labels, as_numpy, as_probabilities, as_scores
+from smallcal.data.checks import as_labels, as_numpy, as_probabilities, as_scores
+from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 
 Z = np.random.default_rng(0).normal(size=(20, 3))

@@ -84,5 +84,5 @@ def test_metrics_leave_the_input_as_it_was(softmax_case):
     y_true, y_proba = softmax_case(20, 3)
     before = y_proba.copy()
     scored = Scored.of(y_true, y_proba)
-    proper.brier_values(scored)
+    proper.brier.values(scored)
     np.testing.assert_array_equal(y_proba, before)

@@ -197,10 +197,10 @@ def test_expected_metrics_are_sums_over_every_label_that_could_have_come():
     given_proba = softmax(rows.logits.astype(np.float64) / 2.2)
     given_proba[0] = np.eye(6)[2]  # a logarithm of 0 is floored, as in the metrics themselves
     values = {
-        "accuracy": proper.accuracy_values,
-        "top_label_bce": proper.top_label_bce_values,
-        "nll": proper.nll_values,
-        "brier": proper.brier_values,
+        "accuracy": proper.accuracy.values,
+        "top_label_bce": proper.top_label_bce.values,
+        "nll": proper.nll.values,
+        "brier": proper.brier.values,
     }
     expected = rows.expected(given_proba)
     assert list(expected) == list(values)

@@ -31,7 +31,7 @@ from smallcal.calibrators.softmax import (
     scaled_softmax,
     tailed_softmax,
 )
-from smallcal.data.predictions import FloatArray, IntArray, as_features, as_labels, as_scores
+from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.errors import ArtefactError, InputError
 
 #: With fewer samples than this for each parameter, a fit says so.

@@ -42,9 +42,7 @@ def describe(fitted: FittedCalibrator) -> None:
             text=(0,),
         )
         terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
-    terminal.say(_parameters(fitted))
-    for line in _outcome(fitted):
-        terminal.say(line)
+    terminal.say(_parameters(fitted), *_outcome(fitted))
 
 
 def _what_it_does(fitted: FittedCalibrator) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-from numpy.typing import NDArray
+from collections.abc import Iterator, Sequence
 
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, terminal
-from smallcal.data.predictions import FloatArray, IntArray, as_labels
+from smallcal.data.checks import FloatArray, IntArray, as_labels
 from smallcal.deploy.apply_in_parts import calibrated, uncalibrated
 from smallcal.errors import InputError
 from smallcal.io import Source
@@ -59,28 +56,21 @@ def measured(
     classes = source.class_names if names is None else io.read_names(names)
     if classes is None and fitted is not None:
         classes = fitted.class_names
+
+    def blocks() -> Iterator[tuple[IntArray, FloatArray]]:
+        before = 0
+        for part in source.parts():
+            for block in source.blocks(part, carry=False):
+                n = len(block.scores)
+                found = block.labels if given is None else given[before : before + n]
+                with inputs.naming(part.shown):
+                    codes = as_labels(found, n=n, n_classes=source.n_classes, class_names=classes)
+                if fitted is None:
+                    yield codes, uncalibrated(block, source.input, part.shown)
+                else:
+                    yield codes, calibrated(fitted, block, part.shown)
+                before += n
+                advance(n)
+
     with terminal.progress("Evaluating", source.rows) as advance:
-        blocks = _blocks(source, fitted, given, classes, advance)
-        return evaluate_blocks(blocks, metrics=metrics)
-
-
-def _blocks(
-    source: Source,
-    fitted: FittedCalibrator | None,
-    given: NDArray[Any] | None,
-    classes: Sequence[str] | None,
-    advance: Callable[[int], object],
-) -> Iterator[tuple[IntArray, FloatArray]]:
-    before = 0
-    for part in source.parts():
-        for block in source.blocks(part, carry=False):
-            n = len(block.scores)
-            found = block.labels if given is None else given[before : before + n]
-            with inputs.naming(part.shown):
-                codes = as_labels(found, n=n, n_classes=source.n_classes, class_names=classes)
-            if fitted is None:
-                yield codes, uncalibrated(block, source.input, part.shown)
-            else:
-                yield codes, calibrated(fitted, block, part.shown)
-            before += n
-            advance(n)
+        return evaluate_blocks(blocks(), metrics=metrics)

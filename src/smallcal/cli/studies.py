@@ -69,10 +69,7 @@ def show_study_table(table: Table, file: str) -> None:
         )
     if len(rows) < len(table.rows):
         terminal.say(f"{len(rows):,} of {len(table.rows):,} rows; the others are in {file}.")
-    for line in (table.note, *table.sentences):
-        if line:
-            terminal.say(line)
-    terminal.say()
+    terminal.say(*filter(None, (table.note, *table.sentences)), "")
 
 
 def chosen_rows(table: Table) -> tuple[Row, ...]:

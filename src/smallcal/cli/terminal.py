@@ -25,10 +25,10 @@ from smallcal.io.progress import progress as progress
 CHECK_FAILED = 1
 
 
-def say(text: str = "") -> None:
+def say(*texts: str) -> None:
     """Print sentences, wrapped at the width of the terminal; indented lines stay as they are."""
     width = shutil.get_terminal_size().columns
-    for line in text.split("\n"):
+    for line in (line for text in texts for line in text.split("\n")):
         whole = line.startswith(" ") or len(line) <= width
         wrapped = line if whole else textwrap.fill(line, width, break_long_words=False)
         sys.stdout.write(wrapped + "\n")
@@ -60,23 +60,24 @@ def show_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     sys.stdout.write(json.dumps(plain(document), indent=2, ensure_ascii=False) + "\n")
 
 
-def note(text: str) -> None:
-    """Tell the user something on stderr, in one line."""
-    sys.stderr.write(f"smallcal: note: {' '.join(text.split())}\n")
-
-
-def complain(text: str) -> None:
-    """Say on stderr, in one line, what did not pass."""
-    sys.stderr.write(f"smallcal: {' '.join(text.split())}\n")
+def note(*texts: str) -> None:
+    """Tell the user something on stderr, in one line each."""
+    sys.stderr.writelines(f"smallcal: note: {' '.join(text.split())}\n" for text in texts)
 
 
 def leave(complaints: Iterable[str]) -> None:
     """Say on stderr what did not pass, and leave with code 1; without complaints, do nothing."""
-    said = list(complaints)
-    for text in said:
-        complain(text)
+    said = [f"smallcal: {' '.join(text.split())}\n" for text in complaints]
+    sys.stderr.writelines(said)
     if said:
         raise typer.Exit(CHECK_FAILED)
+
+
+@contextmanager
+def resampling(n_boot: int, level: float, seed: int) -> Iterator[dict[str, Any]]:
+    """Show a bar while a bootstrap works; what it is told of its resamples is given."""
+    with progress("Resampling", n_boot) as advance:
+        yield {"n_boot": n_boot, "level": level, "random_state": seed, "advance": advance}
 
 
 @contextmanager

@@ -251,15 +251,11 @@ def _column(array: NDArray[Any], *, n: int, name: str) -> NDArray[Any]:
 
 def _label_codes(array: NDArray[Any], *, class_names: Sequence[str] | None, name: str) -> IntArray:
     kind = array.dtype.kind
-    if kind == "O":  # a pandas column of strings, or a mixture
-        if all(isinstance(value, str) for value in array):
-            array, kind = array.astype(str), "U"
-        else:
-            raise InputError(
-                f"{name} must be integers or strings; got mixed types, "
-                f"the first entry is {array[0]!r}"
-            )
-    if kind in "US":
+    if kind == "O" and not all(isinstance(value, str) for value in array):
+        raise InputError(
+            f"{name} must be integers or strings; got mixed types, the first entry is {array[0]!r}"
+        )
+    if kind in "OUS":  # a pandas column of strings holds objects
         return _lookup_names(array.astype(str), class_names=class_names, name=name)
     if kind in "iub":
         return array.astype(np.int64)

@@ -13,45 +13,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from smallcal.data.checks import (
-    INPUT_KINDS,
-    MAX_MAGNITUDE,
     BoolArray,
     FloatArray,
     IntArray,
     as_class_names,
     as_features,
     as_labels,
-    as_numpy,
-    as_probabilities,
     as_scores,
     as_weight,
-    bad_rows_error,
     refuse_swapped,
     refuse_unfittable,
     require_finite,
-    require_probabilities,
 )
 
-__all__ = [
-    "INPUT_KINDS",
-    "MAX_MAGNITUDE",
-    "MIN_FIT_SAMPLES",
-    "BoolArray",
-    "FloatArray",
-    "IntArray",
-    "Predictions",
-    "as_class_names",
-    "as_features",
-    "as_labels",
-    "as_numpy",
-    "as_probabilities",
-    "as_scores",
-    "as_weight",
-    "bad_rows_error",
-    "refuse_swapped",
-    "require_finite",
-    "require_probabilities",
-]
+__all__ = ["MIN_FIT_SAMPLES", "BoolArray", "FloatArray", "IntArray", "Predictions"]
 
 #: The fewest samples a calibrator is fitted on: below it not even one temperature means anything.
 MIN_FIT_SAMPLES = 10

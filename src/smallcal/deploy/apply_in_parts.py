@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smallcal._version import __version__
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.data.predictions import as_scores, require_finite
+from smallcal.data.checks import as_scores, require_finite
 from smallcal.data.special import softmax
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.data.predictions import INPUT_KINDS, as_numpy
+from smallcal.data.checks import INPUT_KINDS, as_numpy
 from smallcal.errors import FileError, InputError
 from smallcal.io.layout import Layout, Loaded, score_role, two_columns
 from smallcal.io.memory import require_memory

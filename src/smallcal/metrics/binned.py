@@ -12,6 +12,7 @@ import numpy as np
 
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.metrics.measure import measure
 from smallcal.metrics.scored import Scored, row_blocks
 
 DEFAULT_BINS = 15
@@ -92,23 +93,15 @@ def bin_table(scored: Scored, index: IntArray, *, bins: int = DEFAULT_BINS) -> B
     )
 
 
-def ece_of(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
-    """Return :func:`ece` of checked predictions."""
-    index = equal_width(scored.confidence, bins)
-    return _mean_absolute(bin_sums(index, scored.residual, bins), scored.n)
-
-
-def ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
+@measure
+def ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
     """Calibration error (ECE) of the confidence, in bins of equal width.
 
     ``sum_B |sum_{i in B} (c_i - b_i)| / n``. Bins are [l, u), the last one closed at 1.
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
     bins : int, default 15
         Number of bins.
 
@@ -124,16 +117,12 @@ def ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
     >>> round(ece([0, 1], [[0.9, 0.1], [0.7, 0.3]], bins=1), 4)
     0.3
     """
-    return ece_of(Scored.of(y_true, y_proba), bins=bins)
-
-
-def adaece_of(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
-    """Return :func:`adaece` of checked predictions."""
-    index = equal_mass(scored.confidence, bins)
+    index = equal_width(scored.confidence, bins)
     return _mean_absolute(bin_sums(index, scored.residual, bins), scored.n)
 
 
-def adaece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
+@measure
+def adaece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
     """Adaptive calibration error: as :func:`ece`, in bins of equal count.
 
     Samples are sorted by confidence and cut into ``bins`` runs whose lengths differ by one at
@@ -142,10 +131,7 @@ def adaece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> floa
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
     bins : int, default 15
         Number of bins.
 
@@ -160,12 +146,8 @@ def adaece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> floa
     >>> round(adaece([0, 1, 0, 0], y_proba, bins=2), 4)
     0.15
     """
-    return adaece_of(Scored.of(y_true, y_proba), bins=bins)
-
-
-def classwise_ece_of(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
-    """Return :func:`classwise_ece` of checked predictions."""
-    return classwise_ece_from(classwise_sums(scored, bins=bins), scored.n, scored.n_classes)
+    index = equal_mass(scored.confidence, bins)
+    return _mean_absolute(bin_sums(index, scored.residual, bins), scored.n)
 
 
 def classwise_sums(scored: Scored, *, bins: int = DEFAULT_BINS) -> FloatArray:
@@ -187,7 +169,8 @@ def classwise_ece_from(sums: FloatArray, n: int, n_classes: int) -> float:
     return _mean_absolute(sums, n) / n_classes
 
 
-def classwise_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
+@measure
+def classwise_ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
     """Classwise calibration error: that of :func:`ece` for each column, averaged.
 
     ``(1/C) sum_k sum_B |sum_{i in B} (p_ik - 1[y_i = k])| / n``, where B runs over the
@@ -196,10 +179,7 @@ def classwise_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) 
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
     bins : int, default 15
         Number of bins.
 
@@ -213,7 +193,7 @@ def classwise_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) 
     >>> round(classwise_ece([0, 1], [[0.9, 0.1], [0.7, 0.3]]), 4)
     0.4
     """
-    return classwise_ece_of(Scored.of(y_true, y_proba), bins=bins)
+    return classwise_ece_from(classwise_sums(scored, bins=bins), scored.n, scored.n_classes)
 
 
 def _mean_absolute(sums: FloatArray, n: int) -> float:

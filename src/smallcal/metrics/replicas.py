@@ -62,16 +62,12 @@ def replicators(metrics: Sequence[Metric], scored: Scored) -> dict[str, Replicat
 
 def _replicator(metric: Metric, scored: Scored, order: Order | None) -> Replicator:
     if metric.values is not None:
-        return Linear(metric.values(scored)[:, None], partial(_mean, scored.n))
+        return Linear(metric.values(scored)[:, None], lambda sums: sums[:, 0] / scored.n)
     if order is not None and metric.name in ORDERED:
         return Ordered(order, ORDERED[metric.name](scored.n))
     if metric.name in _SPECIAL:
         return _SPECIAL[metric.name](scored)
     return partial(_gathered, metric, scored)
-
-
-def _mean(n: int, sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[:, 0] / n)
 
 
 def _ratio(sums: FloatArray) -> FloatArray:
@@ -111,15 +107,11 @@ def _classwise_ece(scored: Scored) -> Replicator:
     return replicate
 
 
-def _hcfp(scored: Scored, *, threshold: float) -> Linear:
-    wrong = ~scored.correct
-    sure = scored.confidence >= threshold
-    return Linear(np.column_stack([wrong & sure, wrong]).astype(np.float64), _ratio)
-
-
-def _risk_at(scored: Scored) -> Linear:
-    sure = scored.confidence >= DEFAULT_THRESHOLD
-    return Linear(np.column_stack([~scored.correct & sure, sure]).astype(np.float64), _ratio)
+def _sure_errors(scored: Scored, *, threshold: float, of_errors: bool) -> Linear:
+    """Return the share of errors that are sure, or of what is sure that is an error."""
+    wrong, sure = ~scored.correct, scored.confidence >= threshold
+    columns = [wrong & sure, wrong if of_errors else sure]
+    return Linear(np.column_stack(columns).astype(np.float64), _ratio)
 
 
 def _adaece(scored: Scored) -> Replicator:
@@ -260,8 +252,11 @@ _SPECIAL: Mapping[str, Callable[[Scored], Replicator]] = MappingProxyType(
         "ece15": _ece,
         "adaece15": _adaece,
         "cwece15": _classwise_ece,
-        **{f"hcfp{p}": partial(_hcfp, threshold=p / 100) for p in HCFP_PERCENTS},
-        "risk_at90": _risk_at,
+        **{
+            f"hcfp{percent}": partial(_sure_errors, threshold=percent / 100, of_errors=True)
+            for percent in HCFP_PERCENTS
+        },
+        "risk_at90": partial(_sure_errors, threshold=DEFAULT_THRESHOLD, of_errors=False),
     }
 )
 

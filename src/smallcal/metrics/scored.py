@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from smallcal.data.predictions import (
+from smallcal.data.checks import (
     BoolArray,
     FloatArray,
     IntArray,
@@ -116,11 +116,6 @@ class Scored:
         """
         with np.errstate(divide="ignore"):
             return np.log(self.confidence) - np.log(self.doubt)
-
-
-def mean_of(values: Callable[[Scored], FloatArray], scored: Scored) -> float:
-    """Return the mean over samples of what a metric gives for each of them."""
-    return float(values(scored).mean())
 
 
 def row_blocks(proba: FloatArray) -> Iterator[slice]:

@@ -12,6 +12,7 @@ import numpy as np
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics.binned import bin_sums
+from smallcal.metrics.measure import measure
 from smallcal.metrics.scored import Scored
 
 DEFAULT_COVERAGE = 0.8
@@ -21,18 +22,8 @@ DEFAULT_COVERAGE = 0.8
 _TIE_DECIMALS = 10
 
 
-def auroc_of(scored: Scored) -> float:
-    """Return :func:`auroc_of_correctness` of checked predictions."""
-    size, wrong = _sizes_and_errors(scored)
-    right = size - wrong
-    pairs = float(right.sum() * wrong.sum())
-    if pairs == 0:
-        return float("nan")
-    wrong_below = wrong.sum() - np.cumsum(wrong)
-    return float(right @ (wrong_below + wrong / 2) / pairs)
-
-
-def auroc_of_correctness(y_true: object, y_proba: object) -> float:
+@measure
+def auroc_of_correctness(scored: Scored) -> float:
     """Area under the ROC curve of the confidence as a score for being correct.
 
     The chance that a right prediction is more confident than a wrong one, ties counting one
@@ -40,10 +31,7 @@ def auroc_of_correctness(y_true: object, y_proba: object) -> float:
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
 
     Returns
     -------
@@ -55,25 +43,24 @@ def auroc_of_correctness(y_true: object, y_proba: object) -> float:
     >>> auroc_of_correctness([0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]])
     0.5
     """
-    return auroc_of(Scored.of(y_true, y_proba))
+    size, wrong = _sizes_and_errors(scored)
+    right = size - wrong
+    pairs = float(right.sum() * wrong.sum())
+    if pairs == 0:
+        return float("nan")
+    wrong_below = wrong.sum() - np.cumsum(wrong)
+    return float(right @ (wrong_below + wrong / 2) / pairs)
 
 
-def aurc_of(scored: Scored) -> float:
-    """Return :func:`aurc` of checked predictions."""
-    return float(selective_risks_of(scored).mean())
-
-
-def aurc(y_true: object, y_proba: object) -> float:
+@measure
+def aurc(scored: Scored) -> float:
     """Area under the risk-coverage curve.
 
     ``(1/n) sum_k r_k``, where r_k is the error rate among the k most confident samples.
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
 
     Returns
     -------
@@ -85,18 +72,11 @@ def aurc(y_true: object, y_proba: object) -> float:
     >>> round(aurc([0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), 4)
     0.2778
     """
-    return aurc_of(Scored.of(y_true, y_proba))
+    return float(selective_risks_of(scored).mean())
 
 
-def eaurc_of(scored: Scored) -> float:
-    """Return :func:`eaurc` of checked predictions."""
-    right = int(scored.correct.sum())
-    kept = np.arange(right + 1, scored.n + 1)
-    best = float(((kept - right) / kept).sum()) / scored.n
-    return max(0.0, aurc_of(scored) - best)
-
-
-def eaurc(y_true: object, y_proba: object) -> float:
+@measure
+def eaurc(scored: Scored) -> float:
     """Excess area under the risk-coverage curve: :func:`aurc` minus the least possible.
 
     The least possible stands all right predictions before all wrong ones:
@@ -104,10 +84,7 @@ def eaurc(y_true: object, y_proba: object) -> float:
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
 
     Returns
     -------
@@ -119,18 +96,14 @@ def eaurc(y_true: object, y_proba: object) -> float:
     >>> round(eaurc([0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), 4)
     0.1667
     """
-    return eaurc_of(Scored.of(y_true, y_proba))
+    right = int(scored.correct.sum())
+    kept = np.arange(right + 1, scored.n + 1)
+    best = float(((kept - right) / kept).sum()) / scored.n
+    return max(0.0, aurc.of(scored) - best)
 
 
-def selective_risk_of(scored: Scored, *, coverage: float = DEFAULT_COVERAGE) -> float:
-    """Return :func:`selective_risk` of checked predictions."""
-    if not 0 < coverage <= 1:
-        raise InputError(f"coverage must lie above 0 and not above 1; got {coverage!r}")
-    kept = round(float(coverage) * scored.n)
-    return float(_expected_errors(scored)[kept - 1] / kept) if kept else float("nan")
-
-
-def selective_risk(y_true: object, y_proba: object, *, coverage: float = DEFAULT_COVERAGE) -> float:
+@measure
+def selective_risk(scored: Scored, *, coverage: float = DEFAULT_COVERAGE) -> float:
     """Error rate among the most confident share of the samples.
 
     ``r_k`` of :func:`aurc` at k = coverage * n, rounded to the nearest whole number and from
@@ -138,10 +111,7 @@ def selective_risk(y_true: object, y_proba: object, *, coverage: float = DEFAULT
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
     coverage : float, default 0.8
         The share that is kept, above 0 and at most 1.
 
@@ -156,7 +126,10 @@ def selective_risk(y_true: object, y_proba: object, *, coverage: float = DEFAULT
     >>> selective_risk([0, 0, 1], y_proba, coverage=0.6)
     0.5
     """
-    return selective_risk_of(Scored.of(y_true, y_proba), coverage=coverage)
+    if not 0 < coverage <= 1:
+        raise InputError(f"coverage must lie above 0 and not above 1; got {coverage!r}")
+    kept = round(float(coverage) * scored.n)
+    return float(_expected_errors(scored)[kept - 1] / kept) if kept else float("nan")
 
 
 def selective_risks_of(scored: Scored) -> FloatArray:

@@ -7,9 +7,9 @@ The definition smooths the residuals c - b with a Gaussian kernel K reflected at
 and takes the width s where E(s) = s. E never increases, so there is one such width, and
 |mean(c - b)| <= E(s) <= mean |c - b|.
 
-:func:`smece_of` reproduces the authors' released estimator (relplot 1.0.3), with its grid, its
+:func:`smece` reproduces the authors' released estimator (relplot 1.0.3), with its grid, its
 half-weighted end nodes and its coarse search, because published numbers come from it.
-:func:`smece_exact_of` solves the definition.
+:func:`smece_exact` solves the definition.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scipy.optimize import brentq
 
 from smallcal.data.predictions import FloatArray
 from smallcal.metrics.binned import bin_sums
+from smallcal.metrics.measure import measure
 from smallcal.metrics.scored import Scored
 
 #: Below this width the exact error is bounded instead of solved: 0.01 percentage points.
@@ -36,19 +37,8 @@ _GAUSSIAN_REACH = 8.6
 _TAYLOR_TERMS = 8
 
 
-def smece_of(scored: Scored) -> float:
-    """Return :func:`smece` of checked predictions."""
-    low, high = 0.0, 1.0
-    for _ in range(_RELEASED_HALVINGS):
-        middle = (low + high) / 2
-        if middle < _RELEASED_NARROWEST or middle < _released_error(scored, middle):
-            low = middle
-        else:
-            high = middle
-    return _released_error(scored, high)
-
-
-def smece(y_true: object, y_proba: object) -> float:
+@measure
+def smece(scored: Scored) -> float:
     """Smooth calibration error, as the authors' released estimator computes it.
 
     Equal to ``relplot.smECE`` 1.0.3. On smooth data it is within 0.1 percentage points of
@@ -57,10 +47,7 @@ def smece(y_true: object, y_proba: object) -> float:
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
 
     Returns
     -------
@@ -72,7 +59,14 @@ def smece(y_true: object, y_proba: object) -> float:
     >>> round(smece([0, 1], [[0.9, 0.1], [0.7, 0.3]]), 4)
     0.2995
     """
-    return smece_of(Scored.of(y_true, y_proba))
+    low, high = 0.0, 1.0
+    for _ in range(_RELEASED_HALVINGS):
+        middle = (low + high) / 2
+        if middle < _RELEASED_NARROWEST or middle < _released_error(scored, middle):
+            low = middle
+        else:
+            high = middle
+    return _released_error(scored, high)
 
 
 def _released_error(scored: Scored, width: float) -> float:
@@ -101,8 +95,28 @@ def _spread(position: FloatArray, mass: FloatArray, nodes: int) -> FloatArray:
     return bin_sums(left, (1 - share) * mass, nodes) + bin_sums(left + 1, share * mass, nodes)
 
 
-def smece_exact_of(scored: Scored) -> float:
-    """Return :func:`smece_exact` of checked predictions."""
+@measure
+def smece_exact(scored: Scored) -> float:
+    """Smooth calibration error as it is defined: the width s at which E(s) = s.
+
+    E(s) is the integral over [0, 1] of the absolute value of the residuals c - b smoothed with
+    a Gaussian of width s reflected at both ends (see the module's first lines).
+
+    Parameters
+    ----------
+    y_true, y_proba
+
+    Returns
+    -------
+    float
+        Between |mean(c - b)| and 1, accurate to 1e-8. A value below 1e-4 is a lower bound,
+        E(1e-4), and less than 1e-4 from the fixed point.
+
+    Examples
+    --------
+    >>> round(smece_exact([0, 1], [[0.9, 0.1], [0.7, 0.3]]), 4)
+    0.3
+    """
     # Equal confidences act as one sample; residuals that cancel there cancel at every width.
     position, inverse = np.unique(scored.confidence, return_inverse=True)
     mass = bin_sums(inverse, scored.residual, len(position)) / scored.n
@@ -121,33 +135,6 @@ def smece_exact_of(scored: Scored) -> float:
         upper += 1e-9
         return float(brentq(lambda s, a: _error_at(s, a) - s, lower, upper, (waves,), xtol=1e-12))
     return least
-
-
-def smece_exact(y_true: object, y_proba: object) -> float:
-    """Smooth calibration error as it is defined: the width s at which E(s) = s.
-
-    E(s) is the integral over [0, 1] of the absolute value of the residuals c - b smoothed with
-    a Gaussian of width s reflected at both ends (see the module's first lines).
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
-
-    Returns
-    -------
-    float
-        Between |mean(c - b)| and 1, accurate to 1e-8. A value below 1e-4 is a lower bound,
-        E(1e-4), and less than 1e-4 from the fixed point.
-
-    Examples
-    --------
-    >>> round(smece_exact([0, 1], [[0.9, 0.1], [0.7, 0.3]]), 4)
-    0.3
-    """
-    return smece_exact_of(Scored.of(y_true, y_proba))
 
 
 def reflected_smooth(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Literal
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics import binned, proper, selective, smooth, threshold
-from smallcal.metrics.scored import Scored, mean_of
+from smallcal.metrics.scored import Scored
 from smallcal.metrics.units import PERCENT, X100, Unit
 
 
@@ -58,26 +58,26 @@ class Metric:
 _ROWS = (
     Metric(
         name="accuracy",
-        of=partial(mean_of, proper.accuracy_values),
-        values=proper.accuracy_values,
+        of=proper.accuracy.of,
+        values=proper.accuracy.values,
         summary="share of samples whose most probable class is the true one",
         better="higher",
     ),
     Metric(
         name="ece15",
-        of=binned.ece_of,
+        of=binned.ece.of,
         summary="gap between confidence and accuracy in 15 bins of equal width",
         biased=True,
     ),
     Metric(
         name="adaece15",
-        of=binned.adaece_of,
+        of=binned.adaece.of,
         summary="gap between confidence and accuracy in 15 bins of equal count",
         biased=True,
     ),
     Metric(
         name="cwece15",
-        of=binned.classwise_ece_of,
+        of=binned.classwise_ece.of,
         summary="gap between probability and frequency in 15 bins, averaged over classes",
         # Averaged over classes that most samples are not of, it is tiny.
         unit=replace(PERCENT, digits=4),
@@ -85,58 +85,58 @@ _ROWS = (
     ),
     Metric(
         name="smece",
-        of=smooth.smece_of,
+        of=smooth.smece.of,
         summary="smooth calibration error, as the authors' released estimator computes it",
         biased=True,
     ),
     Metric(
         name="smece_exact",
-        of=smooth.smece_exact_of,
+        of=smooth.smece_exact.of,
         summary="smooth calibration error, as it is defined",
         biased=True,
     ),
     Metric(
         name="nll",
-        of=partial(mean_of, proper.nll_values),
-        values=proper.nll_values,
+        of=proper.nll.of,
+        values=proper.nll.values,
         summary="negative log-likelihood of the true class, in nats",
         unit=X100,
     ),
     Metric(
         name="brier",
-        of=partial(mean_of, proper.brier_values),
-        values=proper.brier_values,
+        of=proper.brier.of,
+        values=proper.brier.values,
         summary="squared distance from the true class, summed over classes",
         unit=X100,
     ),
     Metric(
         name="top_label_bce",
-        of=partial(mean_of, proper.top_label_bce_values),
-        values=proper.top_label_bce_values,
+        of=proper.top_label_bce.of,
+        values=proper.top_label_bce.values,
         summary="cross-entropy of the confidence as a forecast of being correct, in nats",
         unit=X100,
     ),
     Metric(
         name="auroc",
-        of=selective.auroc_of,
+        of=selective.auroc_of_correctness.of,
         summary="chance that a right prediction is more confident than a wrong one",
         better="higher",
         undefined="all predictions are right, or all are wrong",
     ),
     Metric(
         name="aurc",
-        of=selective.aurc_of,
+        of=selective.aurc.of,
         summary="error rate averaged over all coverages, most confident first",
     ),
     Metric(
         name="eaurc",
-        of=selective.eaurc_of,
+        of=selective.eaurc.of,
         summary="aurc above that of a perfect ranking",
     ),
     *(
         Metric(
             name=f"hcfp{percent}",
-            of=partial(threshold.hcfp_of, threshold=percent / 100),
+            of=partial(threshold.hcfp.of, threshold=percent / 100),
             summary=f"share of errors made with a confidence of {percent} % or more",
             undefined="no prediction is wrong",
         )
@@ -144,19 +144,19 @@ _ROWS = (
     ),
     Metric(
         name="selective_risk80",
-        of=selective.selective_risk_of,
+        of=selective.selective_risk.of,
         summary="error rate among the most confident 80 %",
     ),
     Metric(
         name="risk_at90",
-        of=threshold.risk_at_threshold_of,
+        of=threshold.risk_at_threshold.of,
         summary="error rate among predictions with a confidence of 90 % or more",
         undefined="no prediction has a confidence of 90 % or more",
     ),
     Metric(
         name="confidence_gap",
-        of=partial(mean_of, threshold.confidence_gap_values),
-        values=threshold.confidence_gap_values,
+        of=threshold.confidence_gap.of,
+        values=threshold.confidence_gap.values,
         summary="mean confidence minus accuracy",
         better="zero",
     ),
@@ -166,12 +166,14 @@ _ROWS = (
 METRICS: Mapping[str, Metric] = MappingProxyType({row.name: row for row in _ROWS})
 
 
-def chosen_metrics(names: Iterable[str]) -> list[Metric]:
-    """Return the rows of ``METRICS`` by name; an unknown name is an error."""
+def chosen_metrics(
+    names: Iterable[str], known: Collection[str] = METRICS, *, lack: str = "unknown metric"
+) -> list[Metric]:
+    """Return rows of ``METRICS`` by name; a name that is not among the known is an error."""
     if isinstance(names, str):
         raise InputError(f"metrics must be a list of names; got the string {names!r}")
     wanted = list(names)
     for name in wanted:
-        if name not in METRICS:
-            raise InputError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
+        if name not in known:
+            raise InputError(f"{lack} {name!r}; choose from {', '.join(known)}")
     return [METRICS[name] for name in wanted]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
-from smallcal.metrics.scored import Scored, mean_of
+from smallcal.metrics.measure import mean, measure
+from smallcal.metrics.scored import Scored
 
 DEFAULT_THRESHOLD = 0.9
 
@@ -12,24 +13,15 @@ DEFAULT_THRESHOLD = 0.9
 HCFP_PERCENTS = (90, 95, 99)
 
 
-def hcfp_of(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
-    """Return :func:`hcfp` of checked predictions."""
-    _require_threshold(threshold)
-    wrong = scored.confidence[~scored.correct]
-    return float((wrong >= threshold).mean()) if len(wrong) else float("nan")
-
-
-def hcfp(y_true: object, y_proba: object, *, threshold: float = DEFAULT_THRESHOLD) -> float:
+@measure
+def hcfp(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
     """High-confidence false predictions: the share of errors made with high confidence.
 
     ``#{i wrong and c_i >= t} / #{i wrong}``.
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
     threshold : float, default 0.9
         t, between 0 and 1.
 
@@ -43,19 +35,13 @@ def hcfp(y_true: object, y_proba: object, *, threshold: float = DEFAULT_THRESHOL
     >>> hcfp([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.95, 0.05]])
     0.5
     """
-    return hcfp_of(Scored.of(y_true, y_proba), threshold=threshold)
-
-
-def risk_at_threshold_of(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
-    """Return :func:`risk_at_threshold` of checked predictions."""
     _require_threshold(threshold)
-    kept = scored.correct[scored.confidence >= threshold]
-    return float((~kept).mean()) if len(kept) else float("nan")
+    wrong = scored.confidence[~scored.correct]
+    return float((wrong >= threshold).mean()) if len(wrong) else float("nan")
 
 
-def risk_at_threshold(
-    y_true: object, y_proba: object, *, threshold: float = DEFAULT_THRESHOLD
-) -> float:
+@measure
+def risk_at_threshold(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
     """Error rate among the predictions that reach a confidence threshold.
 
     ``#{i wrong and c_i >= t} / #{c_i >= t}``. :func:`coverage_at_threshold` says how many
@@ -63,10 +49,7 @@ def risk_at_threshold(
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
     threshold : float, default 0.9
         t, between 0 and 1.
 
@@ -80,28 +63,20 @@ def risk_at_threshold(
     >>> risk_at_threshold([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.95, 0.05]])
     0.5
     """
-    return risk_at_threshold_of(Scored.of(y_true, y_proba), threshold=threshold)
-
-
-def coverage_at_threshold_of(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
-    """Return :func:`coverage_at_threshold` of checked predictions."""
     _require_threshold(threshold)
-    return float((scored.confidence >= threshold).mean())
+    kept = scored.correct[scored.confidence >= threshold]
+    return float((~kept).mean()) if len(kept) else float("nan")
 
 
-def coverage_at_threshold(
-    y_true: object, y_proba: object, *, threshold: float = DEFAULT_THRESHOLD
-) -> float:
+@measure
+def coverage_at_threshold(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
     """Share of predictions that reach a confidence threshold.
 
     ``#{c_i >= t} / n``. The labels are checked and not used.
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
     threshold : float, default 0.9
         t, between 0 and 1.
 
@@ -115,25 +90,19 @@ def coverage_at_threshold(
     >>> coverage_at_threshold([0, 1], [[0.9, 0.1], [0.4, 0.6]])
     0.5
     """
-    return coverage_at_threshold_of(Scored.of(y_true, y_proba), threshold=threshold)
+    _require_threshold(threshold)
+    return float((scored.confidence >= threshold).mean())
 
 
-def confidence_gap_values(scored: Scored) -> FloatArray:
-    """Return c - b for each sample."""
-    return scored.residual
-
-
-def confidence_gap(y_true: object, y_proba: object) -> float:
+@mean
+def confidence_gap(scored: Scored) -> FloatArray:
     """Mean confidence minus accuracy.
 
     ``mean_i (c_i - b_i)``: positive for an overconfident model, negative for a timid one.
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
 
     Returns
     -------
@@ -145,7 +114,7 @@ def confidence_gap(y_true: object, y_proba: object) -> float:
     >>> round(confidence_gap([0, 1], [[0.9, 0.1], [0.7, 0.3]]), 4)
     0.3
     """
-    return mean_of(confidence_gap_values, Scored.of(y_true, y_proba))
+    return scored.residual
 
 
 def _require_threshold(threshold: float) -> None:

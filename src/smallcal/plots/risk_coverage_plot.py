@@ -9,7 +9,7 @@ import numpy as np
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics import Scored
 from smallcal.metrics.replicas import Order, resampled_risk
-from smallcal.metrics.selective import aurc_of, selective_risks_of
+from smallcal.metrics.selective import aurc, selective_risks_of
 from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
@@ -85,7 +85,7 @@ def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> RiskCurve:
         risk=risk,
         low=np.minimum(low, drawn_low),
         high=np.maximum(high, drawn_high),
-        aurc=aurc_of(view),
+        aurc=aurc.of(view),
         level=level,
     )
 

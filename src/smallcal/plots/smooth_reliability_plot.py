@@ -9,7 +9,7 @@ import numpy as np
 
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.metrics import Scored
-from smallcal.metrics.smooth import reflected_smooth, smece_exact_of
+from smallcal.metrics.smooth import reflected_smooth, smece_exact
 from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.series import prefix_of, views_of
@@ -79,7 +79,7 @@ def smooth_reliability_data(
 
 
 def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> SmoothCurve:
-    error = smece_exact_of(view)
+    error = smece_exact.of(view)
     width = max(error, NARROWEST)
     residual, density = _smoothed(view, np.ones(view.n), width)
     place = np.linspace(0, 1, len(density))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smallcal import io
-from smallcal.data.predictions import Predictions, as_class_names
+from smallcal.data.checks import as_class_names
+from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from smallcal.io.read import file_sha256, split_path
 

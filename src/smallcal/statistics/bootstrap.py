@@ -138,7 +138,9 @@ def seed_samples(
     drawn: dict[tuple[str, str], FloatArray] = {}
     for seed, view in enumerate(views):
         here = slots == seed
-        for key, values in _stream(view, chosen, int(here.sum()), rng, advance).items():
+        n = int(here.sum())
+        found = resample(view, chosen, n_boot=n, random_state=rng, advance=advance, capped=False)
+        for key, values in found.items():
             drawn.setdefault(key, np.empty(slots.shape))[here] = values
     note = "one seed: how seeds differ is not seen" if len(runs) == 1 else ""
     result: dict[str, dict[str, Interval]] = {}
@@ -194,29 +196,20 @@ def resample(
     metrics: Sequence[Metric],
     *,
     n_boot: int,
-    random_state: int = 0,
+    random_state: int | np.random.Generator = 0,
     advance: Advance = lambda rows: None,
+    capped: bool = True,
 ) -> Values:
-    """Return every metric of every method in each resample of the samples they share."""
+    """Return every metric of every method in each resample of the samples they share.
+
+    Slow metrics are given at most ``SLOW_BOOT`` of them, if capped. A generator draws on.
+    """
     rng = np.random.default_rng(random_state)
-    return _stream(scored, metrics, n_boot, rng, advance, slow=SLOW_BOOT)
-
-
-def _stream(
-    scored: Mapping[str, Scored],
-    metrics: Sequence[Metric],
-    n_boot: int,
-    rng: np.random.Generator,
-    advance: Advance,
-    *,
-    slow: int | None = None,
-) -> Values:
-    """Return every metric in each of the next resamples; slow ones in the first ``slow`` only."""
     replicate = Replication(scored, metrics)
     parts: dict[tuple[str, str], list[FloatArray]] = {}
     done = 0
     for counts in counts_of_draws(_shared_length(scored), n_boot, rng):
-        few = None if slow is None else max(0, slow - done)
+        few = max(0, SLOW_BOOT - done) if capped else None
         for key, values in replicate(counts, slow=few).items():
             parts.setdefault(key, []).append(values)
         done += len(counts)

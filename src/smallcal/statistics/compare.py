@@ -25,10 +25,7 @@ _UNIT = "test samples"
 
 @overload
 def evaluate(
-    y_true: object,
-    y_proba: object,
-    *,
-    metrics: Iterable[str] | None = ...,
+    y_true: object, y_proba: object, *, metrics: Iterable[str] | None = ...
 ) -> dict[str, float]: ...
 
 

@@ -17,12 +17,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from smallcal.data.checks import whole_number
-from smallcal.data.predictions import BoolArray, FloatArray, as_probabilities
-from smallcal.errors import InputError
+from smallcal.data.checks import BoolArray, FloatArray, as_probabilities, whole_number
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_mass, equal_width
+from smallcal.metrics.measure import measure
 from smallcal.metrics.scored import BLOCK_SIZE, Scored, row_blocks
-from smallcal.metrics.table import METRICS
+from smallcal.metrics.table import METRICS, chosen_metrics
 from smallcal.statistics.interval import require_level
 
 #: Metrics without a fast path are simulated at most this often.
@@ -141,7 +140,8 @@ def noise_floor_of(
     return found
 
 
-def debiased_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
+@measure
+def debiased_ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
     """Calibration error of the confidence with the expected contribution of noise taken off.
 
     The gap d_B between mean confidence and accuracy of bin B is a true gap plus noise of
@@ -161,10 +161,7 @@ def debiased_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
+    y_true, y_proba
     bins : int, default 15
         Number of bins of equal width.
 
@@ -179,11 +176,6 @@ def debiased_ece(y_true: object, y_proba: object, *, bins: int = DEFAULT_BINS) -
     >>> round(debiased_ece(y_true, y_proba), 4)  # 0.05 before noise is taken off
     0.0367
     """
-    return debiased_ece_of(Scored.of(y_true, y_proba), bins=bins)
-
-
-def debiased_ece_of(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
-    """Return :func:`debiased_ece` of checked predictions."""
     gap, noise, share = binned_gaps(scored.confidence, scored.residual, bins=bins)
     full = share > 0
     gap, noise, share = gap[full], noise[full], share[full]
@@ -315,13 +307,7 @@ def calibration_p_value(
 
 
 def _known(names: Iterable[str]) -> list[str]:
-    if isinstance(names, str):
-        raise InputError(f"metrics must be a list of names; got the string {names!r}")
-    wanted = list(names)
-    for name in wanted:
-        if name not in FLOORED:
-            raise InputError(f"no noise floor for {name!r}; choose from {', '.join(FLOORED)}")
-    return wanted
+    return [row.name for row in chosen_metrics(names, FLOORED, lack="no noise floor for")]
 
 
 def _simulated(

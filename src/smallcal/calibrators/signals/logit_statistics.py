@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smallcal.data.predictions import MAX_MAGNITUDE, FloatArray, IntArray, as_scores, bad_rows_error
+from smallcal.data.checks import MAX_MAGNITUDE, FloatArray, IntArray, as_scores, bad_rows_error
 from smallcal.errors import InputError
 
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")

@@ -6,12 +6,12 @@ import time
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from smallcal import io, runtime
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
+from smallcal.cli.options import flag, option
 from smallcal.deploy.apply_in_parts import apply_in_parts
 from smallcal.errors import InputError
 from smallcal.io import Source, Target
@@ -25,27 +25,23 @@ def apply(
     data: options.Data,
     output: Annotated[
         str,
-        typer.Option(
+        option(
+            "OUT",
+            "Where to write: the suffix chooses the type, a name without one is a folder.",
             "-o",
             "--output",
-            metavar="OUT",
-            help="Where to write: the suffix chooses the type, a name without one is a folder.",
         ),
     ],
     input: options.Input = None,
     with_temperature: Annotated[
-        bool, typer.Option("--with-temperature", help="Also write each row's temperature.")
+        bool, flag("--with-temperature", "Also write each row's temperature.")
     ] = False,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Processes that work on parts of DATA.")
-    ] = 1,
+    jobs: Annotated[int, option("N", "Processes that work on parts of DATA.", min=1)] = 1,
     dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler instead."),
+        str | None, option("ADDRESS", "Run on the Dask cluster of this scheduler instead.")
     ] = None,
     part_rows: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Rows of a part; by default as many as make 64 MB."),
+        int | None, option("N", "Rows of a part; by default as many as make 64 MB.", min=1)
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -58,7 +54,12 @@ def apply(
     streamed = _opened(fitted, data, output, input)
     if streamed is not None:
         n, before = _stream(
-            fitted, *streamed, with_temperature, part_rows=part_rows, jobs=jobs, dask=dask
+            fitted,
+            *streamed,
+            with_temperature=with_temperature,
+            part_rows=part_rows,
+            jobs=jobs,
+            dask=dask,
         )
     elif jobs > 1 or dask is not None or part_rows is not None:
         raise InputError(
@@ -85,16 +86,13 @@ def _opened(
 ) -> tuple[Source, Target] | None:
     """Return from where to where rows can be streamed, or None if all must be in memory."""
     found = inputs.in_pieces(data, fitted)
-    kind = None
-    if found is not None:
-        file, prefix = found
-        kind = "parquet" if file.is_dir() else io.KINDS[file.suffix.lower()]
-    if kind is None or io.Target.of(output, kind) is None:
+    # Whether there is a target does not depend on the kind of the source, which is not open yet.
+    if found is None or io.Target.of(output, "parquet") is None:
         io.require_writable(output)
         return None
-    source = io.open_source(file, prefix=prefix, input=input)
+    source = io.open_source(found[0], prefix=found[1], input=input)
     target = io.Target.of(output, source.kind)
-    assert target is not None  # it does not depend on the kind of the source whether there is one
+    assert target is not None
     if not target.path.absolute().parent.is_dir():
         raise io.no_folder(target.path)
     inputs.require_same_input(fitted, source.input, data)
@@ -118,27 +116,10 @@ def _whole(
 
 
 def _stream(
-    fitted: FittedCalibrator,
-    source: Source,
-    target: Target,
-    with_temperature: bool,
-    *,
-    part_rows: int | None,
-    jobs: int,
-    dask: str | None,
+    fitted: FittedCalibrator, source: Source, target: Target, **how: Any
 ) -> tuple[int, int]:
     """Return how many rows were written, and how many of them an earlier run had done."""
     with terminal.progress("Applying", source.rows) as advance:
-        done = apply_in_parts(
-            fitted,
-            source,
-            target,
-            with_temperature=with_temperature,
-            part_rows=part_rows,
-            jobs=jobs,
-            dask=dask,
-            advance=advance,
-        )
-    for text in done.notes:
-        terminal.note(text)
+        done = apply_in_parts(fitted, source, target, **how, advance=advance)
+    terminal.note(*done.notes)
     return done.rows, done.rows_before

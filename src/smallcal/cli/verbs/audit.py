@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from smallcal import io
 from smallcal import load as load_calibrator
@@ -14,6 +12,7 @@ from smallcal.advice.refits import Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import FLAGS
 from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli.options import option
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import SHARE, X100
@@ -35,29 +34,18 @@ def audit(
     method: options.Method = "default",
     setting: options.Settings = None,
     calibrator: Annotated[
-        str | None,
-        typer.Option(metavar="CAL", help="Audit this calibrator instead of fitting one."),
+        str | None, option("CAL", "Audit this calibrator instead of fitting one.")
     ] = None,
     apply_to: Annotated[
         list[str] | None,
-        typer.Option(
-            "--apply-to",
-            metavar="FILE",
-            help="Also say which groups these samples fall into. May be repeated.",
-        ),
+        option("FILE", "Also say which groups these samples fall into. May be repeated."),
     ] = None,
-    n_refits: Annotated[
-        int, typer.Option("--n-refits", metavar="N", min=2, help="How often to fit again.")
-    ] = 100,
+    n_refits: Annotated[int, option("N", "How often to fit again.", min=2)] = 100,
     size: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Refit on N samples drawn without replacement."),
+        int | None, option("N", "Refit on N samples drawn without replacement.")
     ] = None,
     n_null: Annotated[
-        int,
-        typer.Option(
-            "--n-null", metavar="N", min=0, help="Draws behind p-values; 0 leaves signals out."
-        ),
+        int, option("N", "Draws behind p-values; 0 leaves signals out.", min=0)
     ] = 499,
     labels: options.Labels = None,
     input: options.Input = None,
@@ -66,7 +54,9 @@ def audit(
     as_json: options.Json = False,
 ) -> None:
     """Refit a calibrator on resamples and say how far to trust its numbers."""
-    chosen = _options(method, setting or [], calibrator)
+    if calibrator is not None and (setting or method != "default"):
+        raise InputError("--calibrator brings its own method; leave out --method and --set")
+    chosen = choices.method_options(method, setting or [])
     given = None if calibrator is None else load_calibrator(calibrator)
     loaded = inputs.load(data, labels=labels, input=input, names=class_names)
     loaded = inputs.named(loaded, None if given is None else given.fitted_)
@@ -94,12 +84,6 @@ def audit(
         _show(found, data)
 
 
-def _options(method: str, settings: list[str], calibrator: str | None) -> dict[str, Any]:
-    if calibrator is not None and (settings or method != "default"):
-        raise InputError("--calibrator brings its own method; leave out --method and --set")
-    return choices.method_options(method, settings)
-
-
 def _others(files: list[str], input: str) -> dict[str, object]:
     others: dict[str, object] = {}
     for file in files:
@@ -122,10 +106,8 @@ def _show(found: Audit, data: str) -> None:
     _show_shares(found)
     if found.signals is not None:
         _show_signals(found.signals)
-    for finding in found.findings:
-        terminal.say(f"{_MARKS[finding.level]} {finding.text}")
-    terminal.say()
-    terminal.say(found.verdict)
+    findings = [f"{_MARKS[finding.level]} {finding.text}" for finding in found.findings]
+    terminal.say(*findings, "", found.verdict)
 
 
 def _show_temperatures(found: Audit) -> None:
@@ -198,16 +180,10 @@ def _show_signals(signals: SignalToNoise) -> None:
         if row.note:
             rows.append([name, "", "", "", row.note])
             continue
-        cells = [
-            f"{row.times_floor:.1f}",
-            X100.number(row.predicted_gain, signed=True),
-            f"{row.p_value:.3f}",
-        ]
-        rows.append([name, *cells, "beyond chance" if row.beyond_chance else ""])
+        gain = X100.number(row.predicted_gain, signed=True)
+        beyond = "beyond chance" if row.beyond_chance else ""
+        rows.append([name, f"{row.times_floor:.1f}", gain, f"{row.p_value:.3f}", beyond])
     control = f"{signals.random_times_floor:.1f}"
     rows.append(["random groups", control, "", "", "for comparison"])
-    terminal.show_table(
-        ["signal", "B/σ² in floors", X100.heading("TopBCE gain", difference=True), "p", ""],
-        rows,
-        text=(0, 4),
-    )
+    heading = X100.heading("TopBCE gain", difference=True)
+    terminal.show_table(["signal", "B/σ² in floors", heading, "p", ""], rows, text=(0, 4))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-import typer
-
 from smallcal.calibrators.catalogue import METHODS
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.cli import choices, inputs, options, terminal
-from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.cli.options import option
+from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError, MissingExtraError
 from smallcal.io import Loaded
 from smallcal.metrics import METRICS
@@ -29,14 +28,9 @@ _DIFFERENCES_ABREAST = 2
 def compare(
     cal_data: options.CalData,
     test_data: options.TestData = None,
-    methods: Annotated[
-        str, typer.Option(metavar="A,B,...", help="Which methods, or all.")
-    ] = DEFAULT_METHODS,
+    methods: Annotated[str, option("A,B,...", "Which methods, or all.")] = DEFAULT_METHODS,
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Compare with this method. Default: tva-ts, or the first."
-        ),
+        str | None, option("NAME", "Compare with this method. Default: tva-ts, or the first.")
     ] = None,
     metrics: options.Metrics = None,
     input: options.Input = None,
@@ -63,7 +57,8 @@ def compare(
     result = None
     if probas:
         reference = baseline if baseline in probas else None
-        result = _measured(labels, probas, reference, wanted, (n_boot, level, seed))
+        with terminal.resampling(n_boot, level, seed) as how:
+            result = put_together(labels, probas, baseline=reference, metrics=wanted, **how)
     if as_json:
         found = {} if result is None else result.to_dict()
         terminal.show_json({"cal": cal.source, "test": test.source, **found, "failures": failures})
@@ -74,27 +69,6 @@ def compare(
         )
         _show(result, wanted, list(failures))
     terminal.leave(f"{name} failed: {reason}" for name, reason in failures.items())
-
-
-def _measured(
-    labels: IntArray,
-    probas: dict[str, FloatArray],
-    baseline: str | None,
-    metrics: list[str],
-    bootstrap: tuple[int, float, int],
-) -> Comparison:
-    n_boot, level, seed = bootstrap
-    with terminal.progress("Resampling", n_boot) as advance:
-        return put_together(
-            labels,
-            probas,
-            baseline=baseline,
-            metrics=metrics,
-            n_boot=n_boot,
-            level=level,
-            random_state=seed,
-            advance=advance,
-        )
 
 
 def _baseline(name: str | None, names: list[str]) -> str:
@@ -181,16 +155,15 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
         part = wanted[start : start + _DIFFERENCES_ABREAST]
         rows = []
         for name, row in result.intervals.items():
-            cells: list[str] = []
-            for found, unit in ((row[metric], METRICS[metric].unit) for metric in part):
-                cells.append(unit.number(found.point, signed=True))
-                odd = found.n_undefined
-                cells.append(unit.interval(*found, signed=True, n_undefined=odd))
-            rows.append([name, *cells])
+            cells = [name]
+            for metric in part:
+                found, unit = row[metric], METRICS[metric].unit
+                ends = unit.interval(*found, signed=True, n_undefined=found.n_undefined)
+                cells += [unit.number(found.point, signed=True), ends]
+            rows.append(cells)
         headers = [h for metric in part for h in (_heading(metric, difference=True), "interval")]
         terminal.show_table(["method", *headers], rows)
-    for name in result.intervals:
-        terminal.say(result.verdict(name))
+    terminal.say(*map(result.verdict, result.intervals))
 
 
 def _rows(

@@ -10,11 +10,11 @@ from statistics import fmean, stdev
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from smallcal import io
 from smallcal.calibrators.estimators import make
 from smallcal.cli import options, terminal
+from smallcal.cli.options import option
 from smallcal.data.demo import DemoSplit, load_demo
 from smallcal.data.predictions import MIN_FIT_SAMPLES, IntArray
 from smallcal.errors import FitWarning, InputError, MissingExtraError
@@ -53,20 +53,15 @@ class Cell:
 
 
 def demo(
-    draws: Annotated[int, typer.Option(min=1, max=1000, help="Random subsets per budget.")] = 5,
+    draws: Annotated[int, option(None, "Random subsets per budget.", min=1, max=1000)] = 5,
     budget: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Calibration samples; may be repeated. [250 625 1250]"),
+        list[int] | None, option("N", "Calibration samples; may be repeated. [250 625 1250]")
     ] = None,
     export: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Only write the data there, as cal.npz and test.npz."),
+        str | None, option("FOLDER", "Only write the data there, as cal.npz and test.npz.")
     ] = None,
     report: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE", help="Where to write the report on this data; none to leave it out."
-        ),
+        str, option("FILE", "Where to write the report on this data; none to leave it out.")
     ] = "smallcal-report.html",
     seed: options.Seed = 0,
     as_json: options.Json = False,
@@ -76,8 +71,9 @@ def demo(
     if export is not None:
         _export(Path(export), {"cal": cal, "test": test}, as_json=as_json)
         return
-    if report != NO_REPORT and not as_json:
-        _require_report(report)
+    if report != NO_REPORT and not as_json:  # what could not be written after all the work
+        format_of(report)
+        io.require_folder(report)
     budgets = sorted(set(budget or [min(n, len(cal.labels)) for n in BUDGETS]))
     cells = _measure(cal, test, budgets, draws, seed)
     if as_json:
@@ -91,17 +87,10 @@ def demo(
         METRICS[metric].unit.heading(name) for metric, name in zip(MEASURED, NAMES, strict=True)
     ]
     terminal.show_table(["N", "method", *headers], list(_rows(cells)), text=(0, 1))
-    for sentence in findings(cells):
-        terminal.say(sentence)
+    terminal.say(*findings(cells))
     if report != NO_REPORT:
         _report(report, cal, test, seed)
     terminal.say(f"\n{CREDIT}\n\n{_GO_ON}")
-
-
-def _require_report(file: str) -> None:
-    """Raise now for a file that could not be written after all the work."""
-    format_of(file)
-    io.require_folder(file)
 
 
 def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from smallcal import runtime
 from smallcal.cli import choices, inputs, inputs_streamed, options, terminal
-from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.cli.options import option
 from smallcal.metrics import METRICS
 from smallcal.reports.conditions import Condition
 from smallcal.statistics.compare import evaluate as measure
@@ -18,18 +16,15 @@ from smallcal.statistics.noise import debiased_ece
 
 def evaluate(
     data: options.Data,
-    calibrator: Annotated[
-        str | None, typer.Option(metavar="CAL", help="Apply this calibrator first.")
-    ] = None,
+    calibrator: Annotated[str | None, option("CAL", "Apply this calibrator first.")] = None,
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
     metrics: options.Metrics = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="CONDITION",
-            help='Exit with 1 if this holds: "ece15>0.03" or "ece15>3%". May be repeated.',
+        option(
+            "CONDITION", 'Exit with 1 if this holds: "ece15>0.03" or "ece15>3%". May be repeated.'
         ),
     ] = None,
     n_boot: options.Boot = 2000,
@@ -57,7 +52,12 @@ def evaluate(
         loaded = inputs.load(data, labels=labels, input=input, names=class_names)
         codes, proba = inputs.probabilities(loaded, fitted)
         n, n_classes = proba.shape
-        values, found = _resampled(codes, proba, wanted, n_boot, level, seed)
+        if n_boot:
+            with terminal.resampling(n_boot, level, seed) as how:
+                found = measure(codes, proba, metrics=wanted, ci=True, **how)
+            values = {name: row.point for name, row in found.items()}
+        else:
+            values = measure(codes, proba, metrics=wanted)
         debiased = debiased_ece(codes, proba) if "ece15" in found else None
     checks = [condition.check(values[condition.metric]) for condition in conditions]
     if as_json:
@@ -78,26 +78,6 @@ def evaluate(
         terminal.say(f"{data}: {terminal.size(n, n_classes)}, {what}")
         _show(values, found, level, debiased)
     terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])
-
-
-def _resampled(
-    codes: IntArray, proba: FloatArray, wanted: list[str], n_boot: int, level: float, seed: int
-) -> tuple[dict[str, float], dict[str, Interval]]:
-    """Return the metrics, and their intervals if there are resamples."""
-    if not n_boot:
-        return measure(codes, proba, metrics=wanted), {}
-    with terminal.progress("Resampling", n_boot) as advance:
-        found = measure(
-            codes,
-            proba,
-            metrics=wanted,
-            ci=True,
-            n_boot=n_boot,
-            level=level,
-            random_state=seed,
-            advance=advance,
-        )
-    return {name: row.point for name, row in found.items()}, found
 
 
 def _show(

@@ -3,58 +3,60 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-import typer
+from typing import Annotated, NamedTuple
 
 from smallcal import io, runtime
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import options, terminal
+from smallcal.cli.options import option
 from smallcal.deploy.export import EXPORTERS, append_to_onnx, exporter_for, origin_of, to_onnx
 from smallcal.errors import FileError, InputError
 from smallcal.io.atomic import atomic_path
 
 
+class _Onnx(NamedTuple):
+    """Options of ONNX files alone."""
+
+    append: str | None
+    output_name: str | None
+    features_name: str | None
+    dtype: str | None
+
+
 def export(
     calibrator: options.Calibrator,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Where to write it: .onnx, .py or .sql."
-        ),
+        str | None, option("FILE", "Where to write it: .onnx, .py or .sql.", "-o", "--output")
     ] = None,
     to: Annotated[
-        str | None,
-        typer.Option(metavar="onnx|python|sql", help="What to write. Default: what FILE says."),
+        str | None, option("onnx|python|sql", "What to write. Default: what FILE says.")
     ] = None,
     append: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Put the calibrator behind this ONNX model."),
+        str | None, option("MODEL", "Put the calibrator behind this ONNX model.")
     ] = None,
     output_name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The model's output with the logits, if not the only."),
+        str | None, option("NAME", "The model's output with the logits, if not the only.")
     ] = None,
     features_name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The model's output with the features, if needed."),
+        str | None, option("NAME", "The model's output with the features, if needed.")
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(
-            metavar="float32|float16|float64",
-            help="Of the inputs and outputs of an ONNX file. Default: float32, or the model's.",
+        option(
+            "float32|float16|float64",
+            "Of the inputs and outputs of an ONNX file. Default: float32, or the model's.",
         ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Write a calibrator as ONNX, a Python file or SQL, for places without smallcal."""
     kind = _kind(output, to)
-    _require_onnx_options(kind, append, output_name, features_name, dtype)
+    onnx = _Onnx(append, output_name, features_name, dtype)
+    _require_effect(onnx, kind)
     if output is not None:
         io.require_folder(output)
     fitted = runtime.load(calibrator)
-    content = _content(fitted, calibrator, kind, append, output_name, features_name, dtype)
+    content = _content(fitted, calibrator, kind, onnx)
     raw = content.encode() if isinstance(content, str) else content
     if output is not None:
         with atomic_path(output) as temporary:
@@ -88,44 +90,24 @@ def _kind(output: str | None, to: str | None) -> str:
         raise InputError(f"{error}; --to says it") from None
 
 
-def _require_onnx_options(
-    kind: str,
-    append: str | None,
-    output_name: str | None,
-    features_name: str | None,
-    dtype: str | None,
-) -> None:
+def _require_effect(onnx: _Onnx, kind: str) -> None:
     """Refuse options that would have no effect."""
-    given = {
-        "--append": append,
-        "--output-name": output_name,
-        "--features-name": features_name,
-        "--dtype": dtype,
-    }
+    given = {f"--{name.replace('_', '-')}": value for name, value in onnx._asdict().items()}
     for flag, value in given.items():
         if value is not None and kind != "onnx":
             raise InputError(f"{flag} is for ONNX, and {kind} was asked for")
     for flag in ("--output-name", "--features-name"):
-        if given[flag] is not None and append is None:
+        if given[flag] is not None and onnx.append is None:
             raise InputError(f"{flag} names an output of a model: --append MODEL says which model")
-    if append is not None and dtype is not None:
+    if onnx.append is not None and onnx.dtype is not None:
         raise InputError("--dtype: behind a model, probabilities have the type of its logits")
 
 
-def _content(
-    fitted: FittedCalibrator,
-    path: str,
-    kind: str,
-    append: str | None,
-    output_name: str | None,
-    features_name: str | None,
-    dtype: str | None,
-) -> str | bytes:
+def _content(fitted: FittedCalibrator, path: str, kind: str, onnx: _Onnx) -> str | bytes:
     origin = origin_of(fitted, path)
-    if append is not None:
-        return append_to_onnx(
-            fitted, append, output_name=output_name, features_name=features_name, origin=origin
-        )
-    if dtype is not None:
-        return to_onnx(fitted, dtype=dtype, origin=origin)
+    if onnx.append is not None:
+        names = {"output_name": onnx.output_name, "features_name": onnx.features_name}
+        return append_to_onnx(fitted, onnx.append, **names, origin=origin)
+    if onnx.dtype is not None:
+        return to_onnx(fitted, dtype=onnx.dtype, origin=origin)
     return EXPORTERS[kind].make(fitted, origin=origin)

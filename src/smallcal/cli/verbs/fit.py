@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from smallcal import io
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import describe
+from smallcal.cli.options import option
 from smallcal.reports.content.routing import summary
 
 
 def fit(
     data: options.Data,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Where to write the calibrator (JSON)."
-        ),
+        str | None, option("FILE", "Where to write the calibrator (JSON).", "-o", "--output")
     ] = None,
     method: options.Method = "default",
     labels: options.Labels = None,

@@ -10,6 +10,7 @@ import typer
 from smallcal import runtime
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
+from smallcal.cli.options import argument, flag, option
 from smallcal.deploy.monitor import Monitor, Report
 from smallcal.errors import InputError
 from smallcal.metrics.units import PERCENT, SHARE
@@ -19,45 +20,34 @@ def monitor(
     calibrator: options.Calibrator,
     data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[DATA]",
-            help="New logits, with or without labels; without DATA what is known is shown.",
-            show_default=False,
+        argument(
+            "[DATA]", "New logits, with or without labels; without DATA what is known is shown."
         ),
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="What was seen so far (JSON); DATA is added. Begun if not there."
-        ),
+        option("FILE", "What was seen so far (JSON); DATA is added. Begun if not there."),
     ] = None,
     merge: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE", help="Look at the sum of such states; none is written. Repeatable."
-        ),
+        option("FILE", "Look at the sum of such states; none is written. Repeatable."),
     ] = None,
     labels: options.Labels = None,
     seen: Annotated[
-        bool, typer.Option("--seen", help="DATA was added before; only its labels are new.")
+        bool, flag("--seen", "DATA was added before; only its labels are new.")
     ] = False,
     alpha: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Chance of ever giving a false alarm. Default 0.01."),
+        float | None, option("P", "Chance of ever giving a false alarm. Default 0.01.")
     ] = None,
     tolerance: Annotated[
-        float | None,
-        typer.Option(metavar="GAP", help="Gap that is no cause for alarm. Default 0.02."),
+        float | None, option("GAP", "Gap that is no cause for alarm. Default 0.02.")
     ] = None,
     reference: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Calibration split, for a calibrator saved without its counts."
-        ),
+        str | None, option("FILE", "Calibration split, for a calibrator saved without its counts.")
     ] = None,
     input: options.Input = None,
     prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Print metrics in Prometheus' text format.")
+        bool, flag("--prometheus", "Print metrics in Prometheus' text format.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -76,7 +66,10 @@ def monitor(
     else:
         fresh = begun.fresh()
         with terminal.progress("Reading"):
-            _feed(fresh, data, labels=labels, seen=seen, input=input)
+            loaded = inputs.load(data, labels=labels, input=input)
+            inputs.require_same_input(fresh.calibrator, loaded.input, data)
+            with inputs.naming(data):
+                fresh.update(loaded.logits, loaded.labels, loaded.features, seen=seen)
         whole = begun.merge(fresh) if state is None else fresh.add_to(state)
     report = whole.report()
     if prometheus:
@@ -130,41 +123,21 @@ def _loaded(path: str, fitted: FittedCalibrator, given: dict[str, float]) -> Mon
     return known
 
 
-def _feed(fresh: Monitor, data: str, *, labels: str | None, seen: bool, input: str | None) -> None:
-    loaded = inputs.load(data, labels=labels, input=input)
-    inputs.require_same_input(fresh.calibrator, loaded.input, data)
-    with inputs.naming(data):
-        fresh.update(loaded.logits, loaded.labels, loaded.features, seen=seen)
-
-
 def _show(report: Report) -> None:
-    for sentence in report.sentences:
-        terminal.say(sentence)
+    terminal.say(*report.sentences)
     groups = next((stream for stream in report.streams if stream.name == "groups"), None)
     if groups is None or not report.rows:
         return
-    terminal.say()
-    terminal.show_table(
-        [
-            "group",
-            SHARE.heading("share"),
-            SHARE.heading("was"),
-            "labelled",
-            "accuracy - confidence",
-            "all looks",
-        ],
-        [
-            [
-                str(i),
-                SHARE.number(now / report.rows),
-                SHARE.number(before / sum(groups.reference)),
-                f"{gap.n:,}",
-                "" if gap.gap is None else PERCENT.number(gap.gap, signed=True),
-                "" if gap.gap is None else PERCENT.interval(gap.low, gap.high, signed=True),
-            ]
-            for i, (now, before, gap) in enumerate(
-                zip(groups.counts, groups.reference, report.gaps, strict=True)
-            )
-        ],
-        text=(),
-    )
+    terminal.say("")
+    rows = []
+    counts = zip(groups.counts, groups.reference, report.gaps, strict=True)
+    for i, (now, before, gap) in enumerate(counts):
+        shares = SHARE.number(now / report.rows), SHARE.number(before / sum(groups.reference))
+        found = ["", ""]
+        if gap.gap is not None:
+            ends = PERCENT.interval(gap.low, gap.high, signed=True)
+            found = [PERCENT.number(gap.gap, signed=True), ends]
+        rows.append([str(i), *shares, f"{gap.n:,}", *found])
+    shares = SHARE.heading("share"), SHARE.heading("was")
+    headers = ["group", *shares, "labelled", "accuracy - confidence", "all looks"]
+    terminal.show_table(headers, rows, text=())

@@ -6,12 +6,11 @@ import math
 import re
 from typing import Annotated
 
-import typer
-
 from smallcal.advice.plan import count_steps, require_pilot
 from smallcal.advice.plan import plan as make_plan
 from smallcal.advice.plan_words import Expected, Plan
 from smallcal.cli import inputs, options, terminal
+from smallcal.cli.options import option
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import Unit
@@ -27,24 +26,19 @@ def plan(
     method: options.Method = "default",
     sizes: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="Numbers of samples to plan for. Default: round ones up to four times DATA.",
+        option(
+            "N,N,...", "Numbers of samples to plan for. Default: round ones up to four times DATA."
         ),
     ] = None,
-    draws: Annotated[
-        int, typer.Option(min=5, max=1000, metavar="N", help="Fits of each size.")
-    ] = 20,
+    draws: Annotated[int, option("N", "Fits of each size.", min=5, max=1000)] = 20,
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="METRIC=VALUE",
-            help="How many samples reach this: ece15=0.02, ece15=2%. May be repeated.",
+        option(
+            "METRIC=VALUE", "How many samples reach this: ece15=0.02, ece15=2%. May be repeated."
         ),
     ] = None,
     test_size: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Rows of the test set that ece15 is predicted for."),
+        int, option("N", "Rows of the test set that ece15 is predicted for.", min=1)
     ] = 5000,
     level: options.Level = 0.9,
     seed: options.Seed = 0,
@@ -76,8 +70,7 @@ def plan(
         terminal.show_json({"data": data, **found.to_dict()})
         return
     _show(data, found)
-    for note in found.notes:
-        terminal.note(note)
+    terminal.note(*found.notes)
 
 
 def _sizes(text: str) -> list[int]:
@@ -132,11 +125,10 @@ def _show(data: str, found: Plan) -> None:
         cells = [_spread(ece, row.metrics["ece15"]), _spread(bce, row.metrics["top_label_bce"])]
         rows.append([name, *cells, *change])
     terminal.show_table(["method", *names, f"minus none, {bce.change}", band], rows)
-    for sentence in found.sentences:
-        terminal.say(sentence)
     terminal.say(
+        *found.sentences,
         f"ece15: as `smallcal evaluate` would show it on {found.test_size:,} test rows, noise "
-        "included; no noise: on endless ones."
+        "included; no noise: on endless ones.",
     )
 
 

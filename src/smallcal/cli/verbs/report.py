@@ -12,6 +12,7 @@ import typer
 
 from smallcal import io
 from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli.options import option
 from smallcal.errors import FileError, InputError
 from smallcal.io import READERS
 from smallcal.io.read import split_path
@@ -31,37 +32,30 @@ def report(
     cal_data: options.CalData,
     test_data: options.TestData = None,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Where to write it: .html, .md or .json."
-        ),
+        str | None, option("FILE", "Where to write it: .html, .md or .json.", "-o", "--output")
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(
-            metavar="html|md|json", help="What to write. Default: what FILE's name says, else md."
-        ),
+        option("html|md|json", "What to write. Default: what FILE's name says, else md."),
     ] = None,
-    methods: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Which methods. Default: six.")
-    ] = None,
+    methods: Annotated[str | None, option("A,B,...", "Which methods. Default: six.")] = None,
     shift: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH",
-            help="Also measure on this file, or the files of this folder, named like "
+        option(
+            "PATH",
+            "Also measure on this file, or the files of this folder, named like "
             "fog-s3.npz. May be repeated.",
         ),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="CONDITION",
-            help='Exit with 1 if this holds of the recommended method, "ece15>0.03", or of '
+        option(
+            "CONDITION",
+            'Exit with 1 if this holds of the recommended method, "ece15>0.03", or of '
             'another, "ts-nll:ece15>3%". May be repeated.',
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The heading.")] = None,
+    title: Annotated[str | None, option("TEXT", "The heading.")] = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
     n_boot: options.Boot = 1000,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-import typer
-
 from smallcal import io
 from smallcal.advice.select import Selection, candidates_for, require_rule
 from smallcal.advice.select import select as choose
 from smallcal.advice.select_walk import Row
 from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli.options import option
 from smallcal.errors import InputError
 from smallcal.io import Loaded
 from smallcal.metrics import METRICS
@@ -26,34 +25,23 @@ def select(
     data: options.Data,
     output: Annotated[
         str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Fit the choice on all samples and write it here (JSON).",
-        ),
+        option("FILE", "Fit the choice on all samples and write it here (JSON).", "-o", "--output"),
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="Which methods, from simple to rich, such as tva-ts,srts-bce\\[n_groups=5].",
+        option(
+            "A,B,...", "Which methods, from simple to rich, such as tva-ts,srts-bce\\[n_groups=5]."
         ),
     ] = None,
     rule: Annotated[
         str,
-        typer.Option(
-            metavar="RULE",
-            help="What the standard error is of: sample, repeat, fold; or holdout, one split.",
+        option(
+            "RULE", "What the standard error is of: sample, repeat, fold; or holdout, one split."
         ),
     ] = "sample",
-    loss: Annotated[
-        str, typer.Option(metavar="METRIC", help="What must get lower.")
-    ] = "top_label_bce",
-    repeats: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How often the samples are cut into folds.")
-    ] = 5,
-    folds: Annotated[int, typer.Option(metavar="N", min=2, help="Into how many.")] = 5,
+    loss: Annotated[str, option("METRIC", "What must get lower.")] = "top_label_bce",
+    repeats: Annotated[int, option("N", "How often the samples are cut into folds.", min=1)] = 5,
+    folds: Annotated[int, option("N", "Into how many.", min=2)] = 5,
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
@@ -130,43 +118,23 @@ def _show(found: Selection, data: str) -> None:
     )
     size = terminal.size(found.n, found.n_classes)
     terminal.say(f"{data}: {size}, {cut}. Losses on samples held out, from simple to rich:")
-    terminal.show_table(
-        [
-            "candidate",
-            "parameters",
-            *(METRICS[m].unit.heading(m) for m in (found.loss, "nll")),
-            "verdict",
-        ],
-        [_losses(row, found.loss) for row in found.table],
-        text=(0, 4),
-    )
+    headings = [METRICS[metric].unit.heading(metric) for metric in (found.loss, "nll")]
+    rows = [_losses(row, found.loss) for row in found.table]
+    terminal.show_table(["candidate", "parameters", *headings, "verdict"], rows, text=(0, 4))
     compared = [row for row in found.table if row.against]
     if compared:
         terminal.say(f"Gains in {found.loss}, with {100 * found.level:g} % intervals:")
-        terminal.show_table(
-            [
-                "candidate",
-                "over",
-                METRICS[found.loss].unit.heading("gain", difference=True),
-                "1 s.e.",
-                "interval",
-            ],
-            [_gains(row, found.loss) for row in compared],
-            text=(0, 1),
-        )
-    for row in found.table:
-        if row.note:
-            terminal.say(f"{row.candidate}: {row.note}.")
-    terminal.say(f"Choice: {found.choice}. Reason: {found.reason}")
+        gain = METRICS[found.loss].unit.heading("gain", difference=True)
+        rows = [_gains(row, found.loss) for row in compared]
+        terminal.show_table(["candidate", "over", gain, "1 s.e.", "interval"], rows, text=(0, 1))
+    notes = [f"{row.candidate}: {row.note}." for row in found.table if row.note]
+    terminal.say(*notes, f"Choice: {found.choice}. Reason: {found.reason}")
 
 
 def _losses(row: Row, loss: str) -> list[str]:
-    measured = row.verdict not in ("failed", "not tried")
-    values = (
-        [METRICS[loss].unit.number(row.loss), METRICS["nll"].unit.number(row.nll)]
-        if measured
-        else ["", ""]
-    )
+    values = ["", ""]
+    if row.verdict not in ("failed", "not tried"):
+        values = [METRICS[loss].unit.number(row.loss), METRICS["nll"].unit.number(row.nll)]
     return [row.candidate, f"{row.n_parameters}", *values, row.verdict]
 
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from smallcal.cli import options, terminal
+from smallcal.cli.options import argument
 from smallcal.cli.studies import size_of
 from smallcal.studies import Collection, load_collection
 from smallcal.studies.check import ERROR, Problem, check_collection
 
 
 def study_check(
-    data: Annotated[
-        str,
-        typer.Argument(metavar="DIR", help="A folder with collection.toml.", show_default=False),
-    ],
+    data: Annotated[str, argument("DIR", "A folder with collection.toml.")],
     as_json: options.Json = False,
 ) -> None:
     """Look for what would spoil a study: files, shapes, labels, rows in two splits."""

@@ -6,9 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from smallcal.cli import options, terminal
+from smallcal.cli.options import argument, flag, option
 from smallcal.cli.studies import size_of
 from smallcal.errors import FileError
 from smallcal.studies.importers import import_calarena, import_folder
@@ -16,20 +15,12 @@ from smallcal.studies.importers import import_calarena, import_folder
 
 def study_import(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FOLDER|FILE.h5",
-            help="DATASET__MODEL.npz files, or one of CalArena's files.",
-            show_default=False,
-        ),
+        str, argument("FOLDER|FILE.h5", "DATASET__MODEL.npz files, or one of CalArena's files.")
     ],
     output: Annotated[
-        str,
-        typer.Option(
-            "-o", "--output", metavar="DIR", help="Where collection.toml goes.", show_default=False
-        ),
+        str, option("DIR", "Where collection.toml goes.", "-o", "--output", show_default=False)
     ],
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, flag("--force", "Replace what is there.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write the collection.toml of a folder of logits."""
@@ -40,8 +31,7 @@ def study_import(
             found = import_calarena(source, output, force=force, advance=advance)
     else:
         raise FileError(f"{source} is neither a folder nor an .h5 file")
-    for line in found.left_out:
-        terminal.note(f"left out: {line}")
+    terminal.note(*(f"left out: {line}" for line in found.left_out))
     collection = found.collection
     if as_json:
         terminal.show_json(

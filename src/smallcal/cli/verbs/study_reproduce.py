@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from smallcal.cli import options, terminal
+from smallcal.cli.options import flag, option
 from smallcal.errors import InputError
 from smallcal.studies.collection import Collection, load_collection
 from smallcal.studies.reproduce.frozen import load_frozen
@@ -23,18 +22,13 @@ _SIGNS = {"percent": " %", "x1000": " x1000"}
 
 def study_reproduce(
     data: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="A collection whose cells are named as the paper's."),
+        str | None, option("DIR", "A collection whose cells are named as the paper's.")
     ] = None,
     frozen: Annotated[
-        bool, typer.Option("--frozen", help="Use the small collection that ships with smallcal.")
+        bool, flag("--frozen", "Use the small collection that ships with smallcal.")
     ] = False,
-    reference: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Other reference values, as JSON.")
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Keep what is done, to go on later.")
-    ] = None,
+    reference: Annotated[str | None, option("FILE", "Other reference values, as JSON.")] = None,
+    out: Annotated[str | None, option("RUN", "Keep what is done, to go on later.")] = None,
     jobs: options.Jobs = 1,
     as_json: options.Json = False,
 ) -> None:
@@ -89,9 +83,7 @@ def show_reproduction(found: Reproduction) -> None:
             [_cells(row) for row in rows],
             text=(0, 1, 6),
         )
-        for row in rows:
-            if row.error:
-                terminal.say(f"{row.method}, {row.metric}: {row.error}")
+        terminal.say(*(f"{row.method}, {row.metric}: {row.error}" for row in rows if row.error))
     if found.unchecked:
         terminal.say("Not checked:")
         terminal.show_table(

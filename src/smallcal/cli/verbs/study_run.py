@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from smallcal.cli import choices, options, terminal
+from smallcal.cli.options import option
 from smallcal.cli.studies import document_of, show_outcome
 from smallcal.errors import InputError
 from smallcal.studies import Outcome, load_collection, run, study_named
@@ -18,39 +19,28 @@ _SHOWN_FAILURES = 10
 
 def study_run(
     context: typer.Context,
-    data: Annotated[
-        str, typer.Option(metavar="DIR", help="A folder with collection.toml.", show_default=False)
-    ],
+    data: Annotated[str, option("DIR", "A folder with collection.toml.", show_default=False)],
     out: Annotated[
         str,
-        typer.Option(
-            metavar="RUN",
-            help="The run's folder; a run that was stopped goes on there.",
-            show_default=False,
+        option(
+            "RUN", "The run's folder; a run that was stopped goes on there.", show_default=False
         ),
     ],
     jobs: options.Jobs = 1,
     dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
+        str | None, option("ADDRESS", "Run on the Dask cluster of this scheduler.")
     ] = None,
     cells: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="Only cells whose names hold this; may be repeated."),
+        list[str] | None, option("TEXT", "Only cells whose names hold this; may be repeated.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="These methods instead of the study's.")
+        str | None, option("A,B,...", "These methods instead of the study's.")
     ] = None,
     budgets: Annotated[
-        str | None,
-        typer.Option(metavar="N,N,...", help="Calibration samples; all is the whole split."),
+        str | None, option("N,N,...", "Calibration samples; all is the whole split.")
     ] = None,
-    draws: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Draws at each budget.")
-    ] = None,
-    n_boot: Annotated[
-        int | None, typer.Option("--n-boot", metavar="N", min=2, help="Resamples for intervals.")
-    ] = None,
+    draws: Annotated[int | None, option("N", "Draws at each budget.", min=1)] = None,
+    n_boot: Annotated[int | None, option("N", "Resamples for intervals.", min=2)] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run a study."""
@@ -63,43 +53,29 @@ def study_run(
     wanted = [part for text in cells or () for part in choices.words(text, "--cells")]
     collection = load_collection(data).only(wanted)
     total = len(about.tasks(collection))
-    done = _Done(total)
+    done: list[int] = []
+
+    def told(tasks: int) -> None:
+        if tasks and not done:
+            terminal.note(f"{tasks:,} of {total:,} tasks were done before")
+        done.append(tasks)
+        advance(tasks)
+
     try:
         with terminal.progress(about.title, total) as advance:
-            outcome = run(about, collection, out, jobs=jobs, dask=dask, advance=done.then(advance))
+            outcome = run(about, collection, out, jobs=jobs, dask=dask, advance=told)
     except (KeyboardInterrupt, SystemExit):
-        terminal.note(f"{done}; the same command goes on from there: {terminal.typed(context)}")
+        terminal.note(
+            f"{sum(done):,} of {total:,} tasks are done and kept; the same command goes on from "
+            f"there: {terminal.typed(context)}"
+        )
         raise
     if as_json:
         terminal.show_json({"data": data, "tasks": total, **document_of(about, out, outcome)})
     else:
         show_outcome(about, outcome, out)
-    for line in outcome.notes:
-        terminal.note(line)
+    terminal.note(*outcome.notes)
     terminal.leave(_complaints(outcome, out))
-
-
-class _Done:
-    """How many tasks are done; says on the way how many were so before."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.tasks: int | None = None
-
-    def then(self, advance: Callable[[int], None]) -> Callable[[int], None]:
-        """Return what the engine tells its progress to."""
-
-        def told(tasks: int) -> None:
-            if self.tasks is None and tasks:
-                terminal.note(f"{tasks:,} of {self.total:,} tasks were done before")
-            self.tasks = (self.tasks or 0) + tasks
-            advance(tasks)
-
-        return told
-
-    def __str__(self) -> str:
-        """Say how far it is."""
-        return f"{self.tasks or 0:,} of {self.total:,} tasks are done and kept"
 
 
 def _budgets(text: str) -> tuple[int, ...]:

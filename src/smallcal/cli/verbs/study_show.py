@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from smallcal import io
 from smallcal.cli import options, terminal
+from smallcal.cli.options import argument, option
 from smallcal.cli.studies import document_of, show_outcome
 from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path
@@ -25,21 +24,19 @@ _DPI = 150
 
 
 def study_show(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)
-    ],
-    figures: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Also write the study's figures there.")
-    ] = None,
+    run: Annotated[str, argument("RUN", "The folder of a finished run.")],
+    figures: Annotated[str | None, option("DIR", "Also write the study's figures there.")] = None,
     metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What figures show; else the first metric.")
+        str | None, option("NAME", "What figures show; else the first metric.")
     ] = None,
-    kind: Annotated[str, typer.Option("--format", help="Of figures: svg or png.")] = "svg",
+    kind: Annotated[str, option(None, "Of figures: svg or png.", "--format")] = "svg",
     as_json: options.Json = False,
 ) -> None:
     """Print the tables of a finished run; the logits need not be there."""
-    if figures is not None:
-        _require_figures(kind)
+    if figures is not None:  # what cannot be written is told before the tables are made
+        if kind not in FORMATS:
+            raise InputError(f"--format must be one of {', '.join(FORMATS)}; got {kind!r}")
+        require_matplotlib()
     elif metric is not None:
         raise InputError("--metric is of figures; name a folder for them with --figures")
     about, outcome = finished(Path(run))
@@ -50,15 +47,7 @@ def study_show(
         terminal.show_json({**document_of(about, run, outcome), **drawn})
         return
     show_outcome(about, outcome, run)
-    for file in drawn.get("figures", ()):
-        terminal.say(f"Figure: {file}")
-
-
-def _require_figures(kind: str) -> None:
-    """Raise one clear line where figures cannot be written, before hours are spent on tables."""
-    if kind not in FORMATS:
-        raise InputError(f"--format must be one of {', '.join(FORMATS)}; got {kind!r}")
-    require_matplotlib()
+    terminal.say(*(f"Figure: {file}" for file in drawn.get("figures", ())))
 
 
 def _write_figures(
@@ -80,8 +69,7 @@ def _write_figures(
             advance(1)
     if not written:
         raise InputError("; ".join(reasons))
-    for reason in reasons:
-        terminal.note(reason)
+    terminal.note(*reasons)
     return written
 
 

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallcal.calibrators.catalogue import METHODS, method
 from smallcal.calibrators.estimators import Calibrator, RandomState
-from smallcal.data.predictions import FloatArray, as_numpy, as_probabilities
+from smallcal.data.checks import FloatArray, as_numpy, as_probabilities
 from smallcal.deploy.adapters.sklearn_scores import floor_of, floored
 from smallcal.errors import InputError
 from smallcal.io.layout import two_columns

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallcal.calibrators.catalogue import method as method_row
 from smallcal.calibrators.estimators import Calibrator, RandomState, seed_of
-from smallcal.data.predictions import FloatArray, IntArray, as_features
+from smallcal.data.checks import FloatArray, IntArray, as_features
 from smallcal.deploy.adapters.sklearn_samples import Metadata, Samples, shuffled_folds
 from smallcal.deploy.adapters.sklearn_scores import (
     aligned,

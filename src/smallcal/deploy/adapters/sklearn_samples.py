@@ -12,7 +12,8 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets
 
-from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, IntArray, as_weight
+from smallcal.data.checks import FloatArray, IntArray, as_weight
+from smallcal.data.predictions import MIN_FIT_SAMPLES
 from smallcal.errors import InputError
 
 

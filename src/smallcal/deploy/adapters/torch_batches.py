@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.data.predictions import FloatArray, as_numpy
+from smallcal.data.checks import FloatArray, as_numpy
 from smallcal.errors import InputError, missing_extra
 from smallcal.io.progress import progress
 

@@ -13,14 +13,7 @@ import numpy as np
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.reference import Reference
-from smallcal.data.predictions import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    as_features,
-    as_labels,
-    as_scores,
-)
+from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream

@@ -17,7 +17,7 @@ from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
 from smallcal.statistics.compare import Comparison, compare_of
 from smallcal.statistics.interval import Interval, interval_of
-from smallcal.statistics.noise import FLOORED, Floor, debiased_ece_of, noise_floor_of
+from smallcal.statistics.noise import FLOORED, Floor, debiased_ece, noise_floor_of
 
 #: The method everybody knows; differences from it are shown where it was fitted.
 CLASSIC = "ts-nll"
@@ -142,7 +142,7 @@ def measure(
             name: noise_floor_of(view, floored, level=level, random_state=seed)
             for name, view in scored.items()
         },
-        debiased={name: debiased_ece_of(view) for name, view in scored.items()},
+        debiased={name: debiased_ece.of(view) for name, view in scored.items()},
     )
 
 

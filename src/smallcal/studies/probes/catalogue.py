@@ -9,8 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from smallcal.metrics import Scored
-from smallcal.metrics.selective import selective_risk_of
-from smallcal.metrics.threshold import coverage_at_threshold_of, risk_at_threshold_of
+from smallcal.metrics.selective import selective_risk
+from smallcal.metrics.threshold import coverage_at_threshold, risk_at_threshold
 from smallcal.studies.frame import CLEAN
 from smallcal.studies.probes.base import Found, Probe, Site, applied, clean, scores_on, sets_of
 from smallcal.studies.probes.diagnostics import audited, gated, held_out, signal_and_noise
@@ -26,7 +26,7 @@ def _deployed(site: Site, entry: Entry) -> Iterator[Found]:
         yield from scores_on(preds, proba, settings["metrics"], (name, severity))
         scored = Scored.of(preds.labels, proba)
         for coverage in settings["coverages"]:
-            risk = selective_risk_of(scored, coverage=coverage)
+            risk = selective_risk.of(scored, coverage=coverage)
             yield name, severity, f"selective_risk{_percent(coverage)}", risk
 
 
@@ -37,10 +37,10 @@ def _thresholds(site: Site, entry: Entry) -> Iterator[Found]:
         scored = Scored.of(preds.labels, applied(fitted, preds))
         for threshold in site.study.settings["thresholds"]:
             at, kept = f"_at{_percent(threshold)}", scored.confidence >= threshold
-            coverage = coverage_at_threshold_of(scored, threshold=threshold)
+            coverage = coverage_at_threshold.of(scored, threshold=threshold)
             yield name, severity, f"coverage{at}", coverage
             if kept.any():
-                risk = risk_at_threshold_of(scored, threshold=threshold)
+                risk = risk_at_threshold.of(scored, threshold=threshold)
                 yield name, severity, f"risk{at}", risk
                 yield name, severity, f"gap{at}", float(scored.residual[kept].mean())
 
@@ -57,7 +57,7 @@ def _matched_coverage(site: Site, entry: Entry) -> Iterator[Found]:
             kept = int((theirs.confidence >= threshold).sum())
             if not kept:
                 continue
-            risk = selective_risk_of(scored, coverage=kept / scored.n)
+            risk = selective_risk.of(scored, coverage=kept / scored.n)
             confidence = np.sort(scored.confidence)[-kept:].mean()
             yield name, severity, f"risk{at}", risk
             yield name, severity, f"gap{at}", float(confidence) - (1 - risk)
