@@ -101,7 +101,10 @@ def ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
     bins : int, default 15
         Number of bins.
 
@@ -131,7 +134,10 @@ def adaece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
     bins : int, default 15
         Number of bins.
 
@@ -179,7 +185,10 @@ def classwise_ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
     bins : int, default 15
         Number of bins.
 

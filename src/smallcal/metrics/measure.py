@@ -17,14 +17,6 @@ from smallcal.metrics.scored import Scored
 
 P = ParamSpec("P")
 
-#: What stands for ``y_true, y_proba`` in the docstring that users see.
-_PARAMETERS = """\
-y_true : array-like of shape (n,)
-    Column of the true class.
-y_proba : array-like of shape (n, C)
-    Class probabilities.
-"""
-
 
 class Measure(Protocol[P]):
     """A metric of labels and probabilities."""
@@ -50,7 +42,6 @@ def measure(of: Callable[Concatenate[Scored, P], float]) -> Measure[P]:
     arrays = list(inspect.signature(public).parameters.values())[:2]
     own = [*arrays, *list(inspect.signature(of).parameters.values())[1:]]
     made: Any = update_wrapper(public, of)
-    made.__doc__ = inspect.cleandoc(of.__doc__ or "").replace("y_true, y_proba\n", _PARAMETERS)
     made.__signature__ = inspect.Signature(own, return_annotation="float")
     made.__annotations__ = {option.name: option.annotation for option in own} | {"return": "float"}
     made.of = of

@@ -23,7 +23,10 @@ def accuracy(scored: Scored) -> FloatArray:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------
@@ -46,7 +49,10 @@ def nll(scored: Scored) -> FloatArray:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------
@@ -70,7 +76,10 @@ def brier(scored: Scored) -> FloatArray:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------
@@ -99,7 +108,10 @@ def top_label_bce(scored: Scored) -> FloatArray:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------

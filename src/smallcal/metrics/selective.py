@@ -31,7 +31,10 @@ def auroc_of_correctness(scored: Scored) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------
@@ -60,7 +63,10 @@ def aurc(scored: Scored) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------
@@ -84,7 +90,10 @@ def eaurc(scored: Scored) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------
@@ -111,7 +120,10 @@ def selective_risk(scored: Scored, *, coverage: float = DEFAULT_COVERAGE) -> flo
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
     coverage : float, default 0.8
         The share that is kept, above 0 and at most 1.
 

@@ -47,7 +47,10 @@ def smece(scored: Scored) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------
@@ -104,7 +107,10 @@ def smece_exact(scored: Scored) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------

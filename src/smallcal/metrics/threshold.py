@@ -21,7 +21,10 @@ def hcfp(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
     threshold : float, default 0.9
         t, between 0 and 1.
 
@@ -49,7 +52,10 @@ def risk_at_threshold(scored: Scored, *, threshold: float = DEFAULT_THRESHOLD) -
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
     threshold : float, default 0.9
         t, between 0 and 1.
 
@@ -76,7 +82,10 @@ def coverage_at_threshold(scored: Scored, *, threshold: float = DEFAULT_THRESHOL
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
     threshold : float, default 0.9
         t, between 0 and 1.
 
@@ -102,7 +111,10 @@ def confidence_gap(scored: Scored) -> FloatArray:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
 
     Returns
     -------

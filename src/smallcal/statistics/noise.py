@@ -161,7 +161,10 @@ def debiased_ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
 
     Parameters
     ----------
-    y_true, y_proba
+    y_true : array-like of shape (n,)
+        Column of the true class.
+    y_proba : array-like of shape (n, C)
+        Class probabilities.
     bins : int, default 15
         Number of bins of equal width.
 
