@@ -11,7 +11,14 @@ from sklearn.base import clone
 
 from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
-from smallcal.advice.refits import HELD_OUT, Refits, Spread, bands_of, gather_refits
+from smallcal.advice.refits import (
+    HELD_OUT,
+    Refits,
+    Spread,
+    bands_of,
+    gather_refits,
+    resample_counts,
+)
 from smallcal.advice.signal_to_noise import SignalToNoise, signal_to_noise
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.estimators import Calibrator
@@ -85,18 +92,17 @@ def audit(
     """
     preds = Predictions.of(logits, labels, input=input, features=features)
     preds.require_fittable(input=input)
-    _require(preds.n, n_refits, size)
-    composed, fitted = _subject(preds, calibrator, method, options, input, random_state)
+    whole_number(n_refits, "n_refits", least=2)
+    if size is not None and not MIN_FIT_SAMPLES <= size < preds.n:
+        raise InputError(
+            f"size must be at least {MIN_FIT_SAMPLES} and less than the {preds.n:,} samples there "
+            f"are; got {size}"
+        )
+    asked = calibrator or Calibrator(method=method, options=options, random_state=random_state)
+    composed, fitted = _subject(preds, asked, input, fit=calibrator is None)
     audited = CalibratedSplit.of(fitted, preds)
-    refits = gather_refits(
-        audited,
-        composed,
-        preds,
-        n_refits=n_refits,
-        size=size,
-        random_state=random_state,
-        advance=advance,
-    )
+    draws = resample_counts(preds.n, n_refits, size=size, random_state=random_state)
+    refits = gather_refits(audited, composed, preds, draws, advance)
     signals = None
     if n_null:
         signals = signal_to_noise(
@@ -111,31 +117,18 @@ def audit(
     return replace(bare, findings=found, verdict=verdict_of(found))
 
 
-def _require(n: int, n_refits: int, size: int | None) -> None:
-    whole_number(n_refits, "n_refits", least=2)
-    if size is not None and not MIN_FIT_SAMPLES <= size < n:
-        raise InputError(
-            f"size must be at least {MIN_FIT_SAMPLES} and less than the {n:,} samples there are; "
-            f"got {size}"
-        )
-
-
 def _subject(
-    preds: Predictions,
-    calibrator: BaseCalibrator | None,
-    method: str,
-    options: Mapping[str, Any] | None,
-    input: str,
-    random_state: int,
+    preds: Predictions, asked: BaseCalibrator, input: str, *, fit: bool
 ) -> tuple[Method, FittedCalibrator]:
     """Return what is refitted, and the fitted calibrator that is audited."""
-    if calibrator is None:
-        composed = Calibrator(method=method, options=options, random_state=random_state)._compose()
-        _require_usable(composed)
+    fitted = None if fit else asked._fitted()
+    composed = (asked if fit else clone(asked))._compose()
+    if "labels" in composed.needs:
+        raise InputError(
+            f"{composed.name} reads the labels of what it predicts; there is nothing to audit"
+        )
+    if fitted is None:
         return composed, composed.fit(preds)
-    fitted = calibrator._fitted()
-    composed = clone(calibrator)._compose()
-    _require_usable(composed)
     if fitted.input != input:
         raise InputError(
             f"this calibrator was fitted on {fitted.input}; the samples are said to be {input}"
@@ -145,13 +138,6 @@ def _subject(
             f"this calibrator is for {fitted.n_classes} classes; logits have {preds.n_classes}"
         )
     return composed, fitted
-
-
-def _require_usable(composed: Method) -> None:
-    if "labels" in composed.needs:
-        raise InputError(
-            f"{composed.name} reads the labels of what it predicts; there is nothing to audit"
-        )
 
 
 def _occupancy(audited: CalibratedSplit, name: str, given: object, input: str) -> tuple[float, ...]:
@@ -177,17 +163,20 @@ def _summary(
     signals: SignalToNoise | None,
 ) -> Audit:
     fitted = audited.fitted
+    resampling = f"{preds.n:,} draws with replacement from {preds.n:,} samples"
+    if size is not None:
+        resampling = f"{size:,} of {preds.n:,} samples, without replacement"
     tail, rank = fitted.tail_temperature, refits.numbers.get("rank")
     sd = refits.confidence_sd()
     keys = ("saturated", "risk_ordered", "rising", "falling", "same_order", "beats_raw")
-    shares = {key: refits.share(key) for key in keys}
+    shares = {key: refits.numbers[key] for key in keys if key in refits.numbers}
     return Audit(
         method=fitted.method,
         n=preds.n,
         n_errors=int((~preds.correct).sum()),
         n_classes=preds.n_classes,
         n_parameters=fitted.n_parameters,
-        resampling=_resampling(preds.n, size),
+        resampling=resampling,
         n_refits=refits.n + refits.n_failed,
         n_failed=refits.n_failed,
         pooled_temperature=refits.spread("pooled", fitted.pooled_temperature),
@@ -201,18 +190,17 @@ def _summary(
         quantiles=_quantiles(audited.temperature, refits) if audited.regressed else {},
         occupancy=occupancy,
         flags={name: count / refits.n for name, count in sorted(refits.flags.items())},
-        shares={key: value for key, value in shares.items() if value is not None},
+        shares={key: float(np.mean(values)) for key, values in shares.items()},
         rank_correlation=None if not rank else Spread.of(1.0, rank),
         confidence_sd={"mean": float(sd.mean()), "p95": float(np.quantile(sd, 0.95))},
-        held_out=_held_out(refits),
+        held_out={
+            key: refits.spread(key, refits.on_all[key])
+            for metric in HELD_OUT
+            for key in (metric, f"raw_{metric}")
+            if key in refits.numbers
+        },
         signals=signals,
     )
-
-
-def _resampling(n: int, size: int | None) -> str:
-    if size is None:
-        return f"{n:,} draws with replacement from {n:,} samples"
-    return f"{size:,} of {n:,} samples, without replacement"
 
 
 def _quantiles(temperature: FloatArray | None, refits: Refits) -> dict[str, Spread]:
@@ -220,13 +208,4 @@ def _quantiles(temperature: FloatArray | None, refits: Refits) -> dict[str, Spre
     return {
         f"{level:g}": refits.spread(f"level{level}", value)
         for level, value in zip(LEVELS, point.tolist(), strict=True)
-    }
-
-
-def _held_out(refits: Refits) -> dict[str, Spread]:
-    return {
-        key: refits.spread(key, refits.on_all[key])
-        for metric in HELD_OUT
-        for key in (metric, f"raw_{metric}")
-        if refits.numbers.get(key)
     }

@@ -120,20 +120,12 @@ def findings_of(
     audit: Audit, fitted: FittedCalibrator, *, foreign: bool = False
 ) -> tuple[Finding, ...]:
     """Return what an audit amounts to, a sentence each."""
-    found: list[Finding] = []
+    found = [*_errors(audit), *_flags(audit, fitted)]
+    for part in (_refits, _order, _volatility, _held_out, _occupancy):
+        found += part(audit)
     if foreign:
         text = "This calibrator was fitted on other samples; refits use the ones given here."
-        found.append(Finding("care", text))
-    for part in (
-        _errors(audit),
-        _flags(audit, fitted),
-        _refits(audit),
-        _order(audit),
-        _volatility(audit),
-        _held_out(audit),
-        _occupancy(audit),
-    ):
-        found.extend(part)
+        found.insert(0, Finding("care", text))
     if audit.signals is not None:
         found.append(Finding("fine", audit.signals.verdict()))
     return tuple(found)
@@ -150,15 +142,11 @@ def verdict_of(findings: Sequence[Finding]) -> str:
     bad = [finding for finding in findings if finding.level == "bad"]
     care = [finding for finding in findings if finding.level == "care"]
     if bad:
-        return f"Not to be relied on: {_lower(bad[0].text)}"
+        return f"Not to be relied on: {bad[0].text[:1].lower()}{bad[0].text[1:]}"
     if care:
         asks = "one finding asks" if len(care) == 1 else f"{len(care)} findings ask"
         return f"Usable with care: {asks} for it."
     return "Sound: refits agree, and nothing rests on thin evidence."
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _percent(share: float) -> str:
@@ -182,20 +170,14 @@ def _errors(audit: Audit) -> Iterator[Finding]:
 def _flags(audit: Audit, fitted: FittedCalibrator) -> Iterator[Finding]:
     """Yield what the audited fit itself was flagged for."""
     for name, groups in fitted.flags.items():
-        if name == "unidentified":
-            yield from _unidentified(audit, groups)
-            continue
-        where = f" (group {', '.join(map(str, groups))})" if groups else ""
-        yield Finding("care", f"Flag {name}{where}: {flag_text(fitted, name)}.")
-
-
-def _unidentified(audit: Audit, groups: Sequence[int]) -> Iterator[Finding]:
-    if len(audit.bands) < 2:  # said of all samples already
-        return
-    for group in groups:
-        what = "no errors" if not audit.bands[group].errors else "nothing but errors"
-        text = f"Group {group} has {what}: its temperature is not identified by the data."
-        yield Finding("care", text)
+        if name != "unidentified":
+            where = f" (group {', '.join(map(str, groups))})" if groups else ""
+            yield Finding("care", f"Flag {name}{where}: {flag_text(fitted, name)}.")
+        elif len(audit.bands) > 1:  # of all samples it is said already
+            for group in groups:
+                what = "no errors" if not audit.bands[group].errors else "nothing but errors"
+                text = f"Group {group} has {what}: its temperature is not identified by the data."
+                yield Finding("care", text)
 
 
 def _refits(audit: Audit) -> Iterator[Finding]:
@@ -221,16 +203,12 @@ def _order(audit: Audit) -> Iterator[Finding]:
     """Yield whether bands differ in the way they are meant to."""
     share = audit.shares.get("risk_ordered")
     if share is not None and audit.banded_by == "groups":  # temperatures need not follow risk
-        agreed = share >= _AGREEMENT
-        text = f"Error rates of the groups are in order in {_percent(share)} of refits"
-        less = ": they hardly separate safe from risky predictions"
-        yield Finding("fine" if agreed else "care", f"{text}{'' if agreed else less}.")
+        less = "they hardly separate safe from risky predictions"
+        yield _agreement("Error rates of the groups are in order", share, less)
     share = audit.shares.get("same_order")
     if share is not None and len({band.temperature.point for band in audit.bands}) > 1:
-        agreed = share >= _AGREEMENT
-        text = f"The order of temperatures held in {_percent(share)} of refits"
-        less = ": treat differences between groups as noise"
-        yield Finding("fine" if agreed else "care", f"{text}{'' if agreed else less}.")
+        less = "treat differences between groups as noise"
+        yield _agreement("The order of temperatures held", share, less)
     rank = audit.rank_correlation
     if rank is not None:
         agreed = rank.low >= _RANKED
@@ -240,6 +218,12 @@ def _order(audit: Audit) -> Iterator[Finding]:
             f"correlation {rank.median:.2f}, a quarter of them below {rank.low:.2f}."
         )
         yield Finding("fine" if agreed else "care", text)
+
+
+def _agreement(text: str, share: float, less: str) -> Finding:
+    told = f"{text} in {_percent(share)} of refits"
+    agreed = share >= _AGREEMENT
+    return Finding("fine", f"{told}.") if agreed else Finding("care", f"{told}: {less}.")
 
 
 def _volatile(t: Spread) -> bool:

@@ -8,13 +8,14 @@ highest temperature. Others (a matrix, say) are described by their confidences a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import UNIFORM, TemperatureMap
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
-from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.metrics import Scored
 
 #: Bands of a temperature that is not constant in groups.
@@ -97,12 +98,27 @@ class CalibratedSplit:
         usual = self.temperature[self.temperature != UNIFORM]
         return bool(((usual <= low) | (usual >= high)).any())
 
+    def error_rates(self, weight: FloatArray | None = None) -> FloatArray:
+        """Return each band's share of wrong predictions, NaN where it holds no weight."""
+        if self.band is None:
+            return np.empty(0)
+        weight = np.ones(self.scored.n) if weight is None else weight
+        sums = partial(np.bincount, self.band, minlength=self.n_bands)
+        total, errors = sums(weights=weight), sums(weights=weight * ~self.scored.correct)
+        return np.asarray(
+            np.divide(errors, total, out=np.full_like(total, np.nan), where=total > 0)
+        )
 
-def error_rates(band: IntArray, wrong: BoolArray, count: int, weight: FloatArray) -> FloatArray:
-    """Return each band's share of wrong predictions, NaN where it holds no weight."""
-    total = np.bincount(band, weights=weight, minlength=count)
-    errors = np.bincount(band, weights=weight * wrong, minlength=count)
-    return np.asarray(np.divide(errors, total, out=np.full(count, np.nan), where=total > 0))
+    def risk_direction(self) -> float:
+        """Return 1 where errors should grow with the score, -1 where they should fall.
+
+        A risk score says so itself; for others it is what the audited calibrator shows.
+        """
+        if self.band is None or "risk" in self.fitted.signal.kind:
+            return 1.0
+        rates = self.error_rates()
+        rates = rates[~np.isnan(rates)]
+        return -1.0 if rates[-1] < rates[0] else 1.0
 
 
 def ordered(values: FloatArray, direction: float, *, strict: bool = False) -> bool:
@@ -115,16 +131,3 @@ def ordered(values: FloatArray, direction: float, *, strict: bool = False) -> bo
     """
     steps = direction * np.diff(values[~np.isnan(values)])
     return bool((steps > 0).all() if strict else (steps >= 0).all())
-
-
-def risk_direction(shown: CalibratedSplit) -> float:
-    """Return 1 where errors should grow with the score, -1 where they should fall.
-
-    A risk score says so itself; for others it is what the audited calibrator shows.
-    """
-    if shown.band is None or "risk" in shown.fitted.signal.kind:
-        return 1.0
-    view = shown.scored
-    rates = error_rates(shown.band, ~view.correct, shown.n_bands, np.ones(view.n))
-    rates = rates[~np.isnan(rates)]
-    return -1.0 if rates[-1] < rates[0] else 1.0

@@ -123,7 +123,14 @@ def held_out_losses(
     the fold that is held out. A fold in which a method cannot be fitted is a reason, not the
     end of the others.
     """
-    found = {name: _empty(preds.n, folds, metrics) for name in methods}
+    shape = (folds.n_repeats, folds.n_folds)
+    found = {
+        name: HeldOut(
+            {metric.name: np.full(shape, np.nan) for metric in metrics},
+            {metric.name: np.zeros(preds.n) for metric in metrics if metric.values is not None},
+        )
+        for name in methods
+    }
     for repeat in range(folds.n_repeats):
         for fold in range(folds.n_folds):
             held = np.flatnonzero(folds.of[repeat] == fold)
@@ -142,14 +149,6 @@ def held_out_losses(
     return found
 
 
-def _empty(n: int, folds: Folds, metrics: Sequence[Metric]) -> HeldOut:
-    shape = (folds.n_repeats, folds.n_folds)
-    return HeldOut(
-        {metric.name: np.full(shape, np.nan) for metric in metrics},
-        {metric.name: np.zeros(n) for metric in metrics if metric.values is not None},
-    )
-
-
 def _fit_and_apply(method: Method, part: Predictions, held: Predictions, entry: HeldOut) -> Scored:
     fitted = method.fit(part)
     entry.n_parameters = max(entry.n_parameters, fitted.n_parameters)
@@ -159,11 +158,7 @@ def _fit_and_apply(method: Method, part: Predictions, held: Predictions, entry: 
 
 
 def _measure(
-    entry: HeldOut,
-    view: Scored,
-    metrics: Sequence[Metric],
-    where: tuple[int, int],
-    held: IntArray,
+    entry: HeldOut, view: Scored, metrics: Sequence[Metric], where: tuple[int, int], held: IntArray
 ) -> None:
     for metric in metrics:
         entry.folds[metric.name][where] = metric.of(view)

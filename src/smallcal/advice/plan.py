@@ -95,7 +95,9 @@ def plan(
     targets = _checked_targets(target or {})
     preds = Predictions.of(logits, labels, input=input)
     preds.require_fittable(input=input)
-    _require(preds, draws, test_size, level)
+    require_options(draws, level, name="draws", least=5, why="fewer have no spread to speak of")
+    whole_number(test_size, "test_size", least=1)
+    require_pilot(preds.n)
     wanted = plan_sizes(preds.n, sizes)
     steps = sizes_to_fit(preds.n, wanted)
     forecasts = {"none": Forecast([uncalibrated(preds)], test_size=test_size, seed=random_state)}
@@ -150,12 +152,6 @@ def _true_name(method: str) -> str:
             "needs logits alone"
         )
     return name
-
-
-def _require(preds: Predictions, draws: int, test_size: int, level: float) -> None:
-    require_options(draws, level, name="draws", least=5, why="fewer have no spread to speak of")
-    whole_number(test_size, "test_size", least=1)
-    require_pilot(preds.n)
 
 
 def _checked_targets(target: Mapping[str, float]) -> dict[str, float]:

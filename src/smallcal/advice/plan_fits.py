@@ -10,7 +10,7 @@ they are measured with.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,26 +103,7 @@ def draw_rows(n: int, size: int, draw: int, seed: int) -> tuple[IntArray, IntArr
 def fit_at_size(preds: Predictions, method: str, size: int, *, draws: int, seed: int) -> SizeFits:
     """Fit a method on each draw of one size, measure it on the rows left out."""
     held = np.zeros((draws, preds.n), dtype=bool)
-    confidence, loss = np.zeros((2, draws, preds.n))
-    correct = np.zeros((draws, preds.n))
-    for draw, left, view in _fits(preds, method, size, draws, seed):
-        held[draw, left] = True
-        confidence[draw, left], correct[draw, left] = view.confidence, view.correct
-        loss[draw, left] = _losses(view)
-    return _size_fits(size, held, confidence, correct, loss)
-
-
-def uncalibrated(preds: Predictions) -> SizeFits:
-    """Return the model as it is: size 0, all rows left out, no draw to differ by."""
-    raw = Calibrator(method="none").fit(preds.logits, preds.labels)
-    view = Scored.of(preds.labels, raw.predict_proba(preds.logits))
-    parts = (view.confidence, view.correct.astype(np.float64), _losses(view))
-    return _size_fits(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
-
-
-def _fits(
-    preds: Predictions, method: str, size: int, draws: int, seed: int
-) -> Iterator[tuple[int, IntArray, Scored]]:
+    confidence, residual, loss = np.zeros((3, draws, preds.n))
     for draw in range(draws):
         rows, left = draw_rows(preds.n, size, draw, seed)
         estimator = Calibrator(method=method, random_state=seed)
@@ -132,7 +113,19 @@ def _fits(
                 estimator.fit(preds.logits[rows], preds.labels[rows])
             except InputError as error:
                 raise InputError(f"{method} cannot be fitted on {size} samples: {error}") from error
-        yield draw, left, Scored.of(preds.labels[left], estimator.predict_proba(preds.logits[left]))
+        view = Scored.of(preds.labels[left], estimator.predict_proba(preds.logits[left]))
+        held[draw, left] = True
+        confidence[draw, left], residual[draw, left] = view.confidence, view.residual
+        loss[draw, left] = _losses(view)
+    return _size_fits(size, held, confidence, residual, loss)
+
+
+def uncalibrated(preds: Predictions) -> SizeFits:
+    """Return the model as it is: size 0, all rows left out, no draw to differ by."""
+    raw = Calibrator(method="none").fit(preds.logits, preds.labels)
+    view = Scored.of(preds.labels, raw.predict_proba(preds.logits))
+    parts = (view.confidence, view.residual, _losses(view))
+    return _size_fits(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
 
 
 def _losses(view: Scored) -> FloatArray:
@@ -142,20 +135,17 @@ def _losses(view: Scored) -> FloatArray:
 
 
 def _size_fits(
-    size: int, held: BoolArray, confidence: FloatArray, correct: FloatArray, loss: FloatArray
+    size: int, held: BoolArray, confidence: FloatArray, residual: FloatArray, loss: FloatArray
 ) -> SizeFits:
     """Put together what (draws, rows) show; only entries that are held out count."""
     draws, n = held.shape
     times = held.sum(axis=0)
-    residual = confidence - correct
     with np.errstate(invalid="ignore"):
-        typical = {
-            "confidence": (confidence * held).sum(axis=0) / times,
-            "residual": (residual * held).sum(axis=0) / times,
-            "loss": (loss * held).sum(axis=0) / times,
-        }
+        usual_confidence, usual_residual, usual_loss = (
+            (numbers * held).sum(axis=0) / times for numbers in (confidence, residual, loss)
+        )
     seen = times > 0
-    gap, noise, share = binned_gaps(typical["confidence"][seen], typical["residual"][seen])
+    gap, noise, share = binned_gaps(usual_confidence[seen], usual_residual[seen])
     # A row's own fit is part of the mean it is held against: k fits differ from their mean by
     # (k - 1) / k of their variance.
     fair = np.sqrt(times / np.maximum(times - 1, 1))
@@ -165,16 +155,16 @@ def _size_fits(
         rows = held[draw]
         index = equal_width(confidence[draw, rows], DEFAULT_BINS)
         count = bin_sums(index, np.ones(len(index)), DEFAULT_BINS)
-        own = ((residual[draw] - typical["residual"]) * fair)[rows]
+        own = ((residual[draw] - usual_residual) * fair)[rows]
         shift[draw] = bin_sums(index, own, DEFAULT_BINS) / np.maximum(count, 1)
         weight[draw] = count / len(index)
-        loss_shift[draw] = ((loss[draw] - typical["loss"]) * fair)[rows].mean()
+        loss_shift[draw] = ((loss[draw] - usual_loss) * fair)[rows].mean()
     # Draws of `size` out of n rows vary less than draws from a population, by 1 - size / n. Their
     # losses vary more on the rows left out, which lean to the other side, by (1 + size / n)^2.
     return SizeFits(
         size=size,
         n=n,
-        loss=typical["loss"],
+        loss=usual_loss,
         draw_sd=float(loss_shift.std(ddof=1) / (1 + size / n)) if draws > 1 else 0.0,
         gap=gap,
         noise=noise,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -99,7 +99,9 @@ def refit_bootstrap(
     points = _fit_all(methods, fitted_on, tested_on, np.ones(fitted_on.n))
     rows: dict[tuple[str, str], list[float]] = {}
     failed = 0
-    for counts, picked in _draws(fitted_on.n, tested_on.n, n_boot, random_state):
+    tests = np.random.default_rng([random_state, 1])
+    for counts in resample_counts(fitted_on.n, n_boot, random_state=random_state):
+        picked = tests.integers(tested_on.n, size=tested_on.n)
         try:
             views = _fit_all(methods, fitted_on, tested_on, counts)
         except InputError:  # too few different rows were drawn, say
@@ -114,15 +116,6 @@ def refit_bootstrap(
     table = {name: {m.name: m.of(view) for m in chosen} for name, view in points.items()}
     told = partial(intervals_by_method, table, drawn, unit=unit, level=level)
     return RefitIntervals(told(), told(baseline=reference), failed)
-
-
-def _draws(
-    n_cal: int, n_test: int, n_boot: int, random_state: int
-) -> Iterator[tuple[FloatArray, IntArray]]:
-    """Yield how often each calibration sample is drawn, and which test samples are."""
-    tests = np.random.default_rng([random_state, 1])
-    for counts in resample_counts(n_cal, n_boot, random_state=random_state):
-        yield counts, tests.integers(n_test, size=n_test)
 
 
 def _fit_all(

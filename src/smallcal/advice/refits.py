@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import softmax
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
-from smallcal.advice.calibrated_split import (
-    LEVELS,
-    CalibratedSplit,
-    error_rates,
-    ordered,
-    risk_direction,
-)
+from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit, ordered
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
 from smallcal.data.predictions import FloatArray, Predictions
@@ -79,7 +74,7 @@ class Refits:
     n_failed: int = 0
     n: int = 0
     numbers: dict[str, list[float]] = field(default_factory=dict)
-    flags: dict[str, int] = field(default_factory=dict)
+    flags: Counter[str] = field(default_factory=Counter)
     on_all: dict[str, float] = field(default_factory=dict)
     shift: FloatArray = field(default_factory=lambda: np.zeros(1))
     moved: FloatArray = field(default_factory=lambda: np.zeros(1))
@@ -87,11 +82,6 @@ class Refits:
     def spread(self, key: str, point: float) -> Spread:
         """Return how a number moves over refits."""
         return Spread.of(point, self.numbers.get(key, []))
-
-    def share(self, key: str) -> float | None:
-        """Return the mean of a number over refits; None where no refit has it."""
-        values = self.numbers.get(key, [])
-        return float(np.mean(values)) if values else None
 
     def confidence_sd(self) -> FloatArray:
         """Return the standard deviation over refits of each sample's calibrated confidence."""
@@ -105,8 +95,7 @@ class Refits:
         difference = refitted.scored.confidence - self.audited.scored.confidence
         self.shift = self.shift + difference
         self.moved = self.moved + difference**2
-        for name in refitted.fitted.flags:
-            self.flags[name] = self.flags.get(name, 0) + 1
+        self.flags.update(refitted.fitted.flags.keys())
         found = {**_temperatures(self.audited, refitted), **_order(self.audited, refitted, counts)}
         rows = np.flatnonzero(counts == 0)
         if len(rows):
@@ -119,16 +108,16 @@ def gather_refits(
     audited: CalibratedSplit,
     composed: Method,
     preds: Predictions,
-    *,
-    n_refits: int,
-    size: int | None,
-    random_state: int,
+    draws: Iterable[FloatArray],
     advance: Advance,
 ) -> Refits:
-    """Fit a method on resample after resample and gather what each fit shows."""
+    """Fit a method on resample after resample and gather what each fit shows.
+
+    ``draws`` says how often each sample is in a resample; see :func:`resample_counts`.
+    """
     raw = Scored.of(preds.labels, softmax(preds.logits.astype(np.float64), axis=1))
     found = Refits(audited, on_all=_metrics(audited.scored, raw))
-    for counts in resample_counts(preds.n, n_refits, size=size, random_state=random_state):
+    for counts in draws:
         try:
             refitted = CalibratedSplit.of(refit(composed, preds, counts), preds)
         except InputError:  # too few different rows were drawn, say
@@ -197,29 +186,18 @@ def _temperatures(audited: CalibratedSplit, refitted: CalibratedSplit) -> dict[s
         levels = np.quantile(refitted.temperature, LEVELS)
         found |= {f"level{level}": float(t) for level, t in zip(LEVELS, levels, strict=True)}
         if min(np.ptp(refitted.temperature), np.ptp(audited.temperature)) > 0:
-            found["rank"] = rank_correlation(refitted.temperature, audited.temperature)
+            found["rank"] = float(spearmanr(refitted.temperature, audited.temperature).statistic)
     return found
-
-
-def rank_correlation(a: FloatArray, b: FloatArray) -> float:
-    """Return Spearman's rank correlation of two arrays, neither of them constant.
-
-    Examples
-    --------
-    >>> round(rank_correlation(np.array([1.0, 2.0, 9.0]), np.array([0.0, 0.5, 0.6])), 12)
-    1.0
-    """
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
 
 
 def _order(
     audited: CalibratedSplit, refitted: CalibratedSplit, counts: FloatArray
 ) -> dict[str, float]:
     """Return whether error rates and temperatures of a refit are in order."""
-    if audited.n_bands < 2 or refitted.n_bands != audited.n_bands or refitted.band is None:
+    if audited.n_bands < 2 or refitted.n_bands != audited.n_bands:
         return {}
-    rates = error_rates(refitted.band, ~refitted.scored.correct, refitted.n_bands, counts)
-    found = {"risk_ordered": float(ordered(rates, risk_direction(audited)))}
+    rates = refitted.error_rates(counts)
+    found = {"risk_ordered": float(ordered(rates, audited.risk_direction()))}
     if not audited.regressed:
         steps, fitted = np.array(refitted.fitted.map.steps), np.array(audited.fitted.map.steps)
         found["rising"] = float(ordered(steps, 1, strict=True))

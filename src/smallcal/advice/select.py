@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from smallcal.advice.cross_validate import (
-    held_out_losses,
-    rarer,
-    repeated_folds,
-    single_split,
-)
+from smallcal.advice.cross_validate import held_out_losses, rarer, repeated_folds, single_split
 from smallcal.advice.select_walk import (
     MIN_EACH,
     RULES,
@@ -245,10 +240,7 @@ def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: f
 
 
 def candidates_for(
-    n: int,
-    given: Iterable[Recipe] | Mapping[str, Recipe] | None = None,
-    *,
-    random_state: int = 0,
+    n: int, given: Iterable[Recipe] | Mapping[str, Recipe] | None = None, *, random_state: int = 0
 ) -> tuple[dict[str, Candidate], list[Row]]:
     """Return the candidates by label, and rows of those that n samples are too few for.
 

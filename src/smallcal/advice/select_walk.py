@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,8 @@ MIN_EACH = 2
 #: Flags that say that a fit was not the map it is named after.
 _FALLBACKS = ("no_router", "scalar_fallback", "missing_classes", "fallback")
 
-#: Gain of the second over the first, and its standard error.
-Rule = Callable[[HeldOut, HeldOut, str], tuple[float, float]]
+#: What the standard error of a gain is of.
+RULES = ("sample", "repeat", "fold", "holdout")
 
 
 @dataclass(frozen=True)
@@ -99,25 +98,14 @@ def _mean_and_error(gains: FloatArray) -> tuple[float, float]:
     return float(gains.mean()), float(gains.std(ddof=1) / math.sqrt(len(gains)))
 
 
-def _by_sample(base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
-    return _mean_and_error(base.samples[loss] - rich.samples[loss])
-
-
-def _by_repeat(base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
-    return _mean_and_error((base.folds[loss] - rich.folds[loss]).mean(axis=1))
-
-
-def _by_fold(base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
-    return _mean_and_error((base.folds[loss] - rich.folds[loss]).ravel())
-
-
-def _lowest(base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
-    return float((base.folds[loss] - rich.folds[loss]).mean()), 0.0
-
-
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {"sample": _by_sample, "repeat": _by_repeat, "fold": _by_fold, "holdout": _lowest}
-)
+def _gain(rule: str, base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, float]:
+    """Return the gain of the second over the first, and its standard error."""
+    if rule == "sample":
+        return _mean_and_error(base.samples[loss] - rich.samples[loss])
+    gains = base.folds[loss] - rich.folds[loss]
+    if rule == "holdout":
+        return float(gains.mean()), 0.0
+    return _mean_and_error(gains.mean(axis=1) if rule == "repeat" else gains.ravel())
 
 
 def walk(found: Mapping[str, HeldOut], *, loss: str, rule: str, enough: bool = True) -> list[Row]:
@@ -144,15 +132,10 @@ def walk(found: Mapping[str, HeldOut], *, loss: str, rule: str, enough: bool = T
             if not best:
                 row = replace(row, verdict="start")
             else:
-                gain, error = RULES[rule](found[best], entry, loss)
-                accepted = enough and gain > error and gain > ROUNDING
-                row = replace(
-                    row,
-                    verdict="accepted" if accepted else "rejected",
-                    against=best,
-                    gain=gain,
-                    standard_error=error,
-                )
+                gain, error = _gain(rule, found[best], entry, loss)
+                better = enough and gain > error and gain > ROUNDING
+                told = "accepted" if better else "rejected"
+                row = replace(row, verdict=told, against=best, gain=gain, standard_error=error)
             best = label if row.verdict != "rejected" else best
         rows.append(row)
     if not best:
@@ -166,20 +149,14 @@ def chosen_row(rows: Sequence[Row]) -> Row:
 
 
 def with_intervals(
-    rows: Sequence[Row],
-    found: Mapping[str, HeldOut],
-    *,
-    loss: str,
-    level: float,
-    random_state: int,
+    rows: Sequence[Row], found: Mapping[str, HeldOut], *, loss: str, level: float, random_state: int
 ) -> list[Row]:
     """Give each comparison its intervals: bootstrap over samples of their held-out gains."""
     gains = {
-        (row.candidate, metric): found[row.against].samples[metric] - entry.samples[metric]
+        (row.candidate, metric): found[row.against].samples[metric] - samples
         for row in rows
         if row.against
-        for entry in (found[row.candidate],)
-        for metric in entry.samples
+        for metric, samples in found[row.candidate].samples.items()
     }
     if not gains:
         return list(rows)

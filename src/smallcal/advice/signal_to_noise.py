@@ -137,10 +137,7 @@ class SignalToNoise:
 
     def __getitem__(self, signal: str) -> SignalRow:
         """Return a signal's row."""
-        for row in self.rows:
-            if row.signal == signal:
-                return row
-        raise KeyError(signal)
+        return {row.signal: row for row in self.rows}[signal]
 
     @property
     def random_times_floor(self) -> float:

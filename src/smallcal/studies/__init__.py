@@ -8,9 +8,8 @@ resumes it, and makes its tables.
 from smallcal.studies.catalogue import STUDIES, study_named
 from smallcal.studies.check import Problem, check_collection
 from smallcal.studies.collection import Cell, Collection, load_collection
-from smallcal.studies.engine import run
+from smallcal.studies.engine import Outcome, run
 from smallcal.studies.importers import import_calarena, import_folder
-from smallcal.studies.outcome import Outcome
 from smallcal.studies.study import Study
 
 __all__ = [

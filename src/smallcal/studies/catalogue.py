@@ -15,48 +15,32 @@ _PROPER = ("nll", "brier", "top_label_bce")
 _CORE = ("ece15", *_PROPER, "eaurc")
 
 
-def _entries(*names: str) -> tuple[Entry, ...]:
-    return tuple(Entry(name) for name in names)
+def _entries(names: str) -> tuple[Entry, ...]:
+    return tuple(map(Entry, names.split()))
 
 
 def _groups(*numbers: int) -> tuple[Entry, ...]:
     return tuple(Entry(f"K={k}", "srts-bce", {"n_groups": k}) for k in numbers)
 
 
-def _fitted_by(objective: str, *names: str) -> tuple[Entry, ...]:
-    return tuple(Entry(f"{name}, {objective}", name, {"objective": objective}) for name in names)
+def _fitted_by(objective: str, names: str) -> tuple[Entry, ...]:
+    options = {"objective": objective}
+    return tuple(Entry(f"{name}, {objective}", name, options) for name in names.split())
 
 
 #: Those of the paper's main table that hold few numbers, its closest peers, and our default.
 _MAIN = _entries(
-    "none",
-    "ts-nll",
-    "tva-ts",
-    "srts-nll",
-    "srts-bce",
-    "margin-k3",
-    "pwlinear-3",
-    "hts-bce",
-    "qats-bce",
-    "smart-bce",
-    "default",
+    "none ts-nll tva-ts srts-nll srts-bce margin-k3 pwlinear-3 hts-bce qats-bce smart-bce default"
 )
 
 #: Maps of the risk, and of other signals, with few numbers each.
 _MATCHED = _entries(
-    "tva-ts",
-    "srts-bce",
-    "margin-k3",
-    "linear-risk",
-    "pwlinear-3",
-    "spline-risk",
-    "qats-nll",
-    "qats-bce",
-    "hts-nll",
-    "hts-bce",
-    "smart-bce",
-    "signal-linear",
+    "tva-ts srts-bce margin-k3 linear-risk pwlinear-3 spline-risk qats-nll qats-bce hts-nll "
+    "hts-bce smart-bce signal-linear"
 )
+
+#: Temperatures by group: with thresholds that can be cut anew.
+_GROUPED = _entries("srts-bce margin-k3 srts-shrunk")
 
 #: Compared with every other method, as the paper does.
 _OURS = {"ours": ("srts-bce", "default")}
@@ -68,20 +52,16 @@ _ROWS = (
         name="clean",
         title="Clean calibration",
         question="How well calibrated is each method on the test split?",
-        entries=(*_MAIN, *_entries("hts-nll", "smart-softece")),
-        baseline="tva-ts",
+        entries=(*_MAIN, *_entries("hts-nll smart-softece")),
         metrics=tuple(METRICS),
-        tables=("means", "differences"),
     ),
     Study(
         name="budget",
         title="Calibration budgets",
         question="How does each method do with few calibration samples?",
         entries=_entries(
-            *("none", "ts-nll", "tva-ts", "srts-bce", "margin-k3", "pwlinear-3"),
-            *("hts-nll", "hts-bce", "smart-bce", "default"),
+            "none ts-nll tva-ts srts-bce margin-k3 pwlinear-3 hts-nll hts-bce smart-bce default"
         ),
-        baseline="tva-ts",
         metrics=(*_ECE, *_PROPER),
         budgets=(250, 625, 1250, 2500),
         draws=20,
@@ -95,65 +75,45 @@ _ROWS = (
         entries=_groups(1, 2, 3, 5, 10, 20),
         baseline="K=1",
         metrics=_CORE,
-        tables=("means", "differences"),
     ),
     Study(
         name="objective",
         title="Objectives",
         question="What should a temperature minimise, alone and by risk?",
         entries=(
-            *_entries("ts-nll", "tva-ts", "ts-brier", "ts-softece"),
-            *_entries("srts-nll", "srts-bce", "srts-brier", "srts-softece"),
+            *_entries("ts-nll tva-ts ts-brier ts-softece"),
+            *_entries("srts-nll srts-bce srts-brier srts-softece"),
             *(
                 Entry(f"srts-mixed({w:g})", "srts-bce", {"objective": f"mixed({w:g})"})
                 for w in (0.1, 0.3, 1.0, 3.0, 10.0)
             ),
-            *_fitted_by("nll", "confidence-k3", "random-k3", "shuffled-k3"),
-            *_fitted_by("brier", "confidence-k3", "random-k3"),
+            *_fitted_by("nll", "confidence-k3 random-k3 shuffled-k3"),
+            *_fitted_by("brier", "confidence-k3 random-k3"),
         ),
-        baseline="tva-ts",
         metrics=(*_ECE, *_PROPER, "eaurc"),
-        tables=("means", "differences"),
     ),
     Study(
         name="routing-signal",
         title="Routing signals",
         question="Does it matter what samples are grouped by?",
         entries=_entries(
-            "tva-ts",
-            "srts-bce",
-            "confidence-k3",
-            "margin-k3",
-            "probmargin-k3",
-            "confmargin-k3",
-            "features-k3",
-            "features-logits-k3",
-            "random-k3",
-            "shuffled-k3",
-            "oracle-risk",
-            "oracle-correctness",
+            "tva-ts srts-bce confidence-k3 margin-k3 probmargin-k3 confmargin-k3 features-k3 "
+            "features-logits-k3 random-k3 shuffled-k3 oracle-risk oracle-correctness"
         ),
-        baseline="tva-ts",
         metrics=_CORE,
-        tables=("means", "differences"),
     ),
     Study(
         name="routing-target",
         title="Routing targets",
         question="Should the router learn errors, or residuals of the confidence?",
-        entries=_entries(
-            "tva-ts", "srts-bce", "margin-k3", "signed-residual-k3", "abs-residual-k3"
-        ),
-        baseline="tva-ts",
+        entries=_entries("tva-ts srts-bce margin-k3 signed-residual-k3 abs-residual-k3"),
         metrics=(*_ECE, *_PROPER, "eaurc"),
-        tables=("means", "differences"),
     ),
     Study(
         name="matched-maps",
         title="Maps of equal size",
         question="Is a step better than a line, a spline or another curve with as many numbers?",
         entries=(*_MATCHED, Entry("pwlinear-3, logit", "pwlinear-3", {"scale": "logit"})),
-        baseline="tva-ts",
         metrics=_CORE,
         budgets=(ALL, 250),
         draws=20,
@@ -165,28 +125,16 @@ _ROWS = (
         title="Unrestricted heads",
         question="What do networks without restraint do with so few samples?",
         entries=_entries(
-            "ts-nll",
-            "tva-ts",
-            "srts-nll",
-            "srts-bce",
-            "smart-bce",
-            "sats-logit-nll",
-            "sats-logit-bce",
-            "sats-features-nll",
-            "sats-features-bce",
-            "utemphead",
+            "ts-nll tva-ts srts-nll srts-bce smart-bce sats-logit-nll sats-logit-bce "
+            "sats-features-nll sats-features-bce utemphead"
         ),
-        baseline="tva-ts",
         metrics=_CORE,
-        tables=("means", "differences"),
     ),
     Study(
         name="deployment",
         title="Confident errors",
         question="How many errors are made with high confidence, and how good is abstaining?",
         entries=_MAIN,
-        baseline="tva-ts",
-        metrics=(),
         probe="deployed",
         settings={"metrics": ("hcfp90", "hcfp95", "aurc", "eaurc"), "coverages": _THRESHOLDS},
         tables=("means", "differences", "shift-means"),
@@ -198,15 +146,12 @@ _ROWS = (
         entries=_MAIN,
         baseline="none",
         metrics=_PROPER,
-        tables=("means", "differences"),
     ),
     Study(
         name="thresholds",
         title="Fixed thresholds",
         question="What is kept, how wrong is it, and does it know, at fixed confidences?",
         entries=_MAIN,
-        baseline="tva-ts",
-        metrics=(),
         probe="thresholds",
         settings={"thresholds": _THRESHOLDS},
         tables=("means", "shift-means"),
@@ -216,8 +161,6 @@ _ROWS = (
         title="Equal coverage",
         question="How wrong is what is kept, when all methods keep as much as one temperature?",
         entries=_MAIN,
-        baseline="tva-ts",
-        metrics=(),
         probe="matched_coverage",
         settings={"thresholds": _THRESHOLDS},
         tables=("means", "differences", "shift-means"),
@@ -226,9 +169,8 @@ _ROWS = (
         name="top1-audit",
         title="Predictions kept",
         question="Does any method change a prediction, and does accuracy pay for it?",
-        entries=(*_MAIN, *_entries("vector-scaling", "dirichlet-odir", "ets")),
+        entries=(*_MAIN, *_entries("vector-scaling dirichlet-odir ets")),
         baseline="none",
-        metrics=(),
         probe="top1",
         settings={"metrics": ("nll", "ece15", "eaurc")},
         tables=("means",),
@@ -238,8 +180,6 @@ _ROWS = (
         title="Cost",
         question="What does each method cost to fit and to apply?",
         entries=_MAIN,
-        baseline="tva-ts",
-        metrics=(),
         probe="efficiency",
         settings={"repeats": 5},
         tables=("means",),
@@ -248,8 +188,7 @@ _ROWS = (
         name="shift",
         title="Shifted samples",
         question="How well does a calibrator that was fitted on clean samples do on shifted ones?",
-        entries=(*_entries("none", "ts-nll", "srts-nll"), *_MATCHED, *_entries("default")),
-        baseline="tva-ts",
+        entries=(*_entries("none ts-nll srts-nll"), *_MATCHED, Entry("default")),
         metrics=("ece15", *_PROPER, "accuracy", "aurc", "eaurc"),
         probe="shifted",
         settings=_OURS,
@@ -260,7 +199,7 @@ _ROWS = (
         name="requantize",
         title="Thresholds cut anew",
         question="Control: what if groups were kept equally full under shift?",
-        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        entries=_GROUPED,
         baseline="srts-bce",
         metrics=("ece15", "top_label_bce", "eaurc"),
         probe="requantized",
@@ -272,7 +211,7 @@ _ROWS = (
         name="paired-clean",
         title="Groups of the clean twins",
         question="Control: what if each shifted sample kept the group of its clean twin?",
-        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        entries=_GROUPED,
         baseline="srts-bce",
         metrics=("ece15", "top_label_bce", "eaurc"),
         probe="paired_clean",
@@ -284,8 +223,7 @@ _ROWS = (
         name="heterogeneity",
         title="Where routing helps",
         question="Under which corruptions does routing gain, and how wrong is the raw model there?",
-        entries=_entries("none", "tva-ts", "smart-bce", "srts-bce"),
-        baseline="tva-ts",
+        entries=_entries("none tva-ts smart-bce srts-bce"),
         metrics=("ece15",),
         probe="shifted",
         settings={"gain_of": "srts-bce", "raw": "none", "rivals": ("tva-ts", "smart-bce")},
@@ -333,9 +271,8 @@ _ROWS = (
         name="audit",
         title="What a fit holds",
         question="Do the fitted numbers agree from seed to seed, and from draw to draw?",
-        entries=_entries("srts-bce", "margin-k3", "srts-shrunk"),
+        entries=_GROUPED,
         baseline="srts-bce",
-        metrics=(),
         probe="audited",
         budgets=(ALL, 250),
         draws=20,
@@ -345,8 +282,7 @@ _ROWS = (
         name="signal-to-noise",
         title="Signal and noise",
         question="Does miscalibration depend on the signal, and does grouping by it pay?",
-        entries=_entries("tva-ts", "srts-bce", "margin-k3", "confidence-k3"),
-        baseline="tva-ts",
+        entries=_entries("tva-ts srts-bce margin-k3 confidence-k3"),
         metrics=("ece15", "top_label_bce"),
         probe="signal_to_noise",
         settings={"n_null": 199},

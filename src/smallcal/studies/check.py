@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,9 @@ NOTE = "note"
 LEAK_SHARE = 0.01
 
 _SHOWN_ROWS = 5
+
+#: A cell's problem: file, what, severity.
+Flaw = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -75,33 +79,32 @@ def check_collection(
     found: list[Problem] = []
     used: dict[tuple[str, str | None], str] = {}
     for cell in collection.cells:
-        found += _check_description(cell)
-        found += _check_reuse(cell, used)
-        found += _check_content(cell)
+        flaws = chain(_check_description(cell), _check_reuse(cell, used), _check_content(cell))
+        found += [Problem(cell.name, *flaw) for flaw in flaws]
         advance(1)
     return found
 
 
-def _check_description(cell: Cell) -> Iterator[Problem]:
+def _check_description(cell: Cell) -> Iterator[Flaw]:
     """Names that files and tables cannot tell apart."""
     if set(cell.name) & set('/\\\0:*?"<>|'):
-        yield Problem(cell.name, "", "data set and backbone must be names that a file can have")
+        yield "", "data set and backbone must be names that a file can have", ERROR
     sets = [(shift.kind, shift.severity) for shift in cell.shifts]
     for kind, severity in dict.fromkeys(sets):
         if sets.count((kind, severity)) > 1:
-            yield Problem(cell.name, "", f"shift {kind}, severity {severity}, is there twice")
+            yield "", f"shift {kind}, severity {severity}, is there twice", ERROR
         if kind == CLEAN:
-            yield Problem(cell.name, "", f"no shift may be called {CLEAN}: that is the test split")
+            yield "", f"no shift may be called {CLEAN}: that is the test split", ERROR
 
 
-def _check_reuse(cell: Cell, used: dict[tuple[str, str | None], str]) -> Iterator[Problem]:
+def _check_reuse(cell: Cell, used: dict[tuple[str, str | None], str]) -> Iterator[Flaw]:
     """One split in two places: a model tested on what it was calibrated on, or counted twice."""
     for role, file in _roles(cell):
         path, prefix = split_path(cell.folder / file)
         place = f"the {role} of {cell.name}"
         first = used.setdefault((_true_path(path), prefix), place)
         if first != place:
-            yield Problem(cell.name, file, f"used as {role}, but it is {first} already")
+            yield file, f"used as {role}, but it is {first} already", ERROR
 
 
 def _true_path(path: Path) -> str:
@@ -118,69 +121,60 @@ def _roles(cell: Cell) -> Iterator[tuple[str, str]]:
         yield f"shift {shift.kind}-{shift.severity}", shift.file
 
 
-def _check_content(cell: Cell) -> Iterator[Problem]:
+def _check_content(cell: Cell) -> Iterator[Flaw]:
     """Read a cell's files, no more than three at a time, and compare them."""
     columns: dict[str, int] = {}
-    calibration = yield from _read(cell, "calibration")
+    calibration = yield from _read(cell, cell.calibration)
     if calibration is not None:
         columns["calibration"] = calibration.n_classes
-        yield from _check_calibration(cell, calibration)
-    test = yield from _read(cell, "test")
+        yield from _check_calibration(cell.calibration, calibration)
+    test = yield from _read(cell, cell.test)
     if test is not None:
-        yield from _check_logits(cell, cell.test, test, columns)
+        yield from _check_logits(cell.test, test, columns)
         columns["test"] = test.n_classes
     if calibration is not None and test is not None:
-        yield from _check_leak(cell, calibration, test)
+        yield from _check_leak(cell.test, calibration, test)
     for shift in cell.shifts:
         yield from _check_shift(cell, shift, test, columns)
 
 
-def _read(cell: Cell, which: str | ShiftSet) -> Generator[Problem, None, Predictions | None]:
+def _read(cell: Cell, file: str) -> Generator[Flaw, None, Predictions | None]:
     """Return a split, or yield why there is none; not kept in memory, unlike a study's."""
-    file = which.file if isinstance(which, ShiftSet) else getattr(cell, which)
     path = str(cell.folder / file)
     try:
         return read_split(path)
     except (SmallcalError, OSError, ValueError, MemoryError) as error:
-        what = " ".join(str(error).split()).removeprefix(f"{path}: ")
-        yield Problem(cell.name, file, what)
+        yield file, " ".join(str(error).split()).removeprefix(f"{path}: "), ERROR
     return None
 
 
-def _check_calibration(cell: Cell, calibration: Predictions) -> Iterator[Problem]:
+def _check_calibration(file: str, calibration: Predictions) -> Iterator[Flaw]:
     try:
         calibration.require_fittable()
     except InputError as error:
-        yield Problem(cell.name, cell.calibration, str(error))
+        yield file, str(error), ERROR
     missing = calibration.n_classes - len(np.unique(calibration.labels))
     if missing:
-        what = f"{missing} of {calibration.n_classes} classes have no sample"
-        yield Problem(cell.name, cell.calibration, what, NOTE)
+        yield file, f"{missing} of {calibration.n_classes} classes have no sample", NOTE
 
 
-def _check_logits(
-    cell: Cell, file: str, preds: Predictions, columns: dict[str, int]
-) -> Iterator[Problem]:
+def _check_logits(file: str, preds: Predictions, columns: dict[str, int]) -> Iterator[Flaw]:
     """Probabilities under the name of logits, and another number of classes than before."""
     if on_simplex(preds.logits):
-        what = "logits look like probabilities; call the array probabilities"
-        yield Problem(cell.name, file, what)
+        yield file, "logits look like probabilities; call the array probabilities", ERROR
     for split, n_classes in list(columns.items())[:1]:
         if preds.n_classes != n_classes:
             what = f"has {preds.n_classes} columns; the {split} split has {n_classes}"
-            yield Problem(cell.name, file, what)
+            yield file, what, ERROR
 
 
-def _check_leak(cell: Cell, calibration: Predictions, test: Predictions) -> Iterator[Problem]:
+def _check_leak(file: str, calibration: Predictions, test: Predictions) -> Iterator[Flaw]:
     """Rows of the test split that the calibration split holds too."""
     rows = shared_rows(calibration.logits, test.logits)
     if len(rows):
-        what = (
-            f"{len(rows):,} of {test.n:,} rows have logits that the calibration split has too: "
-            f"{_shown(rows)}"
-        )
+        what = f"{len(rows):,} of {test.n:,} rows have logits that the calibration split has too"
         severity = ERROR if len(rows) >= LEAK_SHARE * test.n else NOTE
-        yield Problem(cell.name, cell.test, what, severity)
+        yield file, f"{what}: {_shown(rows)}", severity
 
 
 def shared_rows(ours: FloatArray, theirs: FloatArray) -> IntArray:
@@ -206,29 +200,24 @@ def _digest(row: FloatArray) -> bytes:
 
 def _check_shift(
     cell: Cell, shift: ShiftSet, test: Predictions | None, columns: dict[str, int]
-) -> Iterator[Problem]:
-    preds = yield from _read(cell, shift)
-    if preds is None:
+) -> Iterator[Flaw]:
+    """Rows that are the test split's and do not say so, or say so and are not."""
+    preds = yield from _read(cell, shift.file)
+    if preds is not None:
+        yield from _check_logits(shift.file, preds, columns)
+    if preds is None or test is None:
         return
-    yield from _check_logits(cell, shift.file, preds, columns)
-    if test is None:
-        return
-    if shift.paired:
-        yield from _check_pairs(cell, shift.file, preds, test)
-    elif np.array_equal(preds.labels, test.labels):
+    same = np.array_equal(preds.labels, test.labels)
+    if same and not shift.paired:
         what = "labels are those of the test split, in order; say paired = true if its rows are too"
-        yield Problem(cell.name, shift.file, what, NOTE)
-
-
-def _check_pairs(cell: Cell, file: str, preds: Predictions, test: Predictions) -> Iterator[Problem]:
-    if preds.n != test.n:
+        yield shift.file, what, NOTE
+    elif shift.paired and preds.n != test.n:
         what = f"paired, but it has {preds.n:,} rows and the test split {test.n:,}"
-        yield Problem(cell.name, file, what)
-        return
-    rows = np.flatnonzero(preds.labels != test.labels)
-    if len(rows):
+        yield shift.file, what, ERROR
+    elif shift.paired and not same:
+        rows = np.flatnonzero(preds.labels != test.labels)
         what = f"paired, but {len(rows):,} labels differ from the test split's: {_shown(rows)}"
-        yield Problem(cell.name, file, what)
+        yield shift.file, what, ERROR
 
 
 def _shown(rows: IntArray) -> str:

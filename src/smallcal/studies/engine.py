@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,12 +20,44 @@ from smallcal.io.pool import run_tasks
 from smallcal.io.resumable import read_manifest
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.collection import Collection
-from smallcal.studies.frame import Frame, Rows
+from smallcal.studies.frame import FAILED, Frame, Rows
 from smallcal.studies.measure import Order, work
-from smallcal.studies.outcome import Outcome, outcome_of
 from smallcal.studies.store import finish, rows_of, run_in, write_parquet
 from smallcal.studies.study import Study
-from smallcal.studies.tables.table import write_tables
+from smallcal.studies.tables.catalogue import tables_of
+from smallcal.studies.tables.table import Table, write_tables
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run gave.
+
+    Attributes
+    ----------
+    frame : Frame
+        Every row.
+    tables : tuple of Table
+    failures : tuple of str
+        One line for each unit that failed.
+    notes : tuple of str
+        What the reader should know of how it was made, such as parts that had to be done again.
+    """
+
+    frame: Frame
+    tables: tuple[Table, ...]
+    failures: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def outcome_of(study: Study, rows: Rows, *, notes: tuple[str, ...] = ()) -> Outcome:
+    """Make the tables of all rows of a run, and list what failed."""
+    failures = tuple(
+        f"{row['cell']}, {row['label']}, budget {row['budget']}, draw {row['draw']}: {row['error']}"
+        for row in rows
+        if row["metric"] == FAILED
+    )
+    frame = Frame.of(rows)
+    return Outcome(frame, tables_of(study, frame), failures, notes)
 
 
 def run(

@@ -94,11 +94,15 @@ class Frame:
     def blocks(self) -> Iterator[tuple[str, str, Frame]]:
         """Yield (budget, models, rows): each budget, for each model and for all."""
         for (budget,), rows in self.groups("budget"):
-            models = list(rows.groups("dataset", "backbone"))
-            for (dataset, backbone), part in models:
-                yield f"{budget:,}", f"{dataset} {backbone}", part
+            models = list(rows.models())
+            yield from models
             if len(models) > 1:
                 yield f"{budget:,}", "all", rows
+
+    def models(self) -> Iterator[tuple[str, str, Frame]]:
+        """Yield (budget, model, rows): each model at each budget."""
+        for (budget, dataset, backbone), rows in self.groups("budget", "dataset", "backbone"):
+            yield f"{budget:,}", f"{dataset} {backbone}", rows
 
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Frame]]:
         """Yield each combination of values with its rows, in order of appearance."""

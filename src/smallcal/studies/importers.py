@@ -110,14 +110,8 @@ def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str])
             found.append(_shift_of(shift, labels, out))
         except SmallcalError as error:
             left_out.append(str(error))
-    return Cell(
-        dataset,
-        match[1],
-        int(match[2] or 0),
-        f"{_relative(file, out)}:{first}",
-        f"{_relative(file, out)}:test",
-        tuple(found),
-    )
+    path, seed = _relative(file, out), int(match[2] or 0)
+    return Cell(dataset, match[1], seed, f"{path}:{first}", f"{path}:test", tuple(found))
 
 
 def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:

@@ -7,7 +7,7 @@ and each process computes with one thread, because sums split over threads round
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -73,14 +73,8 @@ def measure(study: Study, cell: Cell, task: Task) -> Rows:
 
     Faults of the machine (memory, a disk) are raised: they must not be taken for results.
     """
-    about = {
-        "cell": cell.name,
-        "dataset": cell.dataset,
-        "backbone": cell.backbone,
-        "seed": cell.seed,
-        "budget": task.budget,
-        "draw": task.draw,
-    }
+    about = {name: getattr(cell, name) for name in ("dataset", "backbone", "seed")}
+    about |= asdict(task)
     names = [{"label": label, "method": name} for label, name in study.methods.items()]
     try:
         cal = cell.draw(task.budget, task.draw)

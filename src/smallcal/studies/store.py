@@ -94,12 +94,8 @@ def write_parquet(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = _schema()
-    columns = [[row.get(name, kind()) for row in rows] for name, kind in COLUMNS.items()]
-    arrays = [
-        pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)
-    ]
-    table = pa.Table.from_arrays(arrays, schema=schema)
+    columns = {name: [row.get(name, kind()) for row in rows] for name, kind in COLUMNS.items()}
+    table = pa.Table.from_pydict(columns, schema=_schema())
     table = table.replace_schema_metadata({DIGEST: _digest(table)})
     with atomic_path(file) as path:
         pq.write_table(table, path, compression="zstd")

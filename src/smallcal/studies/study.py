@@ -33,6 +33,9 @@ NEEDS: Mapping[str, tuple[Callable[[Cell], bool], str]] = MappingProxyType(
     }
 )
 
+#: Fields of a study that a run's manifest keeps as they are, beside entries and settings.
+_RECORDED = ("baseline", "metrics", "probe", "budgets", "draws", "n_boot")
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -114,9 +117,9 @@ class Study:
     title: str
     question: str
     entries: tuple[Entry, ...]
-    baseline: str
-    metrics: tuple[str, ...]
-    tables: tuple[str, ...]
+    baseline: str = "tva-ts"
+    metrics: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ("means", "differences")
     probe: str = "clean"
     budgets: tuple[int, ...] = (ALL,)
     draws: int = 1
@@ -133,15 +136,9 @@ class Study:
         n_boot: int | None = None,
     ) -> Study:
         """Return the study with what the user asked for instead."""
-        changed: dict[str, Any] = {}
-        if budgets is not None:
-            changed["budgets"] = budgets
-        if draws is not None:
-            changed["draws"] = draws
-        if n_boot is not None:
-            changed["n_boot"] = n_boot
-        if methods is not None:
-            changed["entries"] = self._entries(methods)
+        entries = None if methods is None else self._entries(methods)
+        asked = {"entries": entries, "budgets": budgets, "draws": draws, "n_boot": n_boot}
+        changed: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
         if changed.get("draws", 1) < 1 or min(changed.get("budgets", (0,))) < 0:
             raise InputError("draws must be at least 1, and budgets not negative")
         return replace(self, **changed)
@@ -202,22 +199,12 @@ class Study:
 
     def document(self) -> dict[str, Any]:
         """Return the study as plain data."""
-        return {
-            "name": self.name,
-            "entries": [
-                {"label": e.label, "method": e.name, "options": dict(e.options)}
-                for e in self.entries
-            ],
-            "baseline": self.baseline,
-            "metrics": list(self.metrics),
-            "probe": self.probe,
-            "budgets": list(self.budgets),
-            "draws": self.draws,
-            "n_boot": self.n_boot,
-            "settings": {
-                key: list(v) if isinstance(v, tuple) else v for key, v in self.settings.items()
-            },
-        }
+        entries = [
+            {"label": e.label, "method": e.name, "options": dict(e.options)} for e in self.entries
+        ]
+        settings = {key: _listed(value) for key, value in self.settings.items()}
+        kept = {name: _listed(getattr(self, name)) for name in _RECORDED}
+        return {"name": self.name, "entries": entries, **kept, "settings": settings}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], *, known: Study) -> Study:
@@ -229,21 +216,20 @@ class Study:
             If the document lacks what a study needs.
         """
         try:
+            kept = {name: document[name] for name in _RECORDED}
+            kept |= {name: tuple(kept[name]) for name in ("metrics", "budgets")}
+            given = document["settings"].items()
             return replace(
                 known,
                 entries=tuple(Entry(**entry) for entry in document["entries"]),
-                baseline=document["baseline"],
-                metrics=tuple(document["metrics"]),
-                probe=document["probe"],
-                budgets=tuple(document["budgets"]),
-                draws=document["draws"],
-                n_boot=document["n_boot"],
-                settings={
-                    key: tuple(v) if isinstance(v, list) else v
-                    for key, v in document["settings"].items()
-                },
+                settings={key: tuple(v) if isinstance(v, list) else v for key, v in given},
+                **kept,
             )
         except (AttributeError, KeyError, TypeError) as error:
             raise FileError(
                 f"the manifest does not describe a study: {type(error).__name__}: {error}"
             ) from None
+
+
+def _listed(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value

@@ -14,9 +14,8 @@ from smallcal.calibrators.catalogue import ALIASES
 from smallcal.errors import InputError
 from smallcal.plots.twins import documented
 from smallcal.studies.catalogue import study_named
-from smallcal.studies.engine import recorded
+from smallcal.studies.engine import Outcome, recorded
 from smallcal.studies.frame import ALL, CLEAN, COLUMNS, FAILED, Frame
-from smallcal.studies.outcome import Outcome
 from smallcal.studies.study import Study
 from smallcal.studies.tables.shift import shifted_rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ from smallcal.studies.collection import Cell
 from smallcal.studies.frame import CLEAN, Rows
 from smallcal.studies.study import Entry, Study
 
-#: A number with the set it was measured on: set, severity, metric, value.
-Found = tuple[str, int, str, float]
+#: Numbers with the set they were measured on: set, severity, values by metric.
+Found = tuple[str, int, Mapping[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,8 @@ class Site:
             warnings.simplefilter("ignore")
             return [
                 {"set": name, "severity": severity, "metric": metric, "value": float(value)}
-                for name, severity, metric, value in probe(self, entry)
+                for name, severity, values in probe(self, entry)
+                for metric, value in values.items()
             ]
 
     def estimator(self, entry: Entry) -> BaseCalibrator:
@@ -87,17 +88,14 @@ def is_grouped(fitted: BaseCalibrator) -> bool:
     return len(fitted.fitted_.map.steps) > 1
 
 
-def scores_on(
-    preds: Predictions, proba: FloatArray, metrics: Sequence[str], where: tuple[str, int]
-) -> Iterator[Found]:
-    """Yield metrics of probabilities."""
-    for metric, value in evaluate(preds.labels, proba, metrics=metrics).items():
-        yield *where, metric, value
+def scores_of(
+    fitted: BaseCalibrator, preds: Predictions, metrics: Sequence[str]
+) -> dict[str, float]:
+    """Return metrics of a calibrator's probabilities."""
+    return evaluate(preds.labels, applied(fitted, preds), metrics=metrics)
 
 
 def clean(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics on the test split."""
     test = site.cell.read("test")
-    proba = applied(site.fit(entry), test)
-    for metric, value in evaluate(test.labels, proba, metrics=site.study.metrics).items():
-        yield CLEAN, 0, metric, value
+    yield CLEAN, 0, scores_of(site.fit(entry), test, site.study.metrics)

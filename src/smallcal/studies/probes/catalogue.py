@@ -11,8 +11,9 @@ import numpy as np
 from smallcal.metrics import Scored
 from smallcal.metrics.selective import selective_risk
 from smallcal.metrics.threshold import coverage_at_threshold, risk_at_threshold
+from smallcal.statistics.compare import evaluate
 from smallcal.studies.frame import CLEAN
-from smallcal.studies.probes.base import Found, Probe, Site, applied, clean, scores_on, sets_of
+from smallcal.studies.probes.base import Found, Probe, Site, applied, clean, sets_of
 from smallcal.studies.probes.diagnostics import audited, gated, held_out, signal_and_noise
 from smallcal.studies.probes.shift import paired_clean, requantized, shifted
 from smallcal.studies.study import Entry
@@ -23,11 +24,11 @@ def _deployed(site: Site, entry: Entry) -> Iterator[Found]:
     fitted, settings = site.fit(entry), site.study.settings
     for name, severity, preds in sets_of(site.cell):
         proba = applied(fitted, preds)
-        yield from scores_on(preds, proba, settings["metrics"], (name, severity))
         scored = Scored.of(preds.labels, proba)
+        yield name, severity, evaluate(preds.labels, proba, metrics=settings["metrics"])
         for coverage in settings["coverages"]:
             risk = selective_risk.of(scored, coverage=coverage)
-            yield name, severity, f"selective_risk{_percent(coverage)}", risk
+            yield name, severity, {f"selective_risk{_percent(coverage)}": risk}
 
 
 def _thresholds(site: Site, entry: Entry) -> Iterator[Found]:
@@ -38,11 +39,11 @@ def _thresholds(site: Site, entry: Entry) -> Iterator[Found]:
         for threshold in site.study.settings["thresholds"]:
             at, kept = f"_at{_percent(threshold)}", scored.confidence >= threshold
             coverage = coverage_at_threshold.of(scored, threshold=threshold)
-            yield name, severity, f"coverage{at}", coverage
+            yield name, severity, {f"coverage{at}": coverage}
             if kept.any():
                 risk = risk_at_threshold.of(scored, threshold=threshold)
-                yield name, severity, f"risk{at}", risk
-                yield name, severity, f"gap{at}", float(scored.residual[kept].mean())
+                gap = float(scored.residual[kept].mean())
+                yield name, severity, {f"risk{at}": risk, f"gap{at}": gap}
 
 
 def _matched_coverage(site: Site, entry: Entry) -> Iterator[Found]:
@@ -51,7 +52,7 @@ def _matched_coverage(site: Site, entry: Entry) -> Iterator[Found]:
     for name, severity, preds in sets_of(site.cell):
         scored = Scored.of(preds.labels, applied(fitted, preds))
         theirs = Scored.of(preds.labels, applied(reference, preds))
-        yield from scores_on(preds, scored.proba, ("aurc",), (name, severity))
+        yield name, severity, evaluate(preds.labels, scored.proba, metrics=("aurc",))
         for threshold in site.study.settings["thresholds"]:
             at = f"_at_tva_coverage{_percent(threshold)}"
             kept = int((theirs.confidence >= threshold).sum())
@@ -59,8 +60,7 @@ def _matched_coverage(site: Site, entry: Entry) -> Iterator[Found]:
                 continue
             risk = selective_risk.of(scored, coverage=kept / scored.n)
             confidence = np.sort(scored.confidence)[-kept:].mean()
-            yield name, severity, f"risk{at}", risk
-            yield name, severity, f"gap{at}", float(confidence) - (1 - risk)
+            yield name, severity, {f"risk{at}": risk, f"gap{at}": float(confidence) - (1 - risk)}
 
 
 def _percent(share: float) -> str:
@@ -71,11 +71,11 @@ def _top1(site: Site, entry: Entry) -> Iterator[Found]:
     """Accuracy before and after, the predictions that changed, and metrics."""
     test = site.cell.read("test")
     proba = applied(site.fit(entry), test)
-    changed = proba.argmax(axis=1) != test.predicted
-    yield CLEAN, 0, "accuracy", float((proba.argmax(axis=1) == test.labels).mean())
-    yield CLEAN, 0, "accuracy_before", float(test.correct.mean())
-    yield CLEAN, 0, "changed", float(changed.mean())
-    yield from scores_on(test, proba, site.study.settings["metrics"], (CLEAN, 0))
+    after = proba.argmax(axis=1)
+    found = {"accuracy": after == test.labels, "accuracy_before": test.correct}
+    found["changed"] = after != test.predicted
+    yield CLEAN, 0, {metric: float(holds.mean()) for metric, holds in found.items()}
+    yield CLEAN, 0, evaluate(test.labels, proba, metrics=site.study.settings["metrics"])
 
 
 def _efficiency(site: Site, entry: Entry) -> Iterator[Found]:
@@ -90,9 +90,9 @@ def _efficiency(site: Site, entry: Entry) -> Iterator[Found]:
         applied(fitted, test)
         applies.append(time.perf_counter() - middle)
         fits.append(middle - begin)
-    yield CLEAN, 0, "fit_seconds", float(np.median(fits))
-    yield CLEAN, 0, "apply_microseconds", 1e6 * float(np.median(applies)) / test.n
-    yield CLEAN, 0, "parameters", float(fitted.n_parameters_)
+    apply_microseconds = 1e6 * float(np.median(applies)) / test.n
+    yield CLEAN, 0, {"fit_seconds": np.median(fits), "apply_microseconds": apply_microseconds}
+    yield CLEAN, 0, {"parameters": fitted.n_parameters_}
 
 
 PROBES: Mapping[str, Probe] = MappingProxyType(

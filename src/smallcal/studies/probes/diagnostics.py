@@ -7,12 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from smallcal.advice.calibrated_split import (
-    CalibratedSplit,
-    error_rates,
-    ordered,
-    risk_direction,
-)
+from smallcal.advice.calibrated_split import CalibratedSplit, ordered
 from smallcal.advice.cross_validate import (
     Folds,
     HeldOut,
@@ -47,9 +42,9 @@ def gated(site: Site, entry: Entry) -> Iterator[Found]:
     found = _losses(site, preds, (site.baseline, entry), folds, loss)
     for rule in settings["rules"]:
         row = walk(found, loss=loss, rule=rule, enough=rarer(preds) >= MIN_EACH)[-1]
-        yield CLEAN, 0, f"accepted_{rule}", float(row.verdict == "accepted")
-        yield CLEAN, 0, f"gain_{rule}", row.gain
-        yield CLEAN, 0, f"standard_error_{rule}", row.standard_error
+        accepted = float(row.verdict == "accepted")
+        yield CLEAN, 0, {f"accepted_{rule}": accepted, f"gain_{rule}": row.gain}
+        yield CLEAN, 0, {f"standard_error_{rule}": row.standard_error}
 
 
 def held_out(site: Site, entry: Entry) -> Iterator[Found]:
@@ -59,7 +54,7 @@ def held_out(site: Site, entry: Entry) -> Iterator[Found]:
     folds = single_split(preds, seed=site.cell.seed)
     found = _losses(site, preds, (entry,), folds, loss)[entry.label]
     if not found.failures:
-        yield CLEAN, 0, f"held_out_{loss}", float(found.folds[loss].mean())
+        yield CLEAN, 0, {f"held_out_{loss}": found.folds[loss].mean()}
 
 
 def _losses(
@@ -76,11 +71,9 @@ def _double(preds: Predictions) -> Predictions:
 def audited(site: Site, entry: Entry) -> Iterator[Found]:
     """Numbers of a fit: temperatures, thresholds, whether they hold up, and its groups."""
     fitted = site.fit(entry)
-    shown = CalibratedSplit.of(fitted.fitted_, site.cal)
-    for metric, value in _numbers(shown).items():
-        yield CLEAN, 0, metric, value
+    yield CLEAN, 0, _numbers(CalibratedSplit.of(fitted.fitted_, site.cal))
     for name, severity, preds in sets_of(site.cell):
-        yield from occupancy(fitted, preds, (name, severity))
+        yield name, severity, occupancy(fitted, preds)
 
 
 def _numbers(shown: CalibratedSplit) -> dict[str, float]:
@@ -91,10 +84,9 @@ def _numbers(shown: CalibratedSplit) -> dict[str, float]:
         found |= {f"threshold{i}": float(edge) for i, edge in enumerate(shown.edges, 1)}
     found["share_of_fits_at_bounds"] = float(shown.saturated())
     found["share_of_fits_pooled_groups"] = float(bool({"fallback", "no_router"} & set(flags)))
-    if shown.n_bands > 1 and shown.band is not None:
-        view, direction = shown.scored, risk_direction(shown)
-        rates = error_rates(shown.band, ~view.correct, shown.n_bands, np.ones(view.n))
-        found["share_of_fits_risk_in_order"] = float(ordered(rates, direction))
+    if shown.n_bands > 1:
+        direction = shown.risk_direction()
+        found["share_of_fits_risk_in_order"] = float(ordered(shown.error_rates(), direction))
         if len(steps):
             rising = ordered(steps, direction, strict=True)
             found["share_of_fits_temperatures_in_order"] = float(rising)
@@ -117,8 +109,6 @@ def signal_and_noise(site: Site, entry: Entry) -> Iterator[Found]:
         random_state=site.cell.seed,
     )
     row = found.rows[0]
-    yield CLEAN, 0, "signal_to_noise", row.ratio
-    yield CLEAN, 0, "signal_to_noise_floor", row.floor
-    yield CLEAN, 0, "signal_to_noise_random", found.random_ratio
-    yield CLEAN, 0, "predicted_gain", row.predicted_gain
-    yield CLEAN, 0, "p_value", row.p_value
+    ratios = {"": row.ratio, "_floor": row.floor, "_random": found.random_ratio}
+    yield CLEAN, 0, {f"signal_to_noise{name}": ratio for name, ratio in ratios.items()}
+    yield CLEAN, 0, {"predicted_gain": row.predicted_gain, "p_value": row.p_value}

@@ -14,46 +14,34 @@ from smallcal.calibrators.signals import row_blocks
 from smallcal.calibrators.softmax import scaled_softmax, tailed_softmax
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
-from smallcal.studies.probes.base import (
-    Found,
-    Site,
-    applied,
-    groups_of,
-    is_grouped,
-    scores_on,
-    sets_of,
-)
-from smallcal.studies.study import Entry
+from smallcal.statistics.compare import evaluate
+from smallcal.studies.probes.base import Found, Site, groups_of, is_grouped, scores_of, sets_of
+from smallcal.studies.study import Entry, Study
 
 
 def shifted(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics and groups on the test split and on every shifted one, all maps frozen."""
     fitted = site.fit(entry)
     for name, severity, preds in sets_of(site.cell):
-        where = (name, severity)
-        yield from scores_on(preds, applied(fitted, preds), site.study.metrics, where)
-        yield from occupancy(fitted, preds, where)
+        yield name, severity, scores_of(fitted, preds, site.study.metrics)
+        yield name, severity, occupancy(fitted, preds)
 
 
-def occupancy(
-    fitted: BaseCalibrator, preds: Predictions, where: tuple[str, int]
-) -> Iterator[Found]:
-    """Yield the share of samples in each group, if there are groups."""
-    if is_grouped(fitted):
-        count = np.bincount(groups_of(fitted, preds), minlength=len(fitted.temperatures_))
-        for group, share in enumerate(count / preds.n, 1):
-            yield *where, f"share_of_group{group}", float(share)
+def occupancy(fitted: BaseCalibrator, preds: Predictions) -> dict[str, float]:
+    """Return the share of samples in each group, if there are groups."""
+    if not is_grouped(fitted):
+        return {}
+    count = np.bincount(groups_of(fitted, preds), minlength=len(fitted.temperatures_))
+    return {f"share_of_group{i}": share for i, share in enumerate(count / preds.n, 1)}
 
 
 def requantized(site: Site, entry: Entry) -> Iterator[Found]:
     """Under shift: thresholds cut anew at the shifted samples' own quantiles, a control."""
     fitted = site.fit(entry)
     for name, severity, preds in sets_of(site.cell):
-        where, metrics = (name, severity), site.study.metrics
-        yield from scores_on(preds, applied(fitted, preds), metrics, where)
+        yield name, severity, scores_of(fitted, preds, site.study.metrics)
         if is_grouped(fitted):
-            again = recut(fitted.fitted_, preds)
-            yield from _named("_requantized", scores_on(preds, again, metrics, where))
+            yield name, severity, _control(site.study, preds, recut(fitted.fitted_, preds))
 
 
 def recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
@@ -70,20 +58,20 @@ def recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
 def paired_clean(site: Site, entry: Entry) -> Iterator[Found]:
     """Under shift: each sample keeps the group of its clean twin, which nobody has in use."""
     fitted = site.fit(entry)
-    test, metrics = site.cell.read("test"), site.study.metrics
+    test = site.cell.read("test")
     twins = groups_of(fitted, test) if is_grouped(fitted) else None
     for shift in site.cell.shifts:
         if not shift.paired:
             continue
-        preds, where = site.cell.read(shift), (shift.kind, shift.severity)
+        preds = site.cell.read(shift)
         if not np.array_equal(preds.labels, test.labels):
             raise InputError(
                 f"{shift.file} is said to be paired, but its labels are not the test's"
             )
-        yield from scores_on(preds, applied(fitted, preds), metrics, where)
+        yield shift.kind, shift.severity, scores_of(fitted, preds, site.study.metrics)
         if twins is not None:
             again = with_groups(fitted.fitted_, preds, twins)
-            yield from _named("_paired_clean", scores_on(preds, again, metrics, where))
+            yield shift.kind, shift.severity, _control(site.study, preds, again)
 
 
 def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) -> FloatArray:
@@ -99,6 +87,7 @@ def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) 
     return out
 
 
-def _named(suffix: str, numbers: Iterator[Found]) -> Iterator[Found]:
-    for name, severity, metric, value in numbers:
-        yield name, severity, metric + suffix, value
+def _control(study: Study, preds: Predictions, proba: FloatArray) -> dict[str, float]:
+    """Return metrics of what nobody could deploy, under names of their own."""
+    found = evaluate(preds.labels, proba, metrics=study.metrics)
+    return {f"{metric}_{study.settings['control']}": value for metric, value in found.items()}

@@ -20,9 +20,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from smallcal.calibrators.catalogue import ALIASES, METHODS, method
+from smallcal.calibrators.catalogue import method
 from smallcal.errors import FileError
-from smallcal.metrics import METRICS
 from smallcal.studies.frame import CLEAN
 
 #: The paper's numbers.
@@ -75,7 +74,9 @@ class Value:
     @property
     def label(self) -> str:
         """The method with its options, which no other method has."""
-        return _label(self.method or self.paper_method, self.options)
+        name = self.method or self.paper_method
+        given = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))
+        return f"{name}[{given}]" if given else name
 
     @property
     def model(self) -> str:
@@ -92,11 +93,6 @@ class Value:
         """The methods it is about: one, or two for a difference."""
         named = (self.method or self.paper_method, self.against)
         return tuple(name for name in named if name)
-
-
-def _label(name: str, options: Mapping[str, Any]) -> str:
-    given = ",".join(f"{key}={value}" for key, value in sorted(options.items()))
-    return f"{name}[{given}]" if given else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,16 +177,6 @@ def _sort(name: str) -> str:
     if row.map == "head" or row.signal in ("random", "shuffled"):
         return "chance"
     return "smart-bce" if row.map == "smart" else "deterministic"
-
-
-def is_method(name: str) -> bool:
-    """Whether smallcal has a method of this name."""
-    return name in METHODS or name in ALIASES
-
-
-def is_metric(name: str | None) -> bool:
-    """Whether smallcal has a metric of this name."""
-    return name in METRICS
 
 
 def load_reference(path: str | os.PathLike[str] = PAPER) -> Reference:

@@ -94,15 +94,6 @@ class Reproduction:
 
 def _named(value: Value) -> dict[str, Any]:
     """Return what a value is of."""
-    return {
-        "table": value.table,
-        "dataset": value.dataset,
-        "backbone": value.backbone,
-        "set": value.set,
-        "budget": value.budget,
-        "method": value.label,
-        "against": value.against,
-        "metric": value.measured,
-        "kind": value.kind,
-        "value": value.value,
-    }
+    place = {name: getattr(value, name) for name in ("table", "dataset", "backbone", "set")}
+    what = {"method": value.label, "against": value.against, "metric": value.measured}
+    return {**place, "budget": value.budget, **what, "kind": value.kind, "value": value.value}

@@ -12,25 +12,28 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-from smallcal.calibrators.catalogue import method
+from smallcal.calibrators.catalogue import ALIASES, METHODS, method
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.engine import run
 from smallcal.studies.frame import ALL, CLEAN, FAILED, Frame
-from smallcal.studies.reproduce.reference import UNITS, Part, Reference, Value, is_method, is_metric
+from smallcal.studies.reproduce.reference import UNITS, Part, Reference, Value
 from smallcal.studies.reproduce.result import Reproduction, Row
 from smallcal.studies.study import Entry, Study
 
 #: A model at a budget, on clean samples or on shifted ones too: what one run can answer.
 Key = tuple[str, str, int, bool]
 Advance = Callable[[int], object]
+
+#: What a row says as its value does.
+_PRINTED = ("table", "dataset", "backbone", "set", "against", "unit", "spread", "decimals")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,25 +131,18 @@ class _Found:
         # As far as floating-point numbers can tell: 0.971 may differ from 0.96 by 0.011.
         near = difference is not None and difference <= claim.tolerance + 1e-9
         return Row(
-            table=value.table,
-            dataset=value.dataset,
-            backbone=value.backbone,
-            set=value.set,
+            **{name: getattr(value, name) for name in _PRINTED},
             budget=value.budget or 0,
             draws=claim.draws,
             seeds=len(claim.cells),
             method=value.label,
-            against=value.against,
             metric=value.measured,
-            unit=value.unit,
             reference=value.value,
-            spread=value.spread,
             reproduced=reproduced,
             difference=difference,
             tolerance=claim.tolerance,
             verdict="PASS" if near else "FAIL",
             error=error,
-            decimals=value.decimals,
         )
 
     def _mean(self, claim: Claim, labels: list[str]) -> float | None:
@@ -176,23 +172,21 @@ def agenda_of(collection: Collection, reference: Reference) -> Agenda:
             blocks.setdefault(found.key, []).append(found)
         else:
             unchecked.setdefault(found, []).append(value)
+    told = {reason: tuple(values) for reason, values in unchecked.items()}
     return Agenda(
-        collection,
-        tuple(claims),
-        {reason: tuple(values) for reason, values in unchecked.items()},
-        {key: tuple(group) for key, group in blocks.items()},
+        collection, tuple(claims), told, {key: tuple(group) for key, group in blocks.items()}
     )
 
 
 def _objection(value: Value) -> str:
     """Return why no collection could check a value; nothing if one could."""
     together = "+" in value.backbone or "all" in (value.dataset, value.backbone)
+    is_mean = value.kind in ("value", "difference")
     objections = {
         "it is about several models together": together,
-        "its kind is not a mean or a difference of means": value.kind
-        not in ("value", "difference"),
-        "its metric is none of smallcal's": not is_metric(value.metric),
-        "its method is none of smallcal's": not all(map(is_method, value.methods)),
+        "its kind is not a mean or a difference of means": not is_mean,
+        "its metric is none of smallcal's": value.metric not in METRICS,
+        "its method is none of smallcal's": not {*METHODS, *ALIASES}.issuperset(value.methods),
         "its unit is not known": value.unit not in UNITS,
         "only an interval is printed": value.value is None,
         "it is computed in a way of its own": bool(value.note),
@@ -297,21 +291,14 @@ def carry_out(
     advance: Advance = lambda tasks: None,
 ) -> Reproduction:
     """Do what is on an agenda; see :func:`reproduce`."""
-    with _folder(out) as folder:
-        rows = tuple(agenda.run(folder, jobs=jobs, advance=advance))
+    with (
+        # Without a folder, one that is gone afterwards.
+        tempfile.TemporaryDirectory(prefix="smallcal-") if out is None else nullcontext(out)
+    ) as folder:
+        rows = tuple(agenda.run(Path(folder), jobs=jobs, advance=advance))
         found = Reproduction(rows=rows, unchecked=agenda.unchecked)
         if out is not None and rows:
-            with atomic_path(folder / "reproduction.json") as path:
+            with atomic_path(Path(out) / "reproduction.json") as path:
                 text = json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n"
                 path.write_text(text, encoding="utf-8")
     return found
-
-
-@contextmanager
-def _folder(out: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Give the folder that was asked for, or one that is gone afterwards."""
-    if out is not None:
-        yield Path(out)
-        return
-    with tempfile.TemporaryDirectory(prefix="smallcal-") as made:
-        yield Path(made)

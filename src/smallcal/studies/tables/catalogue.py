@@ -7,36 +7,27 @@ from types import MappingProxyType
 
 from smallcal.studies.frame import Frame
 from smallcal.studies.study import Study
-from smallcal.studies.tables.clean import differences, means, seeds, wins
-from smallcal.studies.tables.diagnostics import audit, nested_k, oracle_k, selector, signal_to_noise
-from smallcal.studies.tables.shift import (
-    by_severity,
-    controls,
-    heterogeneity,
-    occupancy,
-    shift_means,
-    three_tiers,
-)
+from smallcal.studies.tables import clean, diagnostics, shift
 from smallcal.studies.tables.table import Table
 
 Maker = Callable[[Study, Frame], Table]
 TABLES: Mapping[str, Maker] = MappingProxyType(
     {
-        "means": means,
-        "differences": differences,
-        "wins": wins,
-        "seeds": seeds,
-        "shift-means": shift_means,
-        "severity": by_severity,
-        "tiers": three_tiers,
-        "occupancy": occupancy,
-        "controls": controls,
-        "heterogeneity": heterogeneity,
-        "selector": selector,
-        "nested-k": nested_k,
-        "oracle-k": oracle_k,
-        "audit": audit,
-        "signal-to-noise": signal_to_noise,
+        "means": clean.means,
+        "differences": clean.differences,
+        "wins": clean.wins,
+        "seeds": clean.seeds,
+        "shift-means": shift.shift_means,
+        "severity": shift.by_severity,
+        "tiers": shift.three_tiers,
+        "occupancy": shift.occupancy,
+        "controls": shift.controls,
+        "heterogeneity": shift.heterogeneity,
+        "selector": diagnostics.selector,
+        "nested-k": diagnostics.nested_k,
+        "oracle-k": diagnostics.oracle_k,
+        "audit": diagnostics.audit,
+        "signal-to-noise": diagnostics.signal_to_noise,
     }
 )
 

@@ -7,7 +7,10 @@ the units of their metric.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -18,6 +21,9 @@ from smallcal.statistics.nested import clustered, nested
 from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
 from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
+
+#: What numbers of models are, where nothing else is said.
+SPREAD = "mean ± standard deviation (ddof = 0) over seeds, or models and seeds"
 
 
 def means(study: Study, frame: Frame) -> Table:
@@ -38,19 +44,16 @@ def differences(study: Study, frame: Frame) -> Table:
     """Show what each entry gains over the baseline, with intervals and a verdict."""
     clean = frame.where(set=CLEAN)
     metrics = clean.measured(study.metrics)
-    rows: list[Row] = []
-    for (budget,), part in clean.groups("budget"):
-        for label in part.unique("label"):
-            if label == study.baseline:
-                continue
-            found = {m: difference(part, study, m, label) for m in metrics}
-            numbers = tuple(shown(found[m], m) for m in metrics)
-            rows.append((f"{budget:,}", label, verdict_on(found), *numbers))
+
+    def cells(part: Frame, label: str) -> Row:
+        found = {m: difference(part, study, m, label) for m in metrics}
+        return verdict_on(found), *(shown(found[m], m) for m in metrics)
+
     return Table(
         "differences",
         f"Differences from {study.baseline}",
         ("samples", "method", "verdict", *(heading_of(m, difference=True) for m in metrics)),
-        tuple(rows),
+        _against_baseline(study, clean, cells),
         f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of models, of seeds in "
         "each, of draws in each. A difference whose interval holds zero is a tie.",
     )
@@ -60,18 +63,26 @@ def wins(study: Study, frame: Frame) -> Table:
     """Show how often each entry beats the baseline, of all cells and draws."""
     clean = frame.where(set=CLEAN)
     metrics = clean.measured(study.metrics)
-    rows: list[Row] = []
-    for (budget,), part in clean.groups("budget"):
-        for label in part.unique("label"):
-            if label != study.baseline:
-                rates = tuple(win_rate(part, study, metric, label) for metric in metrics)
-                rows.append((f"{budget:,}", label, *rates))
     return Table(
         "wins",
         f"Wins against {study.baseline}",
         ("samples", "method", *map(SHARE.heading, metrics)),
-        tuple(rows),
+        _against_baseline(
+            study, clean, lambda part, label: (win_rate(part, study, m, label) for m in metrics)
+        ),
         "Share of cells and draws in which the method is strictly better.",
+    )
+
+
+def _against_baseline(
+    study: Study, frame: Frame, cells: Callable[[Frame, str], Iterable[str | Number]]
+) -> tuple[Row, ...]:
+    """Return a row for every entry but the baseline, budget by budget."""
+    return tuple(
+        (f"{budget:,}", label, *cells(part, label))
+        for (budget,), part in frame.groups("budget")
+        for label in part.unique("label")
+        if label != study.baseline
     )
 
 
@@ -92,22 +103,16 @@ def seeds(study: Study, frame: Frame) -> Table:
     rows = frame.where(set=CLEAN)
     metrics = rows.measured(study.metrics)
     found: list[Row] = []
-    for (budget, dataset, backbone), part in rows.groups("budget", "dataset", "backbone"):
-        for ours, theirs in comparisons(study, part.unique("label")):
-            gaps = {m: models_of(part, paired(part, m, ours, theirs)) for m in metrics}
-            if not gaps[metrics[0]]:
-                continue
-            levels, n_boot = ("seed", "draw"), study.n_boot
-            numbers = [
-                shown(nested(table[0], levels=levels, n_boot=n_boot) if table else None, m)
-                for m, table in gaps.items()
-            ]
-            first = gaps[metrics[0]][0]
-            alone = shown(clustered(first, levels=levels, n_boot=n_boot), metrics[0])
-            lower = sum(float(np.mean(draws)) < 0 for draws in first)
-            in_favour = f"{lower} of {len(first)}"
-            where = (f"{budget:,}", f"{dataset} {backbone}", ours, theirs)
-            found.append((*where, in_favour, *numbers, alone))
+    resampled = partial(nested, levels=("seed", "draw"), n_boot=study.n_boot)
+    for where, part in compared(study, rows):
+        gaps = {m: models_of(part, paired(part, m, *where[2:])) for m in metrics}
+        if not gaps[metrics[0]]:
+            continue
+        numbers = [shown(resampled(own[0]) if own else None, m) for m, own in gaps.items()]
+        first = gaps[metrics[0]][0]
+        alone = clustered(first, levels=("seed", "draw"), n_boot=study.n_boot)
+        lower = sum(float(np.mean(draws)) < 0 for draws in first)
+        found.append((*where, f"{lower} of {len(first)}", *numbers, shown(alone, metrics[0])))
     return Table(
         "seeds",
         "Differences model by model",
@@ -124,13 +129,16 @@ def seeds(study: Study, frame: Frame) -> Table:
     )
 
 
-def comparisons(study: Study, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield which labels are compared: ours with every other, or all with the baseline."""
-    ours = [label for label in study.settings.get("ours", ()) if label in labels]
-    if not ours:
-        yield from ((label, study.baseline) for label in labels if label != study.baseline)
-    for label in ours:
-        yield from ((label, other) for other in labels if other != label)
+def compared(study: Study, frame: Frame) -> Iterator[tuple[tuple[str, str, str, str], Frame]]:
+    """Yield which labels are compared, model by model: (budget, model, ours, theirs), rows.
+
+    Ours with every other, or all with the baseline.
+    """
+    for budget, model, part in frame.models():
+        labels = part.unique("label")
+        ours = [label for label in study.settings.get("ours", ()) if label in labels]
+        pairs = product(ours, labels) if ours else product(labels, [study.baseline])
+        yield from (((budget, model, *pair), part) for pair in pairs if pair[0] != pair[1])
 
 
 def paired(frame: Frame, metric: str, ours: str, theirs: str) -> Values:
@@ -182,10 +190,7 @@ def with_best(column: Sequence[Number], metric: str) -> list[Number]:
     if not known or better == "zero" or len(known) < 2:
         return list(column)
     best = max(known) if better == "higher" else min(known)
-    return [
-        Number(n.value, n.spread, n.low, n.high, n.digits, best=value == best)
-        for n, value in zip(column, shown, strict=True)
-    ]
+    return [replace(n, best=value == best) for n, value in zip(column, shown, strict=True)]
 
 
 def metric_rows(
@@ -202,10 +207,20 @@ def metric_rows(
             with_best([number_of(own.values(m, label), m) for label in labels], m)
             for own, m in columns(part)
         ]
-        rows += [
-            (budget, models, label, *numbers) for label, *numbers in zip(labels, *made, strict=True)
-        ]
+        rows += [(budget, models, *row) for row in zip(labels, *made, strict=True)]
     return tuple(rows)
+
+
+def label_rows(
+    frame: Frame, cells: Callable[[Frame, str], Iterable[Sequence[str | Number]]]
+) -> tuple[Row, ...]:
+    """Return table rows: for every entry, block by block, all that ``cells`` gives of it."""
+    return tuple(
+        (budget, models, label, *row)
+        for budget, models, part in frame.blocks()
+        for label in part.unique("label")
+        for row in cells(part.where(label=label), label)
+    )
 
 
 def better_of(metric: str) -> Better:

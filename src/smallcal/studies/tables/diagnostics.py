@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from smallcal.data.predictions import FloatArray
 from smallcal.metrics.units import PERCENT, SHARE, X100
 from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
-from smallcal.studies.tables.clean import number_of, paired
+from smallcal.studies.tables.clean import SPREAD, label_rows, number_of, paired
 from smallcal.studies.tables.table import Number, Row, Table, heading_of
 
 #: What grouping promised and gave; all are differences.
@@ -32,14 +32,6 @@ def lines_of(frame: Frame, metric: str) -> dict[Fit, dict[str, float]]:
     columns = ("cell", "draw", "label", "value")
     for cell, draw, label, value in zip(*(rows[name].tolist() for name in columns), strict=True):
         found.setdefault((cell, draw), {})[label] = value
-    return found
-
-
-def of_fits(numbers: Mapping[Fit, float]) -> Values:
-    """Return numbers of fits as each cell's draws."""
-    found: Values = {}
-    for (cell, _), value in numbers.items():
-        found.setdefault(cell, []).append(value)
     return found
 
 
@@ -76,7 +68,10 @@ def picks_text(picks: Mapping[Fit, str]) -> str:
 
 
 def _chosen(lines: Mapping[Fit, Line], picks: Mapping[Fit, str], metric: str) -> Number:
-    return number_of(of_fits({fit: lines[fit][picks[fit]] for fit in picks}), metric)
+    values: Values = {}
+    for (cell, draw), label in picks.items():
+        values.setdefault(cell, []).append(lines[cell, draw][label])
+    return number_of(values, metric)
 
 
 def selector(study: Study, frame: Frame) -> Table:
@@ -105,10 +100,10 @@ def selector(study: Study, frame: Frame) -> Table:
             *(f"always {base}", "always candidate", "selected", "best of 2", "excess"),
         ),
         tuple(found),
-        f"Test {heading_of(metric)}, mean ± standard deviation (ddof = 0) over seeds, or models "
-        f"and seeds. A rule takes the candidate in place of {base} when its cross-validated gain "
-        "is above one standard error: of the repeats' means, of all folds, or of the samples. "
-        "Excess: above the better of the two in each fit, which nobody knows beforehand.",
+        f"Test {heading_of(metric)}, {SPREAD}. A rule takes the candidate in place of {base} when "
+        "its cross-validated gain is above one standard error: of the repeats' means, of all "
+        "folds, or of the samples. Excess: above the better of the two in each fit, which nobody "
+        "knows beforehand.",
         tuple(_excess_text(key, np.mean(values, axis=0), base) for key, values in excesses.items()),
     )
 
@@ -137,15 +132,10 @@ def _excess_text(key: tuple[str, str, str], means: FloatArray, base: str) -> str
 def nested_k(study: Study, frame: Frame) -> Table:
     """Show which entry a held-out fifth picks, and what that gives."""
     loss = study.settings["loss"]
-
-    def pick(part: Frame) -> dict[Fit, str]:
-        held = lines_of(part, f"held_out_{loss}")
-        return {fit: lowest(line) for fit, line in held.items()}
-
     return _by_choice(
         study,
         frame,
-        pick,
+        f"held_out_{loss}",
         name="nested-k",
         title=f"Chosen by {loss} on a held-out fifth",
         note=f"Fitted on four fifths, chosen by the lowest {loss} on the last, refitted on all.",
@@ -157,7 +147,7 @@ def oracle_k(study: Study, frame: Frame) -> Table:
     return _by_choice(
         study,
         frame,
-        lambda part: {fit: lowest(line) for fit, line in lines_of(part, study.metrics[0]).items()},
+        study.metrics[0],
         name="oracle-k",
         title="Chosen on the test split",
         note=f"Each fit takes the entry with the lowest test {study.metrics[0]}: a diagnostic that "
@@ -166,24 +156,19 @@ def oracle_k(study: Study, frame: Frame) -> Table:
 
 
 def _by_choice(
-    study: Study,
-    frame: Frame,
-    pick: Callable[[Frame], dict[Fit, str]],
-    *,
-    name: str,
-    title: str,
-    note: str,
+    study: Study, frame: Frame, judge: str, *, name: str, title: str, note: str
 ) -> Table:
-    """Show what a choice gives in every metric, beside the baseline and the fixed entry."""
+    """Show what choosing by the lowest ``judge`` gives, beside the baseline and the fixed entry."""
     fixed = study.settings["fixed"]
     found: list[Row] = []
     for budget, models, part in frame.where(set=CLEAN).blocks():
         lines = {metric: lines_of(part, metric) for metric in study.metrics}
         first = lines[study.metrics[0]]
         kept = [label for label in (study.baseline, fixed) if label in part.unique("label")]
+        picks = {fit: lowest(line) for fit, line in lines_of(part, judge).items()}
         picks = {
             fit: label
-            for fit, label in pick(part).items()
+            for fit, label in picks.items()
             if label and {*kept, label} <= set(first.get(fit, ()))
         }
         columns = {"chosen": picks, **{label: dict.fromkeys(picks, label) for label in kept}}
@@ -196,14 +181,13 @@ def _by_choice(
         title,
         ("samples", "models", "entry", "picks", *map(heading_of, study.metrics)),
         tuple(found),
-        f"{note} Test metrics, mean ± standard deviation (ddof = 0) over seeds, or models and "
-        "seeds; draws are averaged first.",
+        f"{note} Test metrics, {SPREAD}; draws are averaged first.",
     )
 
 
-def _values(frame: Frame, metric: str, label: str) -> list[float]:
-    """Return a label's finite values of a metric in all fits."""
-    values = frame.where(metric=metric, label=label)["value"].tolist()
+def _values(frame: Frame, metric: str) -> list[float]:
+    """Return the finite values of a metric in all fits."""
+    values = frame.where(metric=metric)["value"].tolist()
     return [value for value in values if math.isfinite(value)]
 
 
@@ -218,17 +202,13 @@ def audit(study: Study, frame: Frame) -> Table:
         "share_of_fits_risk_in_order": "risk in order %",
         "share_of_fits_temperatures_in_order": "temperatures in order %",
     }
-    found: list[Row] = []
-    for budget, models, part in rows.blocks():
-        for label in part.unique("label"):
-            own = part.where(label=label)
-            fits = len(lines_of(own, "share_of_fits_at_bounds"))
-            numbers = [
-                *(_quartiles(_values(own, metric, label)) for metric in temperatures),
-                *(_spread(_values(own, metric, label)) for metric in thresholds),
-                *(_percent(_values(own, metric, label)) for metric in shares),
-            ]
-            found.append((budget, models, label, f"{fits:,}", *numbers))
+    makers = ((_quartiles, temperatures), (_spread, thresholds), (_percent, shares))
+
+    def cells(own: Frame, label: str) -> Iterator[Row]:
+        found = [(make, _values(own, metric)) for make, metrics in makers for metric in metrics]
+        numbers = (make(values) if values else Number(math.nan) for make, values in found)
+        yield f"{len(lines_of(own, 'share_of_fits_at_bounds')):,}", *numbers
+
     return Table(
         "audit",
         "What the fits hold",
@@ -238,7 +218,7 @@ def audit(study: Study, frame: Frame) -> Table:
             *(f"threshold {i}" for i in range(1, len(thresholds) + 1)),
             *shares.values(),
         ),
-        tuple(found),
+        label_rows(rows, cells),
         "Over seeds and draws. Temperatures of the groups, lowest scores first: median "
         "[quartiles]. Thresholds: mean ± standard deviation (ddof = 0). Shares of fits with a "
         "temperature at a bound; with a group too small for one of its own; whose groups' error "
@@ -247,32 +227,25 @@ def audit(study: Study, frame: Frame) -> Table:
 
 
 def _quartiles(values: list[float]) -> Number:
-    if not values:
-        return Number(math.nan)
     found = Spread.of(math.nan, values)
     return Number(found.median, None, found.low, found.high, signed=False)
 
 
 def _spread(values: list[float]) -> Number:
-    if not values:
-        return Number(math.nan)
     return Number(float(np.mean(values)), float(np.std(values)), digits=3)
 
 
 def _percent(values: list[float]) -> Number:
-    if not values:
-        return Number(math.nan)
     return Number(SHARE.scale * float(np.mean(values)), digits=SHARE.digits)
 
 
 def signal_to_noise(study: Study, frame: Frame) -> Table:
     """Show what grouping by a signal promised, and what it gave."""
-    rows = frame.where(set=CLEAN)
-    found: list[Row] = []
-    for budget, models, part in rows.blocks():
-        grouped = part.where(metric="signal_to_noise").unique("label")
-        for label in grouped:
-            found.append((budget, models, label, *_promise(study, part, label)))
+    found = [
+        (budget, models, label, *_promise(study, part, label))
+        for budget, models, part in frame.where(set=CLEAN).blocks()
+        for label in part.where(metric="signal_to_noise").unique("label")
+    ]
     return Table(
         "signal-to-noise",
         "Signal and noise",
@@ -291,24 +264,20 @@ def signal_to_noise(study: Study, frame: Frame) -> Table:
 
 
 def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
-    ece = {
-        cell: float(np.mean(draws))
-        for cell, draws in paired(part, "ece15", label, study.baseline).items()
-    }
-    yield outcome(list(ece.values()))
+    ece, loss = (paired(part, m, label, study.baseline) for m in ("ece15", "top_label_bce"))
+    yield outcome([float(np.mean(draws)) for draws in ece.values()])
     for metric in ("signal_to_noise", "signal_to_noise_floor", "signal_to_noise_random"):
-        yield Number(1000 * _mean(part, metric, label))
-    p_values = _values(part, "p_value", label)
+        yield Number(1000 * _mean(part.values(metric, label)))
+    p_values = _values(part.where(label=label), "p_value")
     yield Number(float(np.median(p_values)) if p_values else math.nan, digits=3)
     # A gain of three groups is small: one digit more than tables have.
-    yield Number(X100.scale * _mean(part, "predicted_gain", label), digits=3)
-    loss = [np.mean(d) for d in paired(part, "top_label_bce", label, study.baseline).values()]
-    yield Number(-X100.scale * float(np.mean(loss)) if loss else math.nan, digits=3)
-    yield Number(-PERCENT.scale * float(np.mean(list(ece.values()))) if ece else math.nan)
+    yield Number(X100.scale * _mean(part.values("predicted_gain", label)), digits=3)
+    yield Number(-X100.scale * _mean(loss), digits=3)
+    yield Number(-PERCENT.scale * _mean(ece))
 
 
-def _mean(part: Frame, metric: str, label: str) -> float:
-    means = [np.mean(draws) for draws in part.values(metric, label).values()]
+def _mean(values: Values) -> float:
+    means = [np.mean(draws) for draws in values.values()]
     return float(np.mean(means)) if means else math.nan
 
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from smallcal.data.predictions import FloatArray
 from smallcal.metrics.units import Unit
-from smallcal.statistics.interval import Interval
 from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import CLEAN, Frame
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import (
-    comparisons,
+    SPREAD,
+    compared,
+    label_rows,
     metric_rows,
     number_of,
     one_seed,
@@ -30,6 +33,8 @@ from smallcal.studies.tables.clean import (
 from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
 
 _SHARE = "share_of_group"
+#: The interval that resamples everything: it decides.
+_WHOLE = "seed x corruption x severity"
 
 
 def shifted_rows(frame: Frame) -> Frame:
@@ -47,7 +52,7 @@ def shift_means(study: Study, frame: Frame) -> Table:
         ("samples", "models", "method", *map(heading_of, metrics)),
         metric_rows(rows, lambda part: [(part, metric) for metric in metrics]),
         "Fitted on clean samples; each shifted sample goes where its own logits put it. Mean over "
-        "shifted sets, then mean ± standard deviation (ddof = 0) over seeds, or models and seeds.",
+        f"shifted sets, then {SPREAD}.",
     )
 
 
@@ -65,8 +70,7 @@ def by_severity(study: Study, frame: Frame) -> Table:
         f"{metric} by severity",
         ("samples", "models", "method", CLEAN, *(f"severity {s}" for s in severities)),
         metric_rows(frame.where(metric=metric), columns) if severities else (),
-        f"{heading_of(metric)}. Mean over the sets of a severity, then mean ± standard deviation "
-        "(ddof = 0) over seeds, or models and seeds.",
+        f"{heading_of(metric)}. Mean over the sets of a severity, then {SPREAD}.",
     )
 
 
@@ -105,19 +109,14 @@ def three_tiers(study: Study, frame: Frame) -> Table:
     metric = study.metrics[0]
     found: list[Row] = []
     absent: set[str] = set()
-    for (budget, dataset, backbone), part in shifted_rows(frame).groups(
-        "budget", "dataset", "backbone"
-    ):
-        for ours, theirs in comparisons(study, part.unique("label")):
-            values, left_out = cube(part, metric, ours, theirs)
-            absent |= set(left_out)
-            if values is None:
-                continue
+    for where, part in compared(study, shifted_rows(frame)):
+        values, left_out = cube(part, metric, *where[2:])
+        absent |= set(left_out)
+        if values is not None:
             three = tiers(values, n_boot=study.n_boot)
-            whole = three["seed x corruption x severity"]
+            verdict = verdict_on({metric: three[_WHOLE]})
             numbers = (shown(interval, metric) for interval in three.values())
-            verdict = verdict_on({metric: whole})
-            found.append((f"{budget:,}", f"{dataset} {backbone}", ours, theirs, verdict, *numbers))
+            found.append((*where, verdict, *numbers))
     note = (
         f"{heading_of(metric, difference=True)}: the method minus the other, mean over seeds, "
         f"corruptions and severities; 95 % intervals from {study.n_boot:,} resamples of single "
@@ -126,11 +125,10 @@ def three_tiers(study: Study, frame: Frame) -> Table:
     )
     if absent:
         note += f" Left out, for a severity or a seed is missing: {', '.join(sorted(absent))}."
-    header = ("samples", "models", "method", "minus", "verdict", "cell", "corruption")
     return Table(
         "tiers",
         "Differences under shift",
-        (*header, "seed x corruption x severity"),
+        ("samples", "models", "method", "minus", "verdict", "cell", "corruption", _WHOLE),
         tuple(found),
         note,
         one_seed(shifted_rows(frame)),
@@ -139,50 +137,45 @@ def three_tiers(study: Study, frame: Frame) -> Table:
 
 def occupancy(study: Study, frame: Frame) -> Table:
     """Show which share of samples falls into each group, clean and at each severity."""
-    rows = frame.where(metric=[m for m in frame.unique("metric") if m.startswith(_SHARE)])
-    rows = rows.where(metric=[m for m in rows.unique("metric") if m[len(_SHARE) :].isdigit()])
-    metrics = sorted(rows.unique("metric"), key=lambda name: int(name[len(_SHARE) :]))
+    numbers = [m.removeprefix(_SHARE) for m in frame.unique("metric") if m.startswith(_SHARE)]
+    groups = sorted((number for number in numbers if number.isdigit()), key=int)
+    metrics = [_SHARE + group for group in groups]
+    rows = frame.where(metric=metrics)
     severities = sorted(shifted_rows(rows).unique("severity"))
-    found: list[Row] = []
-    for budget, models, part in rows.blocks():
-        for label in part.unique("label"):
-            own = part.where(label=label)
-            sets = {CLEAN: own.where(set=CLEAN), "shifted": shifted_rows(own)}
-            sets |= {f"severity {s}": at_severity(own, s) for s in severities}
-            for name, some in sets.items():
-                if len(some):
-                    shares = (_share(some, metric, label) for metric in metrics)
-                    found.append((budget, models, label, name, *shares))
+
+    def cells(own: Frame, label: str) -> Iterator[Row]:
+        sets = {CLEAN: own.where(set=CLEAN), "shifted": shifted_rows(own)}
+        sets |= {f"severity {s}": at_severity(own, s) for s in severities}
+        for name, some in sets.items():
+            if len(some):
+                shares = (number_of(some.values(metric, label), metric) for metric in metrics)
+                yield name, *(replace(share, digits=1) for share in shares)
+
     return Table(
         "occupancy",
         "Groups",
-        ("samples", "models", "method", "set", *(f"group {m[len(_SHARE) :]} %" for m in metrics)),
-        tuple(found),
+        ("samples", "models", "method", "set", *(f"group {group} %" for group in groups)),
+        label_rows(rows, cells),
         "Share of test samples in each group, lowest scores first. Mean over sets and draws, then "
-        "mean ± standard deviation (ddof = 0) over seeds, or models and seeds.",
+        f"{SPREAD}.",
     )
-
-
-def _share(frame: Frame, metric: str, label: str) -> Number:
-    number = number_of(frame.values(metric, label), metric)
-    return Number(number.value, number.spread, digits=1)
 
 
 def controls(study: Study, frame: Frame) -> Table:
     """Show what a control that nobody could deploy does, beside the deployed calibrator."""
     suffix = f"_{study.settings['control']}"
     metrics = [m for m in study.metrics if m + suffix in frame.unique("metric")]
-    found: list[Row] = []
-    for budget, models, part in shifted_rows(frame).blocks():
-        for label in part.where(metric=[m + suffix for m in metrics]).unique("label"):
-            own = part.where(label=label)
-            sets = {"all": own}
-            sets |= {str(s): at_severity(own, s) for s in sorted(own.unique("severity"))}
-            for severity, rows in sets.items():
-                cells: list[Number] = []
-                for metric in metrics:
-                    cells += _control(study, rows, metric, metric + suffix)
-                found.append((budget, models, label, severity, *cells))
+    controlled = {m + suffix for m in metrics}
+
+    def cells(own: Frame, label: str) -> Iterator[Row]:
+        if controlled.isdisjoint(own.unique("metric")):
+            return
+        sets = {"all": own}
+        sets |= {str(s): at_severity(own, s) for s in sorted(own.unique("severity"))}
+        for severity, rows in sets.items():
+            numbers = (_control(study, rows, metric, metric + suffix) for metric in metrics)
+            yield severity, *chain.from_iterable(numbers)
+
     name = study.settings["control"].replace("_", " ")
     header = []
     for m in metrics:
@@ -192,10 +185,10 @@ def controls(study: Study, frame: Frame) -> Table:
         "controls",
         f"Deployed, and {name}",
         ("samples", "models", "method", "severity", *header),
-        tuple(found),
-        "Mean over sets, then mean ± standard deviation (ddof = 0) over seeds, or models and "
-        f"seeds; control minus deployed, with 95 % intervals from {study.n_boot:,} resamples of "
-        "seeds, corruptions and severities. The control cannot be deployed.",
+        label_rows(shifted_rows(frame), cells),
+        f"Mean over sets, then {SPREAD}; control minus deployed, with 95 % intervals from "
+        f"{study.n_boot:,} resamples of seeds, corruptions and severities. The control cannot be "
+        "deployed.",
         one_seed(shifted_rows(frame)),
     )
 
@@ -204,14 +197,9 @@ def _control(study: Study, frame: Frame, metric: str, control: str) -> list[Numb
     (label,) = frame.unique("label")
     twin = _renamed(frame, control, metric)
     values, _ = cube(twin, metric, control, label)
-    interval: Interval | None = None
-    if values is not None:
-        interval = tiers(values, n_boot=study.n_boot)["seed x corruption x severity"]
-    return [
-        number_of(frame.values(metric, label), metric),
-        number_of(frame.values(control, label), metric),
-        shown(interval, metric),
-    ]
+    interval = None if values is None else tiers(values, n_boot=study.n_boot)[_WHOLE]
+    both = [number_of(frame.values(name, label), metric) for name in (metric, control)]
+    return [*both, shown(interval, metric)]
 
 
 def _renamed(frame: Frame, control: str, metric: str) -> Frame:
@@ -232,9 +220,8 @@ def heterogeneity(study: Study, frame: Frame) -> Table:
     rivals = [label for label in settings["rivals"] if label in there]
     found: list[Row] = []
     sentences: list[str] = []
-    parts = shifted_rows(frame).groups("budget", "dataset", "backbone")
-    for (budget, dataset, backbone), part in parts if {ours, raw} <= set(there) else ():
-        where = (f"{budget:,}", f"{dataset} {backbone}")
+    parts = shifted_rows(frame).models()
+    for budget, model, part in parts if {ours, raw} <= set(there) else ():
         columns = {label: by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
         kinds = [k for k in columns[raw] if all(k in column for column in columns.values())]
         kinds.sort(key=columns[raw].__getitem__)
@@ -243,9 +230,9 @@ def heterogeneity(study: Study, frame: Frame) -> Table:
         for i, kind in enumerate(kinds):
             numbers = (table[raw][i], table[ours][i], *(gain[i] for gain in gains.values()))
             told = (Number(float(unit.scale * value), digits=unit.digits) for value in numbers)
-            found.append((*where, kind, *told))
+            found.append((budget, model, kind, *told))
         if kinds:
-            at = f"{where[1]}, {where[0]} samples"
+            at = f"{model}, {budget} samples"
             sentences += _said(gains, table[raw], ours, at, kinds, unit)
     return Table(
         "heterogeneity",

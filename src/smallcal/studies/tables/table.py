@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from smallcal.data.plain import plain
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
@@ -77,7 +78,7 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[Row, ...]
     note: str = ""
-    sentences: tuple[str, ...] = field(default=())
+    sentences: tuple[str, ...] = ()
 
     def markdown(self) -> str:
         """Return the table in Markdown."""
@@ -156,12 +157,8 @@ def _plain(cell: str | Number) -> Any:
     if isinstance(cell, str):
         return cell
     numbers = {"value": cell.value, "spread": cell.spread, "low": cell.low, "high": cell.high}
-    finite = {
-        key: None if value is not None and not math.isfinite(value) else value
-        for key, value in numbers.items()
-        if key == "value" or value is not None
-    }
-    return {**finite, "best": cell.best}
+    known = {key: value for key, value in numbers.items() if value is not None}
+    return {**plain(known), "best": cell.best}
 
 
 def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
