@@ -13,18 +13,11 @@ import numpy as np
 
 import smallcal as sc
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.maps import (
-    ANCHOR_SCALE,
-    POOLED_SCALE,
-    Prior,
-    Split,
-    evidence,
-    evidence_needed,
-    fit_temperature,
-)
-from smallcal.calibrators.maps.base import loss_and_slope
+from smallcal.calibrators.maps import Prior, Split, fit_temperature, loss_and_slope
+from smallcal.calibrators.maps.gate import evidence, evidence_needed
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
 from smallcal.calibrators.maps.regressed import RIDGE, fit_regressed
+from smallcal.calibrators.maps.temperature import ANCHOR_SCALE, POOLED_SCALE
 from smallcal.calibrators.objectives import Gaps, log_odds, moments, objective, sigmoid
 from smallcal.calibrators.signals import STATISTICS, Observed, fit_signal, row_blocks
 from smallcal.calibrators.softmax import tailed_softmax

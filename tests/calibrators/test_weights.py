@@ -9,9 +9,10 @@ from sklearn.linear_model import LogisticRegression
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS, method
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.maps import Prior, fit_groups, fit_temperature
+from smallcal.calibrators.maps import Prior, fit_temperature
 from smallcal.calibrators.maps.base import Split
 from smallcal.calibrators.maps.curves import fit_linear
+from smallcal.calibrators.maps.groups import fit_groups
 from smallcal.calibrators.maps.regressed import fit_class_regressed, fit_regressed
 from smallcal.calibrators.maps.tail import tail_temperature
 from smallcal.calibrators.objectives import OBJECTIVES, Gaps, objective

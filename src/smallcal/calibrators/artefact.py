@@ -30,6 +30,9 @@ MAX_BYTES = 64 * 1024 * 1024
 #: The largest number in an artefact: products of a few of them, and of logits, stay finite.
 MAX_NUMBER = 1e30
 
+#: The parts that are known, by what holds them in a document.
+_KINDS: dict[str, dict[str, Any]] = {"signal": FittedSignal.kinds, "map": FittedMap.kinds}
+
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -49,16 +52,11 @@ def schema() -> dict[str, Any]:
     >>> schema()["title"]
     'smallcal calibrator, version 1'
     """
-    document = _document()
-    for axis, parts in (("signal", FittedSignal.kinds), ("map", FittedMap.kinds)):
-        known = (part for part in parts.values() if part.saved)
-        document["$defs"][axis]["oneOf"] = [part.json_schema() for part in known]
-    return document
-
-
-def _document() -> dict[str, Any]:
     text = files("smallcal.calibrators").joinpath(f"calibrator-v{VERSION}.json").read_text("utf-8")
     document: dict[str, Any] = json.loads(text)
+    for axis, kinds in _KINDS.items():
+        known = (part for part in kinds.values() if part.saved)
+        document["$defs"][axis]["oneOf"] = [part.json_schema() for part in known]
     return document
 
 
@@ -69,7 +67,7 @@ def _rules(n_parts: int) -> dict[str, Any]:
 
 
 def _known() -> dict[str, Any]:
-    return _rules(len(FittedSignal.kinds) + len(FittedMap.kinds))
+    return _rules(sum(map(len, _KINDS.values())))
 
 
 def write(document: dict[str, Any], path: str | os.PathLike[str]) -> None:
@@ -121,10 +119,9 @@ def read_text(path: str | os.PathLike[str], *, most: int, what: str) -> str:
 
 def parse(text: str, *, source: str) -> dict[str, Any]:
     """Parse and check the text of a saved calibrator; ``source`` is named in errors."""
-    document = plain(text, source=source)
+    document: dict[str, Any] = plain(text, source=source)
     validate(document, source=source)
-    checked: dict[str, Any] = document
-    return checked
+    return document
 
 
 def plain(text: str, *, source: str) -> Any:
@@ -133,17 +130,6 @@ def plain(text: str, *, source: str) -> Any:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise ArtefactError(f"{source} is not a JSON document: {error}") from None
-
-
-def problem(value: object, rule: dict[str, Any]) -> str:
-    """Return what is wrong with a value by a rule that may use the schema's definitions.
-
-    Examples
-    --------
-    >>> problem({"n": -1}, {"type": "object", "properties": {"n": {"$ref": "#/$defs/count"}}})
-    'n must lie in [0, 1000000000000], got -1'
-    """
-    return _problem(value, rule, "")
 
 
 def validate(document: object, *, source: str) -> None:
@@ -156,21 +142,14 @@ def validate(document: object, *, source: str) -> None:
             f"{source} has artefact version {version!r}; this smallcal reads version {VERSION}. "
             "Install the release that wrote it, or fit again"
         )
-    if _has_unknown_part(document):
-        plugins.usable()  # a package that offers methods may bring it
-    problem = _problem(document, _known(), "")
-    if problem:
-        raise ArtefactError(f"{source} is not a valid calibrator: {problem}")
-
-
-def _has_unknown_part(document: dict[str, Any]) -> bool:
-    """Whether a signal or map is of a kind that nobody has brought yet."""
-    for axis, parts in (("signal", FittedSignal.kinds), ("map", FittedMap.kinds)):
+    for axis, kinds in _KINDS.items():
         part = document.get(axis)
         kind = part.get("kind") if isinstance(part, dict) else None
-        if isinstance(kind, str) and kind not in parts:
-            return True
-    return False
+        if isinstance(kind, str) and kind not in kinds:
+            plugins.usable()  # a package that offers methods may bring it
+    wrong = problem(document, _known())
+    if wrong:
+        raise ArtefactError(f"{source} is not a valid calibrator: {wrong}")
 
 
 def _refuse_constant(name: str) -> float:
@@ -184,8 +163,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _problem(value: object, rule: dict[str, Any], where: str) -> str:
-    """Return what is wrong with a value, or an empty string."""
+def problem(value: object, rule: dict[str, Any], where: str = "") -> str:
+    """Return what is wrong with a value by a rule that may use the schema's definitions, or "".
+
+    ``where`` is the value's place in the document.
+
+    Examples
+    --------
+    >>> problem({"n": -1}, {"type": "object", "properties": {"n": {"$ref": "#/$defs/count"}}})
+    'n must lie in [0, 1000000000000], got -1'
+    """
     rule = _resolved(rule)
     if "oneOf" in rule:
         return _choice_problem(value, rule["oneOf"], where)
@@ -219,8 +206,8 @@ def _choice_problem(value: object, choices: list[dict[str, Any]], where: str) ->
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in kinds:
             return f"{where}.kind must be one of {sorted(kinds)}, got {_shown(kind)}"
-        return _problem(value, kinds[kind], where)
-    problems = [_problem(value, rule, where) for rule in choices]
+        return problem(value, kinds[kind], where)
+    problems = [problem(value, rule, where) for rule in choices]
     return "" if "" in problems else problems[-1]
 
 
@@ -234,9 +221,9 @@ def _object_problem(value: dict[str, Any], rule: dict[str, Any], where: str) -> 
         inner = properties.get(key, extra)
         if inner is False:
             return f"{where or 'document'} has an unknown field {key!r}"
-        problem = _problem(entry, {} if inner is True else inner, f"{where}.{key}".lstrip("."))
-        if problem:
-            return problem
+        wrong = problem(entry, {} if inner is True else inner, f"{where}.{key}".lstrip("."))
+        if wrong:
+            return wrong
     return ""
 
 
@@ -245,8 +232,8 @@ def _array_problem(value: list[Any], rule: dict[str, Any], where: str) -> str:
         return f"{where} must have at least {rule['minItems']} entries, got {len(value)}"
     if len(value) > rule.get("maxItems", math.inf):
         return f"{where} must have at most {rule['maxItems']} entries, got {len(value)}"
-    problems = (_problem(v, rule.get("items", {}), f"{where}[{i}]") for i, v in enumerate(value))
-    return next((problem for problem in problems if problem), "")
+    problems = (problem(v, rule.get("items", {}), f"{where}[{i}]") for i, v in enumerate(value))
+    return next(filter(None, problems), "")
 
 
 def _scalar_problem(value: object, rule: dict[str, Any], where: str) -> str:

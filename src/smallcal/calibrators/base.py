@@ -39,12 +39,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         raise TypeError(f"{type(self).__name__} does not say which method it is")
 
     def fit(
-        self: Self,
-        X: object,
-        y: object,
-        *,
-        features: object = None,
-        sample_weight: object = None,
+        self: Self, X: object, y: object, *, features: object = None, sample_weight: object = None
     ) -> Self:
         """Fit on the logits and labels of a held-out split.
 
@@ -86,12 +81,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = np.array(fitted.class_names)
 
     def predict_proba(
-        self,
-        X: object,
-        *,
-        features: object = None,
-        y: object = None,
-        out: FloatArray | None = None,
+        self, X: object, *, features: object = None, y: object = None, out: FloatArray | None = None
     ) -> FloatArray:
         """Return calibrated probabilities; rows sum to 1.
 

@@ -116,7 +116,7 @@ def method(name: str) -> Method:
 
 
 def named(made: Method) -> Method:
-    """Return a method under the name of the row that has its axes, if there is one.
+    """Return a method under the name of its row, or of the row it varies, if there is one.
 
     Examples
     --------

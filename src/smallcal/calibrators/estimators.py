@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +25,7 @@ from smallcal.errors import ArtefactError, InputError
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Identity(BaseCalibrator):
     """Leave the model alone: softmax of the logits, nothing fitted.
 
@@ -41,14 +42,14 @@ class Identity(BaseCalibrator):
     0
     """
 
-    def __init__(self, *, input: str = "logits", class_names: Sequence[str] | None = None) -> None:
-        self.input = input
-        self.class_names = class_names
+    input: str = "logits"
+    class_names: Sequence[str] | None = None
 
     def _compose(self) -> Method:
         return METHODS["none"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TemperatureScaling(BaseCalibrator):
     """One temperature for all, fitted by any objective.
 
@@ -77,22 +78,12 @@ class TemperatureScaling(BaseCalibrator):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        objective: str = "nll",
-        tail: str | None = None,
-        gate: str | None = None,
-        bounds: tuple[float, float] = (0.05, 20.0),
-        input: str = "logits",
-        class_names: Sequence[str] | None = None,
-    ) -> None:
-        self.objective = objective
-        self.tail = tail
-        self.gate = gate
-        self.bounds = bounds
-        self.input = input
-        self.class_names = class_names
+    objective: str = "nll"
+    tail: str | None = None
+    gate: str | None = None
+    bounds: tuple[float, float] = (0.05, 20.0)
+    input: str = "logits"
+    class_names: Sequence[str] | None = None
 
     def _compose(self) -> Method:
         chosen = {"objective": self.objective, "tail": self.tail, "gate": self.gate}
@@ -109,6 +100,7 @@ class TemperatureScaling(BaseCalibrator):
         return 1 / self.temperature_
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SRTS(BaseCalibrator):
     """Signal-Routed Temperature Scaling: one temperature per group of similar risk.
 
@@ -166,38 +158,20 @@ class SRTS(BaseCalibrator):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        objective: str = "bce",
-        signal: str = "risk",
-        n_groups: int = 3,
-        statistics: Sequence[str] = STATISTICS,
-        prior_scale: float | None = None,
-        tail: str | None = None,
-        gate: str | None = None,
-        n_folds: int = 5,
-        C: float = 1.0,
-        min_group_size: int = 50,
-        bounds: tuple[float, float] = (0.05, 20.0),
-        input: str = "logits",
-        class_names: Sequence[str] | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.objective = objective
-        self.signal = signal
-        self.n_groups = n_groups
-        self.statistics = statistics
-        self.prior_scale = prior_scale
-        self.tail = tail
-        self.gate = gate
-        self.n_folds = n_folds
-        self.C = C
-        self.min_group_size = min_group_size
-        self.bounds = bounds
-        self.input = input
-        self.class_names = class_names
-        self.random_state = random_state
+    objective: str = "bce"
+    signal: str = "risk"
+    n_groups: int = 3
+    statistics: Sequence[str] = STATISTICS
+    prior_scale: float | None = None
+    tail: str | None = None
+    gate: str | None = None
+    n_folds: int = 5
+    C: float = 1.0
+    min_group_size: int = 50
+    bounds: tuple[float, float] = (0.05, 20.0)
+    input: str = "logits"
+    class_names: Sequence[str] | None = None
+    random_state: RandomState = 0
 
     def _compose(self) -> Method:
         options = self.get_params(deep=False)
@@ -207,6 +181,7 @@ class SRTS(BaseCalibrator):
         return _variant(_SRTS, {key: options[key] for key in options if key not in _SHELL_OPTIONS})
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Calibrator(BaseCalibrator):
     """Any method by name; without one, the default.
 
@@ -230,20 +205,11 @@ class Calibrator(BaseCalibrator):
     'tva-ts'
     """
 
-    def __init__(
-        self,
-        *,
-        method: str = "default",
-        options: Mapping[str, Any] | None = None,
-        input: str = "logits",
-        class_names: Sequence[str] | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.method = method
-        self.options = options
-        self.input = input
-        self.class_names = class_names
-        self.random_state = random_state
+    method: str = "default"
+    options: Mapping[str, Any] | None = None
+    input: str = "logits"
+    class_names: Sequence[str] | None = None
+    random_state: RandomState = 0
 
     def _compose(self) -> Method:
         options = dict(self.options or {})
@@ -315,21 +281,14 @@ def make(name: str, **options: Any) -> BaseCalibrator:
         estimator._compose()  # so that a wrong option is told now, not at fitting
         return estimator
     estimator = SHELLS[row.map]()
-    axes = {
-        "objective": row.objective,
-        "signal": row.signal,
-        "tail": row.tail,
-        "gate": row.gate,
-        **row.options,
-    }
     known = estimator.get_params()
-    estimator.set_params(**{key: value for key, value in axes.items() if key in known})
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InputError(
             f"{name} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
-    estimator.set_params(**options)
+    own = {key: value for key, value in row.known_options().items() if key in known}
+    estimator.set_params(**own | options)
     return estimator
 
 
@@ -365,28 +324,23 @@ def load(path: str | os.PathLike[str]) -> BaseCalibrator:
 
 def _estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
     """Return the estimator that would fit such a calibrator again."""
-    care = fitted.discipline
     options: dict[str, Any] = {
         "objective": fitted.objective,
         **fitted.options,
-        **{entry.name: getattr(care, entry.name) for entry in fields(care)},
+        **asdict(fitted.discipline),
     }
-    recipe = options.pop("map", fitted.map.kind)
+    recipe, seed = options.pop("map", fitted.map.kind), options.pop("seed")
     name = fitted.method.partition("[")[0]
     if name not in METHODS:  # composed by hand: any row with its map, all options changed
         name = next((other for other, row in METHODS.items() if row.map == recipe), "")
-    shell: dict[str, Any] = {
-        "input": fitted.input,
-        "class_names": fitted.class_names,
-        "random_state": care.seed,
-    }
     estimator = make(name)
     known = estimator.get_params()
+    shell = {"input": fitted.input, "class_names": fitted.class_names, "random_state": seed}
     if "options" in known:
-        row = METHODS[name].known_options()
-        changed = {key: value for key, value in options.items() if value != row.get(key)}
-        changed.pop("seed", None)
-        METHODS[name].with_options(changed)
+        row = METHODS[name]
+        usual = row.known_options()
+        changed = {key: value for key, value in options.items() if value != usual.get(key)}
+        row.with_options(changed)
         shell["options"] = changed or None
     chosen = {key: value for key, value in {**options, **shell}.items() if key in known}
     estimator.set_params(**chosen)

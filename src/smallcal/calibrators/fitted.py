@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,21 +16,11 @@ import numpy as np
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.maps import (
-    UNIFORM,
-    FittedMap,
-    ProbabilityMap,
-    TemperatureMap,
-)
-from smallcal.calibrators.parts import frozen, plain
+from smallcal.calibrators.maps import UNIFORM, FittedMap, ProbabilityMap, TemperatureMap
+from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.reference import Reference, Watched, log_odds
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
-from smallcal.calibrators.softmax import (
-    WRITABLE,
-    keep_argmax,
-    scaled_softmax,
-    tailed_softmax,
-)
+from smallcal.calibrators.softmax import WRITABLE, keep_argmax, scaled_softmax, tailed_softmax
 from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.errors import ArtefactError, InputError
 
@@ -51,18 +41,20 @@ class FittedCalibrator:
         Scores a row.
     map : FittedMap
         Turns the score into a temperature.
-    pooled_temperature : float
-        What one temperature for all would be.
-    n_classes : int
-    group_counts : tuple of int
-        Calibration samples in each group.
     tail_temperature : float or None
         Of the classes not predicted, where they have one of their own.
+    discipline : Discipline
+    pooled_temperature : float
+        What one temperature for all would be.
+    n_parameters : int
+        Fitted scalars: those of the map and those of the signal.
+    input : {"logits", "probabilities"}
+    n_classes : int
+    class_names : tuple of str, or None
+    group_counts : tuple of int
+        Calibration samples in each group.
     flags : dict
         What to know about the fit; see :data:`smallcal.calibrators.discipline.FLAGS`.
-    discipline : Discipline
-    input : {"logits", "probabilities"}
-    class_names : tuple of str, or None
     data : dict
         Size and fingerprint of the calibration split.
     fit_metrics : dict
@@ -73,26 +65,26 @@ class FittedCalibrator:
 
     method: str
     objective: str
+    options: Mapping[str, Any] = field(default_factory=dict)
     signal: FittedSignal
     map: FittedMap
-    pooled_temperature: float
-    n_classes: int
-    group_counts: tuple[int, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
     tail_temperature: float | None = None
-    flags: Mapping[str, list[int]] = field(default_factory=dict)
     discipline: Discipline = field(default_factory=Discipline)
+    pooled_temperature: float
+    n_parameters: int = field(init=False)
     input: str = "logits"
+    n_classes: int
     class_names: tuple[str, ...] | None = None
+    group_counts: tuple[int, ...]
+    flags: Mapping[str, list[int]] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     fit_metrics: Mapping[str, Any] = field(default_factory=dict)
     reference: Reference | None = None
 
-    @property
-    def n_parameters(self) -> int:
-        """Fitted scalars: those of the map and those of the signal."""
+    def __post_init__(self) -> None:
         tail = 0 if self.tail_temperature is None else 1
-        return self.map.n_parameters + self.signal.n_parameters + tail
+        n_parameters = self.map.n_parameters + self.signal.n_parameters + tail
+        object.__setattr__(self, "n_parameters", n_parameters)
 
     @property
     def has_few_samples(self) -> bool:
@@ -230,55 +222,26 @@ class FittedCalibrator:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the artefact: plain data, ready for JSON."""
-        return {
-            "format": artefact.FORMAT,
-            "version": artefact.VERSION,
-            "library": f"smallcal {__version__}",
-            "method": self.method,
-            "objective": self.objective,
-            "options": {name: plain(value) for name, value in self.options.items()},
-            "signal": self.signal.to_dict(),
-            "map": self.map.to_dict(),
-            "tail_temperature": self.tail_temperature,
-            "discipline": {key: plain(value) for key, value in asdict(self.discipline).items()},
-            "pooled_temperature": self.pooled_temperature,
-            "n_parameters": self.n_parameters,
-            "input": self.input,
-            "n_classes": self.n_classes,
-            "class_names": None if self.class_names is None else list(self.class_names),
-            "group_counts": list(self.group_counts),
-            "flags": {name: list(groups) for name, groups in self.flags.items()},
-            "data": dict(self.data),
-            "fit_metrics": dict(self.fit_metrics),
-            "reference": None if self.reference is None else self.reference.to_dict(),
-        }
+        library = f"smallcal {__version__}"
+        known = {"format": artefact.FORMAT, "version": artefact.VERSION, "library": library}
+        return known | plain_fields(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
+        # Artefacts of before there were monitors have none.
         counts = document.get("reference")
         try:
-            fitted = cls(
-                method=document["method"],
-                objective=document["objective"],
-                options={key: frozen(value) for key, value in document["options"].items()},
-                signal=FittedSignal.from_dict(document["signal"]),
-                map=FittedMap.from_dict(document["map"]),
-                pooled_temperature=float(document["pooled_temperature"]),
-                n_classes=document["n_classes"],
-                group_counts=tuple(document["group_counts"]),
-                tail_temperature=document["tail_temperature"],
-                flags=document["flags"],
-                discipline=Discipline(
-                    **{key: frozen(value) for key, value in document["discipline"].items()}
-                ),
-                input=document["input"],
-                class_names=frozen(document["class_names"]),
-                data=document["data"],
-                fit_metrics=document["fit_metrics"],
-                # Artefacts of before there were monitors have none.
-                reference=Reference.from_dict(counts) if counts else None,
-            )
+            made: dict[str, Any] = {
+                "signal": FittedSignal.from_dict(document["signal"]),
+                "map": FittedMap.from_dict(document["map"]),
+                "discipline": Discipline(**frozen(document["discipline"])),
+                "pooled_temperature": float(document["pooled_temperature"]),
+                "flags": document["flags"],
+                "reference": Reference.from_dict(counts) if counts else None,
+            }
+            others = {each.name for each in fields(cls) if each.init} - set(made)
+            fitted = cls(**made, **{name: frozen(document[name]) for name in others})
             fitted._require_consistent(document)
         except InputError as error:
             raise ArtefactError(f"{source} is not a valid calibrator: {error}") from None
@@ -287,14 +250,10 @@ class FittedCalibrator:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artefact, whole or not at all."""
         if not self.deployable:
-            raise InputError(
-                f"{self.method} is for comparison only and cannot be saved: "
-                + (
-                    "it reads the labels of what it predicts"
-                    if self.signal.needs
-                    else "its numbers live in another package"
-                )
-            )
+            why = "its numbers live in another package"
+            if self.signal.needs:
+                why = "it reads the labels of what it predicts"
+            raise InputError(f"{self.method} is for comparison only and cannot be saved: {why}")
         artefact.write(self.to_dict(), path)
 
     def _require_consistent(self, document: Mapping[str, Any]) -> None:

@@ -16,24 +16,17 @@ import numpy as np
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.fitted import FittedCalibrator, Given
-from smallcal.calibrators.maps import (
-    RECIPES,
+from smallcal.calibrators.maps import RECIPES, MapFit, ProbabilityMap, Split, TemperatureMap
+from smallcal.calibrators.maps.gate import evidence, evidence_needed
+from smallcal.calibrators.maps.tail import tail_temperature
+from smallcal.calibrators.maps.temperature import (
     Evaluated,
-    FittedMap,
-    MapFit,
-    ProbabilityMap,
     ScalarMap,
-    Split,
     Temperature,
-    TemperatureMap,
-    evidence,
-    evidence_needed,
     fit_scalar,
     fit_temperature,
-    is_worth_it,
     one_sided,
     pooled_prior,
-    tail_temperature,
 )
 from smallcal.calibrators.objectives import (
     Gaps,
@@ -229,7 +222,7 @@ class Method:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
         gaps = Gaps.of(preds)
         found = self._fit_parts(preds, gaps, moments(gaps, 1.0))
-        return evidence(gaps, found.judged, found.routed.scores), evidence_needed(gaps.total)
+        return found.gain(gaps), evidence_needed(gaps.total)
 
     def _fit_parts(self, preds: Predictions, gaps: Gaps, raw: Moments) -> _Found:
         """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
@@ -298,14 +291,13 @@ class _Found:
     fit: MapFit
     pooled: float
 
-    @property
-    def judged(self) -> FittedMap:
-        """What a gate judges: the map, or its plain form where it has one."""
-        return self.fit.plain or self.fit.map
+    def gain(self, gaps: Gaps) -> float:
+        """Return what a gate judges: the evidence for the map, or its plain form if it has one."""
+        return evidence(gaps, self.fit.plain or self.fit.map, self.routed.scores)
 
     def gated(self, gaps: Gaps) -> _Found:
         """Leave the model alone where the split holds too little evidence against it."""
-        if is_worth_it(gaps, self.judged, self.routed.scores):
+        if self.gain(gaps) > evidence_needed(gaps.total):
             return self
         flags = {**self.fit.flags, "kept_raw": []}
         alone = MapFit(ScalarMap(1.0, fitted=False), (gaps.n,), flags)

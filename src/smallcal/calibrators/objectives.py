@@ -296,12 +296,8 @@ def mixed(weight: float) -> Objective:
         raise InputError(f"the weight of mixed(...) must be finite and not negative; got {weight}")
 
     def terms(gaps: Gaps, m: Moments) -> Terms:
-        nll, bce = _nll(gaps, m), _bce(gaps, m)
-        return Terms(
-            nll.loss + weight * bce.loss,
-            nll.slope + weight * bce.slope,
-            nll.curvature + weight * bce.curvature,
-        )
+        parts = zip(_nll(gaps, m), _bce(gaps, m), strict=True)
+        return Terms(*(nll + weight * bce for nll, bce in parts))
 
     short = f"{weight:g}"
     exact = short if float(short) == weight else repr(float(weight))
@@ -330,10 +326,8 @@ def objective(name: str) -> Objective:
     >>> objective("bce").name, objective("mixed(0.3)").name
     ('bce', 'mixed(0.3)')
     """
-    return OBJECTIVES[name] if name in OBJECTIVES else _mixed_named(name)
-
-
-def _mixed_named(name: str) -> Objective:
+    if name in OBJECTIVES:
+        return OBJECTIVES[name]
     match = re.fullmatch(r"mixed(?:\(([0-9.eE+-]+)\))?", name) if isinstance(name, str) else None
     if match is None:
         choices = ", ".join(["nll", "bce", "brier", "softece", "mixed(weight)"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -41,12 +41,8 @@ def list_of(items: Rule, description: str = "", *, least: int = 0, most: int | N
     >>> list_of(rule("number"), least=1)
     {'type': 'array', 'items': {'$ref': '#/$defs/number'}, 'minItems': 1}
     """
-    found: dict[str, Any] = {"type": "array", "items": items}
-    if least:
-        found["minItems"] = least
-    if most is not None:
-        found["maxItems"] = most
-    return found | ({"description": description} if description else {})
+    said = {"minItems": least, "maxItems": most, "description": description}
+    return {"type": "array", "items": items} | {name: it for name, it in said.items() if it}
 
 
 class Part(ABC):
@@ -83,8 +79,7 @@ class Part(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return its kind and its fields, ready for JSON."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
-        return {"kind": self.kind} | {name: plain(value) for name, value in values.items()}
+        return {"kind": self.kind, **plain_fields(self)}
 
     @classmethod
     def from_dict(cls: type[AnyPart], document: Mapping[str, Any]) -> AnyPart:
@@ -99,26 +94,37 @@ class Part(ABC):
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of a part of this kind."""
-        kind = {"type": "string", "const": cls.kind}
+        properties = {"kind": {"type": "string", "const": cls.kind}, **cls.schema}
         return {
             "type": "object",
-            "required": ["kind", *cls.schema],
+            "required": list(properties),
             "additionalProperties": False,
-            "properties": {"kind": kind, **cls.schema},
+            "properties": properties,
         }
 
 
 def plain(value: Any) -> Any:
-    """Turn parts, arrays and tuples into what JSON knows."""
+    """Turn parts and other dataclasses, arrays and tuples into what JSON knows."""
     if isinstance(value, Part):
         return value.to_dict()
+    if is_dataclass(value):
+        return plain_fields(value)
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return [plain(entry) for entry in value] if isinstance(value, tuple) else value
+    if isinstance(value, Mapping):
+        return {name: plain(entry) for name, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, tuple | list) else value
+
+
+def plain_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass in their order, as plain data."""
+    return {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
 
 
 def frozen(value: Any) -> Any:
-    """Turn JSON lists into the tuples that frozen parts hold."""
+    """Turn JSON lists, also those inside objects, into the tuples that frozen parts hold."""
+    if isinstance(value, dict):
+        return {name: frozen(entry) for name, entry in value.items()}
     return tuple(frozen(entry) for entry in value) if isinstance(value, list) else value
 
 

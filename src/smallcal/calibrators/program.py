@@ -27,9 +27,9 @@ join        two values side by side
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Union
 
 import numpy as np
@@ -46,19 +46,16 @@ Number = Union["Value", float]
 INPUTS = ("logits", "features")
 PAIRS = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "reached")
 SINGLES = ("exp", "log", "sqrt", "erf")
-OPERATIONS = (
-    *INPUTS,
-    "constant",
-    *PAIRS,
-    "choose",
-    *SINGLES,
-    "sum",
-    "largest",
-    "at_top",
-    "dot",
-    "rank",
-    "join",
-)
+OTHERS = ("constant", "choose", "sum", "largest", "at_top", "dot", "rank", "join")
+OPERATIONS = (*INPUTS, *PAIRS, *SINGLES, *OTHERS)
+
+
+def _operator(operation: str) -> tuple[Callable[[Value, Number], Value], ...]:
+    """Return what makes a pair of a value and what stands on its right, and on its left."""
+    return (
+        lambda self, other: _pair(operation, self, other),
+        lambda self, other: _pair(operation, other, self),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,29 +87,10 @@ class Value:
     of: tuple[Value, ...] = ()
     numbers: FloatArray = field(default_factory=lambda: np.empty(0))
 
-    def __add__(self, other: Number) -> Value:
-        return _pair("add", self, other)
-
-    def __radd__(self, other: Number) -> Value:
-        return _pair("add", other, self)
-
-    def __sub__(self, other: Number) -> Value:
-        return _pair("subtract", self, other)
-
-    def __rsub__(self, other: Number) -> Value:
-        return _pair("subtract", other, self)
-
-    def __mul__(self, other: Number) -> Value:
-        return _pair("multiply", self, other)
-
-    def __rmul__(self, other: Number) -> Value:
-        return _pair("multiply", other, self)
-
-    def __truediv__(self, other: Number) -> Value:
-        return _pair("divide", self, other)
-
-    def __rtruediv__(self, other: Number) -> Value:
-        return _pair("divide", other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("divide")
 
     def reached(self, other: Number) -> Value:
         """Return 1 where this is at least the other."""
@@ -276,10 +254,7 @@ class Row:
 
     def joined(self, names: Sequence[str]) -> Value:
         """Return several statistics side by side."""
-        first, *others = (self.statistics[name] for name in names)
-        for other in others:
-            first = first.join(other)
-        return first
+        return reduce(Value.join, (self.statistics[name] for name in names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,13 +280,10 @@ class Program:
 
     def values(self) -> Iterator[Value]:
         """Yield every value that is needed, each after those it is made of."""
-        wanted = (
-            [self.probabilities]
-            if self.temperature is None
-            else [self.temperature, self.probabilities]
-        )
         seen: set[int] = set()
-        stack = [(value, False) for value in reversed(wanted)]
+        stack = [(self.probabilities, False)]
+        if self.temperature is not None:
+            stack.append((self.temperature, False))
         while stack:  # not a recursion: a program may be deeper than Python's stack
             value, ready = stack.pop()
             if id(value) in seen:

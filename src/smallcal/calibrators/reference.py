@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from smallcal.calibrators import objectives
 from smallcal.calibrators.objectives import Gaps
-from smallcal.calibrators.parts import frozen, plain
+from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
@@ -105,11 +105,7 @@ class Reference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as plain data."""
-        document = asdict(self)
-        for name in ("confidence", "score"):
-            if document[name] is not None:
-                document[name] = {key: plain(value) for key, value in document[name].items()}
-        return document | {"groups": plain(self.groups)}
+        return plain_fields(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Reference:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from smallcal.calibrators.method import Method
+from smallcal.calibrators.signals import ROUTES
 
 _PAPER = "the SRTS paper"
 _GUO = "Guo et al. 2017"
@@ -17,25 +18,21 @@ def _scalar(objective: str, summary: str, source: str = _PAPER, **said: Any) -> 
 
 
 def _routed(summary: str, *, good_for: str, paper: str = "", **choices: Any) -> Method:
-    usual = {"signal": "risk", "objective": "bce", "parameters": "3"}
+    signal = choices.pop("signal", "risk")
+    # A learned signal has seven numbers, beside the three temperatures.
+    usual = {"objective": "bce", "parameters": "10" if ROUTES[signal].care else "3"}
     axes: dict[str, Any] = {name: choices.pop(name, value) for name, value in usual.items()}
-    return Method(
-        map="groups",
-        options=choices,
-        summary=summary,
-        source=_PAPER,
-        good_for=good_for,
-        paper=paper,
-        **axes,
-    )
+    axes |= {"summary": summary, "source": _PAPER, "good_for": good_for, "paper": paper}
+    return Method(signal=signal, map="groups", options=choices, **axes)
 
 
 def _shaped(shape: str, summary: str, **said: Any) -> Method:
     usual = {"signal": "risk", "objective": "bce", "parameters": "2", "source": _PAPER}
-    return Method(map=shape, summary=summary, **(usual | said))
+    return Method(map=shape, summary=summary, **(usual | {"paper": "App. Matched maps"} | said))
 
 
-def _head(signal: str, objective: str, protocol: str, what: str, **said: Any) -> Method:
+def _head(signal: str, objective: str, protocol: str, **said: Any) -> Method:
+    what = {"logits": "all logits", "features": "features"}[signal]
     how = {
         "in-sample": "48 settings, chosen in-sample",
         "held-out": "36 settings, chosen on a held-out fifth",
@@ -46,8 +43,9 @@ def _head(signal: str, objective: str, protocol: str, what: str, **said: Any) ->
         signal=signal,
         map="head",
         options={"protocol": protocol},
-        summary=f"temperature by {what}, {how[protocol]} (needs torch to fit)",
+        summary=f"temperature by a network of {what}, {how[protocol]} (needs torch to fit)",
         source=_PAPER,
+        paper="App. Adaptive heads",
         **said,
     )
 
@@ -94,41 +92,33 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
         # Groups of similar risk.
         "srts-bce": _routed(
             "three temperatures by risk of being wrong: the paper's SRTS-BCE",
-            parameters="10",
             good_for="lower ECE at some thousand samples; at 250 a tie (no-harm.md)",
             paper="Method",
         ),
         "srts-nll": _routed(
             "SRTS fitted by log-likelihood",
             objective="nll",
-            parameters="10",
             good_for="the objective ablation of SRTS",
             paper="RQ2",
         ),
         "srts-brier": _routed(
-            "SRTS by top-label Brier",
-            objective="brier",
-            parameters="10",
-            good_for="the objective ablation of SRTS",
+            "SRTS by top-label Brier", objective="brier", good_for="the objective ablation of SRTS"
         ),
         "srts-softece": _routed(
             "SRTS fitted by soft ECE",
             objective="softece",
-            parameters="10",
             good_for="the objective ablation of SRTS",
             paper="App. Objective",
         ),
         "srts-mixed": _routed(
             "SRTS by NLL + BCE",
             objective="mixed(1)",
-            parameters="10",
             good_for="log-loss and confidence at once",
             paper="App. Objective",
         ),
         "srts-shrunk": _routed(
             "SRTS whose temperatures are drawn towards one another: safe with few samples",
             prior_scale=0.1,
-            parameters="10",
             good_for="SRTS from 150 samples on, without its cost in log-loss",
         ),
         "signal-linear": Method(
@@ -178,14 +168,12 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
         "signed-residual-k3": _routed(
             "three temperatures by expected residual, right or not minus confidence",
             signal="signed_residual",
-            parameters="10",
             good_for="routing straight by the error to be corrected",
             paper="App. Routing targets",
         ),
         "abs-residual-k3": _routed(
             "three temperatures by the expected size of the residual",
             signal="absolute_residual",
-            parameters="10",
             good_for="routing by the size of the error to be corrected",
             paper="App. Routing targets",
         ),
@@ -212,7 +200,6 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
         "shuffled-k3": _routed(
             "control: SRTS with the risk scores shuffled between samples",
             signal="shuffled",
-            parameters="10",
             good_for="a control: the right scores on the wrong samples",
             paper="App. Routing",
         ),
@@ -235,21 +222,18 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             "temperature rises or falls with risk along a line",
             parameters="9",
             good_for="the smoothest use of the risk score",
-            paper="App. Matched maps",
         ),
         "pwlinear-3": _shaped(
             "anchors",
             "temperature by risk, straight between three anchors",
             parameters="10",
             good_for="SRTS without jumps between groups",
-            paper="App. Matched maps",
         ),
         "spline-risk": _shaped(
             "spline",
             "temperature by risk along a natural cubic spline",
             parameters="10",
             good_for="SRTS without jumps or kinks",
-            paper="App. Matched maps",
         ),
         "hts-nll": _shaped(
             "linear",
@@ -258,7 +242,6 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             objective="nll",
             source=_HTS,
             good_for="two parameters, temperature by entropy",
-            paper="App. Matched maps",
         ),
         "hts-bce": _shaped(
             "linear",
@@ -266,7 +249,6 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             signal="log_entropy",
             source=_HTS,
             good_for="the same under the objective of SRTS",
-            paper="App. Matched maps",
         ),
         "qats-nll": _shaped(
             "positive_linear",
@@ -275,7 +257,6 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             objective="nll",
             source=_QATS,
             good_for="two parameters, for low confidence that is overstated",
-            paper="App. Matched maps",
         ),
         "qats-bce": _shaped(
             "positive_linear",
@@ -283,7 +264,6 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             signal="confidence_rank",
             source=_QATS,
             good_for="the same under the objective of SRTS",
-            paper="App. Matched maps",
         ),
         "smart-bce": _shaped(
             "smart",
@@ -309,42 +289,22 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             "logits",
             "nll",
             "in-sample",
-            "a network of all logits",
             good_for="shows what an unrestricted head does to 2,500 samples",
-            paper="App. Adaptive heads",
         ),
         "sats-logit-bce": _head(
-            "logits",
-            "bce",
-            "held-out",
-            "a network of all logits",
-            good_for="the same, selected on held-out samples",
-            paper="App. Adaptive heads",
+            "logits", "bce", "held-out", good_for="the same, selected on held-out samples"
         ),
         "sats-features-nll": _head(
-            "features",
-            "nll",
-            "in-sample",
-            "a network of features",
-            good_for="the same from features",
-            paper="App. Adaptive heads",
+            "features", "nll", "in-sample", good_for="the same from features"
         ),
         "sats-features-bce": _head(
             "features",
             "bce",
             "held-out",
-            "a network of features",
             good_for="the same from features, selected on held-out samples",
-            paper="App. Adaptive heads",
         ),
         "utemphead": _head(
-            "features",
-            "nll",
-            "fixed",
-            "a network of features",
-            parameters="128·d + 257",
-            good_for="one wide head, no sweep",
-            paper="App. Adaptive heads",
+            "features", "nll", "fixed", parameters="128·d + 257", good_for="one wide head, no sweep"
         ),
     }
 )

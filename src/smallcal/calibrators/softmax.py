@@ -22,7 +22,11 @@ def scaled_softmax(block: RowBlock, temperature: FloatArray, *, out: FloatArray)
     weight *= (1 / np.einsum("ij->i", weight))[:, None]
     if not same_type:
         out[...] = weight
-    _keep_argmax(block, temperature, out)
+    # Logits a hair apart may get equal probabilities.
+    tie = WRITABLE[out.dtype]
+    if -block.second_gap.max() < tie * temperature.max():
+        near = np.flatnonzero(-block.second_gap < tie * temperature)
+        keep_argmax(out, block.top_index, rows=near)
 
 
 def tailed_softmax(
@@ -52,19 +56,6 @@ def tailed_softmax(
     own[at_top] = 1 / (1 + rest)
     out[...] = own
     keep_argmax(out, block.top_index)
-
-
-def _keep_argmax(block: RowBlock, temperature: FloatArray, out: FloatArray) -> None:
-    """Undo ties that rounding made: logits a hair apart may get equal probabilities.
-
-    A rival in an earlier column would then win the argmax; it is moved down by one unit in the
-    last place.
-    """
-    tie = WRITABLE[out.dtype]
-    if -block.second_gap.max() >= tie * temperature.max():
-        return
-    near = np.flatnonzero(-block.second_gap < tie * temperature)
-    keep_argmax(out, block.top_index, rows=near)
 
 
 def keep_argmax(probabilities: FloatArray, top: IntArray, *, rows: IntArray | None = None) -> None:

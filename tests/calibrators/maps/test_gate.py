@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from smallcal.calibrators.maps import evidence, evidence_needed
+from smallcal.calibrators.maps.gate import evidence, evidence_needed
 from smallcal.calibrators.maps.temperature import ScalarMap
 from smallcal.calibrators.objectives import Gaps
 from smallcal.data.predictions import Predictions

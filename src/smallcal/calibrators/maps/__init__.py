@@ -17,29 +17,12 @@ from smallcal.calibrators.maps.base import (
     loss_and_slope,
     recipe,
 )
-from smallcal.calibrators.maps.gate import evidence, evidence_needed, is_worth_it
-from smallcal.calibrators.maps.groups import UNIFORM, GroupMap, fit_groups
-from smallcal.calibrators.maps.tail import tail_temperature
-from smallcal.calibrators.maps.temperature import (
-    ANCHOR_SCALE,
-    POOLED_SCALE,
-    Evaluated,
-    Prior,
-    ScalarMap,
-    Temperature,
-    fit_scalar,
-    fit_temperature,
-    one_sided,
-    pooled_prior,
-    scalar_fallback,
-)
+from smallcal.calibrators.maps.groups import UNIFORM, GroupMap
+from smallcal.calibrators.maps.temperature import Prior, ScalarMap, fit_temperature
 
 __all__ = [
-    "ANCHOR_SCALE",
-    "POOLED_SCALE",
     "RECIPES",
     "UNIFORM",
-    "Evaluated",
     "FittedMap",
     "GroupMap",
     "MapFit",
@@ -47,20 +30,10 @@ __all__ = [
     "ProbabilityMap",
     "ScalarMap",
     "Split",
-    "Temperature",
     "TemperatureMap",
-    "evidence",
-    "evidence_needed",
-    "fit_groups",
-    "fit_scalar",
     "fit_temperature",
-    "is_worth_it",
     "loss_and_slope",
-    "one_sided",
-    "pooled_prior",
     "recipe",
-    "scalar_fallback",
-    "tail_temperature",
 ]
 
 for _module in iter_modules(__path__, f"{__name__}."):

@@ -162,7 +162,7 @@ def fit_vector(split: Split, *, penalties: Sequence[float] = VECTOR_PENALTIES) -
         return scalar_fallback(split)
     if not grid:
         return scalar_fallback(split, "missing_classes")
-    sample = Sample.of(split.preds, _float64(split))
+    sample = Sample.of(split.preds, split.preds.logits.astype(np.float64))
     start = np.full(split.preds.n_classes, 1 / split.pooled.value)
     strengths = [np.full_like(start, penalty) for penalty in grid]
     weight = fit_cross_validated(sample, start, strengths, split.discipline)
@@ -182,7 +182,7 @@ def fit_matrix(split: Split) -> MapFit:
         return scalar_fallback(split)
     if not _has_every_class(split):
         return scalar_fallback(split, "missing_classes")
-    sample = Sample.of(split.preds, _float64(split), bias=True)
+    sample = Sample.of(split.preds, split.preds.logits.astype(np.float64), bias=True)
     start = _scaled_identity(split)
     problem = Problem(sample, np.zeros_like(start), start)
     # Plain steps: where there is no minimum, whitening would only run away from it faster.
@@ -213,7 +213,7 @@ def fit_dirichlet(
         return scalar_fallback(split)
     if not _has_every_class(split):
         return scalar_fallback(split, "missing_classes")
-    sample = Sample.of(split.preds, log_softmax(_float64(split)), bias=True)
+    sample = Sample.of(split.preds, log_softmax(split.preds.logits.astype(np.float64)), bias=True)
     start = _scaled_identity(split)
     strengths = [_odir_strength(start, lam, mu) for lam in grid[0] for mu in grid[1]]
     theta = fit_cross_validated(sample, start, strengths, split.discipline)
@@ -232,10 +232,6 @@ def _descending(penalties: Sequence[float], *, name: str) -> list[float]:
 def _has_every_class(split: Split) -> bool:
     seen = split.preds.labels[weighted_rows(split)]
     return len(np.unique(seen)) == split.preds.n_classes
-
-
-def _float64(split: Split) -> FloatArray:
-    return split.preds.logits.astype(np.float64)
 
 
 def _scaled_identity(split: Split) -> FloatArray:

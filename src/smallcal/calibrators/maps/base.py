@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -163,18 +163,11 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(
-    name: str,
-    *,
-    tailed: bool = False,
-    keeps_argmax: bool = True,
-    saved: bool = True,
-    care: str = "",
-) -> Callable[[AnyFit], AnyFit]:
-    """Make a function the fit of the map of this name; see :class:`Recipe`."""
+def recipe(name: str, **said: Any) -> Callable[[AnyFit], AnyFit]:
+    """Make a function the fit of the map of this name; what is said of it, see :class:`Recipe`."""
 
     def register(fit: AnyFit) -> AnyFit:
-        RECIPES[name] = Recipe(fit, keyword_defaults(fit), tailed, keeps_argmax, saved, care)
+        RECIPES[name] = Recipe(fit, keyword_defaults(fit), **said)
         return fit
 
     return register
@@ -191,3 +184,16 @@ def loss_and_slope(
     terms = goal.terms(gaps, moments(gaps, beta))
     weight = gaps.weights / gaps.total
     return float(weight @ terms.loss), -weight * terms.slope * beta**2
+
+
+def minimise(
+    loss: Callable[[FloatArray], tuple[float, FloatArray]],
+    start: FloatArray,
+    bounds: Sequence[tuple[float | None, float | None]] | None = None,
+    **options: Any,
+) -> Any:
+    """Run SciPy's L-BFGS on a loss that comes with its gradient."""
+    from scipy.optimize import minimize  # not at the top: maps are applied where SciPy is not
+
+    how: Any = {"method": "L-BFGS-B", "bounds": bounds, "options": options}
+    return minimize(loss, start, jac=True, **how)

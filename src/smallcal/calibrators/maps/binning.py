@@ -141,17 +141,11 @@ def fit_binning(split: Split, *, n_bins: int = 10) -> MapFit:
 
     Examples
     --------
-    >>> from smallcal.data.predictions import Predictions
-    >>> from smallcal.calibrators.discipline import Discipline
-    >>> from smallcal.calibrators.objectives import Gaps, objective
+    >>> from smallcal.calibrators.maps.temperature import split_of
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=(400, 5)) * 3
     >>> y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)  # true temperature: 2
-    >>> preds = Predictions.of(z, y)
-    >>> gaps, goal = Gaps.of(preds), objective("nll")
-    >>> pooled = fit_temperature(goal, gaps, bounds=(0.05, 20.0))
-    >>> split = Split(preds, gaps, goal, pooled, np.zeros(400), Discipline())
-    >>> fit = fit_binning(split, n_bins=4)
+    >>> fit = fit_binning(split_of(z, y), n_bins=4)
     >>> [round(value, 2) for value in fit.map.values]
     [0.36, 0.47, 0.6, 0.78]
     """
@@ -170,7 +164,10 @@ def fit_binning(split: Split, *, n_bins: int = 10) -> MapFit:
     flags = {name: [0] for name in temperature_flags(fitted)}
     if len(edges) < n_bins - 1:
         flags["fewer_bins"] = []
-    values = _bin_means(confidence, edges)
+    member = np.searchsorted(edges, confidence, side="right")
+    means = np.bincount(member, weights=confidence) / np.bincount(member)
+    # Not quite 1, so that a class is never ruled out because its rivals' doubts rounded to 0.
+    values = np.minimum(means, np.nextafter(1.0, 0.0))
     binned = BinnedMap(fitted.value, tuple(edges.tolist()), tuple(values.tolist()))
     return MapFit(binned, (split.gaps.n,), flags)
 
@@ -209,13 +206,6 @@ def _edges(confidence: FloatArray, n_bins: int) -> FloatArray:
     before = ordered[np.searchsorted(ordered, starts) - 1]
     middle = before + (starts - before) / 2
     return np.where(middle > before, middle, starts)
-
-
-def _bin_means(confidence: FloatArray, edges: FloatArray) -> FloatArray:
-    member = np.searchsorted(edges, confidence, side="right")
-    means = np.bincount(member, weights=confidence) / np.bincount(member)
-    # Not quite 1, so that a class is never ruled out because its rivals' doubts rounded to 0.
-    return np.minimum(means, np.nextafter(1.0, 0.0))
 
 
 def stratified_halves(

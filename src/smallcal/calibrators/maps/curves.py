@@ -7,15 +7,23 @@ they are fitted by one descent through the chain rule, started at the pooled tem
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from smallcal.calibrators import program
-from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
+from smallcal.calibrators.maps.base import (
+    MapFit,
+    Split,
+    TemperatureMap,
+    loss_and_slope,
+    minimise,
+    recipe,
+)
 from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
 from smallcal.calibrators.objectives import sigmoid, softplus
 from smallcal.calibrators.parts import Rule, rule
@@ -30,8 +38,6 @@ FLOOR = 1e-4
 ANCHOR_LEVELS = (1 / 6, 1 / 2, 5 / 6)
 KNOT_LEVELS = (1 / 4, 1 / 2, 3 / 4)
 
-Limits = list[tuple[float | None, float | None]]
-
 AnyScore = TypeVar("AnyScore", FloatArray, Value)
 
 
@@ -43,15 +49,11 @@ class Link(NamedTuple):
     inverse: Callable[[float], float]
 
 
-def _softplus_slope(x: FloatArray) -> FloatArray:
-    return np.where(softplus(x) > FLOOR, sigmoid(x), 0.0)
-
-
 LINKS: Mapping[str, Link] = MappingProxyType(
     {
         "softplus": Link(
             lambda x: np.maximum(softplus(x), FLOOR),
-            _softplus_slope,
+            lambda x: np.where(softplus(x) > FLOOR, sigmoid(x), 0.0),
             lambda t: float(t + np.log(-np.expm1(-t))),
         ),
         "identity": Link(lambda x: x, np.ones_like, lambda t: t),
@@ -149,7 +151,7 @@ class AnchorMap(Curve):
 
     def __post_init__(self) -> None:
         self._require(len(self.anchors))
-        if any(b <= a for a, b in zip(self.anchors, self.anchors[1:], strict=False)):
+        if any(np.diff(self.anchors) <= 0):
             raise InputError(f"anchors must be ascending; got {self.anchors}")
         if min(self.coefficients) <= 0:
             raise InputError(f"temperatures must be positive; got {self.coefficients}")
@@ -183,24 +185,13 @@ class SplineMap(Curve):
 
     def __post_init__(self) -> None:
         self._require(3)
-        if len(self.knots) != 3 or any(
-            b <= a for a, b in zip(self.knots, self.knots[1:], strict=False)
-        ):
+        if len(self.knots) != 3 or any(np.diff(self.knots) <= 0):
             raise InputError(f"knots must be three ascending numbers; got {self.knots}")
 
     def basis(self, scores: FloatArray, /) -> FloatArray:
         """Return 1, the rescaled score, and the one truncated cubic that is straight outside."""
-        x, low, high = self._rescaled(scores)
-        beyond = np.maximum(x - high, 0) ** 3
-        from_first = (np.maximum(x - low, 0) ** 3 - beyond) / (high - low)
-        from_middle = (np.maximum(x, 0) ** 3 - beyond) / high
-        return np.stack([np.ones_like(x), x, from_first - from_middle])
-
-    def _rescaled(self, scores: AnyScore) -> tuple[AnyScore, float, float]:
-        """Return the scores, and the outer knots, in units in which the middle knot is 0."""
-        first, middle, last = self.knots
-        width = last - first
-        return (scores - middle) / width, (first - middle) / width, (last - middle) / width
+        x, bend = self._parts(scores, lambda part: np.maximum(part, 0) ** 3)
+        return np.stack([np.ones_like(x), x, bend])
 
     def _combined(self, score: Value) -> Value:
         def cubed(value: Value) -> Value:
@@ -208,35 +199,37 @@ class SplineMap(Curve):
             return part * part * part
 
         level, slope, bend = self.coefficients
-        x, low, high = self._rescaled(score)
+        x, curve = self._parts(score, cubed)
+        return level + slope * x + bend * curve
+
+    def _parts(
+        self, scores: AnyScore, cubed: Callable[[AnyScore], AnyScore]
+    ) -> tuple[AnyScore, AnyScore]:
+        """Return the scores in units in which the middle knot is 0, and the cubic of them.
+
+        ``cubed`` gives the third power of what is positive, and 0 elsewhere.
+        """
+        first, middle, last = self.knots
+        width = last - first
+        x, low, high = (scores - middle) / width, (first - middle) / width, (last - middle) / width
         beyond = cubed(x - high)
         from_first = (cubed(x - low) - beyond) / (high - low)
         from_middle = (cubed(x) - beyond) / high
-        return level + slope * x + bend * (from_first - from_middle)
+        return x, from_first - from_middle
 
 
 @recipe("linear", tailed=True)
 def fit_linear(split: Split) -> MapFit:
     """Fit T = softplus(a + b x score)."""
-    return _fit_line(split, "softplus")
+    return _fit_curve(split, LinearMap, start=(LINKS["softplus"].inverse(split.pooled.value), 0.0))
 
 
 @recipe("positive_linear", tailed=True)
 def fit_positive_linear(split: Split) -> MapFit:
     """Fit T = a + b x score, both positive."""
-    return _fit_line(split, "identity")
-
-
-def _fit_line(split: Split, link: str) -> MapFit:
     low, high = split.discipline.bounds
-    limits: Limits = [(None, None)] * 2
-    slope = 0.0
-    if link == "identity":
-        limits, slope = [(low, high), (1e-6, high)], 0.01
-    start = LINKS[link].inverse(split.pooled.value)
-    return _fit_curve(
-        split, lambda theta: LinearMap(theta, link), start=(start, slope), limits=limits
-    )
+    line, limits = partial(LinearMap, link="identity"), [(low, high), (1e-6, high)]
+    return _fit_curve(split, line, start=(split.pooled.value, 0.01), limits=limits)
 
 
 @recipe("anchors", tailed=True)
@@ -245,9 +238,8 @@ def fit_anchors(split: Split) -> MapFit:
     anchors = _distinct_quantiles(split.scores, ANCHOR_LEVELS)
     if len(anchors) < 2:
         return scalar_fallback(split, "degenerate")
-    limits: Limits = [split.discipline.bounds] * len(anchors)
-    start = (split.pooled.value,) * len(anchors)
-    return _fit_curve(split, lambda theta: AnchorMap(anchors, theta), start=start, limits=limits)
+    start, limits = (split.pooled.value,) * len(anchors), [split.discipline.bounds] * len(anchors)
+    return _fit_curve(split, partial(AnchorMap, anchors), start=start, limits=limits)
 
 
 @recipe("spline", tailed=True)
@@ -257,8 +249,7 @@ def fit_spline(split: Split) -> MapFit:
     if len(knots) < len(KNOT_LEVELS):
         return scalar_fallback(split, "degenerate")
     start = (LINKS["softplus"].inverse(split.pooled.value), 0.0, 0.0)
-    limits: Limits = [(None, None)] * 3
-    return _fit_curve(split, lambda theta: SplineMap(knots, theta), start=start, limits=limits)
+    return _fit_curve(split, partial(SplineMap, knots), start=start)
 
 
 def _distinct_quantiles(scores: FloatArray, levels: tuple[float, ...]) -> tuple[float, ...]:
@@ -276,11 +267,9 @@ def _fit_curve(
     make: Callable[[tuple[float, ...]], Curve],
     *,
     start: tuple[float, ...],
-    limits: Limits,
+    limits: Sequence[tuple[float, float]] = (),
 ) -> MapFit:
     """Minimise the objective over a curve's coefficients, never ending above the start."""
-    from scipy.optimize import minimize  # not at the top: maps are applied where SciPy is not
-
     if one_sided(split):
         return scalar_fallback(split)
     basis = make(start).basis(split.scores)
@@ -291,16 +280,10 @@ def _fit_curve(
         value, slope = loss_and_slope(split.goal, split.gaps, link.value(combined))
         return value, basis @ (slope * link.slope(combined))
 
-    found = minimize(
-        loss,
-        np.array(start),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=limits,
-        options={"ftol": 1e-12, "gtol": 1e-8, "maxiter": 500},
-    )
+    bounds = limits or None
+    found = minimise(loss, np.array(start), bounds, ftol=1e-12, gtol=1e-8, maxiter=500)
     better = np.isfinite(found.fun) and found.fun <= loss(np.array(start))[0]
     theta = tuple(found.x.tolist()) if better else start
-    at_bound = [i for i, value in enumerate(theta) if value in limits[i]]
+    at_bound = [i for i, ends in enumerate(limits) if theta[i] in ends]
     flags = {"at_bound": at_bound} if at_bound else {}
     return MapFit(make(theta), (split.gaps.n,), flags)

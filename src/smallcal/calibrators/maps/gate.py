@@ -36,11 +36,6 @@ def evidence_needed(n_samples: float) -> float:
     return max(price, math.log(LEAST_RATIO))
 
 
-def is_worth_it(gaps: Gaps, fitted: FittedMap, scores: FloatArray) -> bool:
-    """Return whether a map explains the split so much better that it is worth the change."""
-    return evidence_needed(gaps.total) < evidence(gaps, fitted, scores)
-
-
 def evidence(gaps: Gaps, fitted: FittedMap, scores: FloatArray) -> float:
     """Return by how much a map raises the log-likelihood of being right, or wrong, in the fit."""
     assert isinstance(fitted, TemperatureMap)

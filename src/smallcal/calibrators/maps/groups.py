@@ -12,6 +12,7 @@ from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, recipe
 from smallcal.calibrators.maps.temperature import (
     Prior,
+    Temperature,
     fit_temperature,
     require_temperatures,
     temperature_flags,
@@ -94,7 +95,6 @@ def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = N
         if not prior_scale > 0:
             raise InputError(f"prior_scale must be positive or None; got {prior_scale}")
         prior = Prior(split.pooled.value, prior_scale)
-    gaps, pooled, discipline = split.gaps, split.pooled, split.discipline
     fixed = split.thresholds
     thresholds = group_thresholds(split.scores, n_groups) if fixed is None else np.array(fixed)
     n_groups = len(thresholds) + 1
@@ -103,19 +103,10 @@ def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = N
     temperatures = []
     flags: dict[str, list[int]] = {}
     for group in range(n_groups):
-        rows = np.flatnonzero(member == group)
-        too_few = len(rows) < (discipline.min_group_size if prior is None else 1)
-        if too_few:
-            fitted = pooled
+        found = fit_group(split, np.flatnonzero(member == group), prior)
+        if found is None:
             flags.setdefault("fallback", []).append(group)
-        else:
-            fitted = fit_temperature(
-                split.goal,
-                gaps.take(rows),
-                bounds=discipline.bounds,
-                start=None if pooled.last is None else pooled.last.take(rows),
-                prior=prior,
-            )
+        fitted = found or split.pooled
         temperatures.append(fitted.value)
         for name in temperature_flags(fitted):
             flags.setdefault(name, []).append(group)
@@ -123,6 +114,17 @@ def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = N
         flags["degenerate"] = [int(group) for group in np.flatnonzero(counts == 0)]
     fitted_map = GroupMap(tuple(thresholds.tolist()), tuple(temperatures))
     return MapFit(fitted_map, tuple(counts.tolist()), flags)
+
+
+def fit_group(split: Split, rows: IntArray, prior: Prior | None = None) -> Temperature | None:
+    """Fit a temperature of some samples, from where the pooled search ended; None if too few."""
+    pooled, discipline = split.pooled, split.discipline
+    too_few = len(rows) < (discipline.min_group_size if prior is None else 1)
+    if too_few:
+        return None
+    start = None if pooled.last is None else pooled.last.take(rows)
+    gaps = split.gaps.take(rows)
+    return fit_temperature(split.goal, gaps, bounds=discipline.bounds, start=start, prior=prior)
 
 
 def group_thresholds(scores: FloatArray, n_groups: int) -> FloatArray:

@@ -20,9 +20,9 @@ import numpy as np
 
 from smallcal.calibrators.maps.base import MapFit, Split, recipe
 from smallcal.calibrators.maps.network import Adam, NetworkMap
-from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
+from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback, weighted_rows
 from smallcal.calibrators.objectives import Gaps, Objective, moments
-from smallcal.data.predictions import BoolArray, FloatArray, IntArray
+from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError, missing_extra
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def sweep(split: Split, *, protocol: str, epochs: int = 500, patience: int = 20)
         problem = _Problem.of(split, held_out=protocol == "held-out")
         for hidden, alike in groupby(PROTOCOLS[protocol], key=lambda cell: cell.hidden):
             cells = tuple(alike)
-            size = problem.gaps.n * max(hidden, problem.n_classes)
+            size = problem.gaps.n * max(hidden, split.preds.n_classes)
             together = max(1, _BLOCK_SIZE // size)
             for i in range(0, len(cells), together):
                 part = cells[i : i + together]
@@ -203,8 +203,8 @@ class _Problem:
                 "not; choose nll, bce, brier or mixed(weight)"
             )
         gaps = split.gaps
-        weight = np.ones(gaps.n) if gaps.weight is None else gaps.weight
-        judged = _judged(split, weight) if held_out else np.ones(gaps.n, dtype=bool)
+        weight = gaps.weights
+        judged = _judged(split) if held_out else np.ones(gaps.n, dtype=bool)
         fitted = ~judged if held_out else judged
         rows = np.vstack([split.scores.reshape(gaps.n, -1).T, np.ones(gaps.n)])
         return cls(
@@ -223,25 +223,20 @@ class _Problem:
         repeated = self.gaps.take(np.tile(np.arange(self.gaps.n), times))
         return replace(repeated, scratch=np.empty_like(repeated.rest))
 
-    @property
-    def n_classes(self) -> int:
-        return int(self.gaps.rest.shape[1]) + 1
 
-
-def _judged(split: Split, weight: FloatArray) -> BoolArray:
+def _judged(split: Split) -> BoolArray:
     """Choose every fifth sample, class by class.
 
     Where some class has fewer than five samples, right and wrong predictions are shared out
     evenly instead; where there are fewer than five of these, chance alone decides.
     """
-    rows = np.flatnonzero(weight)
-    strata: tuple[IntArray | BoolArray, ...] = (split.preds.labels, split.gaps.correct)
-    kinds = [stratum[rows] for stratum in strata]
+    rows = weighted_rows(split)
+    kinds = [stratum[rows] for stratum in (split.preds.labels, split.gaps.correct)]
     kind = next((k for k in kinds if np.unique(k, return_counts=True)[1].min() >= _PARTS), None)
     order = np.random.default_rng([split.discipline.seed, 4]).permutation(len(rows))
     if kind is not None:
         order = order[np.argsort(kind[order], kind="stable")]
-    judged = np.zeros(len(weight), dtype=bool)
+    judged = np.zeros(split.gaps.n, dtype=bool)
     judged[rows[order[::_PARTS]]] = True
     return judged
 
@@ -273,8 +268,8 @@ def _train(
         gradients = torch.autograd.grad(temperature, layers, pull)
         adam.step([gradient.numpy() for gradient in gradients])
     return [
-        Trained(cell, tuple(best[i] for best in record.best), *record.result(i))
-        for i, cell in enumerate(cells)
+        Trained(cell, tuple(best[i] for best in record.best), float(loss), int(epoch))
+        for i, (cell, loss, epoch) in enumerate(zip(cells, record.loss, record.epoch, strict=True))
     ]
 
 
@@ -335,7 +330,3 @@ class _Record:
             best[better] = array[better]
         if self.patience is not None:
             self.hopeful = self.hopeful & (epoch - self.epoch < self.patience)
-
-    def result(self, cell: int) -> tuple[float, int]:
-        """Return a cell's loss, and the epoch it had it at."""
-        return float(self.loss[cell]), int(self.epoch[cell])

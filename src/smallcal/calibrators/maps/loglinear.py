@@ -9,33 +9,28 @@ SciPy is imported where a fit needs it: applying a map needs NumPy only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.maps.base import minimise
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 
 #: Numbers in the blocks that whiten a full matrix, 256 MB; with more, only their diagonals do.
 _MAX_BLOCK_NUMBERS = 2**25
 
 
-@dataclass(frozen=True)
-class Stop:
-    """When a search ends: after so many steps, by a small gain, or by a small slope.
+#: When a search ends: after so many steps, by a small gain, or by a small slope. In whitened
+#: variables the square of the slope is about what is still to gain.
+Stop = Mapping[str, Any]
 
-    In whitened variables the square of the slope is about what is still to gain.
-    """
-
-    steps: int
-    gain: float
-    slope: float
-
-
-_FINAL = Stop(steps=500, gain=1e-12, slope=1e-7)
+_FINAL: Stop = {"maxiter": 500, "ftol": 1e-12, "gtol": 1e-7}
 #: Held-out losses to about 1e-6. The limit of steps is for parts of the data without a minimum.
-_COMPARING = Stop(steps=80, gain=1e-11, slope=1e-6)
-UNPENALISED = Stop(steps=500, gain=1e-9, slope=1e-7)
+_COMPARING: Stop = {"maxiter": 80, "ftol": 1e-11, "gtol": 1e-6}
+UNPENALISED: Stop = {"maxiter": 500, "ftol": 1e-9, "gtol": 1e-7}
 _STEPS_PER_WHITENING = 40
 
 
@@ -139,8 +134,6 @@ def descend(
     problem: Problem, start: FloatArray, whitening: FloatArray, stop: Stop
 ) -> tuple[FloatArray, int]:
     """Return where L-BFGS ends from ``start``, and after how many steps."""
-    from scipy.optimize import minimize
-
     shape = whitening.shape[:2]
     back = whitening if whitening.ndim == 2 else whitening.transpose(0, 2, 1)
 
@@ -151,22 +144,16 @@ def descend(
         loss, slope = problem.loss_and_slope(moved(u))
         return loss, _stretch(back, slope.reshape(shape)).ravel()
 
-    done = minimize(
-        whitened,
-        np.zeros(start.size),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": stop.steps, "ftol": stop.gain, "gtol": stop.slope},
-    )
+    done = minimise(whitened, np.zeros(start.size), **stop)
     return moved(done.x), done.nit
 
 
 def _minimise(problem: Problem, theta: FloatArray, stop: Stop) -> FloatArray:
     """Minimise a penalised problem, whitening anew as the search moves on."""
-    burst = replace(stop, steps=_STEPS_PER_WHITENING)
-    for _ in range(stop.steps // burst.steps):
+    burst = {**stop, "maxiter": _STEPS_PER_WHITENING}
+    for _ in range(stop["maxiter"] // _STEPS_PER_WHITENING):
         theta, steps = descend(problem, theta, problem.whitening(theta), burst)
-        if steps < burst.steps:
+        if steps < _STEPS_PER_WHITENING:
             break
     return theta
 

@@ -105,10 +105,11 @@ class NetworkMap(TemperatureMap):
 
     def _raw(self, values: FloatArray) -> FloatArray:
         """Return the network's output for a block of rows."""
-        activate = _relu if self.activation == "relu" else _gelu
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            if layer:
-                values = activate(values)
+            if layer and self.activation == "relu":
+                values = np.maximum(values, 0)
+            elif layer:
+                values = 0.5 * values * (1 + erf(values / math.sqrt(2)))
             # einsum, not a matrix product: a row's bits must not depend on its batch.
             values = np.einsum("ij,kj->ik", values, weight) + bias
         return values[:, 0]
@@ -122,14 +123,6 @@ class NetworkMap(TemperatureMap):
                 scores = 0.5 * scores * (1 + program.erf(scores / math.sqrt(2)))
             scores = scores.dot(weight) + program.constant(bias)
         return (program.softplus(scores) + float(self.offset)).at_least(self.floor)
-
-
-def _relu(x: FloatArray) -> FloatArray:
-    return np.asarray(np.maximum(x, 0))
-
-
-def _gelu(x: FloatArray) -> FloatArray:
-    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
 
 
 def _arrays(parts: object, *, ndim: int, name: str) -> tuple[FloatArray, ...]:
@@ -232,18 +225,13 @@ def fit_smart(
 
     Examples
     --------
-    >>> from smallcal.data.predictions import Predictions
-    >>> from smallcal.calibrators.discipline import Discipline
-    >>> from smallcal.calibrators.maps.temperature import fit_temperature
-    >>> from smallcal.calibrators.objectives import Gaps, objective
+    >>> from smallcal.calibrators.maps.temperature import split_of
     >>> rng = np.random.default_rng(0)
     >>> logits = rng.normal(size=(100, 3))
     >>> labels = (logits + rng.normal(size=(100, 3))).argmax(axis=1)
-    >>> preds = Predictions.of(logits, labels)
-    >>> gaps, goal = Gaps.of(preds), objective("bce")
-    >>> pooled = fit_temperature(goal, gaps, bounds=(0.05, 20.0))
-    >>> margin = (gaps.best.mean() - gaps.best) / gaps.best.std()
-    >>> fit = fit_smart(Split(preds, gaps, goal, pooled, margin, Discipline()), epochs=200)
+    >>> margin = np.diff(np.sort(logits))[:, -1]
+    >>> scores = (margin - margin.mean()) / margin.std()
+    >>> fit = fit_smart(split_of(logits, labels, "bce", scores), epochs=200)
     >>> fit.map.n_parameters
     49
     """

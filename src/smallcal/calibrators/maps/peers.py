@@ -134,14 +134,8 @@ def fit_peer(split: Split, *, peer: str = "sklearn:isotonic") -> MapFit:
 
     Examples
     --------
-    >>> from smallcal.data.predictions import Predictions
-    >>> from smallcal.calibrators.discipline import Discipline
-    >>> from smallcal.calibrators.maps import fit_temperature
-    >>> from smallcal.calibrators.objectives import Gaps, objective
-    >>> preds = Predictions.of([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]] * 10, [0, 1, 1] * 10)
-    >>> gaps, goal, rules = Gaps.of(preds), objective("nll"), Discipline()
-    >>> pooled = fit_temperature(goal, gaps, bounds=rules.bounds)
-    >>> split = Split(preds, gaps, goal, pooled, np.zeros(30), rules)
+    >>> from smallcal.calibrators.maps.temperature import split_of
+    >>> split = split_of([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]] * 10, [0, 1, 1] * 10)
     >>> fitted = fit_peer(split, peer="sklearn:isotonic").map
     >>> fitted.probabilities(np.array([[3.0, 0.0], [0.0, 3.0]]), np.zeros(2)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]

@@ -14,7 +14,14 @@ from typing import ClassVar
 import numpy as np
 
 from smallcal.calibrators import program
-from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
+from smallcal.calibrators.maps.base import (
+    MapFit,
+    Split,
+    TemperatureMap,
+    loss_and_slope,
+    minimise,
+    recipe,
+)
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray
@@ -40,6 +47,7 @@ class RegressedMap(TemperatureMap):
     coefficients: tuple[float, ...]
     low: float
     high: float
+    extra_columns: ClassVar[int] = 0  # of the scores, beside those with a coefficient
     kind: ClassVar[str] = "regressed"
     words: ClassVar[str] = "divided by a temperature whose logarithm is linear in {signal}"
     schema: ClassVar[Mapping[str, Rule]] = {
@@ -60,10 +68,9 @@ class RegressedMap(TemperatureMap):
 
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row, from its scores (m, d)."""
-        if scores.ndim != 2 or scores.shape[1] != len(self.coefficients):
-            raise InputError(
-                f"scores must have {len(self.coefficients)} columns; got shape {scores.shape}"
-            )
+        width = len(self.coefficients) + self.extra_columns
+        if scores.ndim != 2 or scores.shape[1] != width:
+            raise InputError(f"scores must have {width} columns; got shape {scores.shape}")
         with np.errstate(over="ignore"):  # what overflows is clipped
             return np.asarray(np.clip(np.exp(-self._linear(scores)), self.low, self.high))
 
@@ -95,6 +102,7 @@ class ClassRegressedMap(RegressedMap):
     """
 
     effects: tuple[float, ...] = ()
+    extra_columns: ClassVar[int] = 1
     kind: ClassVar[str] = "class_regressed"
     schema: ClassVar[Mapping[str, Rule]] = {
         **RegressedMap.schema,
@@ -111,18 +119,11 @@ class ClassRegressedMap(RegressedMap):
         """The effects: a prior holds them, so they need no samples of their own."""
         return int(np.count_nonzero(self.effects))
 
-    def __call__(self, scores: FloatArray, /) -> FloatArray:
-        """Return the temperature of each row, from its scores (m, d) and its class."""
-        if scores.ndim != 2 or scores.shape[1] != len(self.coefficients) + 1:
-            raise InputError(
-                f"scores must have {len(self.coefficients) + 1} columns; got shape {scores.shape}"
-            )
+    def _linear(self, scores: FloatArray) -> FloatArray:
         column = scores[:, -1].astype(np.int64)
         if len(column) and not 0 <= column.min() <= column.max() < len(self.effects):
             raise InputError(f"the class must lie in 0 .. {len(self.effects) - 1}")
-        linear = self._linear(scores[:, :-1]) + np.array(self.effects)[column]
-        with np.errstate(over="ignore"):  # what overflows is clipped
-            return np.asarray(np.clip(np.exp(-linear), self.low, self.high))
+        return np.asarray(super()._linear(scores[:, :-1]) + np.array(self.effects)[column])
 
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the temperature; in a program the class is not a number but a column each."""
@@ -158,21 +159,16 @@ def fit_class_regressed(
     if not class_scale > 0:
         raise InputError(f"class_scale must be positive; got {class_scale}")
     scores, column = split.scores[:, :-1], split.scores[:, -1].astype(np.int64)
-    n_classes = split.preds.n_classes
     pull = _pull(split, scores, prior_scale, prior)
-    plain = _fit(split, scores, pull)
-    held = np.full(n_classes, 1 / (class_scale**2 * split.gaps.total))
+    held = np.full(split.preds.n_classes, 1 / (class_scale**2 * split.gaps.total))
+    plain = np.append(_fit(split, scores, pull), np.zeros_like(held))
     theta = _fit(split, scores, pull, start=plain, column=column, held=held)
-    made = [_with_effects(split, *np.split(one, [pull.shape[0]])) for one in (theta, plain)]
+    n, (low, high) = len(pull), split.discipline.bounds
+    made = [
+        ClassRegressedMap(one[0], tuple(one[1:n]), low, high, tuple(one[n:]))
+        for one in (theta.tolist(), plain.tolist())
+    ]
     return replace(_flagged(split, made[0]), plain=made[1])
-
-
-def _with_effects(split: Split, theta: FloatArray, effects: FloatArray) -> ClassRegressedMap:
-    low, high = split.discipline.bounds
-    every = effects if len(effects) else np.zeros(split.preds.n_classes)
-    return ClassRegressedMap(
-        float(theta[0]), tuple(theta[1:].tolist()), low, high, tuple(every.tolist())
-    )
 
 
 def _flagged(split: Split, fitted: RegressedMap) -> MapFit:
@@ -184,8 +180,15 @@ def _pull(split: Split, scores: FloatArray, prior_scale: float, prior: str) -> F
     """Return the curvature of the priors of intercept and coefficients, for each sample."""
     if not prior_scale > 0:
         raise InputError(f"prior_scale must be positive; got {prior_scale}")
+    if prior not in ("spread", "independent"):
+        raise InputError(f"prior must be 'spread' or 'independent'; got {prior!r}")
+    identity = penalised = np.eye(scores.shape[1])
+    if prior == "spread":
+        share = split.gaps.weights / split.gaps.total
+        spread = np.einsum("i,ij,ik->jk", share, scores, scores)
+        penalised = spread + RIDGE * identity
     pull = np.zeros((scores.shape[1] + 1, scores.shape[1] + 1))
-    pull[1:, 1:] = _shape(split, scores, prior) / (prior_scale**2 * split.gaps.total)
+    pull[1:, 1:] = penalised / (prior_scale**2 * split.gaps.total)
     if split.prior is not None:
         pull[0, 0] = 1 / (split.prior.scale**2 * split.gaps.total)
     return pull
@@ -201,15 +204,9 @@ def _fit(
     held: FloatArray | None = None,
 ) -> FloatArray:
     """Return intercept, coefficients and, with ``column``, the effects of the classes in it."""
-    from scipy.optimize import minimize
-
     design = np.column_stack([np.ones(split.gaps.n), scores])
-    n, n_effects = design.shape[1], 0 if held is None else len(held)
-    begin = np.zeros(n + n_effects)
-    if start is None:
-        begin[0] = -np.log(split.pooled.value)
-    else:
-        begin[:n] = start
+    n = design.shape[1]
+    begin = np.append(-np.log(split.pooled.value), np.zeros(n - 1)) if start is None else start
     centre = np.zeros(n)
     if split.prior is not None:
         centre[0] = -np.log(split.prior.temperature)
@@ -227,22 +224,8 @@ def _fit(
         if column is None or held is None:
             return value, gradient
         value += float(held @ effects**2) / 2
-        each = np.bincount(column, slope, minlength=n_effects) + held * effects
+        each = np.bincount(column, slope, minlength=len(held)) + held * effects
         return value, np.concatenate([gradient, each])
 
-    found = minimize(
-        loss, begin, jac=True, method="L-BFGS-B", options={"ftol": 1e-12, "gtol": 1e-9}
-    )
+    found = minimise(loss, begin, ftol=1e-12, gtol=1e-9)
     return np.asarray(found.x if np.isfinite(found.fun) else begin)
-
-
-def _shape(split: Split, scores: FloatArray, prior: str) -> FloatArray:
-    """Return the matrix whose quadratic form the prior penalises."""
-    identity = np.eye(scores.shape[1])
-    if prior == "independent":
-        return identity
-    if prior != "spread":
-        raise InputError(f"prior must be 'spread' or 'independent'; got {prior!r}")
-    share = split.gaps.weights / split.gaps.total
-    spread = np.einsum("i,ij,ik->jk", share, scores, scores)
-    return np.asarray(spread + RIDGE * identity)

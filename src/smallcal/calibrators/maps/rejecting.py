@@ -20,7 +20,7 @@ from smallcal.calibrators.maps.temperature import (
     temperature_flags,
     weighted_rows,
 )
-from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, IntArray
+from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray
 from smallcal.errors import InputError
 
 CONSTRAINTS = ("miscoverage", "accuracy")
@@ -69,18 +69,12 @@ def fit_rejecting(
 
     Examples
     --------
-    >>> from smallcal.data.predictions import Predictions
-    >>> from smallcal.calibrators.discipline import Discipline
-    >>> from smallcal.calibrators.objectives import Gaps, objective
+    >>> from smallcal.calibrators.maps.temperature import split_of
     >>> from smallcal.calibrators.signals import statistics
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=(400, 5)) * 3
     >>> y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)  # true temperature: 2
-    >>> preds = Predictions.of(z, y)
-    >>> gaps, goal = Gaps.of(preds), objective("nll")
-    >>> pooled = fit_temperature(goal, gaps, bounds=(0.05, 20.0))
-    >>> split = Split(preds, gaps, goal, pooled, statistics(z)[:, 3], Discipline())
-    >>> fit = fit_rejecting(split, level=0.2)
+    >>> fit = fit_rejecting(split_of(z, y, scores=statistics(z)[:, 3]), level=0.2)
     >>> [round(t, 1) for t in fit.map.steps], sum(fit.counts)
     ([2.0, 1000000.0], 400)
     """
@@ -95,7 +89,14 @@ def fit_rejecting(
     threshold = choose(split.scores[held_out], split.gaps.correct[held_out], target)
     if threshold is None:
         return scalar_fallback(split)
-    return _fit_below(split, threshold, rest[split.scores[rest] < threshold])
+    rows = rest[split.scores[rest] < threshold]
+    above = int((split.scores >= threshold).sum())
+    counts = (split.gaps.n - above, above)
+    if min(counts) == 0 or len(rows) < MIN_FIT_SAMPLES:
+        return scalar_fallback(split)
+    fitted = fit_temperature(split.goal, split.gaps.take(rows), bounds=split.discipline.bounds)
+    flags = {name: [0] for name in temperature_flags(fitted)}
+    return MapFit(GroupMap((threshold,), (fitted.value, UNIFORM)), counts, flags)
 
 
 def _level(split: Split, constraint: str, level: float | None) -> float:
@@ -138,14 +139,3 @@ def _accuracy_threshold(entropy: FloatArray, correct: BoolArray, target: float) 
         return None
     around = slice(enough[-1], enough[-1] + 2)
     return float(np.interp(-target, -fitted[around], cuts[around]))
-
-
-def _fit_below(split: Split, threshold: float, rows: IntArray) -> MapFit:
-    """Fit the temperature of accepted samples on the given rows."""
-    above = int((split.scores >= threshold).sum())
-    counts = (split.gaps.n - above, above)
-    if min(counts) == 0 or len(rows) < MIN_FIT_SAMPLES:
-        return scalar_fallback(split)
-    fitted = fit_temperature(split.goal, split.gaps.take(rows), bounds=split.discipline.bounds)
-    flags = {name: [0] for name in temperature_flags(fitted)}
-    return MapFit(GroupMap((threshold,), (fitted.value, UNIFORM)), counts, flags)

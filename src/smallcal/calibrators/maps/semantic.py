@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from smallcal.calibrators import program
-from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
+from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, minimise, recipe
 from smallcal.calibrators.maps.binning import stratified_halves
+from smallcal.calibrators.maps.groups import fit_group
 from smallcal.calibrators.maps.temperature import (
-    Temperature,
-    fit_temperature,
     one_sided,
     require_temperatures,
     scalar_fallback,
@@ -32,7 +31,7 @@ from smallcal.calibrators.objectives import OBJECTIVES, Gaps, moments
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.calibrators.softmax import keep_argmax
-from smallcal.data.predictions import BoolArray, FloatArray, IntArray
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 
 _START_TEMPERATURE = 1.5
@@ -171,17 +170,12 @@ def fit_semantic(
 
     Examples
     --------
-    >>> from smallcal.data.predictions import Predictions
-    >>> from smallcal.calibrators.discipline import Discipline
-    >>> from smallcal.calibrators.objectives import objective
+    >>> from smallcal.calibrators.maps.temperature import split_of
     >>> rng = np.random.default_rng(0)
     >>> z, side = rng.normal(size=(1000, 5)) * 3, rng.choice([-1.0, 1.0], size=1000)
     >>> true = z / np.where(side < 0, 1.0, 3.0)[:, None]
-    >>> preds = Predictions.of(z, (true + rng.gumbel(size=z.shape)).argmax(axis=1))
-    >>> gaps, goal = Gaps.of(preds), objective("nll")
-    >>> pooled = fit_temperature(goal, gaps, bounds=(0.05, 20.0))
-    >>> split = Split(preds, gaps, goal, pooled, side[:, None], Discipline())
-    >>> fit = fit_semantic(split, n_partitions=1)
+    >>> y = (true + rng.gumbel(size=z.shape)).argmax(axis=1)
+    >>> fit = fit_semantic(split_of(z, y, scores=side[:, None]), n_partitions=1)
     >>> sorted(fit.map.temperatures[0].round().tolist())
     [1.0, 3.0]
     """
@@ -189,11 +183,13 @@ def fit_semantic(
     rows = weighted_rows(split)
     if one_sided(split) or (len(rows) + 1) // 2 < split.discipline.min_group_size:
         return scalar_fallback(split)
-    mean, scale, varies = _feature_moments(split.scores)
+    mean, scale = split.scores.mean(axis=0), split.scores.std(axis=0)
+    varies = scale > 1e-9 * np.abs(split.scores).max(axis=0)  # beyond rounding noise
+    scale[~varies] = 1
     features = np.ascontiguousarray((split.scores - mean) / scale)
     rng = np.random.default_rng([split.discipline.seed, 6])
     partitions: list[FloatArray] = []
-    groups: list[_Group] = []
+    groups: list[IntArray] = []
     for _ in range(n_partitions):
         first, second = stratified_halves(split.gaps.correct, rows, rng)
         start = rng.uniform(-1, 1, size=(n_groups, len(mean))) / np.sqrt(len(mean))
@@ -202,12 +198,17 @@ def fit_semantic(
         partition = _learned(soft, start, split.discipline.bounds) * varies
         member = _members(features[second], partition)
         partitions.append(partition)
-        groups += [_fit_group(split, second[member == group]) for group in range(n_groups)]
-    if all(group.fell_back for group in groups):
+        groups += [second[member == group] for group in range(n_groups)]
+    found = [fit_group(split, group) for group in groups]
+    if not any(found):
         return scalar_fallback(split)
-    temperatures = np.reshape([group.fitted.value for group in groups], (-1, n_groups))
-    fitted = SemanticMap(mean, scale, np.array(partitions), temperatures)
-    return MapFit(fitted, tuple(group.size for group in groups), _flags(groups))
+    fitted = [each or split.pooled for each in found]
+    flags = {name for each in fitted for name in temperature_flags(each)}
+    if not all(found):
+        flags.add("fallback")
+    temperatures = np.reshape([each.value for each in fitted], (-1, n_groups))
+    averaged = SemanticMap(mean, scale, np.array(partitions), temperatures)
+    return MapFit(averaged, tuple(map(len, groups)), {name: [] for name in sorted(flags)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,49 +261,15 @@ class SoftGroups:
         return float(loss), np.concatenate([slope, pull.ravel()])
 
 
-class _Group(NamedTuple):
-    """A hard group's temperature, and the samples it was fitted on."""
-
-    fitted: Temperature
-    size: int
-    fell_back: bool
-
-
 def _learned(soft: SoftGroups, start: FloatArray, bounds: tuple[float, float]) -> FloatArray:
     """Return the W that a descent from ``start`` ends at; its soft temperatures are not kept."""
-    # Imported here: calibrators are applied where SciPy is not installed.
-    from scipy.optimize import minimize
-
     n_groups = len(start)
     low, high = np.log(bounds)
     warm = np.full(n_groups, np.clip(np.log(_START_TEMPERATURE), low, high))
-    found = minimize(
-        soft,
-        np.concatenate([warm, start.ravel()]),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(low, high)] * n_groups + [(None, None)] * start.size,
-        options={"maxiter": _MAX_ITERATIONS},
-    )
+    limits = [(low, high)] * n_groups + [(None, None)] * start.size
+    begin = np.concatenate([warm, start.ravel()])
+    found = minimise(soft, begin, limits, maxiter=_MAX_ITERATIONS)
     return np.asarray(found.x[n_groups:]).reshape(start.shape)
-
-
-def _fit_group(split: Split, rows: IntArray) -> _Group:
-    """Fit the temperature of one hard group, or take the pooled one."""
-    pooled, discipline = split.pooled, split.discipline
-    if len(rows) < discipline.min_group_size:
-        return _Group(pooled, len(rows), fell_back=True)
-    start = None if pooled.last is None else pooled.last.take(rows)
-    gaps = split.gaps.take(rows)
-    fitted = fit_temperature(split.goal, gaps, bounds=discipline.bounds, start=start)
-    return _Group(fitted, len(rows), fell_back=False)
-
-
-def _flags(groups: list[_Group]) -> dict[str, list[int]]:
-    names = {name for group in groups for name in temperature_flags(group.fitted)}
-    if any(group.fell_back for group in groups):
-        names.add("fallback")
-    return {name: [] for name in sorted(names)}
 
 
 def _members(features: FloatArray, partition: FloatArray) -> IntArray:
@@ -310,14 +277,6 @@ def _members(features: FloatArray, partition: FloatArray) -> IntArray:
     # einsum row by row, not a matrix product: a row's bits must not depend on its batch.
     parts = [np.einsum("ij,j->i", features, direction) for direction in partition]
     return np.asarray(np.argmax(parts, axis=0), dtype=np.int64)
-
-
-def _feature_moments(features: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return each feature's mean, its scale, and whether it varies beyond rounding noise."""
-    wide = features.astype(np.float64)
-    mean, scale = wide.mean(axis=0), wide.std(axis=0)
-    varies = scale > 1e-9 * np.abs(wide).max(axis=0)
-    return mean, np.where(varies, scale, 1.0), varies
 
 
 def _constant(values: Any, *, name: str, ndim: int) -> FloatArray:

@@ -17,18 +17,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from smallcal.calibrators import program
+from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, recipe
-from smallcal.calibrators.objectives import (
-    OBJECTIVES,
-    Gaps,
-    Moments,
-    Objective,
-    Terms,
-    moments,
-)
+from smallcal.calibrators.objectives import OBJECTIVES, Gaps, Moments, Objective, Terms, moments
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
-from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
 #: Confidences beyond 1 - PLATEAU count as certain where there are no errors.
@@ -156,6 +150,16 @@ def pooled_prior(
     return Prior(found.value, POOLED_SCALE)
 
 
+def split_of(
+    logits: object, labels: object, goal: str = "nll", scores: FloatArray | None = None
+) -> Split:
+    """Return a split with the usual discipline, to try a map on; without scores, all 0."""
+    preds, care, chosen = Predictions.of(logits, labels), Discipline(), OBJECTIVES[goal]
+    gaps = Gaps.of(preds)
+    pooled = fit_temperature(chosen, gaps, bounds=care.bounds)
+    return Split(preds, gaps, chosen, pooled, np.zeros(gaps.n) if scores is None else scores, care)
+
+
 class _Point(NamedTuple):
     """Mean loss with two derivatives at u."""
 
@@ -274,7 +278,8 @@ def plateau_temperature(gaps: Gaps, *, bounds: tuple[float, float]) -> Temperatu
     while beta < high:
         state = moments(gaps, beta)
         evaluations += 1
-        shortfall, rate = _shortfall(state, target)
+        weakest = int(np.argmin(state.log_odds))
+        shortfall, rate = target - float(state.log_odds[weakest]), -float(state.mean[weakest])
         if shortfall <= 1e-12 * target:
             break
         beta = high if rate <= 0 else min(high, beta + shortfall / rate)
@@ -282,11 +287,6 @@ def plateau_temperature(gaps: Gaps, *, bounds: tuple[float, float]) -> Temperatu
     return Temperature(
         value, at_bound=beta in (low, high), unidentified=True, evaluations=evaluations
     )
-
-
-def _shortfall(state: Moments, target: float) -> tuple[float, float]:
-    weakest = int(np.argmin(state.log_odds))
-    return target - float(state.log_odds[weakest]), -float(state.mean[weakest])
 
 
 @dataclass(frozen=True)

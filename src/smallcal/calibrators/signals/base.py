@@ -13,10 +13,7 @@ from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Moments
 from smallcal.calibrators.parts import Part, keyword_defaults
 from smallcal.calibrators.program import Row, Value, constant
-from smallcal.calibrators.signals.logit_statistics import (
-    Rows,
-    six_statistics,
-)
+from smallcal.calibrators.signals.logit_statistics import Rows, six_statistics
 from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError
 

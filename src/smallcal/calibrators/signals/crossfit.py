@@ -9,13 +9,13 @@ refitted on the whole split and the thresholds stay frozen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from smallcal.calibrators.objectives import sigmoid
-from smallcal.calibrators.signals.base import Observed
+from smallcal.calibrators.parts import frozen, plain
+from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, no_signal
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 from smallcal.errors import InputError
 
@@ -39,34 +39,36 @@ def is_logit(scale: str) -> bool:
     return scale == "logit"
 
 
-@dataclass(frozen=True, eq=False)
-class CrossFit:
-    """Out-of-fold linear scores, and the model refitted on the whole split."""
+class LinearModel(NamedTuple):
+    """A linear model of standardised columns, fitted on the whole split."""
 
-    scores: FloatArray
     coef: FloatArray
     intercept: float
     mean: FloatArray
     scale: FloatArray
-    flags: dict[str, list[int]]
 
-    def model(self, statistics: tuple[str, ...]) -> dict[str, Any]:
+    def fields(self, statistics: tuple[str, ...]) -> dict[str, Any]:
         """Return the fields of a linear score."""
-        return {
-            "coef": tuple(self.coef.tolist()),
-            "intercept": self.intercept,
-            "mean": tuple(self.mean.tolist()),
-            "scale": tuple(self.scale.tolist()),
-            "statistics": tuple(statistics),
-        }
+        model: dict[str, Any] = frozen(plain({**self._asdict(), "statistics": statistics}))
+        return model
 
 
-def cross_fit(seen: Observed, columns: FloatArray, solve: Solver) -> CrossFit | None:
-    """Score each sample by a model that did not see it; None if there is too little to learn."""
+def cross_fit(
+    seen: Observed,
+    columns: FloatArray,
+    solve: Solver,
+    signal_of: Callable[[LinearModel], FittedSignal],
+    link: Callable[[FloatArray], FloatArray] = np.asarray,
+) -> SignalFit:
+    """Score each sample by a model that did not see it; new rows by the signal of one that saw all.
+
+    ``link`` makes the signal's scores of linear ones. Where there is too little to learn the
+    result is no signal, with the flag ``no_router``.
+    """
     wrong, n = ~seen.preds.correct, seen.preds.n
     rarer = int(min(wrong.sum(), (~wrong).sum()))
     if rarer < 2:
-        return None
+        return no_signal(n, no_router=[])
     n_folds = min(seen.discipline.n_folds, rarer)
     flags: dict[str, list[int]] = {"fewer_folds": []} if n_folds < seen.discipline.n_folds else {}
 
@@ -81,8 +83,9 @@ def cross_fit(seen: Observed, columns: FloatArray, solve: Solver) -> CrossFit | 
     fold = stratified_folds(wrong, n_folds, seen.discipline.seed)
     training = fold != np.arange(n_folds)[:, None]
     deployed, *held_out = solve(design, np.vstack([weight, weight * training]))
-    scores = (np.array(held_out) @ design)[fold, np.arange(n)]
-    return CrossFit(scores, deployed[:-1], float(deployed[-1]), mean, scale, flags)
+    scores = link((np.array(held_out) @ design)[fold, np.arange(n)])
+    signal = signal_of(LinearModel(deployed[:-1], float(deployed[-1]), mean, scale))
+    return SignalFit(scores, signal, signal.scores(seen.rows), flags)
 
 
 def logistic_solver(target: BoolArray) -> Solver:
@@ -134,14 +137,12 @@ def stratified_folds(target: BoolArray, n_folds: int, seed: int) -> IntArray:
     rng = np.random.RandomState(seed)
     # Dealing out the sorted outcomes like cards gives each fold its share of both. Sorted by
     # first appearance, which is the order in which scikit-learn shuffles.
-    outcomes = [target[0], not target[0]]
-    counts = [int((target == outcome).sum()) for outcome in outcomes]
-    dealt = np.arange(len(target)) % n_folds
-    shares = np.split(dealt, [counts[0]])
-    for outcome, share in zip(outcomes, shares, strict=True):
+    first = target == target[0]
+    shares = np.split(np.arange(len(target)) % n_folds, [int(first.sum())])
+    for members, share in zip((first, ~first), shares, strict=True):
         assigned = np.sort(share)
         rng.shuffle(assigned)
-        folds[target == outcome] = assigned
+        folds[members] = assigned
     return folds
 
 
@@ -178,16 +179,11 @@ class _Logistic:
     def __init__(self, design: FloatArray, sign: FloatArray) -> None:
         self.design = design
         self.sign = sign
-        size = len(design)
-        self.penalty = np.ones(size)
+        self.penalty = np.ones(len(design))
         self.penalty[-1] = 0
         self.ridge = np.diag(self.penalty + 1e-12)
-        self.upper = np.triu_indices(size)  # each pair of coefficients once
-        self.products = np.empty((len(self.upper[0]), design.shape[1]))
-        stop = 0
-        for i in range(size):
-            start, stop = stop, stop + size - i
-            np.multiply(design[i], design[i:], out=self.products[start:stop])
+        self.upper = np.triu_indices(len(design))  # each pair of coefficients once
+        self.products = design[self.upper[0]] * design[self.upper[1]]
 
     def step(self, theta: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return Newton's step of each problem, and the decrement: what is left to gain."""

@@ -12,19 +12,8 @@ from smallcal.calibrators import program
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
-from smallcal.calibrators.signals.base import (
-    FittedSignal,
-    Observed,
-    SignalFit,
-    no_signal,
-    route,
-)
-from smallcal.calibrators.signals.crossfit import (
-    OUT_OF_FOLD,
-    cross_fit,
-    is_logit,
-    logistic_solver,
-)
+from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
+from smallcal.calibrators.signals.crossfit import OUT_OF_FOLD, cross_fit, is_logit, logistic_solver
 from smallcal.calibrators.signals.logit_statistics import Rows
 from smallcal.calibrators.signals.statistic import fit_of, require_scale
 from smallcal.data.predictions import FloatArray
@@ -148,18 +137,17 @@ def fit_feature_logit_risk(seen: Observed, *, scale: str = "probability") -> Sig
 
 def _fit_feature_risk(seen: Observed, scale: str, *, with_logits: bool) -> SignalFit:
     logit = is_logit(scale)
-    columns = seen.rows.features.T
-    n_logits = seen.preds.n_classes if with_logits else 0
+    columns, n_logits = seen.rows.features.T, 0
     if with_logits:
         columns = np.vstack([columns, seen.preds.logits.T.astype(np.float64)])
-    found = cross_fit(seen, columns, logistic_solver(~seen.preds.correct))
-    if found is None:
-        return no_signal(seen.preds.n, no_router=[])
-    signal = FeatureRisk(
-        found.coef, found.intercept, found.mean, found.scale, n_logits=n_logits, logit=logit
+        n_logits = seen.preds.n_classes
+    return cross_fit(
+        seen,
+        columns,
+        logistic_solver(~seen.preds.correct),
+        lambda found: FeatureRisk(*found, n_logits=n_logits, logit=logit),
+        link=np.asarray if logit else sigmoid,
     )
-    scores = found.scores if logit else sigmoid(found.scores)
-    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
 
 
 @route("logits")

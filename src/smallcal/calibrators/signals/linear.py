@@ -13,13 +13,7 @@ from smallcal.calibrators import program
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value
-from smallcal.calibrators.signals.base import (
-    FittedSignal,
-    Observed,
-    SignalFit,
-    no_signal,
-    route,
-)
+from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
 from smallcal.calibrators.signals.crossfit import (
     OUT_OF_FOLD,
     cross_fit,
@@ -132,10 +126,7 @@ class Residual(LinearScore):
 
 @route("risk", care=OUT_OF_FOLD)
 def fit_risk(
-    seen: Observed,
-    *,
-    statistics: tuple[str, ...] = STATISTICS,
-    scale: str = "probability",
+    seen: Observed, *, statistics: tuple[str, ...] = STATISTICS, scale: str = "probability"
 ) -> SignalFit:
     """Fit the cross-fitted risk of being wrong on statistics of the logits.
 
@@ -144,14 +135,13 @@ def fit_risk(
     ``no_router``.
     """
     logit = is_logit(scale)
-    columns = seen.rows.columns(statistics)
-    found = cross_fit(seen, columns, logistic_solver(~seen.preds.correct))
-    if found is None:
-        return no_signal(seen.preds.n, no_router=[])
-    model = found.model(statistics)
-    signal = Risk(**model, logit=logit)
-    scores = found.scores if logit else sigmoid(found.scores)
-    return SignalFit(scores, signal, signal.scores(seen.rows), found.flags)
+    return cross_fit(
+        seen,
+        seen.rows.columns(statistics),
+        logistic_solver(~seen.preds.correct),
+        lambda found: Risk(**found.fields(statistics), logit=logit),
+        link=np.asarray if logit else sigmoid,
+    )
 
 
 @route("signed_residual", care=OUT_OF_FOLD)
@@ -175,8 +165,9 @@ def _fit_residual(seen: Observed, statistics: tuple[str, ...], *, absolute: bool
     (confidence,) = seen.rows.columns(("confidence",))
     residual = seen.preds.correct - confidence
     target = np.abs(residual) if absolute else residual
-    found = cross_fit(seen, seen.rows.columns(statistics), ridge_solver(target))
-    if found is None:
-        return no_signal(seen.preds.n, no_router=[])
-    signal = Residual(**found.model(statistics), absolute=absolute)
-    return SignalFit(found.scores, signal, signal.scores(seen.rows), found.flags)
+    return cross_fit(
+        seen,
+        seen.rows.columns(statistics),
+        ridge_solver(target),
+        lambda found: Residual(**found.fields(statistics), absolute=absolute),
+    )

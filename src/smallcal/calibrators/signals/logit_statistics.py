@@ -58,34 +58,22 @@ def row_blocks(logits: FloatArray, *, name: str = "logits") -> Iterator[RowBlock
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
         gaps, scratch = buffers[:, : rows.stop - start]
-        block = logits[rows].astype(work, copy=False)
-        yield _row_block(block, rows, gaps, scratch, first[: len(block)], name=name)
-
-
-def _row_block(
-    block: FloatArray,
-    rows: slice,
-    gaps: FloatArray,
-    scratch: FloatArray,
-    first: IntArray,
-    *,
-    name: str,
-) -> RowBlock:
-    # The row norm is finite exactly when every entry is: the check costs nothing extra.
-    squared_norm = np.einsum("ij,ij->i", block, block)
-    if not squared_norm.max() <= MAX_MAGNITUDE**2:  # so that NaN is caught too
-        bad = ~(squared_norm <= MAX_MAGNITUDE**2)
-        raise bad_rows_error(block, bad, name=name, first_row=rows.start)
-    # On flat arrays: reduceat is twice as quick as max(axis=1), one index as two.
-    flat = gaps.reshape(-1)
-    top_index = block.argmax(axis=1)
-    at_top = first + top_index
-    top = block.reshape(-1)[at_top]
-    np.subtract(block, top[:, None], out=gaps)
-    flat[at_top] = -np.inf
-    second_gap = np.maximum.reduceat(flat, first)
-    flat[at_top] = 0
-    return RowBlock(rows, gaps, scratch, top_index, top, second_gap, squared_norm)
+        block, begins = logits[rows].astype(work, copy=False), first[: rows.stop - start]
+        # The row norm is finite exactly when every entry is: the check costs nothing extra.
+        squared_norm = np.einsum("ij,ij->i", block, block)
+        if not squared_norm.max() <= MAX_MAGNITUDE**2:  # so that NaN is caught too
+            bad = ~(squared_norm <= MAX_MAGNITUDE**2)
+            raise bad_rows_error(block, bad, name=name, first_row=start)
+        # On flat arrays: reduceat is twice as quick as max(axis=1), one index as two.
+        flat = gaps.reshape(-1)
+        top_index = block.argmax(axis=1)
+        at_top = begins + top_index
+        top = block.reshape(-1)[at_top]
+        np.subtract(block, top[:, None], out=gaps)
+        flat[at_top] = -np.inf
+        second_gap = np.maximum.reduceat(flat, begins)
+        flat[at_top] = 0
+        yield RowBlock(rows, gaps, scratch, top_index, top, second_gap, squared_norm)
 
 
 def block_statistics(block: RowBlock) -> FloatArray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -65,36 +65,29 @@ class Statistic(FittedSignal):
 
 
 @dataclass(frozen=True)
-class Standardised(FittedSignal):
+class Standardised(Statistic):
     """One of the six statistics in units of its spread over the calibration split."""
 
-    statistic: str
     mean: float
     scale: float
     kind: ClassVar[str] = "standardised"
     schema: ClassVar[Mapping[str, Rule]] = {
-        "statistic": rule("statistic"),
+        **Statistic.schema,
         "mean": rule("number"),
         "scale": rule("positive"),
     }
 
     def __post_init__(self) -> None:
-        require_statistics((self.statistic,))
+        super().__post_init__()
         require_scale(self.scale)
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return (statistic - mean) / scale."""
-        raw = rows.statistics[STATISTICS.index(self.statistic)]
-        return np.asarray((raw - self.mean) / self.scale)
-
-    @property
-    def name(self) -> str:
-        """The statistic's name."""
-        return self.statistic.replace("_", " ")
+        return (super().scores(rows) - self.mean) / self.scale
 
     def program(self, row: Row, /) -> Value:
         """Return (statistic - mean) / scale."""
-        return (row.statistics[self.statistic] - float(self.mean)) / float(self.scale)
+        return (super().program(row) - float(self.mean)) / float(self.scale)
 
 
 @dataclass(frozen=True)
@@ -202,12 +195,8 @@ def fit_of(signal: FittedSignal, seen: Observed) -> SignalFit:
     return SignalFit(scores, signal, scores)
 
 
-def _raw_statistic(statistic: str) -> Callable[[Observed], SignalFit]:
-    return lambda seen: fit_of(Statistic(statistic), seen)
-
-
 for _name in STATISTICS:
-    route(_name)(_raw_statistic(_name))
+    route(_name)(partial(fit_of, Statistic(_name)))
 
 
 @route("standardised_margin")
