@@ -16,6 +16,9 @@ thinks in builtins catches ``ValueError`` or ``ImportError`` and is served as we
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class SmallcalError(Exception):
     """Base of everything smallcal raises on purpose."""
@@ -52,3 +55,21 @@ def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     return MissingExtraError(
         f"{purpose} needs the package '{package}': pip install 'smallcal[{extra}]'"
     )
+
+
+@contextmanager
+def needing(package: str, extra: str, purpose: str) -> Iterator[None]:
+    """Say in one line what to install where an import in the block fails."""
+    try:
+        yield
+    except ImportError:
+        raise missing_extra(package, extra, purpose) from None
+
+
+@contextmanager
+def file_errors(what: str) -> Iterator[None]:
+    """Say in one line what could not be done where the block meets an error of the system."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{what}: {error.strerror or error}") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -25,8 +25,7 @@ from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
 from smallcal.io.parts import cleared_on_error, finish, is_finished, part_folder, write_part
 from smallcal.io.pool import run_tasks
-
-Advance = Callable[[int], object]
+from smallcal.io.progress import Advance
 
 
 @dataclass(frozen=True)
@@ -196,11 +195,7 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
     fitted = _calibrator(order.calibrator)
     for block in order.source.blocks(part, carry=order.target.kind != "npy"):
         proba = calibrated(fitted, block, part.shown)
-        if order.target.kind == "npy":
-            yield proba
-        else:
-            temperature = fitted.temperature(block.scores) if order.with_temperature else None
-            yield _table(order.source, fitted, block, proba, temperature)
+        yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba)
         advance(len(proba))
     part.require_unchanged()
 
@@ -232,24 +227,19 @@ def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
     return softmax(scores)
 
 
-def _table(
-    source: Source,
-    fitted: FittedCalibrator,
-    block: Block,
-    proba: NDArray[Any],
-    temperature: NDArray[Any] | None,
-) -> Any:
+def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[Any]) -> Any:
     """Return the probabilities in the shape the scores had, and all other columns after them."""
     import pyarrow as pa
 
+    source = order.source
     if source.as_list:
         flat = pa.array(np.ascontiguousarray(proba).reshape(-1))
         columns = {"probabilities": pa.FixedSizeListArray.from_arrays(flat, proba.shape[1])}
     else:
         names = source.class_names or fitted.class_names or range(proba.shape[1])
         columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
-    if temperature is not None:
-        columns["temperature"] = pa.array(temperature)
+    if order.with_temperature:
+        columns["temperature"] = pa.array(fitted.temperature(block.scores))
     for name in source.others:
         if name in columns:
             raise InputError(f"{source.path} has a column called {name!r} already; rename it")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from smallcal.errors import FileError
+from smallcal.errors import FileError, file_errors
 
 
 @contextmanager
@@ -30,12 +30,10 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     final = Path(target)
     if final.is_dir():
         raise FileError(f"{final} is a folder; name a file to write")
-    try:
+    with file_errors(f"cannot write to {final}"):
         handle, name = tempfile.mkstemp(
             dir=final.parent, prefix=f".{final.stem[:40]}-", suffix=final.suffix
         )
-    except OSError as error:
-        raise FileError(f"cannot write to {final}: {error.strerror or error}") from None
     os.close(handle)
     temporary = Path(name)
     try:

@@ -12,24 +12,18 @@ from numpy.typing import NDArray
 
 from smallcal.errors import FileError
 
+#: What an array that holds so is called.
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "logits": ("logits",),
+    "probabilities": ("probabilities", "probas", "probs"),
+    "class_names": ("class_names",),
+    "features": ("features",),
+    "labels": ("labels", "label", "targets", "target", "y"),
+}
 #: What an array called so holds.
-ROLES: Mapping[str, str] = MappingProxyType(
-    {
-        "logits": "logits",
-        "probabilities": "probabilities",
-        "probas": "probabilities",
-        "probs": "probabilities",
-        "class_names": "class_names",
-        "features": "features",
-        "labels": "labels",
-        "label": "labels",
-        "targets": "labels",
-        "target": "labels",
-        "y": "labels",
-    }
-)
+ROLES = MappingProxyType({word: role for role, words in _WORDS.items() for word in words})
 
-LABEL_NAMES = tuple(name for name, role in ROLES.items() if role == "labels")
+LABEL_NAMES = _WORDS["labels"]
 SCORE_KINDS = ("logits", "probabilities")
 #: What the split to calibrate on is called, beside one called test.
 CALIBRATION_SPLITS = ("cal", "val", "calibration", "validation", "valid")
@@ -97,7 +91,7 @@ class Layout:
     @property
     def scored(self) -> tuple[str, ...]:
         """The prefixes under which the file holds logits or probabilities."""
-        return tuple(key for key, roles in self.splits.items() if _has_scores(roles))
+        return tuple(key for key, roles in self.splits.items() if roles.keys() & {*SCORE_KINDS})
 
     def choose(self, prefix: str | None) -> Mapping[str, str]:
         """Return the roles of the split that was asked for, or of the only one there is."""
@@ -183,7 +177,3 @@ def two_columns(probabilities: NDArray[Any]) -> NDArray[Any]:
         positive = probabilities.reshape(-1)
         return np.column_stack([1 - positive, positive])
     return probabilities
-
-
-def _has_scores(roles: Mapping[str, str]) -> bool:
-    return any(kind in roles for kind in SCORE_KINDS)

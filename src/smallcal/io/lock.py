@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smallcal.errors import FileError, InputError
+from smallcal.errors import FileError, InputError, file_errors
 
 FILE_NAME = ".lock"
 
@@ -103,10 +103,8 @@ def one_at_a_time(target: str | os.PathLike[str], *, patience: float = PATIENCE)
 
 @contextmanager
 def _opened(file: Path, target: Path) -> Iterator[int]:
-    try:
+    with file_errors(f"cannot write to {target}"):
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise FileError(f"cannot write to {target}: {error.strerror or error}") from None
     try:
         yield handle
     finally:

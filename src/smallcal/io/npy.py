@@ -100,11 +100,8 @@ def npy_rows(file: Path, start: int, stop: int, step: int) -> Iterator[NDArray[A
 
 def write_npy_header(handle: BinaryIO, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Begin a .npy file whose rows follow."""
-    description: dict[str, Any] = {
-        "descr": np.lib.format.dtype_to_descr(dtype),
-        "fortran_order": False,
-        "shape": shape,
-    }
+    kind = np.lib.format.dtype_to_descr(dtype)
+    description: dict[str, Any] = {"descr": kind, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(handle, description)
 
 

@@ -14,19 +14,23 @@ any moment goes on from the parts that are there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import FileError, InputError, missing_extra
+import numpy as np
+
+from smallcal.errors import FileError, InputError, file_errors, needing
 from smallcal.io.atomic import atomic_path
 from smallcal.io.lock import FILE_NAME
 from smallcal.io.npy import join_npy, npy_header, write_npy_header
+from smallcal.io.readers import opened
 from smallcal.io.resumable import Refused, Resumable, changes, read_manifest
-from smallcal.io.source import KINDS, Part, opened, unit_rows
+from smallcal.io.source import KINDS, Part, unit_rows
 
 MANIFEST = "_smallcal.json"
 
@@ -148,19 +152,19 @@ def finish(folder: Resumable[Part], target: Target, parts: Sequence[Part]) -> No
     """Make the result of its parts."""
     if target.folder:
         folder.sweep()
-        try:
+        with file_errors(f"cannot make {target.path}"):
             target.work.rename(target.path)
-        except OSError as error:
-            raise FileError(f"cannot make {target.path}: {error.strerror or error}") from None
         (target.path / FILE_NAME).unlink(missing_ok=True)
         return
     whole = target.work / f"whole{target.path.suffix}"
     with atomic_path(whole) as path:
-        _join(target.kind, [target.part(part) for part in parts], path)
-    try:
+        files = [target.part(part) for part in parts]
+        if target.kind == "npy":
+            join_npy(files, path)
+        else:
+            write_tables(path, target.kind, _batches(files))
+    with file_errors(f"cannot write {target.path}"):
         os.replace(whole, target.path)
-    except OSError as error:
-        raise FileError(f"cannot write {target.path}: {error.strerror or error}") from None
     _clear(target, parts)
 
 
@@ -193,20 +197,16 @@ def rows_in(file: Path, kind: str) -> int | None:
 
 def write_part(file: Path, kind: str, rows: int, results: Iterator[Result]) -> None:
     """Write the blocks of a part, whole or not at all."""
-    try:
+    with file_errors(f"cannot make {file.parent}"):
         file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make {file.parent}: {error.strerror or error}") from None
     with atomic_path(file) as path:
         if kind == "npy":
             _write_npy(path, rows, results)
         else:
-            _write_tables(path, kind, results)
+            write_tables(path, kind, results)
 
 
 def _write_npy(path: Path, rows: int, results: Iterator[Result]) -> None:
-    import numpy as np
-
     with path.open("wb") as handle:
         for number, result in enumerate(results):
             if number == 0:
@@ -214,48 +214,32 @@ def _write_npy(path: Path, rows: int, results: Iterator[Result]) -> None:
             handle.write(np.ascontiguousarray(result).data)
 
 
-def _write_tables(path: Path, kind: str, tables: Iterator[Any]) -> None:
-    import pyarrow as pa
-
+def write_tables(path: Path, kind: str, tables: Iterator[Any]) -> None:
+    """Write tables of the same columns one after the other into a Parquet or Arrow file."""
+    with needing("pyarrow", "parquet", f"writing {path.suffix} files"):
+        import pyarrow as pa
     first = next(tables)
     try:
-        with _table_writer(path, kind, first.schema) as write:
-            write(first)
-            for table in tables:
-                write(table)
+        with (
+            pa.OSFile(str(path), "wb") as handle,
+            _table_writer(handle, kind, first.schema) as writer,
+        ):
+            for table in chain([first], tables):
+                writer.write_table(table, max(1, table.num_rows))
     except pa.ArrowException as error:
         raise FileError(f"cannot write {path.suffix} files of this data: {error}") from None
 
 
-@contextmanager
-def _table_writer(path: Path, kind: str, schema: Any) -> Iterator[Callable[[Any], None]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_extra("pyarrow", "parquet", f"writing .{kind} files") from None
-    if kind == "parquet":
-        # Probabilities hardly repeat: a dictionary of them would cost time and gain nothing.
-        words = [field.name for field in schema if not _has_floats(field.type)]
-        with pq.ParquetWriter(path, schema, use_dictionary=words or False) as writer:
-            yield lambda table: writer.write_table(table, row_group_size=max(1, table.num_rows))
-    else:
-        with pa.OSFile(str(path), "wb") as handle, pa.ipc.new_file(handle, schema) as writer:
-            yield writer.write_table
-
-
-def _has_floats(kind: Any) -> bool:
+def _table_writer(handle: Any, kind: str, schema: Any) -> Any:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    return bool(pa.types.is_floating(getattr(kind, "value_type", kind)))
-
-
-def _join(kind: str, files: Sequence[Path], path: Path) -> None:
-    """Write the parts of a result, which are .npy or Arrow files, into one file."""
-    if kind == "npy":
-        join_npy(files, path)
-    else:
-        _write_tables(path, kind, _batches(files))
+    if kind == "arrow":
+        return pa.ipc.new_file(handle, schema)
+    types = {field.name: getattr(field.type, "value_type", field.type) for field in schema}
+    # Probabilities hardly repeat: a dictionary of them would cost time and gain nothing.
+    words = [name for name, item in types.items() if not pa.types.is_floating(item)]
+    return pq.ParquetWriter(handle, schema, use_dictionary=words or False)
 
 
 def _batches(files: Sequence[Path]) -> Iterator[Any]:

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from smallcal._version import __version__
-from smallcal.errors import InputError, SmallcalError, missing_extra
+from smallcal.errors import InputError, SmallcalError, needing
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -133,7 +133,9 @@ def _with_one_pool(
 
     leash, grip = Pipe(duplex=False)
     running: dict[Future[None], int] = {}
-    with leash, grip, _quietly():
+    with leash, grip, warnings.catch_warnings():
+        # Not told of what loky does about processes that grew, or are hard to kill.
+        warnings.filterwarnings("ignore", module=r"joblib\.externals\.loky")
         pool = loky.ProcessPoolExecutor(
             min(jobs, len(queue)), initializer=_begin, initargs=(leash, *order), env=_environment()
         )
@@ -201,14 +203,6 @@ def _environment() -> dict[str, str]:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep loky from warning of what it does about processes that grew, or are hard to kill."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"joblib\.externals\.loky")
-        yield
-
-
-@contextmanager
 def _interrupts_put_off() -> Iterator[None]:
     """Start processes that Ctrl-C does not reach as they load: they inherit what is put off."""
     if not hasattr(signal, "pthread_sigmask"):
@@ -228,10 +222,8 @@ def _on_dask(
     work: Callable[[Task], Result], todo: Sequence[Task], address: str, named: Callable[[Task], str]
 ) -> Iterator[tuple[Task, Result]]:
     """Do tasks on a cluster; what a lost worker had begun is begun again on another."""
-    try:
+    with needing("distributed", "dask", "running on a Dask cluster"):
         distributed: Any = import_module("distributed")
-    except ImportError:
-        raise missing_extra("distributed", "dask", "running on a Dask cluster") from None
     with _without_chatter(), _client(distributed, address) as client:
         # Not pure: the cluster must not give the results of an earlier run, of other files.
         futures = {

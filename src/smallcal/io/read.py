@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.data.checks import INPUT_KINDS, as_numpy
-from smallcal.errors import FileError, InputError
+from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io.layout import Layout, Loaded, score_role, two_columns
 from smallcal.io.memory import require_memory
-from smallcal.io.readers import (
-    READERS,
-    TEXT_READERS,
-    Arrays,
-    Reader,
-    nested_h5,
-    readable,
-    text_lines,
-)
+from smallcal.io.readers import READERS, TEXT_READERS, Arrays, Reader, loading, nested_h5, readable
 from smallcal.io.source import open_source
+from smallcal.io.tables import lines_of
 
 PathLike = str | os.PathLike[str]
 
@@ -74,56 +68,51 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
         raise InputError(f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}")
     folder, _ = split_path(path)
     if folder.is_dir():
-        return _folder(folder, labels=labels, input=input)
+        loaded = _folder(folder, input)
+    else:
+        loaded = _file(path, input, labelled=labels is None)
+    if labels is not None:
+        loaded = replace(loaded, labels=read_labels(labels))
+    found, scores = loaded.labels, loaded.logits
+    if found is not None and scores.ndim and found.ndim and len(found) != len(scores):
+        raise FileError(
+            f"{loaded.source} has {len(scores)} rows of {loaded.input} and {len(found)} labels; "
+            "there must be one label per row"
+        )
+    return loaded
+
+
+def _file(path: PathLike, input: str | None, *, labelled: bool) -> Loaded:
+    """Read one file, with its own labels if they are wanted."""
     with _opened(path, READERS) as (file, arrays, layout, prefix):
         roles = layout.choose(prefix)
         role = score_role(roles, input)
         scores = _array(arrays, roles[role], file)
         if role == "probabilities" and file.suffix.lower() in (".h5", ".hdf5"):
             scores = two_columns(scores)
-        own_labels = None
-        if labels is None and "labels" in roles:
-            own_labels = _array(arrays, roles["labels"], file)
-        features = None
-        if "features" in roles:
-            features = _array(arrays, roles["features"], file)
+        wanted = ("labels", "features") if labelled else ("features",)
+        others = {name: _array(arrays, roles[name], file) for name in wanted if name in roles}
         names = roles.get("class_names") or layout.splits.get("", {}).get("class_names")
         class_names = None if names is None else _names(_array(arrays, names, file))
-    loaded = Loaded(
-        logits=scores,
-        labels=own_labels if labels is None else read_labels(labels),
-        features=features,
-        class_names=class_names,
-        input=input or role,
-        source=str(path),
-    )
-    _require_equal_length(loaded)
-    return loaded
+    kind = input or role
+    return Loaded(logits=scores, class_names=class_names, input=kind, source=str(path), **others)
 
 
-def _folder(folder: Path, *, labels: PathLike | None, input: str | None) -> Loaded:
+def _folder(folder: Path, input: str | None) -> Loaded:
     """Read all files of a data set into memory."""
     source = open_source(folder, input=input)
     require_memory(source.rows * source.n_classes * 8, str(folder))
-    scores, own = [], []
-    for part in source.parts():
-        for block in source.blocks(part, carry=False):
-            scores.append(block.scores)
-            own.append(block.labels)
-    if not scores:
+    blocks = [block for part in source.parts() for block in source.blocks(part, carry=False)]
+    if not blocks:
         raise FileError(f"{folder} has no rows")
-    found = None if labels is None else read_labels(labels)
-    if labels is None and source.label is not None:
-        found = np.concatenate([entry for entry in own if entry is not None])
-    loaded = Loaded(
-        logits=np.concatenate(scores),
-        labels=found,
+    labels = [block.labels for block in blocks if block.labels is not None]
+    return Loaded(
+        logits=np.concatenate([block.scores for block in blocks]),
+        labels=np.concatenate(labels) if labels else None,
         class_names=source.class_names,
         input=source.input,
         source=str(folder),
     )
-    _require_equal_length(loaded)
-    return loaded
 
 
 def splits(path: PathLike) -> tuple[str, ...]:
@@ -158,9 +147,8 @@ def read_names(path: PathLike) -> tuple[str, ...]:
     >>> read_names(path)
     ('cat', 'dog')
     """
-    file = Path(path)
-    with readable(file, text_lines) as arrays:
-        return _names(arrays.get("lines"))
+    with readable(Path(path), partial(loading, lambda file: {"names": lines_of(file)})) as lines:
+        return tuple(lines.get("names"))
 
 
 def split_path(path: PathLike) -> tuple[Path, str | None]:
@@ -186,12 +174,9 @@ def split_path(path: PathLike) -> tuple[Path, str | None]:
 def file_sha256(path: PathLike) -> str:
     """Return the fingerprint of a file's bytes."""
     digest = hashlib.sha256()
-    try:
-        with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    with file_errors(f"cannot read {path}"), open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
     return digest.hexdigest()
 
 
@@ -232,14 +217,3 @@ def _array(arrays: Arrays, name: str, file: Path) -> NDArray[Any]:
 
 def _names(array: NDArray[Any]) -> tuple[str, ...]:
     return tuple(str(name) for name in array.ravel())
-
-
-def _require_equal_length(loaded: Loaded) -> None:
-    labels = loaded.labels
-    if labels is None or not loaded.logits.ndim or not labels.ndim:
-        return
-    if len(labels) != len(loaded.logits):
-        raise FileError(
-            f"{loaded.source} has {len(loaded.logits)} rows of {loaded.input} and {len(labels)} "
-            "labels; there must be one label per row"
-        )

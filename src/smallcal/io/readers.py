@@ -10,14 +10,16 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
-from smallcal.errors import FileError, SmallcalError, missing_extra
-from smallcal.io.tables import lines_of, read_csv, read_lines, read_parquet
+from smallcal.errors import FileError, SmallcalError, needing
+from smallcal.io.tables import read_csv, read_lines, read_parquet
 
 #: An array over this many bytes is refused when its file is a hundred times smaller.
 _BOMB_BYTES = 2**30
@@ -33,13 +35,15 @@ class Arrays(NamedTuple):
     names: tuple[str, ...]
     get: Callable[[str], Any]
 
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Arrays:
-        """Wrap arrays that are already loaded."""
-        return cls(tuple(content), content.__getitem__)
-
 
 Reader: TypeAlias = Callable[[Path], AbstractContextManager[Arrays]]
+
+
+@contextmanager
+def loading(load: Callable[[Path], Mapping[str, Any]], file: Path) -> Iterator[Arrays]:
+    """Read a file that is loaded whole."""
+    content = load(file)
+    yield Arrays(tuple(content), content.__getitem__)
 
 
 @contextmanager
@@ -90,11 +94,6 @@ _BATCH_ROWS = 1 << 16
 
 
 @contextmanager
-def _npy(file: Path) -> Iterator[Arrays]:
-    yield Arrays.of({"logits": np.lib.format.open_memmap(file, mode="r")})
-
-
-@contextmanager
 def _npz(file: Path) -> Iterator[Arrays]:
     _refuse_zip_bomb(file)
     # Our own handle: np.load leaves its one open when the archive is damaged.
@@ -102,26 +101,21 @@ def _npz(file: Path) -> Iterator[Arrays]:
         if not handle.read(6).startswith((b"PK", b"\x93NUMPY")):  # NumPy would suspect a pickle
             raise FileError(f"{file} is not an .npz archive; numpy.savez writes one")
         handle.seek(0)
-        yield from _npz_arrays(file, handle)
+        with np.load(handle, allow_pickle=False) as content:
+            if not isinstance(content, np.lib.npyio.NpzFile):
+                raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it")
+            yield Arrays(tuple(content.files), partial(_unpacked, file, content))
 
 
-def _npz_arrays(file: Path, handle: BinaryIO) -> Iterator[Arrays]:
-    with np.load(handle, allow_pickle=False) as content:
-        if not isinstance(content, np.lib.npyio.NpzFile):
-            raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it")
-
-        def get(name: str) -> Any:
-            try:
-                return content[name]
-            except ValueError as error:
-                if "allow_pickle" not in str(error):
-                    raise
-                raise FileError(
-                    f"{file}: {name} holds Python objects, which are never unpickled; "
-                    "save plain numbers"
-                ) from None
-
-        yield Arrays(tuple(content.files), get)
+def _unpacked(file: Path, content: Mapping[str, Any], name: str) -> Any:
+    try:
+        return content[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise FileError(
+            f"{file}: {name} holds Python objects, which are never unpickled; save plain numbers"
+        ) from None
 
 
 def _refuse_zip_bomb(file: Path) -> None:
@@ -132,38 +126,36 @@ def _refuse_zip_bomb(file: Path) -> None:
                 refuse_bomb(what, size=member.file_size, stored=member.compress_size)
 
 
-@contextmanager
-def _csv(file: Path) -> Iterator[Arrays]:
-    yield Arrays.of(read_csv(file))
-
-
-@contextmanager
-def text_lines(file: Path) -> Iterator[Arrays]:
-    """Give the lines of a text file as they are."""
-    yield Arrays.of({"lines": np.array(lines_of(file), dtype=str)})
-
-
-@contextmanager
-def _text(file: Path) -> Iterator[Arrays]:
-    yield Arrays.of({"labels": read_lines(file)})
-
-
-@contextmanager
-def _label_csv(file: Path) -> Iterator[Arrays]:
+def _label_csv(file: Path) -> Mapping[str, Any]:
     with file.open(encoding="utf-8-sig") as handle:
         one_column = "," not in handle.readline()
-    with (_text if one_column else _csv)(file) as arrays:
-        yield arrays
+    return _labels(file) if one_column else read_csv(file)
+
+
+def _labels(file: Path) -> Mapping[str, Any]:
+    return {"labels": read_lines(file)}
 
 
 @contextmanager
-def _parquet(file: Path) -> Iterator[Arrays]:
-    try:
+def opened(kind: str, file: Path) -> Iterator[Any]:
+    """Open a Parquet or Arrow file; what is wrong with it is said in one line."""
+    with needing("pyarrow", "parquet", f"reading {file.suffix} files"):
+        import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_extra("pyarrow", "parquet", "reading .parquet files") from None
-    with pq.ParquetFile(file) as content:
-        yield Arrays.of(read_parquet(_decoded(content, file), source=str(file)))
+    with explained(file):
+        require_bytes(file)
+        if kind == "parquet":
+            # A stream with a small buffer: a row group of any size is read page by page.
+            with pq.ParquetFile(file, buffer_size=2**20, pre_buffer=False) as content:
+                yield content
+        else:
+            with pa.OSFile(str(file)) as handle:
+                yield pa.ipc.open_file(handle)
+
+
+def _parquet(file: Path) -> Mapping[str, Any]:
+    with opened("parquet", file) as content:
+        return read_parquet(_decoded(content, file), source=str(file))
 
 
 def _decoded(content: Any, file: Path) -> Any:
@@ -187,24 +179,17 @@ def _decoded(content: Any, file: Path) -> Any:
     return pa.Table.from_batches(batches, schema=content.schema_arrow)
 
 
-@contextmanager
-def _arrow(file: Path) -> Iterator[Arrays]:
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise missing_extra("pyarrow", "parquet", f"reading {file.suffix} files") from None
-    with pa.OSFile(str(file)) as handle:
-        table = pa.ipc.open_file(handle).read_all()
+def _arrow(file: Path) -> Mapping[str, Any]:
+    with opened("arrow", file) as content:
+        table = content.read_all()
         table.validate(full=True)  # a damaged file could point outside of itself
-        yield Arrays.of(read_parquet(table, source=str(file)))
+        return read_parquet(table, source=str(file))
 
 
 @contextmanager
 def _safetensors(file: Path) -> Iterator[Arrays]:
-    try:
+    with needing("safetensors", "safetensors", "reading .safetensors files"):
         from safetensors import deserialize, safe_open
-    except ImportError:
-        raise missing_extra("safetensors", "safetensors", "reading .safetensors files") from None
     import json
 
     parse: Any = deserialize
@@ -224,12 +209,9 @@ def _safetensors(file: Path) -> Iterator[Arrays]:
         yield Arrays((*content.keys(), *(["class_names"] if names else [])), get)
 
 
-@contextmanager
-def _torch(file: Path) -> Iterator[Arrays]:
-    try:
+def _torch(file: Path) -> Mapping[str, Any]:
+    with needing("torch", "torch", f"reading {file.suffix} files"):
         import torch
-    except ImportError:
-        raise missing_extra("torch", "torch", f"reading {file.suffix} files") from None
     _refuse_zip_bomb(file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -253,7 +235,7 @@ def _torch(file: Path) -> Iterator[Arrays]:
     for name, value in arrays.items():  # an expanded tensor is a huge view of a few numbers
         size = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
         refuse_bomb(f"{file}: {name}", size=size, stored=file.stat().st_size)
-    yield Arrays.of(arrays)
+    return arrays
 
 
 @contextmanager
@@ -267,17 +249,13 @@ def _h5(file: Path) -> Iterator[Arrays]:
 
 def _refuse_groups(file: Path, names: tuple[str, ...]) -> None:
     """Raise when all arrays of a file lie in groups, of which one must be named."""
-    groups = list(dict.fromkeys(_group_path(name) for name in names))
+    groups = list(dict.fromkeys(name.rpartition("/")[0] for name in names))
     if groups:
         more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
-        shown = ", ".join(f"{file}:{group}" for group in groups[:_SHOWN_GROUPS])
+        # A slash tells a group from a split.
+        paths = [group if "/" in group else f"/{group}" for group in groups[:_SHOWN_GROUPS]]
+        shown = ", ".join(f"{file}:{path}" for path in paths)
         raise FileError(f"{file} holds its arrays in groups; name one: {shown}{more}")
-
-
-def _group_path(name: str) -> str:
-    """Return the group of a dataset, with a slash, which tells it from a split."""
-    group = name.rpartition("/")[0]
-    return group if "/" in group else f"/{group}"
 
 
 @contextmanager
@@ -286,10 +264,8 @@ def nested_h5(file: Path, *, depth: int = 3, group: str = "") -> Iterator[Arrays
 
     Datasets in groups of that, down to a depth, are called like ``a/b/labels``.
     """
-    try:
+    with needing("h5py", "h5", "reading .h5 files"):
         import h5py
-    except ImportError:
-        raise missing_extra("h5py", "h5", "reading .h5 files") from None
     with h5py.File(file, "r") as whole:
         content = _h5_group(whole, group, file)
         # Text of variable length lies in a heap in which HDF5 can walk for ever when the file is
@@ -347,22 +323,20 @@ def _h5_names(group: Any, depth: int) -> Iterator[str]:
 READERS: Mapping[str, Reader] = MappingProxyType(
     {
         ".npz": _npz,
-        ".npy": _npy,
-        ".csv": _csv,
-        ".parquet": _parquet,
+        ".npy": partial(loading, lambda file: {"logits": open_memmap(file, mode="r")}),
+        ".csv": partial(loading, read_csv),
+        ".parquet": partial(loading, _parquet),
         ".safetensors": _safetensors,
-        ".pt": _torch,
-        ".pth": _torch,
-        ".h5": _h5,
-        ".hdf5": _h5,
-        ".arrow": _arrow,
-        ".feather": _arrow,
-        ".ipc": _arrow,
+        **dict.fromkeys((".pt", ".pth"), partial(loading, _torch)),
+        **dict.fromkeys((".h5", ".hdf5"), _h5),
+        **dict.fromkeys((".arrow", ".feather", ".ipc"), partial(loading, _arrow)),
     }
 )
 
 #: File types that may also hold labels alone, one per line.
-TEXT_READERS: Mapping[str, Reader] = MappingProxyType({".csv": _label_csv, ".txt": _text})
+TEXT_READERS: Mapping[str, Reader] = MappingProxyType(
+    {".csv": partial(loading, _label_csv), ".txt": partial(loading, _labels)}
+)
 
 
 def _first_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from smallcal.errors import FileError, InputError
+from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io.atomic import atomic_path
 from smallcal.io.lock import FILE_NAME, alone_in
 
@@ -80,10 +80,8 @@ class Resumable(Generic[Task]):
         InputError
             If another process is at work on it.
         """
-        try:
+        with file_errors(f"cannot make {self.parts}"):
             self.parts.mkdir(parents=parents, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"cannot make {self.parts}: {error.strerror or error}") from None
         with alone_in(self.folder, what=self.what, instead=self.instead) as certain:
             # Whoever had the lock before may have moved the folder away with it.
             if not (self.folder / FILE_NAME).exists():
@@ -158,10 +156,8 @@ class Resumable(Generic[Task]):
         if not (flaw := self.flaw(task, part)):
             return True
         self.notes.append(f"{part} {flaw}; it is done again")
-        try:
+        with file_errors(f"cannot remove {part}"):
             part.unlink()
-        except OSError as error:
-            raise FileError(f"cannot remove {part}: {error.strerror or error}") from None
         return False
 
 

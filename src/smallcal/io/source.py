@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -18,12 +17,12 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from smallcal.errors import FileError, missing_extra
+from smallcal.errors import FileError
 from smallcal.io import npy
-from smallcal.io.layout import Layout, parse_name, score_role
+from smallcal.io.layout import Layout, score_role
 from smallcal.io.npy import npy_header, npy_rows, require_npy
-from smallcal.io.readers import explained, require_bytes
-from smallcal.io.tables import Columns, list_columns, matrix_of, vector_of
+from smallcal.io.readers import explained, opened
+from smallcal.io.tables import columns_of, list_columns, matrix_of, vector_of
 
 #: The kind of a file by its suffix.
 KINDS = MappingProxyType(
@@ -163,7 +162,7 @@ class Source:
             return
         label = () if self.label is None else (self.label,)
         wanted = [*self.scores, *(self.others if carry else label)]
-        for table in _tables(self.kind, file, part, wanted, step):
+        for table in _tables(self.kind, file, part.units, wanted, step):
             yield self._block(table, part.shown, start, carry=carry)
             start += table.num_rows
         if start != part.start + part.rows:
@@ -270,7 +269,8 @@ def _files(path: Path) -> list[Path]:
 def _open_tables(
     path: Path, files: list[Path], kind: str, prefix: str | None, input: str | None
 ) -> Source:
-    pieces, first = [], None
+    pieces: list[Piece] = []
+    first: Any = None
     for file in files:
         with opened(kind, file) as content:
             schema = content.schema_arrow if kind == "parquet" else content.schema
@@ -281,10 +281,14 @@ def _open_tables(
                 raise FileError(f"{file} has other columns than {files[0]}; a data set has one set")
         name = file.relative_to(path).with_suffix("").as_posix() if path.is_dir() else file.stem
         pieces.append(Piece(file, name, units, stamp_of(file)))
-    scores, label, names, role = _roles(first, str(path), prefix, input)
+    columns, class_names = columns_of(first, source=str(path))
+    scored = columns if columns.keys() - {"labels"} else ()
+    roles = Layout.of(scored, source=str(path)).choose(prefix)
+    role, label = score_role(roles, input), roles.get("labels")
+    scores = columns[roles[role]]
     as_list = scores[0] in list_columns(first)
     n_classes = _width(kind, pieces, scores[0], str(path)) if as_list else len(scores)
-    item = first.field(scores[0]).type if first is not None else None
+    item = first.field(scores[0]).type
     item = getattr(item, "value_type", item)
     return Source(
         path=str(path),
@@ -293,31 +297,12 @@ def _open_tables(
         n_classes=n_classes,
         row_bytes=n_classes * max(1, getattr(item, "bit_width", 64) // 8),
         scores=scores,
-        label=label,
-        others=tuple(str(name) for name in first.names if name not in scores) if first else (),
-        class_names=names,
+        label=None if label is None else columns[label][0],
+        others=tuple(str(name) for name in first.names if name not in scores),
+        class_names=class_names,
         input=input or role,
         as_list=as_list,
     )
-
-
-def _roles(
-    schema: Any, source: str, prefix: str | None, input: str | None
-) -> tuple[tuple[str, ...], str | None, tuple[str, ...] | None, str]:
-    """Return the columns of scores, the label, the names of the classes, and what scores are."""
-    headers = [str(name) for name in schema.names]
-    lists = list_columns(schema)
-    if lists:
-        labels = [name for name in headers if parse_name(name)[0] == "labels"]
-        roles = Layout.of([*lists, *labels], source=source).choose(prefix)
-        role = score_role(roles, input)
-        return (roles[role],), roles.get("labels"), None, role
-    columns = Columns.of(headers, source=source)
-    # A table of columns has one split, without a name.
-    Layout.of([columns.kind] if columns.scores else [], source=source).choose(prefix)
-    label = None if columns.label is None else headers[columns.label]
-    scores = tuple(headers[i] for i in columns.scores)
-    return scores, label, columns.class_names, columns.kind
 
 
 def _width(kind: str, pieces: list[Piece], column: str, source: str) -> int:
@@ -325,29 +310,9 @@ def _width(kind: str, pieces: list[Piece], column: str, source: str) -> int:
     for piece in pieces:
         if sum(piece.units):
             last = next(i for i, rows in enumerate(piece.units, start=1) if rows)
-            part = Part(str(piece.file), str(piece.file), "", 0, 1, (last - 1, last), piece.stamp)
-            table = next(_tables(kind, piece.file, part, [column], 1))
+            table = next(_tables(kind, piece.file, (last - 1, last), [column], 1))
             return int(matrix_of(table, [column], source=str(piece.file)).shape[1])
     raise FileError(f"{source} has no rows")
-
-
-@contextmanager
-def opened(kind: str, file: Path) -> Iterator[Any]:
-    """Open a Parquet or Arrow file; what is wrong with it is said in one line."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_extra("pyarrow", "parquet", f"reading {file.suffix} files") from None
-    with explained(file):
-        require_bytes(file)
-        if kind == "parquet":
-            # A stream with a small buffer: a row group of any size is read page by page.
-            with pq.ParquetFile(file, buffer_size=2**20, pre_buffer=False) as content:
-                yield content
-        else:
-            with pa.OSFile(str(file)) as handle:
-                yield pa.ipc.open_file(handle)
 
 
 def unit_rows(kind: str, content: Any, file: Path) -> tuple[int, ...]:
@@ -365,18 +330,20 @@ def unit_rows(kind: str, content: Any, file: Path) -> tuple[int, ...]:
         return tuple(batches.get_batch(i).num_rows for i in range(batches.num_record_batches))
 
 
-def _tables(kind: str, file: Path, part: Part, columns: list[str], step: int) -> Iterator[Any]:
-    """Yield the rows of a part as tables of at most ``step`` rows."""
+def _tables(
+    kind: str, file: Path, units: tuple[int, int], columns: list[str], step: int
+) -> Iterator[Any]:
+    """Yield the rows of some units as tables of at most ``step`` rows."""
     import pyarrow as pa
 
     with opened(kind, file) as content:
         if kind == "parquet":
             for batch in content.iter_batches(
-                step, row_groups=list(range(*part.units)), columns=columns, use_threads=False
+                step, row_groups=list(range(*units)), columns=columns, use_threads=False
             ):
                 yield pa.Table.from_batches([batch]).select(columns)
             return
-        for number in range(*part.units):
+        for number in range(*units):
             batch = content.get_batch(number)
             batch.validate(full=True)  # a damaged file could point outside of itself
             table = pa.Table.from_batches([batch]).select(columns)

@@ -18,7 +18,7 @@ from smallcal.io.layout import LABEL_NAMES, SCORE_KINDS, parse_name
 
 #: Columns that pandas makes of an index: neither scores nor labels.
 _INDEX = re.compile(r"|unnamed: 0|__index_level_\d+__")
-_KIND_WORD = re.compile(r"(logits?|prob|probs|probas?|probability|probabilities)_(.+)")
+_KIND_WORD = re.compile(r"((?:logits?|prob|probs|probas?|probability|probabilities)_).+")
 _NUMBERED = re.compile(r"(?:(?:logits?|probs?|class|column|col|c|x|z)_?)?(\d+)")
 
 #: Cells turned to text at once when a table is written.
@@ -55,65 +55,48 @@ class Columns:
         if len(labels) > 1:
             found = " and ".join(clean[i] for i in labels)
             raise FileError(f"{source} has several label columns, {found}; keep one")
-        scores = _score_columns(lower, labels)
-        kind, names = _kind_and_names([clean[i] for i in scores])
-        _require_header(names, source=source)
-        named = bool(names) and not all(_NUMBERED.fullmatch(name.lower()) for name in names)
+        scores, word = _score_columns(lower, labels)
+        names = tuple(clean[i][len(word) :] for i in scores)
         return cls(
             scores=scores,
             label=labels[0] if labels else None,
-            class_names=tuple(names) if named else None,
-            kind=kind,
+            class_names=names if _are_names(names, source=source) else None,
+            kind="probabilities" if word.startswith("prob") else "logits",
         )
 
-    def arrays(self, scores: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, Any]:
-        """Return the arrays under the names every other file type uses."""
-        found: dict[str, Any] = {self.kind: scores} if self.scores else {}
-        if labels is not None:
-            found["labels"] = labels
-        if self.class_names is not None:
-            found["class_names"] = np.array(self.class_names)
-        return found
 
+def _score_columns(names: Sequence[str], labels: Sequence[int]) -> tuple[tuple[int, ...], str]:
+    """Return which columns are scores, and what all their names begin with: logit_ or prob_.
 
-def _score_columns(names: Sequence[str], labels: Sequence[int]) -> tuple[int, ...]:
-    """Return which columns are scores: all but the label, or those that say so by their names.
-
-    Where several columns are called logit_..., or several prob_..., and none the other, columns
-    with other names hold something else: numbers of rows, temperatures.
+    They are all but the label, or those that say so by their names: where several columns are
+    called logit_..., or several prob_..., and none the other, columns with other names hold
+    something else: numbers of rows, temperatures.
     """
-    found = [match and match[1][:4] for match in map(_KIND_WORD.fullmatch, names)]
-    kinds = {kind for kind in found if kind}
-    if len(kinds) == 1 and len(found) - found.count(None) > 1:
-        return tuple(i for i, kind in enumerate(found) if kind)
-    return tuple(
-        i for i, name in enumerate(names) if i not in labels and not _INDEX.fullmatch(name)
-    )
+    words = [match[1] if match else "" for match in map(_KIND_WORD.fullmatch, names)]
+    said = [i for i, word in enumerate(words) if word]
+    scores = [i for i, name in enumerate(names) if i not in labels and not _INDEX.fullmatch(name)]
+    if len(said) > 1 and len({words[i][:4] for i in said}) == 1:
+        scores = said
+    shared = {words[i] for i in scores}
+    return tuple(scores), shared.pop() if len(shared) == 1 else ""
 
 
-def _kind_and_names(headers: Sequence[str]) -> tuple[str, list[str]]:
-    """Headers that all begin with logit_ or prob_ say what the numbers are."""
-    matches = [_KIND_WORD.fullmatch(header.lower()) for header in headers]
-    words = {match[1] if match else "" for match in matches}
-    if len(words) != 1 or "" in words:
-        return "logits", list(headers)
-    word = words.pop()
-    kind = "probabilities" if word.startswith("prob") else "logits"
-    return kind, [header[len(word) + 1 :] for header in headers]
-
-
-def _require_header(names: Sequence[str], *, source: str) -> None:
-    matches = [_NUMBERED.fullmatch(name.lower()) for name in names]
+def _are_names(headers: Sequence[str], *, source: str) -> bool:
+    """Return whether headers name classes; numbers must be in order, and no data."""
+    matches = [_NUMBERED.fullmatch(header.lower()) for header in headers]
     numbers = [int(match[1]) for match in matches if match]
-    if names and len(numbers) == len(names):
-        first = numbers[0]
-        if first > 1 or numbers != list(range(first, first + len(numbers))):
+    if len(numbers) < len(headers):
+        if all(map(_is_number, headers)):
             raise FileError(
-                f"{source}: numbered columns must stand in order 0, 1, 2, ...; the first line has "
-                f"{', '.join(names[:5])}. Without a header row, add one"
+                f"{source} has no header row: its first line is numbers. Add column names"
             )
-    elif names and all(_is_number(name) for name in names):
-        raise FileError(f"{source} has no header row: its first line is numbers. Add column names")
+        return True
+    if numbers and (numbers[0] > 1 or numbers != [*range(numbers[0], numbers[0] + len(numbers))]):
+        raise FileError(
+            f"{source}: numbered columns must stand in order 0, 1, 2, ...; the first line has "
+            f"{', '.join(headers[:5])}. Without a header row, add one"
+        )
+    return False
 
 
 def _is_number(text: str) -> bool:
@@ -153,8 +136,12 @@ def read_csv(file: Path) -> dict[str, Any]:
             if columns.label is not None:
                 labels.append(row[columns.label].strip())
     scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
-    matrix = scores.reshape(-1, max(1, len(columns.scores)))
-    return columns.arrays(matrix, None if columns.label is None else _typed(labels))
+    found = {
+        columns.kind: scores.reshape(-1, len(columns.scores)) if columns.scores else None,
+        "labels": None if columns.label is None else _typed(labels),
+        "class_names": None if columns.class_names is None else np.array(columns.class_names),
+    }
+    return {name: values for name, values in found.items() if values is not None}
 
 
 def _not_a_number(
@@ -198,18 +185,29 @@ def _typed(values: Sequence[str]) -> NDArray[Any]:
 
 def read_parquet(table: Any, *, source: str) -> dict[str, Any]:
     """Read a table with one column per class, or one column of lists called logits."""
-    headers = [str(name) for name in table.column_names]
-    lists = list_columns(table.schema)
-    if lists:
-        others = [name for name in headers if parse_name(name)[0] == "labels"]
-        matrices = {name: matrix_of(table, [name], source=source) for name in lists}
-        return matrices | {name: vector_of(table, name, source=source) for name in others}
+    found, names = columns_of(table.schema, source=source)
+    arrays: dict[str, Any] = {
+        name: vector_of(table, columns[0], source=source)
+        if parse_name(name)[0] == "labels"
+        else matrix_of(table, columns, source=source)
+        for name, columns in found.items()
+    }
+    return arrays if names is None else {**arrays, "class_names": np.array(names)}
+
+
+def columns_of(
+    schema: Any, *, source: str
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...] | None]:
+    """Return the columns of each array that a table holds, and the names of the classes."""
+    headers = [str(name) for name in schema.names]
+    if lists := list_columns(schema):
+        labels = [name for name in headers if parse_name(name)[0] == "labels"]
+        return {name: (name,) for name in [*lists, *labels]}, None
     columns = Columns.of(headers, source=source)
-    scores = [headers[i] for i in columns.scores]
-    matrix = matrix_of(table, scores, source=source) if scores else np.empty((0, 1))
-    label = None if columns.label is None else headers[columns.label]
-    labels = None if label is None else vector_of(table, label, source=source)
-    return columns.arrays(matrix, labels)
+    found = {columns.kind: tuple(headers[i] for i in columns.scores)} if columns.scores else {}
+    if columns.label is not None:
+        found["labels"] = (headers[columns.label],)
+    return found, columns.class_names
 
 
 def list_columns(schema: Any) -> list[str]:

@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.errors import FileError, missing_extra
+from smallcal.errors import FileError, file_errors, needing
 from smallcal.io.atomic import atomic_path
 from smallcal.io.layout import SCORE_KINDS, parse_name
+from smallcal.io.parts import write_tables
 from smallcal.io.tables import csv_rows, to_columns
 
 NamedArrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -61,10 +62,8 @@ def require_folder(path: str | os.PathLike[str]) -> Path:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, if need be; what stops that is one line."""
-    try:
+    with file_errors(f"cannot make the folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from None
 
 
 def no_folder(file: Path) -> FileError:
@@ -96,29 +95,21 @@ def _csv(file: Path, arrays: NamedArrays) -> None:
 
 
 def _parquet(file: Path, arrays: NamedArrays) -> None:
-    try:
+    with needing("pyarrow", "parquet", "writing .parquet files"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_extra("pyarrow", "parquet", "writing .parquet files") from None
     pq.write_table(pa.table(to_columns(arrays)), file)
 
 
 def _arrow(file: Path, arrays: NamedArrays) -> None:
-    try:
+    with needing("pyarrow", "parquet", f"writing {file.suffix} files"):
         import pyarrow as pa
-    except ImportError:
-        raise missing_extra("pyarrow", "parquet", f"writing {file.suffix} files") from None
-    table = pa.table(to_columns(arrays))
-    with pa.OSFile(str(file), "wb") as handle, pa.ipc.new_file(handle, table.schema) as writer:
-        writer.write_table(table)
+    write_tables(file, "arrow", iter([pa.table(to_columns(arrays))]))
 
 
 def _safetensors(file: Path, arrays: NamedArrays) -> None:
-    try:
+    with needing("safetensors", "safetensors", "writing .safetensors files"):
         from safetensors.numpy import save_file
-    except ImportError:
-        raise missing_extra("safetensors", "safetensors", "writing .safetensors files") from None
     import json
 
     names = arrays.get("class_names")  # text has no tensor type: it goes into the metadata
@@ -132,10 +123,8 @@ def _safetensors(file: Path, arrays: NamedArrays) -> None:
 
 
 def _torch(file: Path, arrays: NamedArrays) -> None:
-    try:
+    with needing("torch", "torch", "writing .pt files"):
         import torch
-    except ImportError:
-        raise missing_extra("torch", "torch", "writing .pt files") from None
     content = {
         name: [str(text) for text in values]
         if values.dtype.kind in "US"
@@ -146,10 +135,8 @@ def _torch(file: Path, arrays: NamedArrays) -> None:
 
 
 def _h5(file: Path, arrays: NamedArrays) -> None:
-    try:
+    with needing("h5py", "h5", "writing .h5 files"):
         import h5py
-    except ImportError:
-        raise missing_extra("h5py", "h5", "writing .h5 files") from None
     with h5py.File(file, "w") as content:
         for name, values in arrays.items():
             content[name] = np.char.encode(values, "utf-8") if values.dtype.kind == "U" else values
@@ -163,12 +150,8 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         ".csv": _csv,
         ".parquet": _parquet,
         ".safetensors": _safetensors,
-        ".pt": _torch,
-        ".pth": _torch,
-        ".h5": _h5,
-        ".hdf5": _h5,
-        ".arrow": _arrow,
-        ".feather": _arrow,
-        ".ipc": _arrow,
+        **dict.fromkeys((".pt", ".pth"), _torch),
+        **dict.fromkeys((".h5", ".hdf5"), _h5),
+        **dict.fromkeys((".arrow", ".feather", ".ipc"), _arrow),
     }
 )

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallcal.calibrators.catalogue import method as method_row
 from smallcal.calibrators.estimators import Calibrator, RandomState, seed_of
 from smallcal.data.checks import FloatArray, IntArray, as_features
-from smallcal.deploy.adapters.sklearn_samples import Metadata, Samples, shuffled_folds
+from smallcal.deploy.adapters.sklearn_samples import Samples, of_rows, shuffled_folds
 from smallcal.deploy.adapters.sklearn_scores import (
     aligned,
     floor_of,
@@ -153,11 +153,11 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         if "labels" in row.needs:
             raise InputError(f"{self.method} reads the labels of what it predicts; no model can")
         data = Samples.of(X, y, sample_weight)
-        given = self._routed(data.weight, groups, fit_params)
+        for_fit, for_split = self._routed(data.weight, groups, fit_params)
         if self._is_prefit():
             scores, rows = self._score_prefit(data), np.arange(data.n)
         else:
-            scores, rows = self._score_out_of_fold(data, given)
+            scores, rows = self._score_out_of_fold(data, for_fit, for_split)
         self._fit_calibrator(data, scores, rows)
         self.n_calibration_ = len(rows)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -227,14 +227,14 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
 
     def _routed(
         self, weight: FloatArray | None, groups: Any, fit_params: dict[str, Any]
-    ) -> Metadata:
-        """Say what of the metadata goes to the estimator and what to the splitter."""
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Say what of the metadata goes to the estimator's fit and what to the splitter."""
         if self._is_prefit() and (fit_params or groups is not None):
             names = ", ".join([*fit_params, *([] if groups is None else ["groups"])])
             raise InputError(f"cv='prefit' fits no estimator and makes no folds: leave out {names}")
         if sklearn.get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit", sample_weight=weight, groups=groups, **fit_params)
-            return Metadata(routed.estimator.fit, routed.splitter.split)
+            return routed.estimator.fit, routed.splitter.split
         for_fit = dict(fit_params)
         if weight is not None and not self._is_prefit():
             if "sample_weight" in inspect.signature(self.estimator.fit).parameters:
@@ -246,7 +246,7 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                     FitWarning,
                     stacklevel=3,
                 )
-        return Metadata(for_fit, {} if groups is None else {"groups": groups})
+        return for_fit, {} if groups is None else {"groups": groups}
 
     def _score_prefit(self, data: Samples) -> FloatArray:
         self.estimator_ = self.estimator
@@ -260,27 +260,29 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         self.response_ = response_of(self.estimator, data.X, self.response)
         return scores_of(self.estimator, data.X, self.response_)
 
-    def _score_out_of_fold(self, data: Samples, given: Metadata) -> tuple[FloatArray, IntArray]:
+    def _score_out_of_fold(
+        self, data: Samples, for_fit: Mapping[str, Any], for_split: Mapping[str, Any]
+    ) -> tuple[FloatArray, IntArray]:
         """Fit the estimator on each training fold and on everything; return the folds' scores."""
         data.require_two_classes()
         self.classes_ = np.unique(data.y)
         scores = np.empty((data.n, len(self.classes_)))
         tested = np.zeros(data.n, dtype=bool)
         response = self.response
-        for train, test in self._folds(data, given.splitter):
+        for train, test in self._folds(data, for_split):
             if bool(tested[test].any()):
                 raise InputError(
                     "cv tests some samples twice, which would make few look like many; use a "
                     "splitter whose test folds do not overlap"
                 )
-            part = data.take(train)
-            model = clone(self.estimator).fit(part.X, part.y, **given.of_rows(train, data.n))
+            some, given = _safe_indexing(data.X, train), of_rows(for_fit, train, data.n)
+            model = clone(self.estimator).fit(some, data.y[train], **given)
             rows = _safe_indexing(data.X, test)
             response = response_of(model, rows, response)
             scores[test] = aligned(model, scores_of(model, rows, response), self.classes_)
             tested[test] = True
         self.response_ = response
-        self.estimator_ = clone(self.estimator).fit(data.X, data.y, **given.estimator)
+        self.estimator_ = clone(self.estimator).fit(data.X, data.y, **for_fit)
         rows_tested = np.flatnonzero(tested)
         return scores[rows_tested], rows_tested
 

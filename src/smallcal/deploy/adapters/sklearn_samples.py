@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,12 @@ from smallcal.data.predictions import MIN_FIT_SAMPLES
 from smallcal.errors import InputError
 
 
-@dataclass(frozen=True)
-class Metadata:
-    """Metadata: what the estimator's fit and the splitter are given."""
-
-    estimator: Mapping[str, Any] = field(default_factory=dict)
-    splitter: Mapping[str, Any] = field(default_factory=dict)
-
-    def of_rows(self, rows: IntArray, n: int) -> dict[str, Any]:
-        """Return what the estimator is given for some of the n samples."""
-        return {
-            name: _safe_indexing(value, rows) if _length(value) == n else value
-            for name, value in self.estimator.items()
-        }
+def of_rows(metadata: Mapping[str, Any], rows: IntArray, n: int) -> dict[str, Any]:
+    """Return the metadata of some of n samples: what has an entry for each is cut."""
+    return {
+        name: _safe_indexing(value, rows) if _length(value) == n else value
+        for name, value in metadata.items()
+    }
 
 
 def _length(value: Any) -> int | None:
@@ -74,10 +67,6 @@ class Samples:
     def n(self) -> int:
         """Number of samples."""
         return len(self.y)
-
-    def take(self, rows: IntArray) -> Samples:
-        """Return some of the samples, to fit on."""
-        return Samples(_safe_indexing(self.X, rows), self.y[rows])
 
     def require_known(self, classes: NDArray[Any]) -> None:
         """Raise when a label is none of the model's classes."""

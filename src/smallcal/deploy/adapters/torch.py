@@ -77,23 +77,10 @@ def calibrate(
 
     require_output(output)  # now: running the model may take an hour
     estimator = _estimator_of(method)
-    found = collect_logits(
-        model,
-        loader,
-        device=device,
-        forward_fn=forward_fn,
-        label_key=label_key,
-        ignore_index=ignore_index,
-    )
+    how: dict[str, Any] = {"forward_fn": forward_fn, "label_key": label_key}
+    found = collect_logits(model, loader, device=device, ignore_index=ignore_index, **how)
     estimator.fit(found.logits, found.labels)
-    return CalibratedTorchModel(
-        model,
-        estimator,
-        output=output,
-        forward_fn=forward_fn,
-        label_key=label_key,
-        n_ignored=found.n_ignored,
-    )
+    return CalibratedTorchModel(model, estimator, output=output, n_ignored=found.n_ignored, **how)
 
 
 def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:

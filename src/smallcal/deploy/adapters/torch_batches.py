@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.data.checks import FloatArray, as_numpy
-from smallcal.errors import InputError, missing_extra
+from smallcal.errors import InputError, needing
 from smallcal.io.progress import progress
 
 if TYPE_CHECKING:
@@ -93,12 +94,18 @@ def run_batches(
 ) -> None:
     """Hand the logits of each batch, and its labels or None, to ``use``."""
     require_torch()
-    _require_module(model)
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"model must be a torch.nn.Module; got {type(model).__name__}. For saved logits, "
+            "smallcal.make(method).fit(logits, labels) needs no model"
+        )
     if device is not None:
         model.to(device)
     place = device_of(model)
     number = -1
-    with _evaluating(model), progress("Running the model", _length(loader)) as advance:
+    with _evaluating(model), progress("Running the model", length_hint(loader) or None) as advance:
         for number, batch in enumerate(loader):
             try:
                 moved = _moved(batch, place)
@@ -145,20 +152,8 @@ def device_of(model: nn.Module) -> torch.device:
 
 def require_torch() -> None:
     """Raise in one line what to install, unless torch is there."""
-    try:
+    with needing("torch", "torch", "calibrating a torch model"):
         import torch  # noqa: F401
-    except ImportError:
-        raise missing_extra("torch", "torch", "calibrating a torch model") from None
-
-
-def _require_module(model: Any) -> None:
-    from torch import nn
-
-    if not isinstance(model, nn.Module):
-        raise InputError(
-            f"model must be a torch.nn.Module; got {type(model).__name__}. For saved logits, "
-            "smallcal.make(method).fit(logits, labels) needs no model"
-        )
 
 
 @contextmanager
@@ -174,13 +169,6 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for part, training in modes:
             part.training = training
-
-
-def _length(loader: Iterable[Any]) -> int | None:
-    try:
-        return len(loader)  # type: ignore[arg-type]
-    except TypeError:  # a stream
-        return None
 
 
 def _moved(batch: Any, device: torch.device) -> Any:

@@ -7,13 +7,11 @@ from typing import Any
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.deploy.adapters.torch_batches import Forward, device_of, logits_of, run_batches
-from smallcal.errors import missing_extra
+from smallcal.errors import needing
 
-try:
+with needing("torch", "torch", "a calibrated torch model"):
     import torch
     from torch import Tensor, nn
-except ImportError:
-    raise missing_extra("torch", "torch", "a calibrated torch model") from None
 
 
 class CalibratedTorchModel(nn.Module):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.deploy.export.onnx import to_onnx
 from smallcal.deploy.export.onnx_append import append_to_onnx
 from smallcal.deploy.export.origin import Origin, origin_of
@@ -44,12 +43,6 @@ def __getattr__(name: str) -> Any:
     return to_torch
 
 
-class _Make(Protocol):
-    def __call__(
-        self, fitted: FittedCalibrator, *, origin: Origin | None = None
-    ) -> str | bytes: ...
-
-
 @dataclass(frozen=True)
 class Exporter:
     """A kind of file that a calibrator can become.
@@ -65,7 +58,7 @@ class Exporter:
     """
 
     suffix: str
-    make: _Make
+    make: Callable[..., str | bytes]
     is_text: bool
 
 
@@ -87,9 +80,9 @@ def exporter_for(path: str | os.PathLike[str]) -> str:
     >>> exporter_for("cal.onnx"), exporter_for("cal.py")
     ('onnx', 'python')
     """
+    names = {exporter.suffix: name for name, exporter in EXPORTERS.items()}
     suffix = Path(path).suffix.lower()
-    for name, exporter in EXPORTERS.items():
-        if exporter.suffix == suffix:
-            return name
-    known = ", ".join(exporter.suffix for exporter in EXPORTERS.values())
-    raise FileError(f"cannot tell what to write to {path}: the suffix is none of {known}")
+    if suffix not in names:
+        known = ", ".join(names)
+        raise FileError(f"cannot tell what to write to {path}: the suffix is none of {known}")
+    return names[suffix]

@@ -7,7 +7,6 @@ no error function, which is written out), and the numbers come back in the type 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from smallcal.calibrators.program import Program, Value, choose
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.translate import program_of
-from smallcal.errors import InputError, missing_extra
+from smallcal.errors import InputError, needing
 
 #: What a file of its own is written in: ONNX 1.12, which every ONNX Runtime since 1.12 reads.
 OPSET = 17
@@ -72,7 +71,8 @@ def to_onnx(
     if dtype not in TYPES:
         raise InputError(f"dtype must be one of {', '.join(TYPES)}; got {dtype!r}")
     onnx = require_onnx()
-    helper, kind = onnx.helper, _elem_type(onnx, dtype)
+    helper = onnx.helper
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     program = graph_program(fitted, half=dtype == "float16")
     first = "logits" if program.takes == "logits" else "model_probabilities"
     inputs = [helper.make_tensor_value_info(first, kind, ["batch", program.n_classes])]
@@ -81,12 +81,13 @@ def to_onnx(
         inputs.append(helper.make_tensor_value_info("features", kind, shape))
     graph = Graph(onnx, opset=OPSET)
     graph.write(program, {"logits": first, "features": "features"})
-    graph.cast_to(graph.name_of(program.probabilities), "probabilities", kind)
+    found = graph.name_of(program.probabilities)
+    graph.node("Cast", found, output="probabilities", to=kind)
     outputs = [helper.make_tensor_value_info("probabilities", kind, ["batch", program.n_classes])]
     if program.temperature is not None:
         column = graph.per_row(program.temperature)
         flat = graph.node("Squeeze", column, graph.integers([-1]))
-        graph.cast_to(flat, "temperature", kind)
+        graph.node("Cast", flat, output="temperature", to=kind)
         outputs.append(helper.make_tensor_value_info("temperature", kind, ["batch"]))
     model = helper.make_model(
         helper.make_graph(graph.nodes, "smallcal", inputs, outputs, graph.initializers),
@@ -102,14 +103,12 @@ def to_onnx(
 
 def require_onnx() -> Any:
     """Import onnx, or say in one line what to install."""
-    try:
+    with needing("onnx", "onnx", "exporting to ONNX"):
         import onnx
         import onnx.checker
         import onnx.helper
         import onnx.numpy_helper
         import onnx.version_converter
-    except ImportError:
-        raise missing_extra("onnx", "onnx", "exporting to ONNX") from None
     return onnx
 
 
@@ -137,11 +136,6 @@ def graph_program(fitted: FittedCalibrator, *, half: bool) -> Program:
     return replace(program, probabilities=choose(top, p, p.at_most(confidence * _BELOW_IN_HALF)))
 
 
-def _elem_type(onnx: Any, dtype: str) -> int:
-    kind: int = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    return kind
-
-
 class Graph:
     """Nodes and constants in the making; every name begins with a prefix."""
 
@@ -166,7 +160,7 @@ class Graph:
             elif value.operation in _OPS:
                 name = self.node(_OPS[value.operation], *map(self.name_of, value.of))
             else:
-                name = self._SPECIAL[value.operation](self, value)
+                name = getattr(self, f"_{value.operation}")(value)
             self._names[id(value)] = name
             if value.operation not in inputs and self._same_for_all.issuperset(map(id, value.of)):
                 self._same_for_all.add(id(value))
@@ -186,27 +180,18 @@ class Graph:
         shape = self.node("Concat", rows, self.integers([value.width]), axis=0)
         return self.node("Expand", name, shape)
 
-    def node(self, operation: str, *inputs: str, **attributes: Any) -> str:
+    def node(self, operation: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """Add a node and return the name of its output."""
-        output = f"{self._prefix}{len(self.nodes)}"
-        self._add(operation, inputs, output, attributes)
+        number = len(self.nodes)
+        output = output or f"{self._prefix}{number}"
+        name = f"{self._prefix}node_{number}"
+        make = self._onnx.helper.make_node
+        self.nodes.append(make(operation, inputs, [output], name=name, **attributes))
         return output
-
-    def cast_to(self, source: str, output: str, kind: int) -> None:
-        """Add the node that gives a result its name and type."""
-        self._add("Cast", (source,), output, {"to": kind})
 
     def integers(self, numbers: list[int]) -> str:
         """Add whole numbers."""
         return self._kept(np.array(numbers, dtype=np.int64))
-
-    def _add(
-        self, operation: str, inputs: tuple[str, ...], output: str, attributes: dict[str, Any]
-    ) -> None:
-        node = self._onnx.helper.make_node(
-            operation, inputs, [output], name=f"{self._prefix}node_{len(self.nodes)}", **attributes
-        )
-        self.nodes.append(node)
 
     def _kept(self, array: NDArray[Any]) -> str:
         """Add numbers, or find them again."""
@@ -237,19 +222,20 @@ class Graph:
         return self.node("Where", mask, *map(self.name_of, others))
 
     def _sum(self, value: Value) -> str:
-        row = self.name_of(value.of[0])
-        return self._first_column(self.node("ReduceSum", row, self.integers([-1]), keepdims=1))
+        return self._reduced("ReduceSum", value, since=13)
 
     def _largest(self, value: Value) -> str:
-        row = self.name_of(value.of[0])
-        if self._opset < 18:
-            return self._first_column(self.node("ReduceMax", row, axes=[-1], keepdims=1))
-        return self._first_column(self.node("ReduceMax", row, self.integers([-1]), keepdims=1))
+        return self._reduced("ReduceMax", value, since=18)
 
-    def _first_column(self, name: str) -> str:
-        """Return a column as it is; ONNX Runtime leaves an empty batch as wide as it was."""
-        start, end, axis = self.integers([0]), self.integers([1]), self.integers([-1])
-        return self.node("Slice", name, start, end, axis)
+    def _reduced(self, operation: str, value: Value, *, since: int) -> str:
+        """Reduce rows to a column; the axis is an input since an opset, and was an attribute."""
+        row = self.name_of(value.of[0])
+        if self._opset < since:
+            column = self.node(operation, row, axes=[-1], keepdims=1)
+        else:
+            column = self.node(operation, row, self.integers([-1]), keepdims=1)
+        # ONNX Runtime leaves an empty batch as wide as it was.
+        return self.node("Slice", column, *(self.integers([number]) for number in (0, 1, -1)))
 
     def _at_top(self, value: Value) -> str:
         place = self.node("ArgMax", self.name_of(value.of[0]), axis=-1, keepdims=1)
@@ -277,15 +263,3 @@ class Graph:
 
     def _join(self, value: Value) -> str:
         return self.node("Concat", *map(self.per_row, value.of), axis=-1)
-
-    _SPECIAL: dict[str, Callable[[Graph, Value], str]] = {  # noqa: RUF012 - never written to
-        "constant": _constant,
-        "reached": _reached,
-        "choose": _choose,
-        "sum": _sum,
-        "largest": _largest,
-        "at_top": _at_top,
-        "dot": _dot,
-        "rank": _rank,
-        "join": _join,
-    }

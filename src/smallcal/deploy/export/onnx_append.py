@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from smallcal.deploy.export.onnx import (
     require_onnx,
 )
 from smallcal.deploy.export.origin import Origin, origin_of
-from smallcal.errors import FileError, InputError
+from smallcal.errors import FileError, InputError, file_errors
 
 #: One file of the format cannot be larger.
 MAX_BYTES = 2**31 - 1
@@ -74,7 +75,7 @@ def append_to_onnx(
     kind = outputs["logits"].type.tensor_type.elem_type
     prefix = _free("smallcal_", taken) if "probabilities" in taken else ""
     result = f"{prefix}probabilities"
-    made.cast_to(made.name_of(program.probabilities), result, kind)
+    made.node("Cast", made.name_of(program.probabilities), output=result, to=kind)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.initializers)
     added = graph.output.add()
@@ -86,17 +87,13 @@ def append_to_onnx(
 
 def _loaded(onnx: Any, path: Path) -> Any:
     """Read a model and check it; nothing beside the file is touched."""
-    try:
+    with file_errors(f"cannot read {path}"):
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise FileError(f"{path} is {size / 1e9:.1f} GB; one ONNX file holds at most 2 GB")
         content = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    try:
+    with _explained(f"{path} is not an ONNX model"):
         model = onnx.load_from_string(content)
-    except Exception as error:  # noqa: BLE001 - which one depends on the release of protobuf
-        raise FileError(f"{path} is not an ONNX model: {_first_line(error)}") from None
     if any(onnx.external_data_helper.uses_external_data(t) for t in _tensors(model.graph)):
         raise FileError(
             f"{path} keeps weights in other files; save it as one file first "
@@ -104,15 +101,19 @@ def _loaded(onnx: Any, path: Path) -> Any:
         )
     if any(entry.key == "smallcal.method" for entry in model.metadata_props):
         raise FileError(f"{path} has a calibrator already; append to the model without one")
-    _check(onnx, model, path)
+    with _explained(f"{path} is not a valid ONNX model"):
+        onnx.checker.check_model(model)
     return model
 
 
-def _check(onnx: Any, model: Any, path: Path, *, full: bool = False) -> None:
+@contextmanager
+def _explained(what: str, advice: str = "") -> Iterator[None]:
+    """Say in one line what failed: the errors of onnx and of protobuf have no common base."""
     try:
-        onnx.checker.check_model(model, full_check=full)
-    except Exception as error:  # noqa: BLE001 - the checker's errors have no common base
-        raise FileError(f"{path} is not a valid ONNX model: {_first_line(error)}") from None
+        yield
+    except Exception as error:  # noqa: BLE001 - which one depends on the release
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise FileError(f"{what}: {lines[0]}{advice}") from None
 
 
 def _modern(onnx: Any, model: Any, path: Path) -> Any:
@@ -122,13 +123,11 @@ def _modern(onnx: Any, model: Any, path: Path) -> Any:
     if not _opset(model):  # only operations of other domains
         model.opset_import.add(domain="", version=OPSET)
         return model
-    try:
+    with _explained(
+        f"{path} is of opset {_opset(model)} and cannot be converted to {OPSET}",
+        advice=f"; export the model again with opset {OPSET}",
+    ):
         return onnx.version_converter.convert_version(model, OPSET)
-    except Exception as error:  # noqa: BLE001 - the converter's errors have no common base
-        raise FileError(
-            f"{path} is of opset {_opset(model)} and cannot be converted to {OPSET}: "
-            f"{_first_line(error)}; export the model again with opset {OPSET}"
-        ) from None
 
 
 def _opset(model: Any) -> int:
@@ -181,44 +180,39 @@ def _free(prefix: str, taken: set[str]) -> str:
 
 def _names(graph: Any) -> Iterator[str]:
     """Yield every name in a graph and the graphs inside it."""
-    for entry in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        yield entry.name
-    for sparse in graph.sparse_initializer:
-        yield sparse.values.name
-    for node in graph.node:
-        yield node.name
-        yield from node.input
-        yield from node.output
-        for inner in _inner_graphs(node):
-            yield from _names(inner)
+    for part in _graphs(graph):
+        for entry in (*part.input, *part.output, *part.value_info, *part.initializer, *part.node):
+            yield entry.name
+        for sparse in part.sparse_initializer:
+            yield sparse.values.name
+        for node in part.node:
+            yield from (*node.input, *node.output)
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
     """Yield every tensor in a graph and the graphs inside it."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield attribute.t
-            yield from attribute.tensors
-        for inner in _inner_graphs(node):
-            yield from _tensors(inner)
+    for part in _graphs(graph):
+        yield from part.initializer
+        for attribute in _attributes(part):
+            yield from (attribute.t, *attribute.tensors)
 
 
-def _inner_graphs(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
+def _graphs(graph: Any) -> Iterator[Any]:
+    """Yield a graph and the graphs inside it."""
+    yield graph
+    for attribute in _attributes(graph):
+        for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            yield from _graphs(inner)
+
+
+def _attributes(graph: Any) -> Iterator[Any]:
+    return (attribute for node in graph.node for attribute in node.attribute)
 
 
 def _bytes(onnx: Any, model: Any, path: Path) -> bytes:
     if model.ByteSize() > MAX_BYTES:
         raise FileError(f"{path} with a calibrator is over 2 GB, more than one ONNX file holds")
-    _check(onnx, model, path, full=True)
+    with _explained(f"{path} is not a valid ONNX model"):
+        onnx.checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString(deterministic=True)
     return content
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

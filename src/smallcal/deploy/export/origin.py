@@ -30,6 +30,10 @@ class Origin:
     library: str
     sha256: str
 
+    def words(self) -> dict[str, str]:
+        """Return each as text for a comment."""
+        return {name: plain_words(text) for name, text in vars(self).items()}
+
 
 def origin_of(fitted: FittedCalibrator, path: str | os.PathLike[str] | None = None) -> Origin:
     """Return where a calibrator comes from; without a path its artefact is what `save` writes.
@@ -46,11 +50,7 @@ def origin_of(fitted: FittedCalibrator, path: str | os.PathLike[str] | None = No
         content = artefact.text_of(fitted.to_dict()).encode(errors="surrogatepass")
     else:
         content = Path(path).read_bytes()
-    return Origin(
-        method=fitted.method,
-        library=f"smallcal {__version__}",
-        sha256=hashlib.sha256(content).hexdigest(),
-    )
+    return Origin(fitted.method, f"smallcal {__version__}", hashlib.sha256(content).hexdigest())
 
 
 def plain_words(text: str) -> str:

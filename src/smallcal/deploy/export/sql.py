@@ -6,18 +6,18 @@ single expression would not do: what is shared would be written, and computed, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import ChainMap
+from collections.abc import Iterator
 from dataclasses import replace
-
-import numpy as np
+from typing import ClassVar
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value
 from smallcal.data.checks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.deploy.export.erf import without_erf
-from smallcal.deploy.export.origin import Origin, origin_of, plain_words
-from smallcal.deploy.export.statements import ELEMENTWISE, INFIX, Leaf, Wording, bare, statements_of
+from smallcal.deploy.export.origin import Origin, origin_of
+from smallcal.deploy.export.statements import INFIX, Writer, bare, statements_of
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
 
@@ -27,23 +27,6 @@ def _number(number: float) -> str:
     text = repr(float(number))
     text = text if "e" in text else f"{text}e0"
     return f"({text})" if text.startswith("-") else text
-
-
-_SQL = Wording(
-    forms={
-        **INFIX,
-        "minimum": "least({0}, {1})",
-        "maximum": "greatest({0}, {1})",
-        "reached": "(CASE WHEN {0} >= {1} THEN 1e0 ELSE 0e0 END)",
-        "choose": "(CASE WHEN {0} THEN {1} ELSE {2} END)",
-        "exp": "exp({0})",
-        "log": "ln({0})",
-        "sqrt": "sqrt({0})",
-    },
-    at_least="{0} >= {1}",
-    not_zero="{0} <> 0e0",
-    number=_number,
-)
 
 
 def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
@@ -68,10 +51,8 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     CREATE OR REPLACE MACRO smallcal_probabilities(logits) AS (...
     """
     program = without_erf(program_of(fitted))
-    made_by = origin or origin_of(fitted)
-    method, library, sha256 = map(plain_words, (made_by.method, made_by.library, made_by.sha256))
     given = "logits, features" if program.n_features else "logits"
-    text = _HEAD.format(method=method, library=library, sha256=sha256, given=given)
+    text = _HEAD.format(given=given, **(origin or origin_of(fitted)).words())
     text += _macro("smallcal_probabilities", given, program)
     if program.temperature is not None:
         alone = replace(program, probabilities=program.temperature, temperature=None)
@@ -84,22 +65,20 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
 
 def _macro(name: str, given: str, program: Program) -> str:
     steps = [*_checked(program), *_Chain(program).steps()]
-    chain = [f"smallcal_0 AS (SELECT {_taken(given)})"]
+    inputs = given.split(", ")
+    taken = ", ".join(f"CAST({name} AS DOUBLE[]) AS given_{name}" for name in inputs)
+    chain = [f"smallcal_0 AS (SELECT {taken})"]
     chain += [
         f"smallcal_{number} AS (SELECT *, {step} FROM smallcal_{number - 1})"
         for number, step in enumerate(steps, start=1)
     ]
-    unknown = " OR ".join(f"given_{name} IS NULL" for name in given.split(", "))
+    unknown = " OR ".join(f"given_{name} IS NULL" for name in inputs)
     result = f"CASE WHEN {unknown} THEN NULL ELSE probabilities END"
     lines = ",\n    ".join(chain)
     return (
         f"\nCREATE OR REPLACE MACRO {name}({given}) AS (\n"
         f"    WITH {lines}\n    SELECT {result} FROM smallcal_{len(steps)}\n);\n"
     )
-
-
-def _taken(given: str) -> str:
-    return ", ".join(f"CAST({name} AS DOUBLE[]) AS given_{name}" for name in given.split(", "))
 
 
 def _checked(program: Program) -> Iterator[str]:
@@ -132,98 +111,70 @@ def _text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class _Chain:
+class _Chain(Writer):
     """The statements of one row as steps, each adding a column."""
 
+    forms: ClassVar = {
+        **INFIX,
+        "minimum": "least({0}, {1})",
+        "maximum": "greatest({0}, {1})",
+        "reached": "(CASE WHEN {0} >= {1} THEN 1e0 ELSE 0e0 END)",
+        "choose": "(CASE WHEN {0} THEN {1} ELSE {2} END)",
+        "exp": "exp({0})",
+        "log": "ln({0})",
+        "sqrt": "sqrt({0})",
+        "row": "{0}",
+        "sum": "list_sum({0})",
+        "largest": "list_max({0})",
+        "scaled": "list_transform({0}, lambda a: a * {1})",
+        "dot": "list_inner_product({0}, {1})",
+        "dots": "list_transform({0}, lambda a: list_inner_product(a, {1}))",
+        "rank": "CAST(len(list_filter({0}, lambda a: a <= {1})) AS DOUBLE)",
+        "join": "list_concat({0})",
+        "several": "{0}",
+        "single": "[{0}]",
+    }
+    not_zero = "{0} <> 0e0"
+    number = staticmethod(_number)
+
     def __init__(self, program: Program) -> None:
-        self._statements = statements_of(program)
-        self._names = {
-            key: f"smallcal_{name}" if name in ("logits", "features") else name
-            for key, name in self._statements.names.items()
-        }
+        super().__init__(
+            statements_of(program),
+            lambda name: f"smallcal_{name}" if name in ("logits", "features") else name,
+        )
 
     def steps(self) -> Iterator[str]:
         """Yield ``expression AS name``."""
-        for value in self._statements.constants:
-            yield f"{_list(value.numbers)} AS {self._named(value)}"
-        for value in self._statements.values:
+        for value in self.statements.constants:
+            yield f"{self.numbers(value.numbers)} AS {self.names[id(value)]}"
+        for value in self.statements.values:
             if value.operation == "features" and value.width == 1:
-                self._names[id(value)] = "smallcal_feature"
+                self.names[id(value)] = "smallcal_feature"
                 yield "smallcal_features[1] AS smallcal_feature"
             elif value.operation == "at_top" and value.width > 1:
                 yield from self._at_top(value)
             elif value.of or value.operation == "constant":
-                yield f"{self._made(value)} AS {self._named(value)}"
+                yield f"{self.made(value)} AS {self.names[id(value)]}"
 
-    def _made(self, value: Value) -> str:
-        if value.operation in ELEMENTWISE:
-            if value.width > 1:
-                return self._row(value)
-            return bare(_SQL.expression(value, self._named, self._names))
-        make: dict[str, Callable[[Value], str]] = {
-            "constant": lambda value: _number(float(value.numbers[0])),
-            "sum": lambda value: self._reduced("list_sum", value.of[0]),
-            "largest": lambda value: self._reduced("list_max", value.of[0]),
-            "at_top": lambda value: "1e0",  # of one number; see steps
-            "dot": self._dot,
-            "rank": self._rank,
-            "join": lambda value: f"list_concat({', '.join(self._joined(value))})",
-        }
-        return make[value.operation](value)
+    def numbers(self, numbers: FloatArray) -> str:
+        """Write a list of doubles, or a list of such lists."""
+        write = self.numbers if numbers.ndim > 1 else lambda number: bare(_number(number))
+        return f"[{', '.join(map(write, numbers))}]"
 
-    def _named(self, value: Value) -> str:
-        return self._names[id(value)]
-
-    def _argument(self, value: Value) -> str:
-        return _SQL.part(value, self._named, self._names)
-
-    def _row(self, value: Value) -> str:
+    def each(self, value: Value) -> str:
         """Return an expression over a row's numbers; other rows are read at the same place."""
-        first, *others = self._statements.leaves(value)
-        places = {id(first): "a"} | {id(row): f"{self._named(row)}[i]" for row in others}
-        leaf: Leaf = lambda row: places.get(id(row)) or self._named(row)  # noqa: E731
-        text = bare(_SQL.expression(value, leaf, self._names))
-        return f"list_transform({self._named(first)}, lambda a{', i' if others else ''}: {text})"
-
-    def _reduced(self, function: str, value: Value) -> str:
-        if value.width == 1:
-            return self._argument(value)
-        inside = self._named(value) if id(value) in self._names else self._row(value)
-        return f"{function}({inside})"
+        first, *others = self.statements.leaves(value)
+        places = {id(first): "a"} | {id(row): f"{self.names[id(row)]}[i]" for row in others}
+        text = self.expression(value, ChainMap(places, self.names))
+        arguments = "a, i" if others else "a"
+        return f"list_transform({self.names[id(first)]}, lambda {arguments}: {text})"
 
     def _at_top(self, value: Value) -> Iterator[str]:
         # The place has a step of its own, or it would be looked for once per number.
-        row, name = self._named(value.of[0]), self._named(value)
+        row, name = self.names[id(value.of[0])], self.names[id(value)]
         yield f"list_position({row}, list_max({row})) AS place_{name}"
         mark = f"CASE WHEN i = place_{name} THEN 1e0 ELSE 0e0 END"
         yield f"list_transform({row}, lambda a, i: {mark}) AS {name}"
-
-    def _dot(self, value: Value) -> str:
-        (row,) = value.of
-        x = self._argument(row)
-        if row.width == 1:
-            if value.width == 1:
-                return f"{_number(value.numbers[0, 0])} * {x}"
-            return f"list_transform({_list(value.numbers[:, 0])}, lambda a: a * {x})"
-        if value.width == 1:
-            return f"list_inner_product({_list(value.numbers[0])}, {x})"
-        matrix = ", ".join(map(_list, value.numbers))
-        return f"list_transform([{matrix}], lambda a: list_inner_product(a, {x}))"
-
-    def _rank(self, value: Value) -> str:
-        x = self._argument(value.of[0])
-        return f"CAST(len(list_filter({_list(value.numbers)}, lambda a: a <= {x})) AS DOUBLE)"
-
-    def _joined(self, value: Value) -> Iterator[str]:
-        for part in value.of:
-            if part.operation == "join" and id(part) not in self._names:
-                yield from self._joined(part)
-            else:
-                yield self._named(part) if part.width > 1 else f"[{bare(self._argument(part))}]"
-
-
-def _list(numbers: FloatArray) -> str:
-    return f"[{', '.join(bare(_number(number)) for number in np.asarray(numbers).tolist())}]"
 
 
 _HEAD = """\

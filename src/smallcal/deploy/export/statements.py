@@ -7,11 +7,14 @@ end; the rest is arithmetic inside the statement that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 from smallcal.calibrators.program import PAIRS, SINGLES, Program, Value
+from smallcal.data.predictions import FloatArray
 
 #: How many operations deep one expression may be.
 MAX_DEPTH = 6
@@ -21,7 +24,8 @@ _REDUCING = ("sum", "largest")
 #: What a name says, where the operation alone would be hard to read.
 _WORDS = {"sum": "total", "join": "joined", "rank": "below"}
 
-Leaf = Callable[[Value], str]
+#: By the ``id`` of a value.
+Names = Mapping[int, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +127,106 @@ def _name(value: Value, number: int) -> str:
     return operation if not value.of else f"{_WORDS.get(operation, operation)}_{number}"
 
 
+class Writer(ABC):
+    """Writes the values of a program in a language; ``{0}``, ``{1}``, ``{2}`` are the parts.
+
+    Attributes
+    ----------
+    forms : dict
+        Of the operations; those elementwise that are no calls begin and end with a bracket. Beside
+        them ``row`` (of what :meth:`each` gives), ``scaled`` (numbers, a factor), ``dots`` (a
+        matrix, a row), and ``several`` and ``single``, the parts of a ``join``.
+    not_zero : str
+        A condition.
+    """
+
+    forms: ClassVar[Mapping[str, str]]
+    not_zero: ClassVar[str]
+
+    def __init__(self, statements: Statements, name: Callable[[str], str]) -> None:
+        self.statements = statements
+        self.names = {key: name(plain) for key, plain in statements.names.items()}
+
+    @staticmethod
+    @abstractmethod
+    def number(number: float, /) -> str:
+        """Write a float."""
+
+    @abstractmethod
+    def numbers(self, numbers: FloatArray) -> str:
+        """Write a list of floats, or a list of such lists."""
+
+    @abstractmethod
+    def each(self, value: Value) -> str:
+        """Write the arithmetic of a row, number by number."""
+
+    def made(self, value: Value) -> str:
+        """Write what a named value is made of."""
+        if value.operation in ELEMENTWISE and value.width > 1:
+            return self.forms["row"].format(self.each(value))
+        if value.operation in ELEMENTWISE:
+            return self.expression(value, self.names)
+        if value.operation == "constant":
+            return self.number(float(value.numbers[0]))
+        if value.operation == "join":
+            return self.forms["join"].format(", ".join(self._joined(value)))
+        (row,) = value.of
+        if value.operation == "dot":
+            return self._dot(row, value.numbers)
+        if value.operation == "rank":
+            return self.forms["rank"].format(self.numbers(value.numbers), self._argument(row))
+        if row.width == 1:
+            return self.number(1.0) if value.operation == "at_top" else self._argument(row)
+        inside = self.names.get(id(row)) or self.each(row)
+        return self.forms[value.operation].format(inside)
+
+    def expression(self, value: Value, names: Names) -> str:
+        """Write a value's arithmetic down to what has a name."""
+        return bare(self._arithmetic(value, names))
+
+    def _arithmetic(self, value: Value, names: Names) -> str:
+        parts = [self._part(part, names) for part in value.of]
+        if value.operation == "choose":
+            parts[0] = self._condition(value.of[0], names)
+        form = self.forms[value.operation]
+        return form.format(*(parts if form.startswith("(") else map(bare, parts)))
+
+    def _condition(self, value: Value, names: Names) -> str:
+        if id(value) not in names and value.operation == "reached":
+            return "{} >= {}".format(*(self._part(part, names) for part in value.of))
+        return self.not_zero.format(self._part(value, names))
+
+    def _part(self, value: Value, names: Names) -> str:
+        """Write a value where it is used: by name, as a number, or in place."""
+        if id(value) in names:
+            return names[id(value)]
+        if value.operation == "constant":
+            return self.number(float(value.numbers[0]))
+        return self._arithmetic(value, names)
+
+    def _argument(self, value: Value) -> str:
+        return bare(self._part(value, self.names))
+
+    def _dot(self, row: Value, matrix: FloatArray) -> str:
+        x = self._part(row, self.names)
+        if matrix.size == 1:
+            return f"{self.number(float(matrix[0, 0]))} * {x}"
+        if row.width == 1:
+            return self.forms["scaled"].format(self.numbers(matrix[:, 0]), x)
+        if len(matrix) == 1:
+            return self.forms["dot"].format(self.numbers(matrix[0]), x)
+        return self.forms["dots"].format(self.numbers(matrix), x)
+
+    def _joined(self, value: Value) -> Iterator[str]:
+        for part in value.of:
+            if part.operation == "join" and id(part) not in self.names:
+                yield from self._joined(part)
+            else:
+                yield self.forms["several" if part.width > 1 else "single"].format(
+                    self._argument(part)
+                )
+
+
 #: What every language writes alike: brackets and a sign between.
 INFIX: Mapping[str, str] = MappingProxyType(
     {
@@ -132,47 +236,6 @@ INFIX: Mapping[str, str] = MappingProxyType(
         "divide": "({0} / {1})",
     }
 )
-
-
-@dataclass(frozen=True)
-class Wording:
-    """How a language writes arithmetic; ``{0}``, ``{1}``, ``{2}`` are the parts.
-
-    Attributes
-    ----------
-    forms : dict
-        Of the elementwise operations; those that are no calls begin and end with a bracket.
-    at_least, not_zero : str
-        Conditions.
-    number : callable
-        Writes a float.
-    """
-
-    forms: Mapping[str, str]
-    at_least: str
-    not_zero: str
-    number: Callable[[float], str]
-
-    def expression(self, value: Value, leaf: Leaf, names: Mapping[int, str]) -> str:
-        """Write a value's arithmetic down to named values, which ``leaf`` writes."""
-        parts = [self.part(part, leaf, names) for part in value.of]
-        if value.operation == "choose":
-            parts[0] = self._condition(value.of[0], leaf, names)
-        form = self.forms[value.operation]
-        return form.format(*(parts if form.startswith("(") else map(bare, parts)))
-
-    def part(self, value: Value, leaf: Leaf, names: Mapping[int, str]) -> str:
-        """Write a value where it is used: by name, as a number, or in place."""
-        if id(value) in names:
-            return leaf(value)
-        if value.operation == "constant":
-            return self.number(float(value.numbers[0]))
-        return self.expression(value, leaf, names)
-
-    def _condition(self, value: Value, leaf: Leaf, names: Mapping[int, str]) -> str:
-        if id(value) not in names and value.operation == "reached":
-            return self.at_least.format(*(self.part(part, leaf, names) for part in value.of))
-        return self.not_zero.format(self.part(value, leaf, names))
 
 
 def bare(text: str) -> str:

@@ -16,19 +16,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.program import INPUTS, Program, Value
+from smallcal.calibrators.program import INPUTS, Value
 from smallcal.data.checks import MAX_MAGNITUDE
 from smallcal.deploy.export.translate import program_of
-from smallcal.errors import InputError, missing_extra
+from smallcal.errors import InputError, needing
 
-try:
+with needing("torch", "torch", "a torch module"):
     import torch
     from torch import Tensor, nn
-except ImportError:
-    raise missing_extra("torch", "torch", "a torch module") from None
 
 #: What a module can give.
 OUTPUTS = ("probabilities", "logits")
+
+#: The range of numbers that the first input may hold, as the checks on arrays have it.
+_LIMITS = {"probabilities": (-1e-6, 1 + 1e-3), "logits": (-MAX_MAGNITUDE, MAX_MAGNITUDE)}
 
 #: Devices that cannot hold float64.
 _NARROW_DEVICES = {"mps"}
@@ -107,7 +108,7 @@ class TorchCalibrator(nn.Module):
         self.output = output
         self.n_classes, self.n_features = program.n_classes, program.n_features
         self.preserves_argmax = fitted.preserves_argmax
-        self._limits = _limits(program)
+        self._limits = _LIMITS[program.takes]
         # One temperature for the whole row: dividing is all there is to do.
         self._divides = (
             output == "logits"
@@ -234,13 +235,6 @@ def _fingerprint(steps: tuple[_Step, ...]) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
-def _limits(program: Program) -> tuple[float, float]:
-    """Return the range of numbers that the first input may hold, as the checks on arrays do."""
-    return (
-        (-1e-6, 1 + 1e-3) if program.takes == "probabilities" else (-MAX_MAGNITUDE, MAX_MAGNITUDE)
-    )
-
-
 def _within(values: Tensor, low: float, high: float) -> Tensor:
     """Return whether every number of a row lies in a range, which NaN does not."""
     return ((values >= low) & (values <= high)).all(dim=-1, keepdim=True)
@@ -292,21 +286,15 @@ def _sqrt(values: Tensor) -> Tensor:
     return values.clamp(min=torch.finfo(values.dtype).tiny).sqrt()
 
 
+#: Called in torch what they are called here.
+_SAME = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "exp", "log", "erf")
 _OPERATIONS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
     {
         "constant": lambda numbers: numbers,
-        "add": torch.add,
-        "subtract": torch.subtract,
-        "multiply": torch.multiply,
-        "divide": torch.divide,
-        "minimum": torch.minimum,
-        "maximum": torch.maximum,
+        **{name: getattr(torch, name) for name in _SAME},
         "reached": lambda a, b: (a >= b).to(a.dtype),
         "choose": lambda where, a, b: torch.where(where != 0, a, b),
-        "exp": torch.exp,
-        "log": torch.log,
         "sqrt": _sqrt,
-        "erf": torch.erf,
         "sum": lambda a: a.sum(dim=-1, keepdim=True),
         "largest": lambda a: a.amax(dim=-1, keepdim=True),
         "at_top": _at_top,

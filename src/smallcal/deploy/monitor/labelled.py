@@ -109,9 +109,7 @@ def labels_to_bound(tolerance: float, confidence: float, alpha: float) -> int:
     True
     """
     variance = _variance(confidence)
-    return _fewest(
-        lambda n: -_lowest(n, 0, round(n * variance * UNIT**2), alpha) <= tolerance,
-    )
+    return _fewest(lambda n: -_lowest(n, 0, round(n * variance * UNIT**2), alpha) <= tolerance)
 
 
 def labels_to_show(gap: float, tolerance: float, confidence: float, alpha: float) -> int:

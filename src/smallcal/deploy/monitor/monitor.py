@@ -12,7 +12,6 @@ import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.reference import Reference
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
@@ -71,7 +70,9 @@ class Monitor:
     ) -> None:
         _require_between("alpha", alpha, above=0.0)
         _require_between("tolerance", tolerance)
-        self._fitted = cal if isinstance(cal, FittedCalibrator) else _fitted_of(cal)
+        if not isinstance(cal, BaseCalibrator | FittedCalibrator):
+            raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
+        self._fitted = cal if isinstance(cal, FittedCalibrator) else cal._fitted()
         if state is not None:
             self._state = State.from_dict(state)
             if self._state.calibrator != (mine := fingerprint(self._fitted)):
@@ -81,8 +82,13 @@ class Monitor:
         if reference is not None:
             seen = self._fitted.watch(reference, features=reference_features)
             counted = seen.counted(len(self._fitted.group_counts))
+        if counted is None:
+            raise InputError(
+                "this calibrator was saved without counts of its calibration split; pass the "
+                "split's logits as reference=... (--reference FILE), or fit again"
+            )
         self._state = State.empty(
-            fingerprint(self._fitted), _known(counted), alpha=alpha, tolerance=tolerance
+            fingerprint(self._fitted), counted, alpha=alpha, tolerance=tolerance
         )
 
     @property
@@ -95,12 +101,7 @@ class Monitor:
         return type(self)(self._fitted, state=self._state.emptied().to_dict())
 
     def update(
-        self,
-        logits: object,
-        labels: object = None,
-        features: object = None,
-        *,
-        seen: bool = False,
+        self, logits: object, labels: object = None, features: object = None, *, seen: bool = False
     ) -> Report:
         """Take in rows and return what is known with them.
 
@@ -206,26 +207,20 @@ class Monitor:
             codes = as_labels(labels, n=n, n_classes=n_classes, class_names=fitted.class_names)
         if features is not None and "features" in fitted.signal.needs:
             extra = as_features(features, n=n)
-        plain = replace(fitted, input="logits")  # the logarithm is taken already
         for start in range(0, n, _BLOCK):
             rows = slice(start, start + _BLOCK)
-            yield self._block(
-                plain,
-                array[rows],
-                None if codes is None else codes[rows],
-                None if extra is None else extra[rows],
-                seen=seen,
-            )
+            known: list[Any] = [part if part is None else part[rows] for part in (codes, extra)]
+            yield self._block(array[rows], *known, seen=seen)
 
     def _block(
         self,
-        fitted: FittedCalibrator,
         logits: FloatArray,
         labels: IntArray | None,
         features: FloatArray | None,
         *,
         seen: bool,
     ) -> State:
+        fitted = replace(self._fitted, input="logits")  # the logarithm is taken already
         watched = fitted.watch(logits, features=features)
         proba = fitted.predict_proba(logits.astype(np.float64), features=features)
         confidence, predicted = proba.max(axis=1), proba.argmax(axis=1)
@@ -258,10 +253,7 @@ def _streams(state: State) -> Iterator[Stream]:
     if reference.score is not None:
         priors["score"] = (reference.score.counts, reference.score.spacings)
     if reference.groups is not None:
-        priors["groups"] = (
-            reference.groups,
-            np.array(reference.groups) + label_free.GROUP_PRIOR,
-        )
+        priors["groups"] = (reference.groups, np.array(reference.groups) + label_free.GROUP_PRIOR)
     for name, (before, prior) in priors.items():
         counts = getattr(state, name)
         log_e = float(label_free.log_evidence(np.array(counts), prior))
@@ -274,21 +266,6 @@ def _by_group(
     if groups is None:
         return (Gap.of(correct, confidence),)
     return tuple(Gap.of(correct[groups == k], confidence[groups == k]) for k in range(n_groups))
-
-
-def _fitted_of(cal: BaseCalibrator) -> FittedCalibrator:
-    if not isinstance(cal, BaseCalibrator):
-        raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
-    return cal._fitted()
-
-
-def _known(reference: Reference | None) -> Reference:
-    if reference is None:
-        raise InputError(
-            "this calibrator was saved without counts of its calibration split; pass the split's "
-            "logits as reference=... (--reference FILE), or fit again"
-        )
-    return reference
 
 
 def _require_between(name: str, value: float, *, above: float = -1.0) -> None:

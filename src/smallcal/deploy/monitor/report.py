@@ -16,11 +16,15 @@ from smallcal.deploy.monitor.labelled import (
 )
 from smallcal.metrics.units import PERCENT, SHARE
 
-#: What to do: nothing, label some rows, or fit a calibrator again.
-VERDICTS = ("fine", "label", "refit")
-
 #: Gaps that labelling should show or bound, where no tolerance says so.
 _LARGE_GAP, _SMALL_GAP = 0.03, 0.01
+
+#: What a report begins and ends with as plain data.
+_HEAD = (
+    *("method", "rows", "labelled", "alpha", "tolerance"),
+    *("alarm", "verdict", "labels_wanted"),
+)
+_LEVELS = ("confidence", "reference_confidence", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -157,14 +161,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
         return {
-            "method": self.method,
-            "rows": self.rows,
-            "labelled": self.labelled,
-            "alpha": self.alpha,
-            "tolerance": self.tolerance,
-            "alarm": self.alarm,
-            "verdict": self.verdict,
-            "labels_wanted": self.labels_wanted,
+            **{name: getattr(self, name) for name in _HEAD},
             "drift": {
                 "alarm": self.drifted,
                 "p_value": p_value(self.drift_log_e),
@@ -176,17 +173,16 @@ class Report:
                 **self.gap.to_dict(),
                 "groups": [gap.to_dict() for gap in self.gaps],
             },
-            "confidence": self.confidence,
-            "reference_confidence": self.reference_confidence,
-            "accuracy": self.accuracy,
+            **{name: getattr(self, name) for name in _LEVELS},
             "sentences": list(self.sentences),
         }
 
     def prometheus(self) -> str:
         """Return the findings in Prometheus' text format."""
         lines: list[str] = []
-        for name, kind, text, values in _metrics(self):
+        for name, text, values in _metrics(self):
             full = f"smallcal_monitor_{name}"
+            kind = "counter" if name.endswith("_total") else "gauge"
             lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}"]
             for labels, value in values:
                 tags = {"method": self.method, **labels}
@@ -251,35 +247,25 @@ def _advice(report: Report) -> str:
     return "Nothing to do."
 
 
-Metric = tuple[str, str, str, list[tuple[dict[str, str], float]]]
+Metric = tuple[str, str, list[tuple[dict[str, str], float]]]
 
 
 def _metrics(report: Report) -> Iterator[Metric]:
-    """Yield name, type, help and values of each metric."""
+    """Yield name, help and values of each metric; a counter's name ends in ``_total``."""
     checks = (
         ("drift", report.drifted, report.drift_log_e),
         ("calibration", report.miscalibrated, report.gap_log_e),
     )
-    yield "rows_total", "counter", "Rows seen.", [({}, report.rows)]
-    yield "labelled_rows_total", "counter", "Rows seen with labels.", [({}, report.labelled)]
-    yield (
-        "alarm",
-        "gauge",
-        "1 where a check failed: drift of inputs, or a gap beyond the tolerance.",
-        [({"check": name}, float(failed)) for name, failed, _ in checks],
-    )
-    yield (
-        "log10_e_value",
-        "gauge",
-        "Evidence of each check, base 10; the alarm is at -log10(alpha).",
-        [({"check": name}, log_e / math.log(10)) for name, _, log_e in checks],
-    )
-    yield (
-        "stream_log10_e_value",
-        "gauge",
-        "Evidence of drift in each thing that is watched, base 10.",
-        [({"stream": s.name}, s.log_e / math.log(10)) for s in report.streams],
-    )
+    yield "rows_total", "Rows seen.", [({}, report.rows)]
+    yield "labelled_rows_total", "Rows seen with labels.", [({}, report.labelled)]
+    text = "1 where a check failed: drift of inputs, or a gap beyond the tolerance."
+    yield "alarm", text, [({"check": name}, float(failed)) for name, failed, _ in checks]
+    text = "Evidence of each check, base 10; the alarm is at -log10(alpha)."
+    evidence = [({"check": name}, log_e / math.log(10)) for name, _, log_e in checks]
+    yield "log10_e_value", text, evidence
+    text = "Evidence of drift in each thing that is watched, base 10."
+    evidence = [({"stream": s.name}, s.log_e / math.log(10)) for s in report.streams]
+    yield "stream_log10_e_value", text, evidence
     yield from _shares(report)
     yield from _levels(report)
 
@@ -294,23 +280,23 @@ def _shares(report: Report) -> Iterator[Metric]:
         ):
             total = sum(counts)
             shares = [({"group": str(i)}, count / total) for i, count in enumerate(counts)]
-            yield name, "gauge", text, shares
+            yield name, text, shares
 
 
 def _levels(report: Report) -> Iterator[Metric]:
     if report.confidence is not None:
-        yield "confidence", "gauge", "Mean calibrated confidence.", [({}, report.confidence)]
+        yield "confidence", "Mean calibrated confidence.", [({}, report.confidence)]
     if report.accuracy is not None:
-        yield "accuracy", "gauge", "Accuracy of labelled rows.", [({}, report.accuracy)]
+        yield "accuracy", "Accuracy of labelled rows.", [({}, report.accuracy)]
     rows = [("all", report.gap), *((str(i), gap) for i, gap in enumerate(report.gaps))]
     known = [(group, gap) for group, gap in rows if gap.gap is not None]
     if known:
         text = "Accuracy minus mean calibrated confidence of labelled rows, by group."
-        yield "gap", "gauge", text, [({"group": g}, gap.gap or 0.0) for g, gap in known]
+        yield "gap", text, [({"group": g}, gap.gap or 0.0) for g, gap in known]
         for name, end in (("low", "Lower"), ("high", "Upper")):
             text = f"{end} end of the gap's interval, which holds at every look at once."
             values = [({"group": g}, float(getattr(gap, name))) for g, gap in known]
-            yield f"gap_{name}", "gauge", text, values
+            yield f"gap_{name}", text, values
 
 
 def _escaped(text: str) -> str:

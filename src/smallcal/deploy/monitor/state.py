@@ -26,6 +26,10 @@ VERSION = 1
 MAX_BYTES = 1_000_000
 
 Counts = tuple[int, ...]
+_COUNTS = ("confidence", "score", "groups")
+_NUMBERS = ("calibrator", "alpha", "tolerance", "rows", "certainty", "correct")
+#: What adds up when states do; the rest must be the same.
+_SUMS = ("rows", *_COUNTS, "certainty", "correct", "gaps")
 
 
 @dataclass(frozen=True)
@@ -93,14 +97,7 @@ class State:
             if getattr(self, name) != getattr(other, name):
                 raise unlike_error(name, getattr(self, name), getattr(other, name))
         return replace(
-            self,
-            rows=self.rows + other.rows,
-            confidence=_summed(self.confidence, other.confidence),
-            score=_summed(self.score, other.score),
-            groups=_summed(self.groups, other.groups),
-            certainty=self.certainty + other.certainty,
-            correct=self.correct + other.correct,
-            gaps=tuple(a + b for a, b in zip(self.gaps, other.gaps, strict=True)),
+            self, **{name: _sum(getattr(self, name), getattr(other, name)) for name in _SUMS}
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,21 +120,12 @@ class State:
         wrong = artefact.problem(document, _rule())
         if wrong:
             raise ArtefactError(f"{source} is not a valid state: {wrong}")
+        found: dict[str, Any] = {name: document[name] for name in _NUMBERS}
+        found |= {name: tuple(document[name]) for name in _COUNTS}
         try:
             reference = Reference.from_dict(document["reference"])
-            state = cls(
-                document["calibrator"],
-                document["alpha"],
-                document["tolerance"],
-                reference,
-                rows=document["rows"],
-                confidence=tuple(document["confidence"]),
-                score=tuple(document["score"]),
-                groups=tuple(document["groups"]),
-                certainty=document["certainty"],
-                correct=document["correct"],
-                gaps=tuple(Gap(*sums) for sums in document["labelled"]),
-            )
+            gaps = tuple(Gap(*sums) for sums in document["labelled"])
+            state = cls(reference=reference, gaps=gaps, **found)
             _require_consistent(state)
         except InputError as error:
             raise ArtefactError(f"{source} is not a valid state: {error}") from None
@@ -174,7 +162,7 @@ def _rule() -> dict[str, Any]:
 def _require_consistent(state: State) -> None:
     """Check what a schema cannot say: that the numbers fit together."""
     empty = state.emptied()
-    for name in ("confidence", "score", "groups"):
+    for name in _COUNTS:
         counts, length = getattr(state, name), len(getattr(empty, name))
         if len(counts) != length:
             raise InputError(f"{name} has {len(counts)} counts; its reference has {length}")
@@ -208,5 +196,7 @@ def unlike_error(name: str, mine: object, other: object) -> InputError:
     return InputError(text)
 
 
-def _summed(mine: Counts, other: Counts) -> Counts:
-    return tuple(a + b for a, b in zip(mine, other, strict=True))
+def _sum(mine: Any, other: Any) -> Any:
+    if isinstance(mine, tuple):
+        return tuple(a + b for a, b in zip(mine, other, strict=True))
+    return mine + other
