@@ -111,14 +111,19 @@ def _names() -> dict[str, Any]:
     }
 
 
-def _study(name: str) -> object:
-    from smallcal.studies import run, study_named
+@cache
+def _frozen() -> Any:
     from smallcal.studies.reproduce.frozen import load_frozen
 
-    collection, _ = load_frozen()
+    return load_frozen()[0]
+
+
+def _study(name: str) -> object:
+    from smallcal.studies import run, study_named
+
     with tempfile.TemporaryDirectory() as folder:
         study = study_named(name).with_options(budgets=(250, 0), draws=2, n_boot=50)
-        return run(study, collection, Path(folder) / "run")
+        return run(study, _frozen(), Path(folder) / "run")
 
 
 def _export(calibrator: Any) -> bytes:

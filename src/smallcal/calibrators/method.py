@@ -32,10 +32,9 @@ from smallcal.calibrators.objectives import (
     Gaps,
     Moments,
     log_odds,
+    losses,
     moments,
     objective,
-    sigmoid,
-    softplus,
 )
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
@@ -206,7 +205,7 @@ class Method:
             data=data,
             fit_metrics={
                 "accuracy": float(gaps.correct.mean()),
-                "before": _losses(gaps, 1.0, raw.log_odds),
+                "before": losses(gaps, 1.0, raw.log_odds),
                 **_outcome(fit, preds, gaps, routed.deployed),
             },
         )
@@ -222,7 +221,7 @@ class Method:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
         gaps = Gaps.of(preds)
         found = self._fit_parts(preds, gaps, moments(gaps, 1.0))
-        return found.gain(gaps), evidence_needed(gaps.total)
+        return found.weighed(gaps)
 
     def _fit_parts(self, preds: Predictions, gaps: Gaps, raw: Moments) -> _Found:
         """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
@@ -291,13 +290,15 @@ class _Found:
     fit: MapFit
     pooled: float
 
-    def gain(self, gaps: Gaps) -> float:
-        """Return what a gate judges: the evidence for the map, or its plain form if it has one."""
-        return evidence(gaps, self.fit.plain or self.fit.map, self.routed.scores)
+    def weighed(self, gaps: Gaps) -> tuple[float, float]:
+        """Return the evidence for the map, or its plain form if it has one, and what is needed."""
+        needed = evidence_needed(gaps.total)
+        return evidence(gaps, self.fit.plain or self.fit.map, self.routed.scores), needed
 
     def gated(self, gaps: Gaps) -> _Found:
         """Leave the model alone where the split holds too little evidence against it."""
-        if self.gain(gaps) > evidence_needed(gaps.total):
+        gain, needed = self.weighed(gaps)
+        if gain > needed:
             return self
         flags = {**self.fit.flags, "kept_raw": []}
         alone = MapFit(ScalarMap(1.0, fitted=False), (gaps.n,), flags)
@@ -317,7 +318,7 @@ def _outcome(fit: MapFit, preds: Predictions, gaps: Gaps, scores: FloatArray) ->
     """Return the losses after calibration, and how many predictions changed."""
     if isinstance(fit.map, TemperatureMap):
         beta = 1 / fit.map(scores)
-        return {"after": _losses(gaps, beta, log_odds(gaps, beta)), "changed_predictions": 0}
+        return {"after": losses(gaps, beta, log_odds(gaps, beta)), "changed_predictions": 0}
     assert isinstance(fit.map, ProbabilityMap)
     proba = fit.map.probabilities(preds.logits.astype(np.float64), scores)
     predicted = preds.predicted if fit.map.preserves_argmax else proba.argmax(axis=1)
@@ -342,13 +343,4 @@ def _outcome_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> d
             "mean_confidence": float(np.clip(top, 0, 1).mean()),
         },
         "changed_predictions": int((predicted != preds.predicted).sum()),
-    }
-
-
-def _losses(gaps: Gaps, beta: float | FloatArray, odds: FloatArray) -> dict[str, float]:
-    """Return the losses that an artefact records, from the log-odds of the confidence."""
-    return {
-        "nll": float((softplus(-odds) - beta * gaps.label).mean()),
-        "top_label_bce": float(softplus(np.where(gaps.correct, -odds, odds)).mean()),
-        "mean_confidence": float(sigmoid(odds).mean()),
     }

@@ -167,6 +167,15 @@ def log_odds(gaps: Gaps, beta: float | FloatArray) -> FloatArray:
     return np.asarray(-(beta * gaps.best + np.log(total)))
 
 
+def losses(gaps: Gaps, beta: float | FloatArray, odds: FloatArray) -> dict[str, float]:
+    """Return the losses that an artefact records, from the log-odds of the confidence."""
+    return {
+        "nll": float((softplus(-odds) - beta * gaps.label).mean()),
+        "top_label_bce": float(softplus(np.where(gaps.correct, -odds, odds)).mean()),
+        "mean_confidence": float(sigmoid(odds).mean()),
+    }
+
+
 def _weights(
     gaps: Gaps, beta: float | FloatArray
 ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:

@@ -72,6 +72,11 @@ class Interval:
         yield self.high
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """The value and the ends of its interval, as documents have them."""
+        return {"value": self.point, "low": self.low, "high": self.high}
+
+    @property
     def bias(self) -> float:
         """What resampling adds: mean minus point."""
         return self.mean - self.point

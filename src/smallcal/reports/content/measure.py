@@ -268,7 +268,7 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
         for metric in COMPARED:
             row, verdict = measured.difference(name, baseline, metric)
             cells[metric] = {
-                **numbers_of(row),
+                **row.numbers,
                 "basic": list(row.basic),
                 "win_rate": row.win_rate(METRICS[metric].better),
                 "verdict": verdict,
@@ -277,16 +277,11 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
     return {"baseline": baseline, "metrics": list(COMPARED), "rows": rows}
 
 
-def numbers_of(row: Interval) -> dict[str, float]:
-    """Return a value and its interval as the document has them."""
-    return {"value": row.point, "low": row.low, "high": row.high}
-
-
 def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
     row, unit = measured.value(method, metric), METRICS[metric].unit
     floor = measured.floors[method].get(metric)
     return {
-        **numbers_of(row),
+        **row.numbers,
         "text": unit.value(row.point),
         "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined),
         "floor": None if floor is None else floor.mean,

@@ -8,7 +8,7 @@ from typing import Any
 from smallcal.advice.calibrated_split import CalibratedSplit
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Scored
-from smallcal.reports.content.measure import Fit, numbers_of, paired
+from smallcal.reports.content.measure import Fit, paired
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
 from smallcal.statistics.compare import compare_of
@@ -53,11 +53,11 @@ def shift_rows(
                 "severity": severity,
                 **samples.facts,
                 "values": {
-                    name: {metric: numbers_of(row) for metric, row in table.items()}
+                    name: {metric: row.numbers for metric, row in table.items()}
                     for name, table in result.value_intervals.items()
                 },
                 "differences": {
-                    metric: {**numbers_of(row), "verdict": verdict}
+                    metric: {**row.numbers, "verdict": verdict}
                     for metric, (row, verdict) in differences.items()
                 },
                 "occupancy": here,
