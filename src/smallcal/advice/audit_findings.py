@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from smallcal.advice.refits import Band, Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
-from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.plain import plain_fields
 from smallcal.metrics.units import PERCENT, X100
@@ -172,7 +171,7 @@ def _flags(audit: Audit, fitted: FittedCalibrator) -> Iterator[Finding]:
     for name, groups in fitted.flags.items():
         if name != "unidentified":
             where = f" (group {', '.join(map(str, groups))})" if groups else ""
-            yield Finding("care", f"Flag {name}{where}: {flag_text(fitted, name)}.")
+            yield Finding("care", f"Flag {name}{where}: {fitted.flag_text(name)}.")
         elif len(audit.bands) > 1:  # of all samples it is said already
             for group in groups:
                 what = "no errors" if not audit.bands[group].errors else "nothing but errors"

@@ -11,8 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from smallcal.calibrators.discipline import FLAGS
-from smallcal.calibrators.fitted import SAMPLES_PER_PARAMETER, FittedCalibrator
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import GroupMap
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.objectives import sigmoid
@@ -239,15 +238,4 @@ def _warn(fitted: FittedCalibrator) -> None:
         if groups:
             plural = "s" if len(groups) > 1 else ""
             where = f" in group{plural} {', '.join(map(str, groups))}"
-        warnings.warn(f"{name}{where}: {flag_text(fitted, name)}", FitWarning, stacklevel=3)
-
-
-def flag_text(fitted: FittedCalibrator, name: str) -> str:
-    """Return what a flag means, with the numbers of this fit."""
-    if name == "few_samples":
-        free = fitted.n_parameters - fitted.map.n_held
-        return (
-            f"{fitted.data['n']:,} samples for {free:,} fitted parameters; ten for "
-            f"each would be {SAMPLES_PER_PARAMETER * free:,}"
-        )
-    return FLAGS.get(name, "no description")
+        warnings.warn(f"{name}{where}: {fitted.flag_text(name)}", FitWarning, stacklevel=3)

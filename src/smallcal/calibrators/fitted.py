@@ -15,7 +15,7 @@ import numpy as np
 
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
-from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.discipline import FLAGS, Discipline
 from smallcal.calibrators.maps import UNIFORM, FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.reference import Reference, Watched, log_odds
@@ -91,6 +91,16 @@ class FittedCalibrator:
         """Whether the split has fewer than ten samples for each parameter that no prior holds."""
         affordable = float(self.data["n"]) / SAMPLES_PER_PARAMETER
         return self.n_parameters > affordable and self.n_parameters - self.map.n_held > affordable
+
+    def flag_text(self, name: str) -> str:
+        """Return what a flag means, with the numbers of this fit."""
+        if name == "few_samples":
+            free = self.n_parameters - self.map.n_held
+            return (
+                f"{self.data['n']:,} samples for {free:,} fitted parameters; ten for "
+                f"each would be {SAMPLES_PER_PARAMETER * free:,}"
+            )
+        return FLAGS.get(name, "no description")
 
     @property
     def preserves_argmax(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import terminal
 from smallcal.metrics.units import PERCENT
@@ -101,6 +100,6 @@ def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
         )
     for name, groups in fitted.flags.items():
         where = f" (group {', '.join(map(str, groups))})" if groups else ""
-        yield f"Flag {name}{where}: {flag_text(fitted, name)}."
+        yield f"Flag {name}{where}: {fitted.flag_text(name)}."
     if not fitted.flags:
         yield "No flags: every temperature rests on enough samples of both kinds."

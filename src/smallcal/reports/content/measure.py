@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from smallcal.calibrators import catalogue
-from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
 from smallcal.errors import MissingExtraError
@@ -252,7 +251,7 @@ def _method(fit: Fit) -> dict[str, Any]:
         "pooled_temperature": fitted.pooled_temperature,
         "tail_temperature": fitted.tail_temperature,
         "flags": [
-            {"name": name, "groups": list(groups), "meaning": flag_text(fitted, name)}
+            {"name": name, "groups": list(groups), "meaning": fitted.flag_text(name)}
             for name, groups in fitted.flags.items()
         ],
     }

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
-from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps.regressed import RegressedMap
@@ -43,7 +42,7 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
         "effects": effects_of(fitted),
         "tail_temperature": fitted.tail_temperature,
         "flags": {
-            name: {"groups": list(where), "meaning": flag_text(fitted, name)}
+            name: {"groups": list(where), "meaning": fitted.flag_text(name)}
             for name, where in fitted.flags.items()
         },
         "fit_metrics": dict(fitted.fit_metrics),

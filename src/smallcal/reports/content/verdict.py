@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from smallcal.calibrators.base import flag_text
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
@@ -217,7 +216,7 @@ def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
     for name, fit in measured.fits.items():
         for flag, where in fit.fitted.flags.items():
             groups = f" (group {', '.join(map(str, where))})" if where else ""
-            text = f"Flag {flag} of {name}{groups}: {flag_text(fit.fitted, flag)}."
+            text = f"Flag {flag} of {name}{groups}: {fit.fitted.flag_text(flag)}."
             yield ("care" if name == chosen else "fine"), text
     for name, reason in measured.failures.items():
         yield "care", f"{name} could not be fitted: {reason}"
