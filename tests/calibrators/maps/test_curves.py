@@ -161,6 +161,7 @@ def test_the_true_line_is_recovered():
     found = fit_linear(split_of(z, y, score, "nll")).map.coefficients
     np.testing.assert_allclose(found, (0.3, 1.5), atol=0.15)
     anchors = fit_anchors(split_of(z, y, score, "nll")).map
+    np.testing.assert_allclose(anchors.anchors, np.quantile(score, [1 / 6, 1 / 2, 5 / 6]))
     np.testing.assert_allclose(anchors(np.array(anchors.anchors)), anchors.coefficients)
     inside = np.linspace(0.2, 0.8, 7)
     np.testing.assert_allclose(anchors(inside), softplus(0.3 + 1.5 * inside), rtol=0.05)
