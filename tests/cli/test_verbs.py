@@ -14,7 +14,7 @@ from smallcal.cli.verbs.demo import Cell, findings
 from smallcal.io import npy as stream_module
 from smallcal.io import read
 from smallcal.metrics import METRICS
-from smallcal.reports.conditions import Condition
+from smallcal.metrics.condition import Condition
 from support.cases import DEPLOYABLE, features_of, fit, missing_package
 
 #: For tests that do not look at intervals and floors: of exact metrics they take seconds.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.summary import effects_of, groups_of
 from smallcal.cli import terminal
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.routing import effects_of, groups_of
 
 _OBJECTIVES = {
     "nll": "log-likelihood",

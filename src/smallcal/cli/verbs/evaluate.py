@@ -8,7 +8,7 @@ from smallcal import runtime
 from smallcal.cli import choices, inputs, inputs_streamed, options, terminal
 from smallcal.cli.options import option
 from smallcal.metrics import METRICS
-from smallcal.reports.conditions import Condition
+from smallcal.metrics.condition import Condition
 from smallcal.statistics.compare import evaluate as measure
 from smallcal.statistics.interval import Interval, require_options
 from smallcal.statistics.noise import debiased_ece

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from smallcal import io
 from smallcal.calibrators.estimators import Calibrator
+from smallcal.calibrators.summary import summary
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import describe
 from smallcal.cli.options import option
-from smallcal.reports.content.routing import summary
 
 
 def fit(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from smallcal import runtime
+from smallcal.calibrators.summary import summary
 from smallcal.cli import options, terminal
 from smallcal.cli.describe import describe
-from smallcal.reports.content.routing import summary
 
 
 def inspect(calibrator: options.Calibrator, as_json: options.Json = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,52 +18,6 @@ from smallcal.reports.samples import Samples
 
 #: Classes shown with the strongest effects, of either sign.
 _STRONGEST = 5
-
-
-def summary(fitted: FittedCalibrator) -> dict[str, Any]:
-    """Return what there is to say about a calibrator, as plain data."""
-    return {
-        "method": fitted.method,
-        "objective": fitted.objective,
-        "signal": fitted.signal.kind,
-        "map": fitted.map.kind,
-        "options": dict(fitted.options),
-        "input": fitted.input,
-        "n": fitted.data.get("n"),
-        "n_classes": fitted.n_classes,
-        "n_parameters": fitted.n_parameters,
-        "preserves_argmax": fitted.preserves_argmax,
-        "pooled_temperature": fitted.pooled_temperature,
-        "groups": [
-            {"from": low, "to": high, "n": n, "temperature": temperature}
-            for low, high, n, temperature in groups_of(fitted)
-        ],
-        "effects": effects_of(fitted),
-        "tail_temperature": fitted.tail_temperature,
-        "flags": {
-            name: {"groups": list(where), "meaning": fitted.flag_text(name)}
-            for name, where in fitted.flags.items()
-        },
-        "fit_metrics": dict(fitted.fit_metrics),
-    }
-
-
-def groups_of(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:
-    """Return, for each group: the scores it runs from and to, its samples, its temperature."""
-    steps = fitted.map.steps
-    edges = [None, *getattr(fitted.map, "thresholds", ()), None]
-    return (
-        list(zip(edges[:-1], edges[1:], fitted.group_counts, steps, strict=True)) if steps else []
-    )
-
-
-def effects_of(fitted: FittedCalibrator) -> dict[str, float]:
-    """Return the factor on the temperature for a standard deviation more of each statistic."""
-    if not isinstance(fitted.map, RegressedMap):
-        return {}
-    names = getattr(fitted.signal, "statistics", ())
-    slopes = fitted.map.coefficients
-    return {name: math.exp(-slope) for name, slope in zip(names, slopes, strict=True)}
 
 
 def weights(fitted: FittedCalibrator) -> list[dict[str, Any]]:
