@@ -227,6 +227,9 @@ def test_weights_change_the_fit_the_way_repetition_does():
         ({"n_groups": 0}, "n_groups must be a whole number of at least 1; got 0"),
         ({"n_groups": 2.5}, "n_groups must be a whole number of at least 1; got 2.5"),
         ({"n_groups": True}, "n_groups must be a whole number of at least 1; got True"),
+        # As much as the usual value, but not a whole number.
+        ({"n_groups": 3.0}, r"n_groups must be a whole number of at least 1; got 3\.0"),
+        ({"n_folds": 5.0}, r"n_folds must be a whole number of at least 2; got 5\.0"),
         ({"n_folds": "a"}, "n_folds must be a whole number of at least 2; got 'a'"),
         ({"statistics": ["entropy", "x"]}, "statistics must be different names"),
         ({"bounds": 3}, "bounds must be two temperatures"),
@@ -245,6 +248,17 @@ def test_weights_change_the_fit_the_way_repetition_does():
 def test_bad_options_are_refused(split, options, message):
     with pytest.raises(sc.InputError, match=message):
         sc.SRTS(**options).fit(*split)
+
+
+def test_options_may_be_arrays_and_lists(split):
+    usual = sc.SRTS().fit(*split).to_dict()
+    for bounds in (np.array([0.05, 20.0]), [0.05, 20]):
+        assert sc.SRTS(bounds=bounds).fit(*split).to_dict() == usual
+    some = sc.SRTS(statistics=np.array(["entropy", "top_logit"]), bounds=np.array([0.1, 10]))
+    assert some.fit(*split).fitted_.discipline.bounds == (0.1, 10.0)
+    penalties = {"penalties": np.array([0.1, 1.0])}
+    cal = sc.Calibrator(method="vector-scaling", options=penalties).fit(*split)
+    assert cal.method_ == "vector-scaling[penalties=0.1+1.0]"
 
 
 def test_random_states_of_every_kind_seed_the_folds(split):

@@ -228,8 +228,11 @@ _ONE_TEMPERATURE, _SRTS = METHODS["ts-nll"], METHODS["srts-bce"]
 def _variant(row: Method, options: Mapping[str, Any], *, renamed: bool = True) -> Method:
     """Return a row with other options, ``renamed`` after the row that has its choices."""
     known = row.known_options()
+    # The type counts: 3.0 groups are as many as 3, and yet to be refused.
     changed = {
-        key: options[key] for key in options if key not in known or options[key] != known[key]
+        key: value
+        for key, value in options.items()
+        if key not in known or type(value) is not type(known[key]) or value != known[key]
     }
     if not changed:
         return row

@@ -122,9 +122,11 @@ def plain_fields(value: Any) -> dict[str, Any]:
 
 
 def frozen(value: Any) -> Any:
-    """Turn JSON lists, also those inside objects, into the tuples that frozen parts hold."""
+    """Turn lists and arrays, also those inside objects, into the tuples that frozen parts hold."""
     if isinstance(value, dict):
         return {name: frozen(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     return tuple(frozen(entry) for entry in value) if isinstance(value, list) else value
 
 

@@ -163,11 +163,18 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(name: str, **said: Any) -> Callable[[AnyFit], AnyFit]:
-    """Make a function the fit of the map of this name; what is said of it, see :class:`Recipe`."""
+def recipe(
+    name: str,
+    *,
+    tailed: bool = False,
+    keeps_argmax: bool = True,
+    saved: bool = True,
+    care: str = "",
+) -> Callable[[AnyFit], AnyFit]:
+    """Make a function the fit of the map of this name; see :class:`Recipe`."""
 
     def register(fit: AnyFit) -> AnyFit:
-        RECIPES[name] = Recipe(fit, keyword_defaults(fit), **said)
+        RECIPES[name] = Recipe(fit, keyword_defaults(fit), tailed, keeps_argmax, saved, care)
         return fit
 
     return register
