@@ -573,7 +573,12 @@ def test_the_raw_model_has_one_size():
     assert not np.isnan(fits.loss).any()
 
 
-@pytest.mark.parametrize("name", real.there("cifar100__ce-resnet20")[1:])
+@pytest.mark.parametrize(
+    "name",
+    real.there(
+        "cifar100__ce-resnet20", "cifar10__akamaster-resnet56", "banking77__tfidf-mlp-seed0"
+    )[1:],
+)
 def test_plans_of_real_logits_come_true(name):
     """Pilots of 500 rows; the truth is measured on half of all rows."""
     real_cell = real.cell(name)
