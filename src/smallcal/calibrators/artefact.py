@@ -1,7 +1,7 @@
 """Saved calibrators: versioned JSON, checked against the published schema before it is used.
 
-``calibrator-v1.json`` says what a document holds; each signal and map adds its own form. The same
-schema is published (``docs/calibrator-v1.json``) and checked against here, through a small
+``calibrator-v2.json`` says what a document holds; each signal and map adds its own form. The same
+schema is published (``docs/calibrator-v2.json``) and checked against here, through a small
 validator for the part of JSON Schema it uses, so the two cannot drift apart.
 """
 
@@ -17,12 +17,16 @@ from typing import Any
 
 from smallcal.calibrators import plugins
 from smallcal.calibrators.maps import FittedMap
+from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.signals import FittedSignal
 from smallcal.errors import ArtefactError
 from smallcal.io.atomic import atomic_path
 
 FORMAT = "smallcal-calibrator"
-VERSION = 1
+VERSION = 2
+
+#: What earlier versions do not say, and mean.
+_SINCE_1 = {"correction": None, "keep_predictions": False}
 
 #: A calibrator of a thousand classes is a few kilobytes; anything this large is not one.
 MAX_BYTES = 64 * 1024 * 1024
@@ -31,7 +35,11 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_NUMBER = 1e30
 
 #: The parts that are known, by what holds them in a document.
-_KINDS: dict[str, dict[str, Any]] = {"signal": FittedSignal.kinds, "map": FittedMap.kinds}
+_KINDS: dict[str, dict[str, Any]] = {
+    "signal": FittedSignal.kinds,
+    "map": FittedMap.kinds,
+    "correction": Correction.kinds,
+}
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -50,7 +58,7 @@ def schema() -> dict[str, Any]:
     Examples
     --------
     >>> schema()["title"]
-    'smallcal calibrator, version 1'
+    'smallcal calibrator, version 2'
     """
     text = files("smallcal.calibrators").joinpath(f"calibrator-v{VERSION}.json").read_text("utf-8")
     document: dict[str, Any] = json.loads(text)
@@ -120,6 +128,8 @@ def read_text(path: str | os.PathLike[str], *, most: int, what: str) -> str:
 def parse(text: str, *, source: str) -> dict[str, Any]:
     """Parse and check the text of a saved calibrator; ``source`` is named in errors."""
     document: dict[str, Any] = plain(text, source=source)
+    if isinstance(document, dict) and document.get("version") == 1:
+        document = {**_SINCE_1, **document, "version": VERSION}
     validate(document, source=source)
     return document
 
@@ -139,7 +149,7 @@ def validate(document: object, *, source: str) -> None:
     version = document.get("version")
     if version != VERSION or isinstance(version, bool):
         raise ArtefactError(
-            f"{source} has artefact version {version!r}; this smallcal reads version {VERSION}. "
+            f"{source} has artefact version {version!r}; this smallcal reads 1 to {VERSION}. "
             "Install the release that wrote it, or fit again"
         )
     for axis, kinds in _KINDS.items():

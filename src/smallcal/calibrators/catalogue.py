@@ -81,9 +81,25 @@ class _Catalogue(Mapping[str, Method]):
         return len(list(iter(self)))
 
 
+def _adaptive(*, keep_predictions: bool) -> Method:
+    """Return the default in one of its two views."""
+    view = "predictions kept" if keep_predictions else "predictions may change"
+    return replace(
+        _tailed("class-linear", "every kind of model and budget (no-harm.md)"),
+        options={"scales": "evidence"},
+        gate="weight",
+        correction="classes",
+        keep_predictions=keep_predictions,
+        summary=f"biases of classes, then temperatures by signals, as the split says: {view}",
+        parameters="2 C + 33",
+    )
+
+
 METHODS: Mapping[str, Method] = _Catalogue(
     {
         **ROWS,
+        "adaptive": _adaptive(keep_predictions=True),
+        "adaptive-free": _adaptive(keep_predictions=False),
         **{f"{name}+tail": _tailed(name, use) for name, use in _TAILED.items()},
         **{f"{name}+tail+gate": _gated(name, use) for name, use in _GATED.items()},
     }
@@ -92,7 +108,7 @@ METHODS: Mapping[str, Method] = _Catalogue(
 #: Other names for a method; artefacts record the true one.
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
-        "default": "class-linear+tail+gate",
+        "default": "adaptive",
         # In the paper too, this is the same network under another name.
         "lts-feature": "sats-features-nll",
     }
@@ -130,12 +146,15 @@ def named(made: Method) -> Method:
 def _keys(row: Method) -> tuple[tuple[object, ...], ...]:
     """Return what a row may be found by: all its choices, or the axes with or without extras."""
     axes = (row.objective, row.signal, row.map)
-    return (*axes, row.tail, row.gate, *row.options.items()), (*axes, row.tail, row.gate), axes
+    extras = (*axes, row.tail, row.gate, row.correction, row.keep_predictions)
+    return (*extras, *row.options.items()), extras, axes
 
 
 #: The first row of the table with these choices.
 _ROW_OF = {
     key: METHODS[name]
-    for name in reversed([*ROWS, *(f"{name}+tail" for name in _TAILED)])
+    for name in reversed(
+        [*ROWS, *(f"{name}+tail" for name in _TAILED), "adaptive", "adaptive-free"]
+    )
     for key in _keys(METHODS[name])
 }

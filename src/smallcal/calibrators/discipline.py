@@ -28,6 +28,9 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "prior that keeps the temperatures from the extreme",
         "kept_raw": "too little evidence that the model's own confidences are off; it was left as "
         "it is",
+        "held_back": "only little evidence that the model's own confidences are off; what the fit "
+        "would change is held back",
+        "better_free": "letting predictions change would make the model right more often",
         "no_router": "too few wrong or right predictions to learn which ones are risky; "
         "one temperature is used for all",
     }

@@ -192,6 +192,10 @@ class Calibrator(BaseCalibrator):
     options : mapping, optional
         Options of that method, for instance ``{"n_groups": 5}`` or ``{"scale": "logit"}``;
         ``smallcal methods --json`` lists them.
+    keep_predictions : bool, optional
+        Whether the most probable class stays the model's own. False lets a method that knows
+        better say so: the default corrects biases of classes, which may make the model right more
+        often. Without a word it is as the method does: the default keeps predictions.
     input : {"logits", "probabilities"}
     class_names : sequence of str, optional
     random_state : int, Generator, RandomState or None
@@ -203,10 +207,14 @@ class Calibrator(BaseCalibrator):
     >>> val = sc.load_demo("cal")
     >>> sc.Calibrator(method="tva-ts").fit(val.logits, val.labels).method_
     'tva-ts'
+    >>> free = sc.Calibrator(keep_predictions=False).fit(val.logits, val.labels)
+    >>> free.method_, free.preserves_argmax_
+    ('adaptive-free', False)
     """
 
     method: str = "default"
     options: Mapping[str, Any] | None = None
+    keep_predictions: bool | None = None
     input: str = "logits"
     class_names: Sequence[str] | None = None
     random_state: RandomState = 0
@@ -215,8 +223,11 @@ class Calibrator(BaseCalibrator):
         options = dict(self.options or {})
         options["seed"] = seed_of(options.pop("random_state", self.random_state))
         row = method(self.method)
+        if self.keep_predictions is not None and "keep_predictions" in row.known_options():
+            options["keep_predictions"] = bool(self.keep_predictions)
+        renaming = {"objective", "signal", "keep_predictions"}
         try:
-            return _variant(row, options, renamed=bool(options.keys() & {"objective", "signal"}))
+            return _variant(row, options, renamed=bool(options.keys() & renaming))
         except InputError as error:
             raise InputError(f"{self.method}: {error}") from None
 
@@ -296,7 +307,7 @@ def make(name: str, **options: Any) -> BaseCalibrator:
 
 
 #: Options of every estimator, whatever its method.
-_SHELL_OPTIONS = ("input", "class_names", "random_state")
+_SHELL_OPTIONS = ("input", "class_names", "random_state", "keep_predictions")
 
 
 def load(path: str | os.PathLike[str]) -> BaseCalibrator:

@@ -7,7 +7,7 @@ must not install scikit-learn reaches it through :mod:`smallcal.runtime`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -17,15 +17,25 @@ from smallcal._version import __version__
 from smallcal.calibrators import artefact
 from smallcal.calibrators.discipline import FLAGS, Discipline
 from smallcal.calibrators.maps import UNIFORM, FittedMap, ProbabilityMap, TemperatureMap
+from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.reference import Reference, Watched, log_odds
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
-from smallcal.calibrators.softmax import WRITABLE, keep_argmax, scaled_softmax, tailed_softmax
+from smallcal.calibrators.softmax import (
+    WRITABLE,
+    keep_argmax,
+    keep_predictions,
+    scaled_softmax,
+    tailed_softmax,
+)
 from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.errors import ArtefactError, InputError
 
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
+
+#: Logits that a correction moves at once: in memory beside the caller's own.
+_MOVED_BYTES = 2**23
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,6 +53,10 @@ class FittedCalibrator:
         Turns the score into a temperature.
     tail_temperature : float or None
         Of the classes not predicted, where they have one of their own.
+    correction : Correction or None
+        What the logits are moved by before everything else.
+    keep_predictions : bool
+        Whether predictions are kept where correction or map would change them.
     discipline : Discipline
     pooled_temperature : float
         What one temperature for all would be.
@@ -69,6 +83,8 @@ class FittedCalibrator:
     signal: FittedSignal
     map: FittedMap
     tail_temperature: float | None = None
+    correction: Correction | None = None
+    keep_predictions: bool = False
     discipline: Discipline = field(default_factory=Discipline)
     pooled_temperature: float
     n_parameters: int = field(init=False)
@@ -83,29 +99,46 @@ class FittedCalibrator:
 
     def __post_init__(self) -> None:
         tail = 0 if self.tail_temperature is None else 1
-        n_parameters = self.map.n_parameters + self.signal.n_parameters + tail
+        moved = 0 if self.correction is None else self.correction.n_parameters
+        n_parameters = self.map.n_parameters + self.signal.n_parameters + tail + moved
         object.__setattr__(self, "n_parameters", n_parameters)
 
     @property
     def has_few_samples(self) -> bool:
         """Whether the split has fewer than ten samples for each parameter that no prior holds."""
-        affordable = float(self.data["n"]) / SAMPLES_PER_PARAMETER
-        return self.n_parameters > affordable and self.n_parameters - self.map.n_held > affordable
+        return self._n_free > float(self.data["n"]) / SAMPLES_PER_PARAMETER
+
+    @property
+    def _n_free(self) -> int:
+        """Parameters that no prior holds."""
+        moved = 0 if self.correction is None else self.correction.n_parameters
+        return self.n_parameters - moved - self.map.n_held
 
     def flag_text(self, name: str) -> str:
         """Return what a flag means, with the numbers of this fit."""
         if name == "few_samples":
-            free = self.n_parameters - self.map.n_held
+            free = self._n_free
             return (
                 f"{self.data['n']:,} samples for {free:,} fitted parameters; ten for "
                 f"each would be {SAMPLES_PER_PARAMETER * free:,}"
+            )
+        found = self.fit_metrics
+        if name == "held_back" and "weight" in found:
+            return f"{FLAGS[name]}, to {100 * found['weight']:.0f} %"
+        if name == "better_free" and (free_accuracy := found.get("free_accuracy")):
+            value, low, high = (100 * free_accuracy[key] for key in ("value", "low", "high"))
+            return (
+                f"letting predictions change would raise accuracy from "
+                f"{100 * found['accuracy']:.1f} to {value:.1f} %, cross-validated, 95 % interval "
+                f"{low:.1f} to {high:.1f}: keep_predictions=False, or --may-change-predictions"
             )
         return FLAGS.get(name, "no description")
 
     @property
     def preserves_argmax(self) -> bool:
         """Whether the predicted class can never change."""
-        return self.map.preserves_argmax
+        unmoved = self.map.preserves_argmax and self.correction is None
+        return self.keep_predictions or unmoved
 
     @property
     def deployable(self) -> bool:
@@ -174,18 +207,26 @@ class FittedCalibrator:
             )
         # A control's scores depend on the whole batch, so they cannot be made block by block.
         batch = None if self.signal.rowwise else self._scores(given)
-        for block in row_blocks(array):
-            rows = block.rows
-            scores = self._block_scores(given, block) if batch is None else batch[rows]
-            if isinstance(self.map, TemperatureMap):
-                temperature = self.map(scores)
-                if self.tail_temperature is None:
-                    scaled_softmax(block, temperature, out=result[rows])
-                else:
-                    tailed_softmax(block, temperature, self.tail_temperature, out=result[rows])
-            else:
-                self._write_probabilities(block, array[rows], scores, result[rows])
+        for rows, moved in self._moved(given):
+            written = result[rows]
+            for block in row_blocks(moved.logits, first_row=rows.start):
+                inner = block.rows
+                scores = self._block_scores(moved, block) if batch is None else batch[rows][inner]
+                self._write(block, moved.logits[inner], scores, written[inner])
+            if self.keep_predictions:
+                keep_predictions(written, array[rows].argmax(axis=1))
         return result
+
+    def _moved(self, given: Given) -> Iterator[tuple[slice, Given]]:
+        """Give rows after rows as the correction moves them; all at once where there is none."""
+        n = len(given.logits)
+        if self.correction is None:
+            yield slice(0, n), given
+            return
+        size = max(1, _MOVED_BYTES // (8 * self.n_classes))
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
+            yield rows, given.take(rows)._replace(logits=self.correction(given.logits[rows]))
 
     def watch(self, logits: object, *, features: object = None) -> Watched:
         """Return what a monitor watches of each row.
@@ -222,13 +263,21 @@ class FittedCalibrator:
             return self
         return replace(self, reference=self._watched(given, odds).counted(len(self.group_counts)))
 
-    def _write_probabilities(
+    def _write(
         self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray
     ) -> None:
-        assert isinstance(self.map, ProbabilityMap)
-        out[...] = self.map.probabilities(logits.astype(np.float64), scores)
-        if self.map.preserves_argmax:
-            keep_argmax(out, block.top_index)
+        """Write the probabilities of a block of corrected logits."""
+        if isinstance(self.map, ProbabilityMap):
+            out[...] = self.map.probabilities(logits.astype(np.float64), scores)
+            if self.map.preserves_argmax:
+                keep_argmax(out, block.top_index)
+            return
+        assert isinstance(self.map, TemperatureMap)
+        temperature = self.map(scores)
+        if self.tail_temperature is None:
+            scaled_softmax(block, temperature, out=out)
+        else:
+            tailed_softmax(block, temperature, self.tail_temperature, out=out)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the artefact: plain data, ready for JSON."""
@@ -240,11 +289,12 @@ class FittedCalibrator:
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
         # Artefacts of before there were monitors have none.
-        counts = document.get("reference")
+        counts, moved = document.get("reference"), document["correction"]
         try:
             made: dict[str, Any] = {
                 "signal": FittedSignal.from_dict(document["signal"]),
                 "map": FittedMap.from_dict(document["map"]),
+                "correction": Correction.from_dict(moved) if moved else None,
                 "discipline": Discipline(**frozen(document["discipline"])),
                 "pooled_temperature": float(document["pooled_temperature"]),
                 "flags": document["flags"],
@@ -288,9 +338,10 @@ class FittedCalibrator:
 
     def _require_widths(self) -> None:
         """Check that the parts speak of the same classes and scores."""
-        columns = getattr(self.map, "n_classes", self.n_classes)
-        if columns != self.n_classes:
-            raise InputError(f"the map is for {columns} classes, not {self.n_classes}")
+        for name in ("map", "correction"):
+            columns = getattr(getattr(self, name), "n_classes", self.n_classes)
+            if columns != self.n_classes:
+                raise InputError(f"the {name} is for {columns} classes, not {self.n_classes}")
         given = self.signal.n_scores(self.n_classes)
         if self.map.n_scores not in (None, given):
             raise InputError(f"the map reads {self.map.n_scores} scores, the signal has {given}")
@@ -323,12 +374,16 @@ class FittedCalibrator:
         return Given(array, checked, codes)
 
     def _scores(self, given: Given) -> FloatArray:
-        array = given.logits
         if not self.signal.rowwise:
-            rows = Rows(array, features=given.features, labels=given.labels)
+            rows = Rows(given.logits, features=given.features, labels=given.labels)
             return self.signal.scores(rows)
-        blocks = [self._block_scores(given, block) for block in row_blocks(array)]
-        return np.concatenate(blocks)
+        return np.concatenate(
+            [
+                self._block_scores(moved, block)
+                for rows, moved in self._moved(given)
+                for block in row_blocks(moved.logits, first_row=rows.start)
+            ]
+        )
 
     def _block_scores(self, given: Given, block: RowBlock) -> FloatArray:
         if isinstance(self.signal, NoSignal):
@@ -351,6 +406,10 @@ class Given(NamedTuple):
     logits: FloatArray
     features: FloatArray | None
     labels: IntArray | None
+
+    def take(self, rows: slice) -> Given:
+        """Return some of the rows."""
+        return Given(*(None if array is None else array[rows] for array in self))  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str]) -> FittedCalibrator:

@@ -15,8 +15,17 @@ from typing import Any
 import numpy as np
 
 from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.finish import (
+    Made,
+    Seen,
+    accuracy_if_free,
+    log_of_label,
+    outcome_of,
+)
 from smallcal.calibrators.fitted import FittedCalibrator, Given
 from smallcal.calibrators.maps import RECIPES, MapFit, ProbabilityMap, Split, TemperatureMap
+from smallcal.calibrators.maps.correction import Correction
+from smallcal.calibrators.maps.correction_fit import fit_correction
 from smallcal.calibrators.maps.gate import evidence, evidence_needed
 from smallcal.calibrators.maps.tail import tail_temperature
 from smallcal.calibrators.maps.temperature import (
@@ -28,18 +37,12 @@ from smallcal.calibrators.maps.temperature import (
     one_sided,
     pooled_prior,
 )
-from smallcal.calibrators.objectives import (
-    Gaps,
-    Moments,
-    log_odds,
-    losses,
-    moments,
-    objective,
-)
+from smallcal.calibrators.objectives import Gaps, log_odds, losses, objective
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
+from smallcal.calibrators.softmax import keep_predictions
 from smallcal.data.checks import whole_number
-from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError
 
 _CARE = tuple(entry.name for entry in fields(Discipline))
@@ -62,9 +65,14 @@ class Method:
     discipline : Discipline
     tail : {"nll"} or None
         Whether the classes not predicted get a temperature of their own, and by what.
-    gate : {"evidence"} or None
-        Whether the model is left alone where the split does not say that it should not be; see
-        :mod:`smallcal.calibrators.maps.gate`.
+    gate : {"evidence", "weight"} or None
+        Whether the model is left alone where the split does not say that it should not be, or
+        changed as far as the split says; see :mod:`smallcal.calibrators.maps.gate`.
+    correction : {"classes"} or None
+        Whether the logits are first rid of what the model holds for or against its classes; see
+        :mod:`smallcal.calibrators.maps.correction`.
+    keep_predictions : bool
+        Whether predictions are kept where correction or map would change them.
     name : str
         In the catalogue; of a variant, with the options that differ from its row in brackets.
     summary : str
@@ -90,6 +98,8 @@ class Method:
     discipline: Discipline = field(default_factory=Discipline)
     tail: str | None = None
     gate: str | None = None
+    correction: str | None = None
+    keep_predictions: bool = False
     name: str = "custom"
     summary: str = ""
     source: str = ""
@@ -101,7 +111,7 @@ class Method:
 
     def __post_init__(self) -> None:
         known = _part_options(self.signal, self.map)
-        if self.options or self.tail or self.gate:
+        if self.options or self.tail or self.gate or self.correction:
             self._require_sound(known)
         given = {name: frozen(value) for name, value in self.options.items()}
         object.__setattr__(self, "options", MappingProxyType({**known, **given}))
@@ -117,13 +127,15 @@ class Method:
                 f"a method of {self.signal} and {self.map} has no option {unknown}; "
                 f"it has {', '.join(known) or 'none'}"
             )
-        for name, choice in (("tail", "nll"), ("gate", "evidence")):
+        for name, choices in _EXTRAS.items():
             given = getattr(self, name)
-            if given not in (None, choice) or (given and not RECIPES[self.map].tailed):
+            if given not in (None, *choices) or (given and not RECIPES[self.map].tailed):
                 raise InputError(
-                    f"{name} must be None, or {choice!r} where one temperature scales a row; got "
-                    f"{given!r} for the map {self.map}"
+                    f"{name} must be None, or {' or '.join(map(repr, choices))} where one "
+                    f"temperature scales a row; got {given!r} for the map {self.map}"
                 )
+        if self.correction and self.gate == "evidence":
+            raise InputError('with a correction the gate must be None or "weight"')
         if "n_groups" in self.options:
             whole_number(self.options["n_groups"], "n_groups", least=1)
 
@@ -155,8 +167,15 @@ class Method:
     def _axes(self) -> dict[str, Any]:
         """Return the choices that make the method what it is, beside its map."""
         found = {"objective": self.objective, "signal": self.signal, **self.options}
-        if RECIPES[self.map].tailed:
-            found |= {"tail": self.tail, "gate": self.gate}
+        return found | self._extras()
+
+    def _extras(self) -> dict[str, Any]:
+        """Return the choices beside the axes that are open to such a method."""
+        recipe, found = RECIPES[self.map], dict[str, Any]()
+        if recipe.tailed:
+            found |= {name: getattr(self, name) for name in _EXTRAS}
+        if self.correction or not recipe.keeps_argmax:
+            found |= {"keep_predictions": self.keep_predictions}
         return found
 
     def known_options(self) -> dict[str, Any]:
@@ -180,51 +199,72 @@ class Method:
 
     def fit(self, preds: Predictions, /) -> FittedCalibrator:
         """Fit on checked predictions."""
+        seen = Seen.of(preds)
+        fitted = self._fit_corrected(seen) if self.correction else self._fit_plain(seen)
         data = {"n": preds.n, "sha256": preds.sha256()}
-        gaps = Gaps.of(preds)
-        raw = moments(gaps, 1.0)
-        found = self._fit_parts(preds, gaps, raw)
-        if self.gate is not None:
-            found = found.gated(gaps)
+        fitted = replace(fitted, data=data)
+        if fitted.has_few_samples:
+            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
+        given = Given(preds.logits, preds.features, preds.labels)
+        return fitted.with_reference(given, seen.raw.log_odds)
+
+    def _fit_corrected(self, seen: Seen) -> FittedCalibrator:
+        """Rid the logits of biases of classes, then fit on logits corrected out of fold."""
+        bounds = self.discipline.bounds
+        anchor = pooled_prior(objective("bce"), seen.gaps, seen.raw, bounds=bounds)
+        correction, logits = fit_correction(seen.preds, anchor.temperature)
+        fitted = self._fit_plain(seen, seen.moved(logits), correction)
+        free = accuracy_if_free(seen.preds, logits)
+        better = self.keep_predictions and free["gain_low"] > 0
+        flags: dict[str, list[int]] = {"better_free": []} if better else {}
+        metrics = {**fitted.fit_metrics, "free_accuracy": free}
+        return replace(fitted, flags={**fitted.flags, **flags}, fit_metrics=metrics)
+
+    def _fit_plain(
+        self, seen: Seen, moved: Seen | None = None, correction: Correction | None = None
+    ) -> FittedCalibrator:
+        """Fit signal, map and tail on a split, or on it as it was moved by a correction."""
+        split = moved or seen
+        found = self._fit_parts(split)
+        if self.gate == "evidence":
+            found = found.gated(split.gaps)
         fit, routed = found.fit, found.routed
-        options = {"signal": self.signal, "map": self.map, **self.options}
-        if RECIPES[self.map].tailed:
-            options |= {"tail": self.tail, "gate": self.gate}
         fitted = FittedCalibrator(
             method=self.name,
             objective=self.objective,
             # With the axes' names beside them the options say all it takes to fit again.
-            options=options,
+            options={"signal": self.signal, "map": self.map, **self.options, **self._extras()},
             signal=routed.signal,
             map=fit.map,
             pooled_temperature=found.pooled,
-            n_classes=preds.n_classes,
+            n_classes=split.preds.n_classes,
             group_counts=fit.counts,
             flags={**routed.flags, **fit.flags},
             discipline=self.discipline,
-            data=data,
             fit_metrics={
-                "accuracy": float(gaps.correct.mean()),
-                "before": losses(gaps, 1.0, raw.log_odds),
-                **_outcome(fit, preds, gaps, routed.deployed),
+                "accuracy": float(split.gaps.correct.mean()),
+                "before": losses(split.gaps, 1.0, split.raw.log_odds),
+                **_outcome(fit, split, routed.deployed, keep=self.keep_predictions),
             },
         )
         # A model that is left alone is left alone altogether.
-        if self.tail is not None and preds.n_classes > 2 and "kept_raw" not in fit.flags:
-            fitted = self._with_tail(fitted, preds, gaps)
-        if fitted.has_few_samples:
-            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
-        given = Given(preds.logits, preds.features, preds.labels)
-        return fitted.with_reference(given, raw.log_odds)
+        if self.tail and split.preds.n_classes > 2 and "kept_raw" not in fit.flags:
+            fitted = self._with_tail(fitted, split)
+        if self.gate == "weight" or correction is not None:
+            freedom = fit.map.n_parameters if fit.freedom is None else fit.freedom
+            weighed = self.gate == "weight"
+            made = Made(fitted, correction, split.preds.logits, freedom if weighed else None)
+            fitted = made.finished(seen, keep=self.keep_predictions)
+        return replace(fitted, keep_predictions=self.keep_predictions)
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
-        gaps = Gaps.of(preds)
-        found = self._fit_parts(preds, gaps, moments(gaps, 1.0))
-        return found.weighed(gaps)
+        seen = Seen.of(preds)
+        return self._fit_parts(seen).weighed(seen.gaps)
 
-    def _fit_parts(self, preds: Predictions, gaps: Gaps, raw: Moments) -> _Found:
+    def _fit_parts(self, seen: Seen) -> _Found:
         """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
+        preds, gaps, raw = seen
         recipe, care = RECIPES[self.map], self.discipline
         own = {name: self.options[name] for name in recipe.options}
         goal, pooled, prior = objective("nll"), Temperature(1.0), None
@@ -262,24 +302,27 @@ class Method:
                 routed = no_signal(split.gaps.n, **routed.flags)
         return _Found(routed, fit, split.pooled.value)
 
-    def _with_tail(
-        self, fitted: FittedCalibrator, preds: Predictions, gaps: Gaps
-    ) -> FittedCalibrator:
+    def _with_tail(self, fitted: FittedCalibrator, seen: Seen) -> FittedCalibrator:
         """Give the classes not predicted a temperature of their own, if that earns its place."""
+        preds, gaps, _ = seen
         pooled, bounds = fitted.pooled_temperature, self.discipline.bounds
         tailed = replace(fitted, tail_temperature=tail_temperature(preds, pooled, bounds=bounds))
+        if self.correction or self.gate == "weight":  # measured when the fit is finished
+            return tailed
         given = Given(preds.logits.astype(np.float64), preds.features, preds.labels)
         proba = tailed.calibrate(given)
-        if self.gate is not None:
+        if self.gate == "evidence":
             without = fitted.calibrate(given)
-            rise = _log_of(proba, preds) - _log_of(without, preds)
+            rise = log_of_label(proba, preds) - log_of_label(without, preds)
             if float(gaps.weights @ rise) <= evidence_needed(gaps.total):
                 return fitted
-        after = _outcome_of(proba, preds, preds.predicted)
+        after = outcome_of(proba, preds, preds.predicted)
         return replace(tailed, fit_metrics={**fitted.fit_metrics, **after})
 
 
-_AXES = ("objective", "signal", "tail", "gate")
+#: Choices beside the axes, for methods that divide a row by one temperature.
+_EXTRAS = {"tail": ("nll",), "gate": ("evidence", "weight"), "correction": ("classes",)}
+_AXES = ("objective", "signal", "tail", "gate", "correction", "keep_predictions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,33 +357,16 @@ def _part_options(signal: str, map_name: str) -> dict[str, Any]:
     return {**ROUTES[signal].options, **RECIPES[map_name].options}
 
 
-def _outcome(fit: MapFit, preds: Predictions, gaps: Gaps, scores: FloatArray) -> dict[str, Any]:
+def _outcome(fit: MapFit, seen: Seen, scores: FloatArray, *, keep: bool = False) -> dict[str, Any]:
     """Return the losses after calibration, and how many predictions changed."""
+    preds, gaps, _ = seen
     if isinstance(fit.map, TemperatureMap):
         beta = 1 / fit.map(scores)
         return {"after": losses(gaps, beta, log_odds(gaps, beta)), "changed_predictions": 0}
     assert isinstance(fit.map, ProbabilityMap)
     proba = fit.map.probabilities(preds.logits.astype(np.float64), scores)
-    predicted = preds.predicted if fit.map.preserves_argmax else proba.argmax(axis=1)
-    return _outcome_of(proba, preds, predicted)
-
-
-def _log_of(proba: FloatArray, preds: Predictions) -> FloatArray:
-    """Return the logarithm of each label's probability."""
-    tiny = np.finfo(np.float64).tiny
-    return np.asarray(np.log(np.maximum(proba[np.arange(preds.n), preds.labels], tiny)))
-
-
-def _outcome_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> dict[str, Any]:
-    every = np.arange(preds.n)
-    tiny = np.finfo(np.float64).tiny
-    top = proba[every, predicted]
-    bet = np.where(predicted == preds.labels, top, 1 - top)
-    return {
-        "after": {
-            "nll": float(-_log_of(proba, preds).mean()),
-            "top_label_bce": float(-np.log(np.maximum(bet, tiny)).mean()),
-            "mean_confidence": float(np.clip(top, 0, 1).mean()),
-        },
-        "changed_predictions": int((predicted != preds.predicted).sum()),
-    }
+    predicted = proba.argmax(axis=1)
+    if keep or fit.map.preserves_argmax:
+        predicted = preds.predicted
+        keep_predictions(proba, predicted)
+    return outcome_of(proba, preds, predicted)

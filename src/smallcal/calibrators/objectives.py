@@ -208,13 +208,14 @@ class Objective:
     """A named objective.
 
     ``unimodal`` says that one descent finds the minimum in a shared inverse temperature; the
-    others are scanned first.
+    others are scanned first. ``additive`` says that it is a sum over samples.
     """
 
     name: str
     terms: Callable[[Gaps, Moments], Terms]
     summary: str
     unimodal: bool = True
+    additive: bool = True
 
 
 def _nll(gaps: Gaps, m: Moments) -> Terms:
@@ -320,7 +321,13 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
             Objective("nll", _nll, "negative log-likelihood of the true class"),
             Objective("bce", _bce, "binary cross-entropy of 'the prediction is right'"),
             Objective("brier", _brier, "squared error of the top confidence", unimodal=False),
-            Objective("softece", _softece, "soft-binned calibration error", unimodal=False),
+            Objective(
+                "softece",
+                _softece,
+                "soft-binned calibration error",
+                unimodal=False,
+                additive=False,
+            ),
             mixed(1.0),
         )
     }

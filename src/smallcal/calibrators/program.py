@@ -217,6 +217,12 @@ class Row:
             self.logits = log(self.logits.at_least(PROBABILITY_FLOOR))
         self.features = given("features", n_features)
 
+    def moved(self, logits: Value) -> Row:
+        """Return the same row with other logits."""
+        other = Row(logits.width)
+        other.logits, other.features = logits, self.features
+        return other
+
     @cached_property
     def top(self) -> Value:
         """1 at the predicted class, 0 elsewhere."""

@@ -58,6 +58,40 @@ def tailed_softmax(
     keep_argmax(out, block.top_index)
 
 
+#: Rounds in which the level is found that a prediction shares with what overtook it. Each leaves
+#: out classes below the level; more than three are hardly ever left out at different times.
+SHARING_ROUNDS = 4
+
+
+def keep_predictions(probabilities: FloatArray, top: IntArray) -> None:
+    """Make the predicted class of each row its most probable one again, in place.
+
+    Where other classes have overtaken it, it shares its mass and theirs equally with them; the
+    rest keep what they have. Among all probabilities whose largest is the prediction's, these are
+    the nearest by Kullback-Leibler divergence.
+
+    Examples
+    --------
+    >>> p = np.array([[0.1, 0.5, 0.2, 0.2]])
+    >>> keep_predictions(p, np.array([0]))
+    >>> p.round(4).tolist()
+    [[0.3, 0.3, 0.2, 0.2]]
+    """
+    rows = np.flatnonzero(probabilities.argmax(axis=1) != top)
+    if not len(rows):
+        return
+    p, at_top = probabilities[rows].astype(np.float64), (np.arange(len(rows)), top[rows])
+    level = p[at_top]
+    for _ in range(SHARING_ROUNDS):
+        sharing = p >= level[:, None]
+        sharing[at_top] = True
+        level = np.einsum("ij,ij->i", p, sharing) / sharing.sum(axis=1)
+    p = np.minimum(p, level[:, None])
+    p[at_top] = level
+    probabilities[rows] = p / p.sum(axis=1, keepdims=True)
+    keep_argmax(probabilities, top, rows=rows)
+
+
 def keep_argmax(probabilities: FloatArray, top: IntArray, *, rows: IntArray | None = None) -> None:
     """Undo, in place, ties that rounding made between the predicted class and its rivals.
 

@@ -58,6 +58,10 @@ class FittedMap(Part):
         """Write down what the map gives a row, for exporters: temperature or probabilities."""
         raise InputError(f"a calibrator whose map is {self.kind!r} cannot be exported")
 
+    def weakened(self, weight: float) -> FittedMap:
+        """Return the map whose log-temperatures are this share of the map's own."""
+        raise InputError(f"a map of kind {self.kind!r} is all or nothing: it has no weaker form")
+
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return the group of each row, where the map has groups."""
         raise InputError(f"a calibrator whose map is {self.kind!r} has no groups")
@@ -118,14 +122,16 @@ class Split:
 class MapFit:
     """A fitted map, the calibration samples behind each temperature, and what to know of them.
 
-    Flags list the groups they concern. ``plain`` is the simpler map that a gate judges in its
-    place, where there is one.
+    Flags list the groups they concern. ``plain`` is the simpler map that an evidence gate judges in
+    its place, where there is one. ``freedom`` is the effective number of parameters, where priors
+    make that less than their count.
     """
 
     map: FittedMap
     counts: tuple[int, ...]
     flags: Mapping[str, list[int]] = field(default_factory=dict)
     plain: FittedMap | None = None
+    freedom: float | None = None
 
 
 AnyFit = TypeVar("AnyFit", bound=Callable[..., MapFit])

@@ -1,8 +1,12 @@
-"""Whether a split says that confidences should change at all.
+"""Whether a split says that confidences should change at all, and how far.
 
 A fit always finds something to improve on the samples it sees. The log-likelihood ratio of those
 samples, after against before, says how much; leaving the model alone is the better bet while it is
 small, however good the calibrator, because then what was improved is mostly chance.
+
+A gate makes that a yes or a no (``gate="evidence"``) or a matter of degree (``gate="weight"``):
+there the raw model and the fitted one are weighed against each other by Akaike's criterion, and
+what the fit changes is taken at the share that its weight is.
 """
 
 from __future__ import annotations
@@ -34,6 +38,24 @@ def evidence_needed(n_samples: float) -> float:
     """
     price = PARAMETERS / 2 * math.log(max(n_samples, FREE_SAMPLES) / FREE_SAMPLES)
     return max(price, math.log(LEAST_RATIO))
+
+
+def weight_of_change(gain: float, freedom: float) -> float:
+    """Return Akaike's weight of a fit against the raw model, between 0 and 1.
+
+    Parameters
+    ----------
+    gain : float
+        By how much the fit raises the log-likelihood.
+    freedom : float
+        The effective number of parameters: what chance alone would gain.
+
+    Examples
+    --------
+    >>> [round(weight_of_change(gain, 2.0), 2) for gain in (0, 2, 5, 1000)]
+    [0.12, 0.5, 0.95, 1.0]
+    """
+    return 1 / (1 + math.exp(min(freedom - gain, 700.0)))
 
 
 def evidence(gaps: Gaps, fitted: FittedMap, scores: FloatArray) -> float:

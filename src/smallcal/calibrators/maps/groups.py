@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +61,10 @@ class GroupMap(TemperatureMap):
     def steps(self) -> tuple[float, ...]:
         """The temperatures, lowest scores first."""
         return self.temperatures
+
+    def weakened(self, weight: float) -> GroupMap:
+        """Return the map whose log-temperatures are this share of the map's own."""
+        return replace(self, temperatures=tuple(each**weight for each in self.temperatures))
 
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return the group of each row, 0 for the lowest scores; a tie goes up."""

@@ -2,7 +2,8 @@
 
 No router, no folds, no thresholds. A normal prior holds the log-temperature's spread over samples
 near zero, where the map is one temperature for all, and another the intercept near what all logits
-together say: every split, however small or one-sided, has one best fit.
+together say: every split, however small or one-sided, has one best fit. The search for it is in
+:mod:`smallcal.calibrators.maps.regressed_fit`.
 """
 
 from __future__ import annotations
@@ -18,18 +19,17 @@ from smallcal.calibrators.maps.base import (
     MapFit,
     Split,
     TemperatureMap,
-    loss_and_slope,
-    minimise,
     recipe,
 )
+from smallcal.calibrators.maps.regressed_fit import Problem, Solved
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
-from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
-#: Beside the spread that they cause, this share of the coefficients' own squares is penalised: two
-#: statistics that nearly agree must not get large coefficients that nearly cancel.
-RIDGE = 0.01
+#: Where the split decides the scales, as if so many coefficients, and so many effects, of the
+#: scales given had been seen beforehand.
+SEEN = 2.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,11 @@ class RegressedMap(TemperatureMap):
             raise InputError(f"scores must have {width} columns; got shape {scores.shape}")
         with np.errstate(over="ignore"):  # what overflows is clipped
             return np.asarray(np.clip(np.exp(-self._linear(scores)), self.low, self.high))
+
+    def weakened(self, weight: float) -> RegressedMap:
+        """Return the map whose log-temperatures are this share of the map's own."""
+        slopes = tuple(weight * slope for slope in self.coefficients)
+        return replace(self, intercept=weight * self.intercept, coefficients=slopes)
 
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the temperature, within bounds."""
@@ -119,6 +124,11 @@ class ClassRegressedMap(RegressedMap):
         """The effects: a prior holds them, so they need no samples of their own."""
         return int(np.count_nonzero(self.effects))
 
+    def weakened(self, weight: float) -> ClassRegressedMap:
+        """Return the map whose log-temperatures are this share of the map's own."""
+        effects = tuple(weight * effect for effect in self.effects)
+        return replace(super().weakened(weight), effects=effects)  # type: ignore[call-arg, return-value]
+
     def _linear(self, scores: FloatArray) -> FloatArray:
         column = scores[:, -1].astype(np.int64)
         if len(column) and not 0 <= column.min() <= column.max() < len(self.effects):
@@ -141,91 +151,53 @@ def fit_regressed(split: Split, *, prior_scale: float = 0.05, prior: str = "spre
     agree. With ``prior="independent"`` they cost ``Σ coefficient² / (2 prior_scale²)``. The
     intercept has the prior of the pooled temperature.
     """
-    theta = _fit(split, split.scores, _pull(split, split.scores, prior_scale, prior))
+    found = Problem.of(split, split.scores, prior_scale, prior).solved()
     low, high = split.discipline.bounds
-    return _flagged(split, RegressedMap(float(theta[0]), tuple(theta[1:].tolist()), low, high))
+    slopes = tuple(found.shared[1:].tolist())
+    return _flagged(split, RegressedMap(float(found.shared[0]), slopes, low, high), found)
 
 
 @recipe("class_regressed", tailed=True)
 def fit_class_regressed(
-    split: Split, *, prior_scale: float = 0.05, prior: str = "spread", class_scale: float = 0.1
+    split: Split,
+    *,
+    prior_scale: float = 0.05,
+    prior: str = "spread",
+    class_scale: float = 0.1,
+    scales: str = "fixed",
 ) -> MapFit:
     """Fit the same with an effect of each predicted class, under a normal prior of its own.
 
     The last column of the scores is the predicted class. A class that is never predicted has no
-    effect; the prior's scale is ``class_scale``. What a gate judges is the fit without effects:
-    there are many of them, and each finds something by chance.
+    effect; the prior's scale is ``class_scale``. With ``scales="evidence"`` the split decides both
+    scales, by the evidence, from the ones given. What an evidence gate judges is the fit without
+    effects: there are many of them, and each finds something by chance.
     """
     if not class_scale > 0:
         raise InputError(f"class_scale must be positive; got {class_scale}")
+    if scales not in ("fixed", "evidence"):
+        raise InputError(f"scales must be 'fixed' or 'evidence'; got {scales!r}")
     scores, column = split.scores[:, :-1], split.scores[:, -1].astype(np.int64)
-    pull = _pull(split, scores, prior_scale, prior)
-    held = np.full(split.preds.n_classes, 1 / (class_scale**2 * split.gaps.total))
-    plain = np.append(_fit(split, scores, pull), np.zeros_like(held))
-    theta = _fit(split, scores, pull, start=plain, column=column, held=held)
-    n, (low, high) = len(pull), split.discipline.bounds
-    made = [
-        ClassRegressedMap(one[0], tuple(one[1:n]), low, high, tuple(one[n:]))
-        for one in (theta.tolist(), plain.tolist())
-    ]
-    return replace(_flagged(split, made[0]), plain=made[1])
+    problem = Problem.of(split, scores, prior_scale, prior)
+    with_classes = problem.with_classes(column, class_scale)
+    if scales == "evidence":
+        found = with_classes.solved(seen=SEEN)
+        return _flagged(split, _class_map(split, found), found)
+    plain = problem.solved()
+    found = with_classes.solved(plain.shared)
+    without = plain._replace(effects=np.zeros(split.preds.n_classes))
+    return replace(
+        _flagged(split, _class_map(split, found), found), plain=_class_map(split, without)
+    )
 
 
-def _flagged(split: Split, fitted: RegressedMap) -> MapFit:
+def _class_map(split: Split, found: Solved) -> ClassRegressedMap:
+    intercept, *slopes = found.shared.tolist()
+    low, high = split.discipline.bounds
+    return ClassRegressedMap(intercept, tuple(slopes), low, high, tuple(found.effects.tolist()))
+
+
+def _flagged(split: Split, fitted: RegressedMap, found: Solved) -> MapFit:
     at_bound = np.isin(fitted(split.scores), (fitted.low, fitted.high)).any()
-    return MapFit(fitted, (split.gaps.n,), {"at_bound": []} if at_bound else {})
-
-
-def _pull(split: Split, scores: FloatArray, prior_scale: float, prior: str) -> FloatArray:
-    """Return the curvature of the priors of intercept and coefficients, for each sample."""
-    if not prior_scale > 0:
-        raise InputError(f"prior_scale must be positive; got {prior_scale}")
-    if prior not in ("spread", "independent"):
-        raise InputError(f"prior must be 'spread' or 'independent'; got {prior!r}")
-    identity = penalised = np.eye(scores.shape[1])
-    if prior == "spread":
-        share = split.gaps.weights / split.gaps.total
-        spread = np.einsum("i,ij,ik->jk", share, scores, scores)
-        penalised = spread + RIDGE * identity
-    pull = np.zeros((scores.shape[1] + 1, scores.shape[1] + 1))
-    pull[1:, 1:] = penalised / (prior_scale**2 * split.gaps.total)
-    if split.prior is not None:
-        pull[0, 0] = 1 / (split.prior.scale**2 * split.gaps.total)
-    return pull
-
-
-def _fit(
-    split: Split,
-    scores: FloatArray,
-    pull: FloatArray,
-    *,
-    start: FloatArray | None = None,
-    column: IntArray | None = None,
-    held: FloatArray | None = None,
-) -> FloatArray:
-    """Return intercept, coefficients and, with ``column``, the effects of the classes in it."""
-    design = np.column_stack([np.ones(split.gaps.n), scores])
-    n = design.shape[1]
-    begin = np.append(-np.log(split.pooled.value), np.zeros(n - 1)) if start is None else start
-    centre = np.zeros(n)
-    if split.prior is not None:
-        centre[0] = -np.log(split.prior.temperature)
-
-    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
-        linear, effects = design @ theta[:n], theta[n:]
-        if column is not None:
-            linear = linear + effects[column]
-        temperature = np.exp(-np.clip(linear, -20, 20))
-        value, slope = loss_and_slope(split.goal, split.gaps, temperature)
-        slope = -slope * temperature
-        drawn = pull @ (theta[:n] - centre)
-        value += float(drawn @ (theta[:n] - centre)) / 2
-        gradient = slope @ design + drawn
-        if column is None or held is None:
-            return value, gradient
-        value += float(held @ effects**2) / 2
-        each = np.bincount(column, slope, minlength=len(held)) + held * effects
-        return value, np.concatenate([gradient, each])
-
-    found = minimise(loss, begin, ftol=1e-12, gtol=1e-9)
-    return np.asarray(found.x if np.isfinite(found.fun) else begin)
+    flags: dict[str, list[int]] = {"at_bound": []} if at_bound else {}
+    return MapFit(fitted, (split.gaps.n,), flags, freedom=found.freedom)

@@ -318,6 +318,10 @@ class ScalarMap(TemperatureMap):
         """The one temperature."""
         return (self.temperature,)
 
+    def weakened(self, weight: float) -> ScalarMap:
+        """Return the map whose log-temperature is this share of the map's own."""
+        return replace(self, temperature=self.temperature**weight)
+
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return group 0 for every row."""
         return np.zeros(len(scores), dtype=np.int64)

@@ -22,6 +22,14 @@ def fit(
     input: options.Input = None,
     setting: options.Settings = None,
     class_names: options.ClassNames = None,
+    may_change_predictions: Annotated[
+        bool,
+        option(
+            None,
+            "Let the most probable class be another than the model's own, where the data say so.",
+            "--may-change-predictions",
+        ),
+    ] = False,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -34,6 +42,7 @@ def fit(
     estimator = Calibrator(
         method=method,
         options=chosen,
+        keep_predictions=False if may_change_predictions else None,
         input=loaded.input,
         class_names=loaded.class_names,
         random_state=seed,

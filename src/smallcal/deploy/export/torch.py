@@ -114,6 +114,7 @@ class TorchCalibrator(nn.Module):
             output == "logits"
             and program.temperature is not None
             and fitted.tail_temperature is None
+            and fitted.correction is None
             and program.takes == "logits"
         )
         if self._divides and program.temperature is not None:

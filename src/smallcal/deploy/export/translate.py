@@ -9,6 +9,7 @@ from __future__ import annotations
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
 from smallcal.calibrators.program import Program, Row, Value, choose, exp, softmax
+from smallcal.calibrators.softmax import SHARING_ROUNDS
 from smallcal.errors import InputError
 
 #: A rival's probability is at most the predicted class's times this: apart in float32 too.
@@ -28,7 +29,10 @@ def program_of(fitted: FittedCalibrator) -> Program:
     """
     _require_exportable(fitted)
     n_features = fitted.signal.n_features or 0
-    row = Row(fitted.n_classes, n_features=n_features, takes=fitted.input)
+    given = Row(fitted.n_classes, n_features=n_features, takes=fitted.input)
+    row = (
+        given if fitted.correction is None else given.moved(fitted.correction.program(given.logits))
+    )
     found = fitted.map.program(row, fitted.signal.program(row))
     temperature = found if isinstance(fitted.map, TemperatureMap) else None
     probabilities = found
@@ -37,8 +41,10 @@ def program_of(fitted: FittedCalibrator) -> Program:
         probabilities = (
             softmax(row.gaps / temperature) if tail is None else _tailed(row, temperature, tail)
         )
+    if fitted.keep_predictions:
+        probabilities = _shared(given, probabilities)
     if fitted.preserves_argmax:
-        probabilities = _keep_top(row, probabilities)
+        probabilities = _keep_top(given, probabilities)
     return Program(probabilities, temperature, fitted.n_classes, n_features, fitted.input)
 
 
@@ -66,6 +72,16 @@ def _tailed(row: Row, temperature: Value, tail: float) -> Value:
     doubt = rest / (1 + rest)
     others = own * (doubt * share / own_sum) + routed * (doubt * (1 - share) / routed_sum)
     return choose(row.top, 1 / (1 + rest), others)
+
+
+def _shared(row: Row, probabilities: Value) -> Value:
+    """Return what :func:`smallcal.calibrators.softmax.keep_predictions` does."""
+    level = (row.top * probabilities).sum()
+    for _ in range(SHARING_ROUNDS):
+        sharing = probabilities.reached(level).at_least(row.top)
+        level = (probabilities * sharing).sum() / sharing.sum()
+    kept = choose(row.top, level, probabilities.at_most(level))
+    return kept / kept.sum()
 
 
 def _keep_top(row: Row, probabilities: Value) -> Value:

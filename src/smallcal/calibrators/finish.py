@@ -1,0 +1,173 @@
+"""The last step of a fit: how far to go, and whether predictions may change.
+
+What came before has fitted a calibrator on logits that may be corrected already. Here it is weighed
+against leaving the model alone, put together with the correction, and measured on the split: on
+rows that were corrected out of fold, so that what it says of accuracy is cross-validated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smallcal.calibrators.fitted import FittedCalibrator, Given
+from smallcal.calibrators.maps.correction import Correction
+from smallcal.calibrators.maps.gate import weight_of_change
+from smallcal.calibrators.objectives import Gaps, Moments, losses, moments, softplus
+from smallcal.calibrators.softmax import keep_predictions
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+
+#: Below this share of the change, the fit says that it is held back.
+HELD_BACK = 0.9
+#: From this share on it is all of it.
+WHOLE = 1 - 1e-12
+#: Of the normal distribution: 95 % lie within so many standard deviations.
+_TWO_SIDED = 1.959964
+_TINY = np.finfo(np.float64).tiny
+
+
+class Seen(NamedTuple):
+    """A split as a fit sees it: its record, its gaps, and the kernel at temperature 1."""
+
+    preds: Predictions
+    gaps: Gaps
+    raw: Moments
+
+    @classmethod
+    def of(cls, preds: Predictions) -> Seen:
+        """Look at a split."""
+        gaps = Gaps.of(preds)
+        return cls(preds, gaps, moments(gaps, 1.0))
+
+    def moved(self, logits: FloatArray) -> Seen:
+        """Return the same split with other logits, float64."""
+        norms = np.einsum("ij,ij->i", logits, logits)
+        return Seen.of(replace(self.preds, logits=logits, squared_norms=norms))
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What a fit has made, before it is finished.
+
+    Attributes
+    ----------
+    fitted : FittedCalibrator
+        For logits that are corrected already.
+    correction : Correction or None
+    logits : ndarray of shape (n, C)
+        Of the split, corrected out of fold.
+    freedom : float or None
+        The effective number of parameters, where the fit is to be weighed against the raw model.
+    """
+
+    fitted: FittedCalibrator
+    correction: Correction | None
+    logits: FloatArray
+    freedom: float | None
+
+    def finished(self, seen: Seen, *, keep: bool) -> FittedCalibrator:
+        """Weigh the fit, put it together with its correction, and measure it on the split."""
+        proba = self.fitted.calibrate(_given(seen.preds, self.logits))
+        made, weight = self, 1.0
+        if self.freedom is not None:
+            weight = weight_of_change(_gain(proba, seen), self.freedom)
+            made = self._weakened(weight, seen.preds)
+        if weight < WHOLE:
+            proba = made.fitted.calibrate(_given(seen.preds, made.logits))
+        predicted = proba.argmax(axis=1)
+        if keep or self.correction is None:
+            predicted = seen.preds.predicted
+            keep_predictions(proba, predicted)
+        metrics = {
+            "accuracy": float(seen.gaps.correct.mean()),
+            "before": losses(seen.gaps, 1.0, seen.raw.log_odds),
+            **outcome_of(proba, seen.preds, predicted),
+            "weight": weight,
+        }
+        held: dict[str, list[int]] = {"held_back": []} if weight < HELD_BACK else {}
+        flags = {**self.fitted.flags, **held}
+        return replace(made.fitted, correction=made.correction, flags=flags, fit_metrics=metrics)
+
+    def _weakened(self, weight: float, preds: Predictions) -> Made:
+        """Take what the fit changes at the share that the split supports."""
+        tail = self.fitted.tail_temperature
+        fitted = replace(
+            self.fitted,
+            map=self.fitted.map.weakened(weight),
+            tail_temperature=None if tail is None else tail**weight,
+        )
+        if self.correction is None:
+            return replace(self, fitted=fitted)
+        raw = preds.logits.astype(np.float64)
+        logits = raw + weight * (self.logits - raw)
+        return Made(fitted, self.correction.weakened(weight), logits, None)
+
+
+def accuracy_if_free(preds: Predictions, logits: FloatArray) -> dict[str, float]:
+    """Return the accuracy of out-of-fold predictions with its 95 % interval, and that of the gain.
+
+    ``gain_low`` is the lower end for the difference from the model's own accuracy, from the rows
+    where the two differ.
+
+    Examples
+    --------
+    >>> preds = Predictions.of([[1.0, 0.0]] * 10, [0, 1] * 5)
+    >>> found = accuracy_if_free(preds, np.eye(2)[[0, 1] * 5])
+    >>> round(found["value"], 2), round(found["low"], 2), round(found["gain_low"], 2)
+    (1.0, 0.72, 0.17)
+    """
+    weight = np.ones(preds.n) if preds.weight is None else preds.weight
+    share = weight / weight.sum()
+    right = logits.argmax(axis=1) == preds.labels
+    value, n = float(share @ right), 1 / float(share @ share)
+    gained = right.astype(float) - preds.correct
+    gain = float(share @ gained)
+    error = _TWO_SIDED * np.sqrt(float(share @ (gained - gain) ** 2) / n)
+    # Wilson's interval.
+    z2 = _TWO_SIDED**2
+    centre = (value + z2 / (2 * n)) / (1 + z2 / n)
+    half = _TWO_SIDED * np.sqrt(value * (1 - value) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    return {
+        "value": value,
+        "low": float(centre - half),
+        "high": float(min(centre + half, 1.0)),
+        "gain_low": float(gain - error),
+    }
+
+
+def outcome_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> dict[str, Any]:
+    """Return the losses of probabilities, and how many predictions they change."""
+    top = proba[np.arange(preds.n), predicted]
+    bet = np.where(predicted == preds.labels, top, 1 - top)
+    return {
+        "after": {
+            "nll": float(-log_of_label(proba, preds).mean()),
+            "top_label_bce": float(-np.log(np.maximum(bet, _TINY)).mean()),
+            "mean_confidence": float(np.clip(top, 0, 1).mean()),
+        },
+        "changed_predictions": int((predicted != preds.predicted).sum()),
+    }
+
+
+def log_of_label(proba: FloatArray, preds: Predictions) -> FloatArray:
+    """Return the logarithm of each label's probability."""
+    return np.asarray(np.log(np.maximum(proba[np.arange(preds.n), preds.labels], _TINY)))
+
+
+def _gain(proba: FloatArray, seen: Seen) -> float:
+    """Return by how much probabilities make it likelier that the model is right where it is.
+
+    It is the model's own predictions that are judged, whatever the probabilities prefer.
+    """
+    preds, right = seen.preds, seen.gaps.correct
+    own = proba[np.arange(preds.n), preds.predicted]
+    floor = np.finfo(np.float64).eps
+    after = np.log(np.maximum(np.where(right, own, 1 - own), floor))
+    before = -softplus(np.where(right, -seen.raw.log_odds, seen.raw.log_odds))
+    return float(seen.gaps.weights @ (after - before))
+
+
+def _given(preds: Predictions, logits: FloatArray) -> Given:
+    return Given(logits.astype(np.float64, copy=False), preds.features, preds.labels)

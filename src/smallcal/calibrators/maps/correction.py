@@ -1,0 +1,89 @@
+"""What a model holds for or against its classes, whatever the input: a bias, and a confusion.
+
+A prompt that likes option A, a prior that differs from training, classes taken for one another:
+no temperature repairs those. Before anything else the logits may therefore be moved,
+
+    z' = z + b + W R z,
+
+by a bias b per class and by a matrix W R of low rank: R reads the few directions in which logits
+vary most, W says how the classes follow. Both are held towards 0 by priors whose scales the split
+decides (:mod:`smallcal.calibrators.maps.correction_fit`): a split that shows no bias leaves the
+logits nearly alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from smallcal.calibrators import program
+from smallcal.calibrators.parts import Part, Rule, list_of, rule
+from smallcal.calibrators.program import Value
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
+
+
+@dataclass(frozen=True)
+class Correction(Part):
+    """Numbers that move logits: a bias, and what is written where the directions are read.
+
+    Examples
+    --------
+    >>> swap = Correction((0.5, 0.0, 0.0), ((0.0, 1.0, -1.0),), ((0.0, -1.0, 1.0),))
+    >>> swap(np.array([[0.0, 2.0, 1.0]])).tolist()
+    [[0.5, 1.0, 2.0]]
+    """
+
+    bias: tuple[float, ...]
+    reads: tuple[tuple[float, ...], ...] = ()
+    writes: tuple[tuple[float, ...], ...] = ()
+    kinds: ClassVar[dict[str, type[Correction]]] = {}
+    kind: ClassVar[str] = "classes"
+    words: ClassVar[str] = "first moved by a bias of each class and by what classes share"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "bias": rule("numbers", "Added to the logit of each class."),
+        "reads": list_of(rule("numbers"), "Directions: their products with the logits ..."),
+        "writes": list_of(rule("numbers"), "... times these are added as well."),
+    }
+
+    def __post_init__(self) -> None:
+        widths = {len(row) for row in (self.bias, *self.reads, *self.writes)}
+        if len(self.reads) != len(self.writes) or widths != {len(self.bias)}:
+            raise InputError("a correction needs as many reads as writes, each a number per class")
+
+    @property
+    def n_classes(self) -> int:
+        """Columns of the logits it is for."""
+        return len(self.bias)
+
+    @property
+    def n_parameters(self) -> int:
+        """Biases that are not 0, and the entries of the matrix between directions."""
+        return int(np.count_nonzero(self.bias)) + len(self.reads) ** 2
+
+    def __call__(self, logits: FloatArray, /) -> FloatArray:
+        """Return the moved logits of some rows (m, C), in the type that they are computed in."""
+        work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
+        z = logits.astype(work, copy=False)
+        moved = z + np.array(self.bias, dtype=work)
+        for read, write in zip(self.reads, self.writes, strict=True):
+            # einsum, not a matrix product: a row's bits must not depend on its batch.
+            seen = np.einsum("ij,j->i", z, np.array(read, dtype=work))
+            moved += seen[:, None] * np.array(write, dtype=work)
+        return np.asarray(moved)
+
+    def program(self, logits: Value, /) -> Value:
+        """Write the moved logits down, for exporters."""
+        moved = logits + program.constant(self.bias)
+        if self.reads:
+            moved = moved + logits.dot(self.reads).dot(np.transpose(self.writes))
+        return moved
+
+    def weakened(self, weight: float) -> Correction:
+        """Return the same correction at a share of its strength."""
+        bias = tuple(weight * each for each in self.bias)
+        writes = tuple(tuple(weight * each for each in row) for row in self.writes)
+        return replace(self, bias=bias, writes=writes)
