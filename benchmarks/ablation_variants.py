@@ -16,7 +16,8 @@ from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import Prior, Split, fit_temperature, loss_and_slope
 from smallcal.calibrators.maps.gate import evidence, evidence_needed
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
-from smallcal.calibrators.maps.regressed import RIDGE, fit_regressed
+from smallcal.calibrators.maps.regressed import fit_regressed
+from smallcal.calibrators.maps.regressed_fit import RIDGE
 from smallcal.calibrators.maps.temperature import ANCHOR_SCALE, POOLED_SCALE
 from smallcal.calibrators.objectives import Gaps, log_odds, moments, objective, sigmoid
 from smallcal.calibrators.signals import STATISTICS, Observed, fit_signal, row_blocks

@@ -48,7 +48,7 @@ def test_every_artefact_obeys_the_published_schema(name):
 
 def test_an_artefact_says_what_it_is(document):
     assert document["format"] == "smallcal-calibrator"
-    assert document["version"] == 1
+    assert document["version"] == 2
     assert document["library"] == f"smallcal {sc.__version__}"
     assert document["method"] == "srts-bce"
     assert document["objective"] == "bce"
@@ -70,7 +70,7 @@ def test_fit_metrics_are_the_metrics_of_the_calibration_split():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (["version"], 2, "artefact version 2; this smallcal reads version 1"),
+        (["version"], 3, "artefact version 3; this smallcal reads 1 to 2"),
         (["version"], "1", "artefact version '1'"),
         (["version"], True, "artefact version True"),
         (["format"], "x", "not a smallcal calibrator"),

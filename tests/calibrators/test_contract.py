@@ -2,6 +2,7 @@
 
 import functools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,7 +107,9 @@ def test_probabilities_are_the_softmax_at_the_stated_temperature(fitted):
             fitted.temperature(z, **inputs_of(fitted, z))
         return
     t = fitted.temperature(z, **inputs_of(fitted, z))
-    expected, p = softmax(z / t[:, None]), predict(fitted, z)
+    moved = fitted.fitted_.correction or (lambda logits: logits)
+    free = replace(fitted.fitted_, keep_predictions=False)
+    expected, p = softmax(moved(z) / t[:, None]), free.predict_proba(z, **inputs_of(fitted, z))
     if fitted.fitted_.tail_temperature is None:
         np.testing.assert_allclose(p, expected, rtol=1e-10)
     else:
@@ -330,7 +333,9 @@ def test_few_samples_for_many_parameters_are_told_with_the_number_needed(name):
         warnings.simplefilter("always")
         fitted = refit(make(name), z, y)
     told = [str(w.message) for w in caught if str(w.message).startswith("few_samples")]
-    free = fitted.n_parameters_ - fitted.fitted_.map.n_held  # a prior holds the others
+    moved = fitted.fitted_.correction
+    held = fitted.fitted_.map.n_held + (0 if moved is None else moved.n_parameters)
+    free = fitted.n_parameters_ - held  # a prior holds the others
     assert bool(told) == (free > 6)
     for message in told:
         assert f"ten for each would be {10 * free:,}" in message

@@ -128,7 +128,11 @@ def read_text(path: str | os.PathLike[str], *, most: int, what: str) -> str:
 def parse(text: str, *, source: str) -> dict[str, Any]:
     """Parse and check the text of a saved calibrator; ``source`` is named in errors."""
     document: dict[str, Any] = plain(text, source=source)
-    if isinstance(document, dict) and document.get("version") == 1:
+    if (
+        isinstance(document, dict)
+        and document.get("version") == 1
+        and document["version"] is not True
+    ):
         document = {**_SINCE_1, **document, "version": VERSION}
     validate(document, source=source)
     return document

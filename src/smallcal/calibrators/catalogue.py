@@ -91,7 +91,7 @@ def _adaptive(*, keep_predictions: bool) -> Method:
         correction="classes",
         keep_predictions=keep_predictions,
         summary=f"biases of classes, then temperatures by signals, as the split says: {view}",
-        parameters="2 C + 33",
+        parameters="2·C + 33",
     )
 
 

@@ -1,8 +1,8 @@
 """The last step of a fit: how far to go, and whether predictions may change.
 
 What came before has fitted a calibrator on logits that may be corrected already. Here it is weighed
-against leaving the model alone, put together with the correction, and measured on the split: on
-rows that were corrected out of fold, so that what it says of accuracy is cross-validated.
+against leaving the model alone, by rows that were corrected out of fold, put together with the
+correction, and measured on the split.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ from smallcal.calibrators.fitted import FittedCalibrator, Given
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.gate import weight_of_change
 from smallcal.calibrators.objectives import Gaps, Moments, losses, moments, softplus
-from smallcal.calibrators.softmax import keep_predictions
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 
 #: Below this share of the change, the fit says that it is held back.
 HELD_BACK = 0.9
-#: From this share on it is all of it.
-WHOLE = 1 - 1e-12
 #: Of the normal distribution: 95 % lie within so many standard deviations.
 _TWO_SIDED = 1.959964
 _TINY = np.finfo(np.float64).tiny
@@ -69,40 +66,31 @@ class Made:
 
     def finished(self, seen: Seen, *, keep: bool) -> FittedCalibrator:
         """Weigh the fit, put it together with its correction, and measure it on the split."""
-        proba = self.fitted.calibrate(_given(seen.preds, self.logits))
-        made, weight = self, 1.0
+        fitted, weight = replace(self.fitted, correction=self.correction), 1.0
         if self.freedom is not None:
-            weight = weight_of_change(_gain(proba, seen), self.freedom)
-            made = self._weakened(weight, seen.preds)
-        if weight < WHOLE:
-            proba = made.fitted.calibrate(_given(seen.preds, made.logits))
-        predicted = proba.argmax(axis=1)
-        if keep or self.correction is None:
-            predicted = seen.preds.predicted
-            keep_predictions(proba, predicted)
+            out_of_fold = self.fitted.calibrate(_given(seen.preds, self.logits))
+            weight = weight_of_change(_gain(out_of_fold, seen), self.freedom)
+            fitted = self._at(weight)
+        held: dict[str, list[int]] = {"held_back": []} if weight < HELD_BACK else {}
+        fitted = replace(fitted, keep_predictions=keep, flags={**fitted.flags, **held})
+        proba = fitted.calibrate(_given(seen.preds, seen.preds.logits))
         metrics = {
             "accuracy": float(seen.gaps.correct.mean()),
             "before": losses(seen.gaps, 1.0, seen.raw.log_odds),
-            **outcome_of(proba, seen.preds, predicted),
+            **outcome_of(proba, seen.preds, proba.argmax(axis=1)),
             "weight": weight,
         }
-        held: dict[str, list[int]] = {"held_back": []} if weight < HELD_BACK else {}
-        flags = {**self.fitted.flags, **held}
-        return replace(made.fitted, correction=made.correction, flags=flags, fit_metrics=metrics)
+        return replace(fitted, fit_metrics=metrics)
 
-    def _weakened(self, weight: float, preds: Predictions) -> Made:
-        """Take what the fit changes at the share that the split supports."""
-        tail = self.fitted.tail_temperature
-        fitted = replace(
+    def _at(self, weight: float) -> FittedCalibrator:
+        """Return the calibrator with what the fit changes at this share."""
+        tail, correction = self.fitted.tail_temperature, self.correction
+        return replace(
             self.fitted,
             map=self.fitted.map.weakened(weight),
             tail_temperature=None if tail is None else tail**weight,
+            correction=None if correction is None else correction.weakened(weight),
         )
-        if self.correction is None:
-            return replace(self, fitted=fitted)
-        raw = preds.logits.astype(np.float64)
-        logits = raw + weight * (self.logits - raw)
-        return Made(fitted, self.correction.weakened(weight), logits, None)
 
 
 def accuracy_if_free(preds: Predictions, logits: FloatArray) -> dict[str, float]:

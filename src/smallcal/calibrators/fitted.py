@@ -28,7 +28,14 @@ from smallcal.calibrators.softmax import (
     scaled_softmax,
     tailed_softmax,
 )
-from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels, as_scores
+from smallcal.data.checks import (
+    FloatArray,
+    IntArray,
+    as_features,
+    as_labels,
+    as_scores,
+    require_finite,
+)
 from smallcal.errors import ArtefactError, InputError
 
 #: With fewer samples than this for each parameter, a fit says so.
@@ -209,7 +216,7 @@ class FittedCalibrator:
         batch = None if self.signal.rowwise else self._scores(given)
         for rows, moved in self._moved(given):
             written = result[rows]
-            for block in row_blocks(moved.logits, first_row=rows.start):
+            for block in row_blocks(moved.logits):
                 inner = block.rows
                 scores = self._block_scores(moved, block) if batch is None else batch[rows][inner]
                 self._write(block, moved.logits[inner], scores, written[inner])
@@ -226,6 +233,7 @@ class FittedCalibrator:
         size = max(1, _MOVED_BYTES // (8 * self.n_classes))
         for start in range(0, n, size):
             rows = slice(start, min(start + size, n))
+            require_finite(given.logits[rows], name="logits", first_row=start)
             yield rows, given.take(rows)._replace(logits=self.correction(given.logits[rows]))
 
     def watch(self, logits: object, *, features: object = None) -> Watched:
@@ -381,7 +389,7 @@ class FittedCalibrator:
             [
                 self._block_scores(moved, block)
                 for rows, moved in self._moved(given)
-                for block in row_blocks(moved.logits, first_row=rows.start)
+                for block in row_blocks(moved.logits)
             ]
         )
 

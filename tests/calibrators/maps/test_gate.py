@@ -143,18 +143,11 @@ def test_a_tail_is_earned_by_weight_as_by_copies():
 
 
 def test_the_gate_is_for_temperatures_and_has_one_spelling():
-    with pytest.raises(InputError, match="gate must be None, or 'evidence' where one temperature"):
+    with pytest.raises(InputError, match="gate must be None, or 'evidence' or 'weight' where one"):
         sc.TemperatureScaling(gate="yes").fit(*simulate(100, 4))
     with pytest.raises(InputError, match="no option gate"):
         sc.make("ets", gate="evidence")
     assert sc.SRTS(gate="evidence").fit(*simulate(900, 5)).method_ == "srts-bce[gate=evidence]"
-
-
-def test_the_default_is_the_gated_regression_under_its_true_name():
-    z, y = simulate(600, 5)
-    for cal in (sc.Calibrator(), sc.make("default")):
-        assert cal.fit(z, y).method_ == GATED
-    assert sc.SRTS().fit(z, y).method_ == "srts-bce"
 
 
 def test_on_real_logits_the_default_is_not_worse_than_the_raw_model(real_cell):

@@ -40,8 +40,12 @@ _ABSENT = 0.2
 
 _START = (0.3, 0.05)  # scales where the search begins
 _MAX_LOOKS = 30
+_ROUNDS = 10  # of balancing, for each look
 _SMALL = 0.01  # log-likelihood still to gain by the last step; what is left after it is far less
 _BLOCK_SIZE = 2**18  # numbers looked at together
+#: Where a logit is this far below the top one, no probability is left that could be corrected.
+_FARTHEST = 1e4
+_FARTHEST_STEP = 2.0  # in u
 
 
 def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, FloatArray]:
@@ -67,9 +71,12 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     >>> (np.array(correction.bias) - correction.bias[2]).round().tolist()
     [2.0, 0.0, 0.0]
     """
-    model = _Model(preds)
+    raw = preds.logits.astype(np.float64)
+    if np.ptp(raw, axis=1).max() > _FARTHEST:
+        return Correction((0.0,) * preds.n_classes), raw
+    model = _Model(preds, raw)
     theta, penalty = _search(model, -np.log(temperature))
-    folds = _folds(preds)
+    folds = _folds(model.z)
     looked = model.look(theta, folds)
     slope, curvature = looked.total()
     out_of_fold = np.empty(model.z.shape)
@@ -79,7 +86,7 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     for rows, part in zip(folds, looked.parts, strict=True):
         step = np.linalg.solve(curvature - part.curvature, slope - part.slope)
         without = model.correction(theta - step + absent)
-        out_of_fold[rows] = without(preds.logits[rows].astype(np.float64))
+        out_of_fold[rows] = without(raw[rows])
     return model.correction(theta + absent), out_of_fold
 
 
@@ -110,13 +117,12 @@ class _Looked(NamedTuple):
 class _Model:
     """The likelihood of a split in theta = (u, biases of the classes that count, K by rows)."""
 
-    def __init__(self, preds: Predictions) -> None:
-        raw = preds.logits.astype(np.float64)
+    def __init__(self, preds: Predictions, raw: FloatArray) -> None:
         self.preds = preds
         # At most 0, so that their exponentials need no care.
         self.z = raw - raw[np.arange(preds.n), preds.predicted][:, None]
         self.weight = np.ones(preds.n) if preds.weight is None else preds.weight
-        self.counts = _classes_that_count(preds, self.z, self.weight)
+        self.counts, self.rare = _classes_that_count(preds, self.z, self.weight)
         self.directions = _leading_directions(self.z, self.weight)
         self.x = self.z @ self.directions
         rank = self.directions.shape[1]
@@ -173,6 +179,9 @@ class _Model:
         with np.errstate(over="ignore"):  # the step was too long, and will be halved
             np.exp(p, out=p)
         total = np.einsum("ij->i", p)
+        if not (np.isfinite(total) & (total > 0)).all():
+            size = sum(self.sizes)
+            return _Part(np.inf, np.zeros(size), np.zeros((size, size)))
         p /= total[:, None]
         loss = float(weight @ (np.log(total) - at_label))
         error = p * weight[:, None]
@@ -228,7 +237,7 @@ class _Model:
 
 def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray]:
     """Return the fit and its penalties."""
-    scales = _Scales(model.sizes)
+    scales = _Scales(model.sizes, model.rare)
     looked = model.look(np.append(u, np.zeros(sum(model.sizes[1:]))), model.blocks)
     for _ in range(_MAX_LOOKS):
         slope, curvature = looked.total()
@@ -237,8 +246,9 @@ def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray]:
         step = theta - looked.theta
         if step @ (curvature + np.diag(penalty)) @ step < 2 * _SMALL:
             break
+        step = step / max(1.0, abs(step[0]) / _FARTHEST_STEP)
         before = looked.objective(penalty)
-        new = model.look(theta, model.blocks)
+        new = model.look(looked.theta + step, model.blocks)
         while not new.objective(penalty) <= before and np.abs(step).max() > 1e-9:
             step = step / 2
             new = model.look(looked.theta + step, model.blocks)
@@ -249,8 +259,8 @@ def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray]:
 class _Scales:
     """The priors' penalties, and how a parabola of the log-likelihood sets them."""
 
-    def __init__(self, sizes: tuple[int, int, int]) -> None:
-        self.sizes = sizes
+    def __init__(self, sizes: tuple[int, int, int], rare: FloatArray) -> None:
+        self.sizes, self.rare = sizes, rare
         self.bias, self.mixing = (scale**-2 for scale in _START)
         self.each = np.ones(sizes[1])  # what Student's prior makes of each bias
 
@@ -267,59 +277,64 @@ class _Scales:
         effective number, agree with it.
         """
         b, k = slice(1, 1 + self.sizes[1]), slice(1 + self.sizes[1], None)
-        for _ in range(100):
+        for _ in range(_ROUNDS):
             covariance = np.linalg.inv(curvature + np.diag(self.penalty()))
             theta, variance = covariance @ target, np.diag(covariance)
             before = self.bias, self.mixing
-            self.bias = _scale(theta[b], variance[b], self.bias * self.each, self.each, _BIAS_SEEN)
+            # Classes that neither occur nor are expected have biases too, if small ones.
+            small = self.rare / (self.rare + self.bias)
+            free = len(theta[b]) - (self.bias * self.each) @ variance[b] + small.sum()
+            self.bias = _precision(
+                float(self.each @ theta[b] ** 2 + small @ small), free, _BIAS_SEEN
+            )
             squares = self.bias * (theta[b] ** 2 + variance[b])
             self.each = (_DEGREES + 1) / (_DEGREES + squares)
-            if self.sizes[2]:
-                alike = np.ones(self.sizes[2])
-                self.mixing = _scale(
-                    theta[k], variance[k], self.mixing * alike, alike, _MIXING_SEEN
-                )
+            free = len(theta[k]) - self.mixing * variance[k].sum()
+            self.mixing = _precision(theta[k] @ theta[k], free, _MIXING_SEEN)
             moved = np.log(np.divide((self.bias, self.mixing), before))
-            if np.abs(moved).max() < 1e-3:
+            if np.abs(moved).max() < 0.01:
                 break
         return np.asarray(np.linalg.solve(curvature + np.diag(self.penalty()), target))
 
 
-def _scale(
-    theta: FloatArray, variance: FloatArray, penalty: FloatArray, each: FloatArray, seen: float
-) -> float:
-    """Return the precision that agrees with some parameters, and with the prior on it."""
-    effective = max(len(theta) - float(penalty @ variance), 0.0)
-    return (effective + _SEEN) / (float(each @ theta**2) + _SEEN * seen**2)
+def _precision(squares: float, free: float, seen: float) -> float:
+    """Return the precision that agrees with parameters' squares, and with those seen before."""
+    return (max(float(free), 0.0) + _SEEN) / (float(squares) + _SEEN * seen**2)
 
 
-def _folds(preds: Predictions) -> list[IntArray]:
-    """Deal rows out by class and margin, so that the folds are alike whatever the rows' order."""
-    top = np.partition(preds.logits, -2, axis=1)[:, -2:].astype(np.float64)
-    order = np.lexsort((top[:, 1] - top[:, 0], preds.labels))
-    return [np.sort(order[start::N_FOLDS]) for start in range(N_FOLDS)]
+def _folds(z: FloatArray) -> list[IntArray]:
+    """Deal rows out by their margin: folds are alike, and rows and classes in any order."""
+    margin = -np.partition(z, -2, axis=1)[:, -2]
+    order, n_folds = np.argsort(margin, kind="stable"), min(N_FOLDS, len(z))
+    return [order[start::n_folds] for start in range(n_folds)]
 
 
-def _classes_that_count(preds: Predictions, z: FloatArray, weight: FloatArray) -> IntArray:
-    """Return the classes that occur, or that the model expects: the others say nothing."""
+def _classes_that_count(
+    preds: Predictions, z: FloatArray, weight: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Return the classes that occur, or that the model expects, and how often it expects others."""
     seen = np.bincount(preds.labels, minlength=preds.n_classes) > 0
-    if not seen.all():
-        p = np.exp(z)
-        seen |= (weight / p.sum(axis=1)) @ p >= _EXPECTED
-    return np.flatnonzero(seen)
+    if seen.all():
+        return np.arange(preds.n_classes), np.empty(0)
+    p = np.exp(z)
+    expected = (weight / p.sum(axis=1)) @ p
+    seen |= expected >= _EXPECTED
+    return np.flatnonzero(seen), expected[~seen]
 
 
 def _leading_directions(z: FloatArray, weight: FloatArray) -> FloatArray:
     """Return the directions (C, r) in which centred logits vary most; none for two classes."""
-    n_classes = z.shape[1]
-    rank = min(n_classes - 1, RANK) if n_classes > 2 else 0
-    scatter = (z * weight[:, None]).T @ z
-    # Centring each row is a projection, and can be done to the scatter.
-    scatter -= scatter.mean(axis=0)
-    scatter -= scatter.mean(axis=1, keepdims=True)
-    _, vectors = np.linalg.eigh((scatter + scatter.T) / 2)
-    leading = vectors[:, ::-1][:, :rank]
-    leading = leading - leading.mean(axis=0)
+    n, n_classes = z.shape
+    rank = min(n_classes - 1, RANK, n) if n_classes > 2 else 0
+    centred = z - z.mean(axis=1, keepdims=True)
+    centred *= np.sqrt(weight)[:, None]
+    # The smaller of the two matrices that have the same directions.
+    if n < n_classes:
+        sizes, vectors = np.linalg.eigh(centred @ centred.T)
+        found = centred.T @ vectors[:, ::-1][:, :rank]
+        leading = found / np.sqrt(np.maximum(sizes[::-1][:rank], 1e-300))
+    else:
+        leading = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :rank]
     # A vector's sign is the eigensolver's whim: let its largest entry be positive.
     largest = leading[np.abs(leading).argmax(axis=0), np.arange(rank)]
     return np.asarray(leading * np.where(largest < 0, -1.0, 1.0))

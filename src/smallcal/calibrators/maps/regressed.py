@@ -89,10 +89,10 @@ class RegressedMap(TemperatureMap):
         return program.exp(exponent.at_most(highest)).at_least(self.low).at_most(self.high)
 
     def _linear(self, scores: FloatArray) -> FloatArray:
-        # einsum, not a matrix product: a row's bits must not depend on its batch.
-        return np.asarray(
-            np.einsum("ij,j->i", scores, np.array(self.coefficients)) + self.intercept
-        )
+        # einsum, not a matrix product, and always in the same order in memory: a row's bits must
+        # not depend on its batch.
+        rows = np.ascontiguousarray(scores)
+        return np.asarray(np.einsum("ij,j->i", rows, np.array(self.coefficients)) + self.intercept)
 
 
 @dataclass(frozen=True)

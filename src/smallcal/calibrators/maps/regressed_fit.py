@@ -214,7 +214,11 @@ class Problem:
                 step, each = step / 2, each / 2
                 look = self.look(shared + step, effects + each)
             shared, effects = shared + step, effects + each
-        return Solved(shared + step, effects + each, problem._freedom(look))
+        try:
+            freedom = problem._freedom(look)
+        except np.linalg.LinAlgError:
+            freedom = problem._freedom(self.look(shared, effects, dents=False))
+        return Solved(shared + step, effects + each, freedom)
 
     def _step(
         self,

@@ -46,13 +46,8 @@ class RowBlock(NamedTuple):
     squared_norm: FloatArray
 
 
-def row_blocks(
-    logits: FloatArray, *, name: str = "logits", first_row: int = 0
-) -> Iterator[RowBlock]:
-    """Cut logits into blocks, checking each; float16 is computed in float32.
-
-    ``first_row`` is what messages call the first one.
-    """
+def row_blocks(logits: FloatArray, *, name: str = "logits") -> Iterator[RowBlock]:
+    """Cut logits into blocks, checking each; float16 is computed in float32."""
     n, n_classes = logits.shape
     # By size: a file's byte order need not be this machine's.
     work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
@@ -68,7 +63,7 @@ def row_blocks(
         squared_norm = np.einsum("ij,ij->i", block, block)
         if not squared_norm.max() <= MAX_MAGNITUDE**2:  # so that NaN is caught too
             bad = ~(squared_norm <= MAX_MAGNITUDE**2)
-            raise bad_rows_error(block, bad, name=name, first_row=first_row + start)
+            raise bad_rows_error(block, bad, name=name, first_row=start)
         # On flat arrays: reduceat is twice as quick as max(axis=1), one index as two.
         flat = gaps.reshape(-1)
         top_index = block.argmax(axis=1)
