@@ -147,6 +147,7 @@ class Results:
         self.rivals = [name for name in names if name not in (KEEPING, FREE)]
 
     def of(self, budget, name):
+        """Return one method's metrics at one budget."""
         return self.values[self.budgets.index(budget), self.names.index(name)]
 
     def keepers(self):

@@ -15,7 +15,7 @@ import numpy as np
 from smallcal.calibrators.fitted import FittedCalibrator, Given
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.gate import weight_of_change
-from smallcal.calibrators.objectives import Gaps, Moments, losses, moments, softplus
+from smallcal.calibrators.objectives import Gaps, Moments, losses, moments, sigmoid, softplus
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 
 #: Below this share of the change, the fit says that it is held back.
@@ -53,27 +53,29 @@ class Made:
     fitted : FittedCalibrator
         For logits that are corrected already.
     correction : Correction or None
-    logits : ndarray of shape (n, C)
-        Of the split, corrected out of fold.
+    moved : Seen
+        The split as it was fitted on: corrected out of fold, or as it is.
+    odds : ndarray of shape (n,)
+        Log-odds of the confidences that the fit gives it.
     freedom : float or None
         The effective number of parameters, where the fit is to be weighed against the raw model.
     """
 
     fitted: FittedCalibrator
     correction: Correction | None
-    logits: FloatArray
+    moved: Seen
+    odds: FloatArray
     freedom: float | None
 
-    def finished(self, seen: Seen, *, keep: bool) -> FittedCalibrator:
+    def finished(self, seen: Seen) -> FittedCalibrator:
         """Weigh the fit, put it together with its correction, and measure it on the split."""
         fitted, weight = replace(self.fitted, correction=self.correction), 1.0
         if self.freedom is not None:
-            out_of_fold = self.fitted.calibrate(_given(seen.preds, self.logits))
-            weight = weight_of_change(_gain(out_of_fold, seen), self.freedom)
+            weight = weight_of_change(self._gain(seen), self.freedom)
             fitted = self._at(weight)
         held: dict[str, list[int]] = {"held_back": []} if weight < HELD_BACK else {}
-        fitted = replace(fitted, keep_predictions=keep, flags={**fitted.flags, **held})
-        proba = fitted.calibrate(_given(seen.preds, seen.preds.logits))
+        fitted = replace(fitted, flags={**fitted.flags, **held})
+        proba = fitted.calibrate(_given(seen.preds))
         metrics = {
             "accuracy": float(seen.gaps.correct.mean()),
             "before": losses(seen.gaps, 1.0, seen.raw.log_odds),
@@ -81,6 +83,22 @@ class Made:
             "weight": weight,
         }
         return replace(fitted, fit_metrics=metrics)
+
+    def _gain(self, seen: Seen) -> float:
+        """Return by how much the fit makes it likelier that the model is right where it is.
+
+        It is the model's own predictions that are judged, whatever the fit prefers.
+        """
+        preds, right = seen.preds, seen.gaps.correct
+        own = sigmoid(self.odds)
+        other = np.flatnonzero(self.moved.preds.predicted != preds.predicted)
+        if len(other):
+            proba = self.fitted.calibrate(_given(self.moved.preds.take(other)))
+            own[other] = proba[np.arange(len(other)), preds.predicted[other]]
+        floor = np.finfo(np.float64).eps
+        after = np.log(np.maximum(np.where(right, own, 1 - own), floor))
+        before = -softplus(np.where(right, -seen.raw.log_odds, seen.raw.log_odds))
+        return float(seen.gaps.weights @ (after - before))
 
     def _at(self, weight: float) -> FittedCalibrator:
         """Return the calibrator with what the fit changes at this share."""
@@ -144,18 +162,5 @@ def log_of_label(proba: FloatArray, preds: Predictions) -> FloatArray:
     return np.asarray(np.log(np.maximum(proba[np.arange(preds.n), preds.labels], _TINY)))
 
 
-def _gain(proba: FloatArray, seen: Seen) -> float:
-    """Return by how much probabilities make it likelier that the model is right where it is.
-
-    It is the model's own predictions that are judged, whatever the probabilities prefer.
-    """
-    preds, right = seen.preds, seen.gaps.correct
-    own = proba[np.arange(preds.n), preds.predicted]
-    floor = np.finfo(np.float64).eps
-    after = np.log(np.maximum(np.where(right, own, 1 - own), floor))
-    before = -softplus(np.where(right, -seen.raw.log_odds, seen.raw.log_odds))
-    return float(seen.gaps.weights @ (after - before))
-
-
-def _given(preds: Predictions, logits: FloatArray) -> Given:
-    return Given(logits.astype(np.float64, copy=False), preds.features, preds.labels)
+def _given(preds: Predictions) -> Given:
+    return Given(preds.logits.astype(np.float64, copy=False), preds.features, preds.labels)

@@ -238,24 +238,25 @@ class Method:
             map=fit.map,
             pooled_temperature=found.pooled,
             n_classes=split.preds.n_classes,
+            keep_predictions=self.keep_predictions,
             group_counts=fit.counts,
             flags={**routed.flags, **fit.flags},
             discipline=self.discipline,
-            fit_metrics={
-                "accuracy": float(split.gaps.correct.mean()),
-                "before": losses(split.gaps, 1.0, split.raw.log_odds),
-                **_outcome(fit, split, routed.deployed, keep=self.keep_predictions),
-            },
         )
+        finishing = self.gate == "weight" or correction is not None
+        if not finishing:
+            fitted = replace(fitted, fit_metrics=_outcome(fitted, split, routed.deployed))
         # A model that is left alone is left alone altogether.
         if self.tail and split.preds.n_classes > 2 and "kept_raw" not in fit.flags:
-            fitted = self._with_tail(fitted, split)
-        if self.gate == "weight" or correction is not None:
+            fitted = self._with_tail(fitted, split, measure=not finishing)
+        if not finishing:
+            return fitted
+        assert isinstance(fit.map, TemperatureMap)
+        odds = log_odds(split.gaps, 1 / fit.map(routed.deployed))
+        freedom = None
+        if self.gate == "weight":
             freedom = fit.map.n_parameters if fit.freedom is None else fit.freedom
-            weighed = self.gate == "weight"
-            made = Made(fitted, correction, split.preds.logits, freedom if weighed else None)
-            fitted = made.finished(seen, keep=self.keep_predictions)
-        return replace(fitted, keep_predictions=self.keep_predictions)
+        return Made(fitted, correction, split, odds, freedom).finished(seen)
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
@@ -302,12 +303,14 @@ class Method:
                 routed = no_signal(split.gaps.n, **routed.flags)
         return _Found(routed, fit, split.pooled.value)
 
-    def _with_tail(self, fitted: FittedCalibrator, seen: Seen) -> FittedCalibrator:
+    def _with_tail(
+        self, fitted: FittedCalibrator, seen: Seen, *, measure: bool
+    ) -> FittedCalibrator:
         """Give the classes not predicted a temperature of their own, if that earns its place."""
         preds, gaps, _ = seen
         pooled, bounds = fitted.pooled_temperature, self.discipline.bounds
         tailed = replace(fitted, tail_temperature=tail_temperature(preds, pooled, bounds=bounds))
-        if self.correction or self.gate == "weight":  # measured when the fit is finished
+        if not measure:
             return tailed
         given = Given(preds.logits.astype(np.float64), preds.features, preds.labels)
         proba = tailed.calibrate(given)
@@ -357,16 +360,21 @@ def _part_options(signal: str, map_name: str) -> dict[str, Any]:
     return {**ROUTES[signal].options, **RECIPES[map_name].options}
 
 
-def _outcome(fit: MapFit, seen: Seen, scores: FloatArray, *, keep: bool = False) -> dict[str, Any]:
-    """Return the losses after calibration, and how many predictions changed."""
-    preds, gaps, _ = seen
-    if isinstance(fit.map, TemperatureMap):
-        beta = 1 / fit.map(scores)
-        return {"after": losses(gaps, beta, log_odds(gaps, beta)), "changed_predictions": 0}
-    assert isinstance(fit.map, ProbabilityMap)
-    proba = fit.map.probabilities(preds.logits.astype(np.float64), scores)
+def _outcome(fitted: FittedCalibrator, seen: Seen, scores: FloatArray) -> dict[str, Any]:
+    """Return the losses before and after calibration, and how many predictions changed."""
+    preds, gaps, raw = seen
+    before = {
+        "accuracy": float(gaps.correct.mean()),
+        "before": losses(gaps, 1.0, raw.log_odds),
+    }
+    if isinstance(fitted.map, TemperatureMap):
+        beta = 1 / fitted.map(scores)
+        after = losses(gaps, beta, log_odds(gaps, beta))
+        return before | {"after": after, "changed_predictions": 0}
+    assert isinstance(fitted.map, ProbabilityMap)
+    proba = fitted.map.probabilities(preds.logits.astype(np.float64), scores)
     predicted = proba.argmax(axis=1)
-    if keep or fit.map.preserves_argmax:
+    if fitted.preserves_argmax:
         predicted = preds.predicted
         keep_predictions(proba, predicted)
-    return outcome_of(proba, preds, predicted)
+    return before | outcome_of(proba, preds, predicted)

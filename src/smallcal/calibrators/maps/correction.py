@@ -69,10 +69,11 @@ class Correction(Part):
         work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
         z = logits.astype(work, copy=False)
         moved = z + np.array(self.bias, dtype=work)
-        for read, write in zip(self.reads, self.writes, strict=True):
+        if self.reads:
+            reads, writes = (np.array(side, dtype=work) for side in (self.reads, self.writes))
             # einsum, not a matrix product: a row's bits must not depend on its batch.
-            seen = np.einsum("ij,j->i", z, np.array(read, dtype=work))
-            moved += seen[:, None] * np.array(write, dtype=work)
+            seen = np.einsum("ij,kj->ik", z, reads)
+            moved += np.einsum("ik,kj->ij", seen, writes)
         return np.asarray(moved)
 
     def program(self, logits: Value, /) -> Value:

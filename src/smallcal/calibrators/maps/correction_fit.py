@@ -9,19 +9,19 @@ scales and parameters are balanced without looking at the data again, and the se
 Four or five looks at the data are usual.
 
 Each row of the split is corrected by a fit that has not seen it: one Newton step away from the full
-fit, with its fold left out of slope and curvature. That is as good as fitting again, and free.
+fit, with its fold left out of the slope, and out of the curvature by its size. That is as good as
+fitting again, and nearly free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.temperature import ANCHOR_SCALE
-from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 
 #: Logits are read in at most this many directions: five find what a full matrix finds for ten
 #: classes, and cost next to nothing for a thousand.
@@ -46,6 +46,7 @@ _BLOCK_SIZE = 2**18  # numbers looked at together
 #: Where a logit is this far below the top one, no probability is left that could be corrected.
 _FARTHEST = 1e4
 _FARTHEST_STEP = 2.0  # in u
+_SMALLEST_STEP = 1e-9
 
 
 def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, FloatArray]:
@@ -75,19 +76,18 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     if np.ptp(raw, axis=1).max() > _FARTHEST:
         return Correction((0.0,) * preds.n_classes), raw
     model = _Model(preds, raw)
-    theta, penalty = _search(model, -np.log(temperature))
-    folds = _folds(model.z)
-    looked = model.look(theta, folds)
-    slope, curvature = looked.total()
-    out_of_fold = np.empty(model.z.shape)
+    theta, penalty, curvature = _search(model, -np.log(temperature))
+    slopes = model.slopes_by_fold(theta)
+    slope = slopes.sum(axis=0)
     absent = model.absent(slope, penalty * theta**2 / 2)
-    curvature = curvature + np.diag(penalty)
-    slope = slope + penalty * theta
-    for rows, part in zip(folds, looked.parts, strict=True):
-        step = np.linalg.solve(curvature - part.curvature, slope - part.slope)
-        without = model.correction(theta - step + absent)
-        out_of_fold[rows] = without(raw[rows])
-    return model.correction(theta + absent), out_of_fold
+    # A fold takes its share of the curvature with it.
+    rest = (1 - 1 / len(slopes)) * curvature + np.diag(penalty)
+    steps = np.linalg.solve(rest, (slope - slopes + penalty * theta).T).T
+    steps /= np.maximum(1, np.abs(steps[:, :1]) / _FARTHEST_STEP)
+    moved = raw.copy()
+    for rows, step in zip(model.folds, steps, strict=True):
+        moved[model.order[rows]] += model.moves(theta - step + absent, rows)
+    return model.correction(theta + absent), moved
 
 
 class _Part(NamedTuple):
@@ -99,7 +99,7 @@ class _Part(NamedTuple):
 
 
 class _Looked(NamedTuple):
-    """The parts of all folds at one place."""
+    """The parts of all blocks at one place."""
 
     theta: FloatArray
     parts: list[_Part]
@@ -114,15 +114,34 @@ class _Looked(NamedTuple):
         return sum(part.loss for part in self.parts) + float(penalty @ self.theta**2) / 2
 
 
+class _Rows(NamedTuple):
+    """Some rows at one place: logits, readings, probabilities, those by weight, and errors."""
+
+    scale: float
+    loss: float
+    z: FloatArray
+    x: FloatArray
+    p: FloatArray
+    weighted: FloatArray
+    error: FloatArray
+
+
 class _Model:
-    """The likelihood of a split in theta = (u, biases of the classes that count, K by rows)."""
+    """The likelihood of a split in theta = (u, biases of the classes that count, K by rows).
+
+    Rows stand in the order of their folds.
+    """
 
     def __init__(self, preds: Predictions, raw: FloatArray) -> None:
-        self.preds = preds
         # At most 0, so that their exponentials need no care.
-        self.z = raw - raw[np.arange(preds.n), preds.predicted][:, None]
-        self.weight = np.ones(preds.n) if preds.weight is None else preds.weight
-        self.counts, self.rare = _classes_that_count(preds, self.z, self.weight)
+        z = raw - raw[np.arange(preds.n), preds.predicted][:, None]
+        self.order, self.folds = _dealt(z)
+        self.z, self.labels = z[self.order], preds.labels[self.order]
+        weight = np.ones(preds.n) if preds.weight is None else preds.weight
+        self.weight = weight[self.order]
+        self.n_classes = preds.n_classes
+        self.occurred = np.bincount(preds.labels, minlength=preds.n_classes) > 0
+        self.counts, self.rare = _classes_that_count(self.z, self.weight, self.occurred)
         self.directions = _leading_directions(self.z, self.weight)
         self.x = self.z @ self.directions
         rank = self.directions.shape[1]
@@ -133,7 +152,7 @@ class _Model:
     def spread(self, theta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return e^u, the biases of all classes, and K."""
         _, n_biases, _ = self.sizes
-        bias = np.zeros(self.z.shape[1])
+        bias = np.zeros(self.n_classes)
         bias[self.counts] = theta[1 : 1 + n_biases]
         rank = self.directions.shape[1]
         return float(np.exp(theta[0])), bias, theta[1 + n_biases :].reshape(rank, rank)
@@ -153,70 +172,81 @@ class _Model:
         there is no such class. How many there are not is found by EM.
         """
         biases = slice(1, 1 + self.sizes[1])
-        unseen = np.bincount(self.preds.labels, minlength=self.preds.n_classes)[self.counts] == 0
+        unseen = ~self.occurred[self.counts]
         # Slopes are expected counts less those that occurred.
         chance = np.exp(-np.maximum(slope[biases] + held[biases], 0)[unseen])
-        share, n_classes = _ABSENT, self.preds.n_classes
+        share = _ABSENT
         for _ in range(100):
             missing = share / (share + (1 - share) * chance)
-            share = float(missing.sum()) / (n_classes + 1 / _ABSENT - 2)
+            share = float(missing.sum()) / (self.n_classes + 1 / _ABSENT - 2)
         added = np.zeros(sum(self.sizes))
         added[biases][unseen] = np.log1p(-np.minimum(missing, 1 - 1e-9))
         return added
 
-    def look(self, theta: FloatArray, groups: Sequence[IntArray | slice]) -> _Looked:
-        """Look at the data, group after group of rows."""
-        return _Looked(theta, [self._part(theta, rows) for rows in groups])
+    def moves(self, theta: FloatArray, rows: slice) -> FloatArray:
+        """Return what the correction that theta makes adds to the logits of some rows."""
+        scale, bias, mixing = self.spread(theta)
+        return np.asarray((bias + self.x[rows] @ (self.directions @ mixing).T) / scale)
 
-    def _part(self, theta: FloatArray, rows: IntArray | slice) -> _Part:
+    def slopes_by_fold(self, theta: FloatArray) -> FloatArray:
+        """Return the slope of the loss of each fold's rows."""
+        slopes = [self._slope(self._rows(theta, rows)) for rows in self.folds]
+        return np.array(slopes)
+
+    def look(self, theta: FloatArray) -> _Looked:
+        """Look at the data, block after block of rows."""
+        return _Looked(theta, [self._part(self._rows(theta, rows)) for rows in self.blocks])
+
+    def _part(self, seen: _Rows) -> _Part:
+        if not np.isfinite(seen.loss):
+            size = sum(self.sizes)
+            return _Part(np.inf, np.zeros(size), np.zeros((size, size)))
+        return _Part(seen.loss, self._slope(seen), self._curvature(seen))
+
+    def _rows(self, theta: FloatArray, rows: slice) -> _Rows:
         scale, bias, mixing = self.spread(theta)
         z, x, weight = self.z[rows], self.x[rows], self.weight[rows]
-        labels, every = self.preds.labels[rows], np.arange(len(z))
+        at_label = np.arange(len(z)), self.labels[rows]
         p = x @ (self.directions @ mixing).T
         p += bias
         p += scale * z
-        at_label = p[every, labels]
-        with np.errstate(over="ignore"):  # the step was too long, and will be halved
+        label = p[at_label]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             np.exp(p, out=p)
-        total = np.einsum("ij->i", p)
-        if not (np.isfinite(total) & (total > 0)).all():
-            size = sum(self.sizes)
-            return _Part(np.inf, np.zeros(size), np.zeros((size, size)))
-        p /= total[:, None]
-        loss = float(weight @ (np.log(total) - at_label))
-        error = p * weight[:, None]
-        weighted = error.copy()
-        error[every, labels] -= weight
-        return _Part(loss, *self._derivatives(scale, z, x, p, weighted, error))
+            total = np.einsum("ij->i", p)
+            loss = float(weight @ (np.log(total) - label))  # infinite if the step was too long
+            p /= total[:, None]
+        weighted = p if bool((weight == 1).all()) else p * weight[:, None]
+        error = weighted.copy()
+        error[at_label] -= weight
+        return _Rows(scale, loss, z, x, p, weighted, error)
 
-    def _derivatives(
-        self,
-        scale: float,
-        z: FloatArray,
-        x: FloatArray,
-        p: FloatArray,
-        weighted: FloatArray,
-        error: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return slope and curvature: sums of J'(p - y) and J'(diag p - p p')J over rows.
+    def _slope(self, seen: _Rows) -> FloatArray:
+        """Return the sum of J'(p - y) over rows; see :meth:`_curvature`."""
+        mixed = (seen.error @ self.directions).T @ seen.x
+        pull = seen.scale * np.vdot(seen.error, seen.z)
+        return np.concatenate([[pull], seen.error.sum(axis=0)[self.counts], mixed.ravel()])
+
+    def _curvature(self, seen: _Rows) -> FloatArray:
+        """Return the sum of J'(diag p - p p')J over rows.
 
         J, the derivative of a row's logits, is e^u z for u, one at its class for a bias, and a
         product of a direction of the class and the row's reading x for an entry of K.
         """
+        scale, _, z, x, p, weighted, error = seen
         v, some = self.directions, self.counts
         one, biases, _ = self.sizes
         u, b, k = slice(0, one), slice(one, one + biases), slice(one + biases, None)
-        slope, curvature = np.empty(sum(self.sizes)), np.empty((sum(self.sizes),) * 2)
-        few = p[:, some], weighted[:, some]
-        pull = float(np.vdot(error, z))
-        slope[u], slope[b] = scale * pull, error[:, some].sum(axis=0)
-        slope[k] = ((error @ v).T @ x).ravel()
-        pz = weighted * z
+        curvature = np.empty((sum(self.sizes),) * 2)
+        few = (p, weighted) if biases == self.n_classes else (p[:, some], weighted[:, some])
         mean = np.einsum("ij,ij->i", p, z)
-        weighted_mean = pz.sum(axis=1)
+        pz = weighted * z
+        total = pz.sum(axis=0)
+        weighted_mean = np.einsum("ij,ij->i", weighted, z)
         # The second derivative of e^u adds its first; a negative one would bend the wrong way.
-        curvature[u, u] = scale**2 * (np.vdot(pz, z) - mean @ weighted_mean) + max(scale * pull, 0)
-        curvature[u, b] = scale * (pz[:, some].sum(axis=0) - weighted_mean @ few[0])
+        pull = scale * float(np.vdot(error, z))
+        curvature[u, u] = scale**2 * (np.vdot(pz, z) - mean @ weighted_mean) + max(pull, 0)
+        curvature[u, b] = scale * (total[some] - weighted_mean @ few[0])
         curvature[b, b] = np.diag(few[1].sum(axis=0)) - few[0].T @ few[1]
         pv, wv = p @ v, weighted @ v
         # Of each row: V'(diag p - p p')V.
@@ -232,28 +262,27 @@ class _Model:
         curvature[b, k] = own.reshape(biases, -1) - crossed
         curvature[b, u], curvature[k, u] = curvature[u, b].T, curvature[u, k].T
         curvature[k, b] = curvature[b, k].T
-        return slope, curvature
+        return curvature
 
 
-def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray]:
-    """Return the fit and its penalties."""
+def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the fit, its penalties, and the curvature of the log-likelihood beside it."""
     scales = _Scales(model.sizes, model.rare)
-    looked = model.look(np.append(u, np.zeros(sum(model.sizes[1:]))), model.blocks)
+    looked = model.look(np.append(u, np.zeros(sum(model.sizes[1:]))))
     for _ in range(_MAX_LOOKS):
         slope, curvature = looked.total()
-        theta = scales.balance(curvature, curvature @ looked.theta - slope)
+        step = scales.balance(curvature, curvature @ looked.theta - slope) - looked.theta
         penalty = scales.penalty()
-        step = theta - looked.theta
         if step @ (curvature + np.diag(penalty)) @ step < 2 * _SMALL:
             break
         step = step / max(1.0, abs(step[0]) / _FARTHEST_STEP)
         before = looked.objective(penalty)
-        new = model.look(looked.theta + step, model.blocks)
-        while not new.objective(penalty) <= before and np.abs(step).max() > 1e-9:
+        new = model.look(looked.theta + step)
+        while not new.objective(penalty) <= before and np.abs(step).max() > _SMALLEST_STEP:
             step = step / 2
-            new = model.look(looked.theta + step, model.blocks)
+            new = model.look(looked.theta + step)
         looked = new
-    return theta, penalty
+    return looked.theta + step, penalty, curvature
 
 
 class _Scales:
@@ -290,7 +319,7 @@ class _Scales:
             squares = self.bias * (theta[b] ** 2 + variance[b])
             self.each = (_DEGREES + 1) / (_DEGREES + squares)
             free = len(theta[k]) - self.mixing * variance[k].sum()
-            self.mixing = _precision(theta[k] @ theta[k], free, _MIXING_SEEN)
+            self.mixing = _precision(float(theta[k] @ theta[k]), free, _MIXING_SEEN)
             moved = np.log(np.divide((self.bias, self.mixing), before))
             if np.abs(moved).max() < 0.01:
                 break
@@ -302,24 +331,35 @@ def _precision(squares: float, free: float, seen: float) -> float:
     return (max(float(free), 0.0) + _SEEN) / (float(squares) + _SEEN * seen**2)
 
 
-def _folds(z: FloatArray) -> list[IntArray]:
-    """Deal rows out by their margin: folds are alike, and rows and classes in any order."""
-    margin = -np.partition(z, -2, axis=1)[:, -2]
-    order, n_folds = np.argsort(margin, kind="stable"), min(N_FOLDS, len(z))
-    return [order[start::n_folds] for start in range(n_folds)]
+def _dealt(z: FloatArray) -> tuple[IntArray, list[slice]]:
+    """Deal rows out to folds by their margin, which no order of rows or classes changes.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The rows, fold after fold.
+    list of slice
+        The folds in that order.
+    """
+    by_margin = np.argsort(-np.partition(z, -2, axis=1)[:, -2], kind="stable")
+    n_folds = min(N_FOLDS, len(z))
+    rows = [by_margin[start::n_folds] for start in range(n_folds)]
+    ends = np.cumsum([len(fold) for fold in rows]).tolist()
+    return np.concatenate(rows), [
+        slice(end - len(fold), end) for fold, end in zip(rows, ends, strict=True)
+    ]
 
 
 def _classes_that_count(
-    preds: Predictions, z: FloatArray, weight: FloatArray
+    z: FloatArray, weight: FloatArray, occurred: BoolArray
 ) -> tuple[IntArray, FloatArray]:
     """Return the classes that occur, or that the model expects, and how often it expects others."""
-    seen = np.bincount(preds.labels, minlength=preds.n_classes) > 0
-    if seen.all():
-        return np.arange(preds.n_classes), np.empty(0)
+    if occurred.all():
+        return np.arange(len(occurred)), np.empty(0)
     p = np.exp(z)
     expected = (weight / p.sum(axis=1)) @ p
-    seen |= expected >= _EXPECTED
-    return np.flatnonzero(seen), expected[~seen]
+    counts = occurred | (expected >= _EXPECTED)
+    return np.flatnonzero(counts), expected[~counts]
 
 
 def _leading_directions(z: FloatArray, weight: FloatArray) -> FloatArray:
