@@ -99,7 +99,6 @@ def test_fit_says_when_only_a_prior_holds_the_temperature(cli, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["already calibrated", "twenty samples"])
-def test_fit_leaves_such_a_model_alone_and_says_so(name, cli, tmp_path):
+def test_fit_holds_back_where_such_a_model_needs_nothing_and_says_so(name, cli, tmp_path):
     text = said(cli, tmp_path, "fit", name)
-    assert "It leaves the model's confidence as it is." in text
-    assert "kept_raw" in text
+    assert "Flag held_back: only little evidence" in text

@@ -164,14 +164,20 @@ def test_an_honest_model_is_kept():
         simulate(400, 5, temperature=1.0, seed=2),
         simulate(2000, 5, temperature=1.0, seed=3),
     )
-    report = sc.report(cal, test, methods=["ts-nll", "default"], n_boot=100)
-    assert report.content["verdict"]["outcome"] == "raw"
-    assert report.content["verdict"]["headline"].startswith("Keep the raw model")
+    gated = "class-linear+tail+gate"
+    report = sc.report(cal, test, methods=["ts-nll", gated], n_boot=100)
     assert "no more than noise" in texts(report)
-    assert f"Flag kept_raw of {DEFAULT}" in texts(report)
+    assert f"Flag kept_raw of {gated}" in texts(report)
     (gate,) = report.content["gates"]
     assert gate["kept_raw"]
     assert gate["gained"] <= gate["needed"]
+    report = sc.report(cal, test, methods=["ts-nll", "default"], n_boot=100)
+    assert report.content["verdict"]["outcome"] == "tie"
+    assert report.content["verdict"]["headline"].startswith(f"Use {DEFAULT} or the raw model")
+    assert f"Flag held_back of {DEFAULT}" in texts(report)
+    (gate,) = report.content["gates"]
+    assert gate["weight"] < 0.5
+    assert "of what it would change is applied" in report.to_html()
     plain_names = sc.report(cal, test, methods=["ts-nll"], n_boot=100)
     assert plain_names.recommended == "none"
     assert "no method here beats" in plain_names.content["verdict"]["reason"]

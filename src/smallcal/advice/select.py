@@ -74,6 +74,8 @@ class Selection:
     choice_options : dict
     reason : str
         One sentence.
+    note : str
+        What predictions that may change are worth, where that is something; else empty.
     table : tuple of Row
         Every candidate, from simple to rich.
     n, n_classes : int
@@ -99,6 +101,7 @@ class Selection:
     level: float = 0.95
     input: str = "logits"
     random_state: int = 0
+    note: str = ""
 
     def estimator(self) -> BaseCalibrator:
         """Return the chosen calibrator, unfitted: fit it on all samples."""
@@ -215,7 +218,14 @@ def select(
         level=level,
         input=input,
         random_state=seed,
+        note=_if_free(preds),
     )
+
+
+def _if_free(preds: Predictions) -> str:
+    """Return what the default says of predictions that may change; empty where that is nothing."""
+    fitted = METHODS[ALIASES["default"]].fit(preds)
+    return fitted.flag_text("better_free") if "better_free" in fitted.flags else ""
 
 
 def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: float) -> None:

@@ -52,6 +52,8 @@ def _what_it_does(fitted: FittedCalibrator) -> str:
     how = fitted.signal.words or fitted.signal.name
     if not temperatures:
         what = fitted.map.words.format(signal=how)
+        if fitted.correction is not None:
+            what = f"{fitted.correction.words}, then {what}"
         return f"Logits are {what} (best {goal})."
     if len(temperatures) == 1:
         t = temperatures[0]
@@ -89,6 +91,19 @@ def _parameters(fitted: FittedCalibrator) -> str:
     return f"{total}. It may change the predicted class: {changed} of the fitted samples did."
 
 
+def _if_free(fitted: FittedCalibrator) -> Iterator[str]:
+    """Yield what predictions that may change are worth, where the flags do not say it."""
+    free = fitted.fit_metrics.get("free_accuracy")
+    if free is None or "better_free" in fitted.flags:
+        return
+    value, low, high = (PERCENT.value(free[key]) for key in ("value", "low", "high"))
+    said = f"accuracy {value}, cross-validated, 95 % interval {low} to {high}"
+    if fitted.keep_predictions:
+        yield f"Letting predictions change would give {said}: no gain beyond chance."
+    else:
+        yield f"With predictions that may change: {said}."
+
+
 def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
     """Yield what is known about the fit: confidence before and after, and the flags."""
     found = fitted.fit_metrics
@@ -98,6 +113,7 @@ def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
             f"On the samples it was fitted on: accuracy {PERCENT.value(found['accuracy'])}, "
             f"mean confidence {PERCENT.value(before)} before and {PERCENT.value(after)} after."
         )
+    yield from _if_free(fitted)
     for name, groups in fitted.flags.items():
         where = f" (group {', '.join(map(str, groups))})" if groups else ""
         yield f"Flag {name}{where}: {fitted.flag_text(name)}."

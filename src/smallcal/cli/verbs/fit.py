@@ -9,7 +9,7 @@ from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.summary import summary
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import describe
-from smallcal.cli.options import option
+from smallcal.cli.options import flag, option
 
 
 def fit(
@@ -24,11 +24,7 @@ def fit(
     class_names: options.ClassNames = None,
     may_change_predictions: Annotated[
         bool,
-        option(
-            None,
-            "Let the most probable class be another than the model's own, where the data say so.",
-            "--may-change-predictions",
-        ),
+        flag("--may-change-predictions", "Let classes win that the model itself puts second."),
     ] = False,
     seed: options.Seed = 0,
     as_json: options.Json = False,

@@ -129,6 +129,8 @@ def _show(found: Selection, data: str) -> None:
         terminal.show_table(["candidate", "over", gain, "1 s.e.", "interval"], rows, text=(0, 1))
     notes = [f"{row.candidate}: {row.note}." for row in found.table if row.note]
     terminal.say(*notes, f"Choice: {found.choice}. Reason: {found.reason}")
+    if found.note:
+        terminal.say(f"The default could do more: {found.note}.")
 
 
 def _losses(row: Row, loss: str) -> list[str]:

@@ -43,8 +43,8 @@ the time or the machine but the versions. The keys, in order:
 ``groups`` : ``method``; ``tables``, each ``by`` and ``rows`` as those of classes but with
     ``ece15``, ``ece15_low``, ``ece15_high``, ``ece15_differs`` in place of the columns;
     ``worst``: rows of both kinds that are off beyond chance, with ``by``.
-``gates`` : list, for methods with a gate: ``method``, ``kept_raw``, ``n``, ``needed`` and
-    ``gained`` (log-likelihood).
+``gates`` : list, for methods with a gate: ``method``, ``n``, and ``kept_raw``, ``needed`` and
+    ``gained`` (log-likelihood), or ``weight``, the share of the change that is applied.
 ``shift`` : None, or a list: ``kind``, ``severity``, ``source``, ``n``, ..., ``accuracy``,
     ``values`` (method to metric to ``value``, ``low``, ``high``), ``differences`` (metric to
     ``value``, ``low``, ``high``, ``verdict``: chosen minus raw), ``occupancy`` and

@@ -127,8 +127,15 @@ def class_effects(fitted: FittedCalibrator, names: Sequence[str]) -> dict[str, A
 def gate(fit: Fit, calibration: Samples) -> dict[str, Any] | None:
     """Return what a method's own gate decided; None where it has no gate."""
     fitted = fit.fitted
-    if not fitted.options.get("gate"):
+    kind = fitted.options.get("gate")
+    if not kind:
         return None
+    if kind == "weight":
+        return {
+            "method": fit.name,
+            "n": calibration.preds.n,
+            "weight": fitted.fit_metrics["weight"],
+        }
     care = {"seed": fitted.discipline.seed}
     gained, needed = method(fit.name).with_options(care).weigh(calibration.preds)
     return {

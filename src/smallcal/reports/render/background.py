@@ -126,6 +126,12 @@ def _weight_table(entry: Content, number_of: int) -> Table:
 def gates(content: Content) -> Iterator[Block]:
     """Say what the gates weighed, and what they decided."""
     for gate in content["gates"]:
+        if "weight" in gate:
+            yield Text(
+                f"{gate['method']} is held back as far as the {gate['n']:,} calibration samples "
+                f"leave doubt: {100 * gate['weight']:.0f} % of what it would change is applied."
+            )
+            continue
         kept = gate["kept_raw"]
         what = "left the model alone" if kept else "calibrated the model"
         side = "no more than" if kept else "more than"
