@@ -1,7 +1,6 @@
 """The public surface: exactly these names, light to import, the contract runs as written."""
 
 import ast
-import doctest
 import json
 import re
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 import method_table
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS
+from support.pages import run_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -81,22 +81,14 @@ def test_importing_smallcal_loads_nothing_heavy():
 def test_the_examples_in_the_docs_run(page, least):
     if page == "plots.md":
         pytest.importorskip("matplotlib", reason="the page draws")
-    results = doctest.testfile(
-        str(ROOT / "docs" / page),
-        module_relative=False,
-        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
-    )
+    results = run_page(ROOT / "docs" / page)
     assert results.attempted >= least
     assert results.failed == 0
 
 
 def test_the_readme_examples_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    results = doctest.testfile(
-        str(ROOT / "README.md"),
-        module_relative=False,
-        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
-    )
+    results = run_page(ROOT / "README.md")
     assert results.attempted >= 5
     assert results.failed == 0
 

@@ -1,6 +1,5 @@
 """CalibratedModel: scikit-learn's manners, and the same numbers as doing it by hand."""
 
-import doctest
 import pickle
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import smallcal as sc
+from support.pages import run_page
 from support.simulated import simulate
 
 #: Checks that fail, and why. Repeating a sample and giving it twice the weight are not the same
@@ -501,10 +501,6 @@ def test_strange_labels_and_an_unfitted_model(data):
     ("page", "least"), [("scikit-learn.md", 20), ("recipes/scikit-learn.md", 20)]
 )
 def test_the_examples_in_the_docs_run(page, least):
-    results = doctest.testfile(
-        str(Path(__file__).parents[3] / "docs" / page),
-        module_relative=False,
-        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
-    )
+    results = run_page(Path(__file__).parents[3] / "docs" / page)
     assert results.attempted >= least
     assert results.failed == 0

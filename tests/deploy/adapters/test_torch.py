@@ -1,7 +1,6 @@
 """A calibrator as a torch module against NumPy, and torch models calibrated in one call."""
 
 import copy
-import doctest
 import io
 import os
 import shutil
@@ -27,6 +26,7 @@ from smallcal.errors import FitWarning, InputError  # noqa: E402
 from smallcal.io import progress  # noqa: E402
 from support import real  # noqa: E402
 from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict  # noqa: E402
+from support.pages import run_page  # noqa: E402
 from support.simulated import simulate  # noqa: E402
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -581,12 +581,6 @@ def test_without_torch_one_line_says_what_to_install():
 def test_the_pages_run(page, least, needs, tmp_path, monkeypatch):
     pytest.importorskip(needs, reason=f"the page needs {needs}")
     monkeypatch.chdir(tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
-        results = doctest.testfile(
-            str(DOCS / page),
-            module_relative=False,
-            optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
-        )
+    results = run_page(DOCS / page)
     assert results.attempted >= least
     assert results.failed == 0

@@ -26,6 +26,8 @@ _MAX_STEPS = 100
 #: Of the mean loss, still to gain by the last step: what is left after it is far less.
 _SMALL_GAIN = 1e-11
 _SMALL_STEP = 1e-12
+#: No evidence makes a scale larger: temperatures that differ by factors of e are no calibration.
+_LARGEST_SCALE = 1.0
 
 
 class Solved(NamedTuple):
@@ -280,4 +282,5 @@ class Problem:
 
 def _agreeing(squares: float, free: float, before: float, seen: float) -> float:
     """Return the scale that agrees with parameters' squares, and with those seen before."""
-    return math.sqrt((squares + seen * before**2) / (max(free, 0.0) + seen))
+    agreeing = math.sqrt((squares + seen * before**2) / (max(free, 0.0) + seen))
+    return min(agreeing, max(before, _LARGEST_SCALE))
