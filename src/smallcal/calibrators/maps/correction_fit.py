@@ -41,6 +41,8 @@ _ABSENT = 0.2
 _START = (0.3, 0.05)  # scales where the search begins
 _MAX_LOOKS = 30
 _ROUNDS = 10  # of balancing, for each look
+_PACE = 0.8
+_LEAST_PRECISION = 0.01
 _SMALL = 0.01  # log-likelihood still to gain by the last step; what is left after it is far less
 _BLOCK_SIZE = 2**18  # numbers looked at together
 #: Where a logit is this far below the top one, no probability is left that could be corrected.
@@ -303,32 +305,38 @@ class _Scales:
         """Set the scales by the evidence under a parabola; return its penalised minimum.
 
         Each round is MacKay's: a scale is such that the squares of its parameters, over their
-        effective number, agree with it.
+        effective number, agree with it. Rounds approach the end at a steady pace, so that every
+        second one goes on to where that leads (Aitken).
         """
-        b, k = slice(1, 1 + self.sizes[1]), slice(1 + self.sizes[1], None)
+        steps: list[FloatArray] = []
         for _ in range(_ROUNDS):
+            before = np.log((self.bias, self.mixing))
             covariance = np.linalg.inv(curvature + np.diag(self.penalty()))
-            theta, variance = covariance @ target, np.diag(covariance)
-            before = self.bias, self.mixing
-            # Classes that neither occur nor are expected have biases too, if small ones.
-            small = self.rare / (self.rare + self.bias)
-            free = len(theta[b]) - (self.bias * self.each) @ variance[b] + small.sum()
-            self.bias = _precision(
-                float(self.each @ theta[b] ** 2 + small @ small), free, _BIAS_SEEN
-            )
-            squares = self.bias * (theta[b] ** 2 + variance[b])
-            self.each = (_DEGREES + 1) / (_DEGREES + squares)
-            free = len(theta[k]) - self.mixing * variance[k].sum()
-            self.mixing = _precision(float(theta[k] @ theta[k]), free, _MIXING_SEEN)
-            moved = np.log(np.divide((self.bias, self.mixing), before))
-            if np.abs(moved).max() < 0.01:
+            self._agree(covariance @ target, np.diag(covariance))
+            steps.append(np.log((self.bias, self.mixing)) - before)
+            if np.abs(steps[-1]).max() < 0.01:
                 break
+            if len(steps) % 2 == 0:
+                pace = np.clip(steps[-1] / np.where(steps[-2] == 0, 1, steps[-2]), 0, _PACE)
+                self.bias, self.mixing = np.exp(before + steps[-1] / (1 - pace)).tolist()
         return np.asarray(np.linalg.solve(curvature + np.diag(self.penalty()), target))
+
+    def _agree(self, theta: FloatArray, variance: FloatArray) -> None:
+        """Make the scales agree with the parameters."""
+        b, k = slice(1, 1 + self.sizes[1]), slice(1 + self.sizes[1], None)
+        # Classes that neither occur nor are expected have biases too, if small ones.
+        small = self.rare / (self.rare + self.bias)
+        free = len(theta[b]) - (self.bias * self.each) @ variance[b] + small.sum()
+        squares = float(self.each @ theta[b] ** 2 + small @ small)
+        self.bias = _precision(squares, free, _BIAS_SEEN)
+        self.each = (_DEGREES + 1) / (_DEGREES + self.bias * (theta[b] ** 2 + variance[b]))
+        free = len(theta[k]) - self.mixing * variance[k].sum()
+        self.mixing = _precision(float(theta[k] @ theta[k]), free, _MIXING_SEEN)
 
 
 def _precision(squares: float, free: float, seen: float) -> float:
     """Return the precision that agrees with parameters' squares, and with those seen before."""
-    return (max(float(free), 0.0) + _SEEN) / (float(squares) + _SEEN * seen**2)
+    return max((max(float(free), 0.0) + _SEEN) / (squares + _SEEN * seen**2), _LEAST_PRECISION)
 
 
 def _dealt(z: FloatArray) -> tuple[IntArray, list[slice]]:
