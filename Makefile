@@ -12,7 +12,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-gate study-plan study-ablation study-monitor figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-calarena study-gate study-plan study-ablation study-monitor figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -27,7 +27,8 @@ help:
 	@echo "make bench-streaming  rows per second and memory of apply, from 1 to 10 million rows"
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
-	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA (hours)"
+	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA, by kind (an hour)"
+	@echo "make study-calarena  a file in CalArena's layout from real logits, and the entry of the default on it"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
@@ -96,6 +97,9 @@ bench-studies: $(VENV)/.dev
 
 study-coverage: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/coverage_study.py
+
+study-calarena: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/calarena.py $(SMALLCAL_DATA)
 
 study-no-harm: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/no_harm.py $(SMALLCAL_DATA) --write docs/no-harm.md

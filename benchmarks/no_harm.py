@@ -21,7 +21,6 @@ import numpy as np
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS
-from smallcal.calibrators.maps import RECIPES
 
 #: The two views of the default: predictions kept, predictions free.
 KEEPING, FREE = "adaptive", "adaptive-free"
@@ -49,11 +48,7 @@ HARM = 0.5
 TINY = 1e-6
 BEGIN, END = "<!-- begin no-harm -->", "<!-- end no-harm -->"
 #: Those among the methods that never change a prediction.
-KEEPERS = tuple(
-    name
-    for name in (*RIVALS, *RELATIVES)
-    if not name.startswith("probmetrics") and RECIPES[METHODS[name].map].keeps_argmax
-)
+KEEPERS = tuple(name for name in (*RIVALS, *RELATIVES) if METHODS[name].keeps_argmax)
 
 
 def kinds_in(folder):

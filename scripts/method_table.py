@@ -30,7 +30,8 @@ def discipline(row: Method) -> str:
     if row.options.get("prior_scale") is not None:
         found.append("normal prior")
     if row.gate is not None:
-        found.append("left alone without evidence")
+        weighed = row.gate == "weight"
+        found.append("as far as supported" if weighed else "left alone without evidence")
     return ", ".join(found) or "–"
 
 
@@ -42,7 +43,7 @@ def table() -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in METHODS.items():
-        kept = PEERS[name].preserves_argmax if row.map == "peer" else RECIPES[row.map].keeps_argmax
+        kept = PEERS[name].preserves_argmax if row.map == "peer" else row.keeps_argmax
         alias = "".join(f" (= `{other}`)" for other, true in ALIASES.items() if true == name)
         cells = [
             f"`{name}`{alias}",

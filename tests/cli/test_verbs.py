@@ -458,7 +458,7 @@ def test_demo_prints_a_table_and_what_is_seen(cli):
     assert "Quick, Draw! by Google, CC BY 4.0" in out
     assert max(map(len, out.splitlines())) <= 80
     found = json.loads(cli("demo", "--draws", "2", "--budget", "250", "--json")[1])
-    fitted = ["none", "ts-nll", "tva-ts", "srts-bce", "default"]
+    fitted = ["none", "ts-nll", "tva-ts", "srts-bce", "default", "adaptive-free"]
     assert [row["method"] for row in found["results"]] == fitted
     assert all(row["draws"] == 2 for row in found["results"])
 

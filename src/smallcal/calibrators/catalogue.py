@@ -85,7 +85,7 @@ def _adaptive(*, keep_predictions: bool) -> Method:
     """Return the default in one of its two views."""
     view = "predictions kept" if keep_predictions else "predictions may change"
     return replace(
-        _tailed("class-linear", "every kind of model and budget (no-harm.md)"),
+        _tailed("class-linear", f"every kind of model and budget, {view} (no-harm.md)"),
         options={"scales": "evidence"},
         gate="weight",
         correction="classes",

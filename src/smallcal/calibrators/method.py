@@ -160,6 +160,12 @@ class Method:
         return replace(self, name=name, origin=row)
 
     @property
+    def keeps_argmax(self) -> bool:
+        """Whether no fit can change the predicted class."""
+        unmoved = RECIPES[self.map].keeps_argmax and self.correction is None
+        return self.keep_predictions or unmoved
+
+    @property
     def deployable(self) -> bool:
         """Whether it can be used where labels are unknown, and saved."""
         return "labels" not in self.needs and RECIPES[self.map].saved

@@ -36,7 +36,8 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str
-        A name in :func:`entry_names`.
+        A name in :func:`entry_names`. The default comes in the view whose predictions may change;
+        ``"adaptive"`` keeps them.
     options : mapping, optional
         Options of that method, as for :class:`smallcal.Calibrator`.
     random_state : int, Generator, RandomState or None
@@ -93,6 +94,8 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.calibrator_ = Calibrator(
             method=self.method,
             options=self.options,
+            # The benchmark lets calibrators change predictions: so does the default there.
+            keep_predictions=False if self.method == "default" else None,
             input="probabilities",
             random_state=self.random_state,
         ).fit(floored(proba, self.floor_), y)
