@@ -108,7 +108,12 @@ def test_the_table_in_the_readme_is_what_the_demo_prints():
     computed = {
         (row["budget"], row["method"]): row["mean"] for row in json.loads(done.stdout)["results"]
     }
-    table = (ROOT / "README.md").read_text().split("## Before and after")[1].split("Over three kinds")[0]
+    table = (
+        (ROOT / "README.md")
+        .read_text()
+        .split("## Before and after")[1]
+        .split("Over three kinds")[0]
+    )
     checked, budget = 0, 0
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

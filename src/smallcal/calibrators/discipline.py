@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from smallcal.data.checks import whole_number
 from smallcal.errors import InputError
@@ -35,6 +36,31 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "one temperature is used for all",
     }
 )
+
+
+def explained(name: str, found: Mapping[str, Any]) -> str:
+    """Return what a flag means, with the numbers that were found.
+
+    Examples
+    --------
+    >>> explained("few_samples", {"n": 60, "free": 10, "needed": 100})
+    '60 samples for 10 fitted parameters; ten for each would be 100'
+    """
+    if name == "few_samples":
+        return (
+            f"{found['n']:,} samples for {found['free']:,} fitted parameters; ten for each would "
+            f"be {found['needed']:,}"
+        )
+    if name == "held_back" and "weight" in found:
+        return f"{FLAGS[name]}, to {100 * found['weight']:.0f} %"
+    if name == "better_free" and (free := found.get("free_accuracy")):
+        before, value, low, high = (100 * free[key] for key in ("before", "value", "low", "high"))
+        return (
+            f"letting predictions change would raise accuracy from {before:.1f} to {value:.1f} %, "
+            f"cross-validated, 95 % interval {low:.1f} to {high:.1f}: keep_predictions=False, or "
+            "--may-change-predictions"
+        )
+    return FLAGS.get(name, "no description")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
-from smallcal.calibrators.discipline import FLAGS, Discipline
+from smallcal.calibrators.discipline import Discipline, explained
 from smallcal.calibrators.maps import UNIFORM, FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.parts import frozen, plain_fields
@@ -123,23 +123,9 @@ class FittedCalibrator:
 
     def flag_text(self, name: str) -> str:
         """Return what a flag means, with the numbers of this fit."""
-        if name == "few_samples":
-            free = self._n_free
-            return (
-                f"{self.data['n']:,} samples for {free:,} fitted parameters; ten for "
-                f"each would be {SAMPLES_PER_PARAMETER * free:,}"
-            )
-        found = self.fit_metrics
-        if name == "held_back" and "weight" in found:
-            return f"{FLAGS[name]}, to {100 * found['weight']:.0f} %"
-        if name == "better_free" and (free_accuracy := found.get("free_accuracy")):
-            value, low, high = (100 * free_accuracy[key] for key in ("value", "low", "high"))
-            return (
-                f"letting predictions change would raise accuracy from "
-                f"{100 * found['accuracy']:.1f} to {value:.1f} %, cross-validated, 95 % interval "
-                f"{low:.1f} to {high:.1f}: keep_predictions=False, or --may-change-predictions"
-            )
-        return FLAGS.get(name, "no description")
+        n, free = self.data.get("n", 0), self._n_free
+        few = {"n": n, "free": free, "needed": SAMPLES_PER_PARAMETER * free}
+        return explained(name, {**self.fit_metrics, **few})
 
     @property
     def preserves_argmax(self) -> bool:

@@ -67,7 +67,7 @@ class Correction(Part):
     def __call__(self, logits: FloatArray, /) -> FloatArray:
         """Return the moved logits of some rows (m, C), in the type that they are computed in."""
         work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
-        z = logits.astype(work, copy=False)
+        z = np.ascontiguousarray(logits, dtype=work)
         moved = z + np.array(self.bias, dtype=work)
         if self.reads:
             reads, writes = (np.array(side, dtype=work) for side in (self.reads, self.writes))

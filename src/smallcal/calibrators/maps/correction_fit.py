@@ -75,10 +75,20 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     [2.0, 0.0, 0.0]
     """
     raw = preds.logits.astype(np.float64)
-    if np.ptp(raw, axis=1).max() > _FARTHEST:
-        return Correction((0.0,) * preds.n_classes), raw
-    model = _Model(preds, raw)
-    theta, penalty, curvature = _search(model, -np.log(temperature))
+    if np.ptp(raw, axis=1).max() <= _FARTHEST:
+        try:
+            with np.errstate(all="ignore"):
+                correction, moved = _fitted(_Model(preds, raw), raw, -np.log(temperature))
+                farthest = np.abs(np.concatenate([moved, correction(raw)]) - raw.mean()).max()
+            if farthest < _FARTHEST**2:
+                return correction, moved
+        except np.linalg.LinAlgError:  # nothing to be had of such logits
+            pass
+    return Correction((0.0,) * preds.n_classes), raw
+
+
+def _fitted(model: _Model, raw: FloatArray, u: float) -> tuple[Correction, FloatArray]:
+    theta, penalty, curvature = _search(model, u)
     slopes = model.slopes_by_fold(theta)
     slope = slopes.sum(axis=0)
     absent = model.absent(slope, penalty * theta**2 / 2)
@@ -137,7 +147,7 @@ class _Model:
     def __init__(self, preds: Predictions, raw: FloatArray) -> None:
         # At most 0, so that their exponentials need no care.
         z = raw - raw[np.arange(preds.n), preds.predicted][:, None]
-        self.order, self.folds = _dealt(z)
+        self.order, self.folds = _dealt(z, preds.labels)
         self.z, self.labels = z[self.order], preds.labels[self.order]
         weight = np.ones(preds.n) if preds.weight is None else preds.weight
         self.weight = weight[self.order]
@@ -339,8 +349,10 @@ def _precision(squares: float, free: float, seen: float) -> float:
     return max((max(float(free), 0.0) + _SEEN) / (squares + _SEEN * seen**2), _LEAST_PRECISION)
 
 
-def _dealt(z: FloatArray) -> tuple[IntArray, list[slice]]:
-    """Deal rows out to folds by their margin, which no order of rows or classes changes.
+def _dealt(z: FloatArray, labels: IntArray) -> tuple[IntArray, list[slice]]:
+    """Deal rows out to folds by numbers that do not change with the order of rows or classes.
+
+    First by their margin; of two alike by the label's logit, then by all logits together.
 
     Returns
     -------
@@ -349,7 +361,8 @@ def _dealt(z: FloatArray) -> tuple[IntArray, list[slice]]:
     list of slice
         The folds in that order.
     """
-    by_margin = np.argsort(-np.partition(z, -2, axis=1)[:, -2], kind="stable")
+    margin = -np.partition(z, -2, axis=1)[:, -2]
+    by_margin = np.lexsort((np.sort(z, axis=1).sum(axis=1), z[np.arange(len(z)), labels], margin))
     n_folds = min(N_FOLDS, len(z))
     rows = [by_margin[start::n_folds] for start in range(n_folds)]
     ends = np.cumsum([len(fold) for fold in rows]).tolist()
@@ -379,10 +392,13 @@ def _leading_directions(z: FloatArray, weight: FloatArray) -> FloatArray:
     # The smaller of the two matrices that have the same directions.
     if n < n_classes:
         sizes, vectors = np.linalg.eigh(centred @ centred.T)
-        found = centred.T @ vectors[:, ::-1][:, :rank]
-        leading = found / np.sqrt(np.maximum(sizes[::-1][:rank], 1e-300))
+        vectors = centred.T @ (vectors / np.sqrt(np.maximum(sizes, 1e-300)))
     else:
-        leading = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :rank]
+        sizes, vectors = np.linalg.eigh(centred.T @ centred)
+    # In a direction without any spread nothing can be read.
+    rank = min(rank, int((sizes > 1e-10 * sizes[-1]).sum()))
+    leading = vectors[:, ::-1][:, :rank]
+    leading = leading - leading.mean(axis=0)
     # A vector's sign is the eigensolver's whim: let its largest entry be positive.
     largest = leading[np.abs(leading).argmax(axis=0), np.arange(rank)]
     return np.asarray(leading * np.where(largest < 0, -1.0, 1.0))

@@ -26,6 +26,7 @@ _MAX_STEPS = 100
 #: Of the mean loss, still to gain by the last step: what is left after it is far less.
 _SMALL_GAIN = 1e-11
 _SMALL_STEP = 1e-12
+_FARTHEST_STEP = 5.0  # of a log-temperature's parameters
 #: No evidence makes a scale larger: temperatures that differ by factors of e are no calibration.
 _LARGEST_SCALE = 1.0
 
@@ -64,6 +65,8 @@ class _Curved(NamedTuple):
             raise np.linalg.LinAlgError
         ratio = look.crossed / diagonal
         schur = look.block + pull - ratio @ look.crossed.T
+        # Rounding may leave a hair below 0 where the data say nothing.
+        schur += 1e-14 * np.trace(schur) * np.eye(len(schur))
         np.linalg.cholesky(schur)
         return cls(np.linalg.inv(schur), ratio, diagonal)
 
@@ -235,6 +238,8 @@ class Problem:
         for _ in range(100):
             curved = _Curved.of(look, problem.pull, problem.held)
             step, each = curved.solve(*problem.slopes(look, shared, effects))
+            farthest = max(np.abs(step).max(), np.abs(each).max(initial=0.0))
+            step, each = (part / max(1.0, farthest / _FARTHEST_STEP) for part in (step, each))
             if seen is None:
                 break
             last = problem
