@@ -8,14 +8,14 @@ correction, and measured on the split.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator, Given
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.gate import weight_of_change
-from smallcal.calibrators.objectives import Gaps, Moments, losses, moments, sigmoid, softplus
+from smallcal.calibrators.objectives import Seen, losses, sigmoid, softplus
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 
 #: Below this share of the change, the fit says that it is held back.
@@ -23,25 +23,6 @@ HELD_BACK = 0.9
 #: Of the normal distribution: 95 % lie within so many standard deviations.
 _TWO_SIDED = 1.959964
 _TINY = np.finfo(np.float64).tiny
-
-
-class Seen(NamedTuple):
-    """A split as a fit sees it: its record, its gaps, and the kernel at temperature 1."""
-
-    preds: Predictions
-    gaps: Gaps
-    raw: Moments
-
-    @classmethod
-    def of(cls, preds: Predictions) -> Seen:
-        """Look at a split."""
-        gaps = Gaps.of(preds)
-        return cls(preds, gaps, moments(gaps, 1.0))
-
-    def moved(self, logits: FloatArray) -> Seen:
-        """Return the same split with other logits, float64."""
-        norms = np.einsum("ij,ij->i", logits, logits)
-        return Seen.of(replace(self.preds, logits=logits, squared_norms=norms))
 
 
 @dataclass(frozen=True, eq=False)

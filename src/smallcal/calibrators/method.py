@@ -17,7 +17,6 @@ import numpy as np
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.finish import (
     Made,
-    Seen,
     accuracy_if_free,
     log_of_label,
     outcome_of,
@@ -37,7 +36,7 @@ from smallcal.calibrators.maps.temperature import (
     one_sided,
     pooled_prior,
 )
-from smallcal.calibrators.objectives import Gaps, log_odds, losses, objective
+from smallcal.calibrators.objectives import Gaps, Seen, log_odds, losses, objective
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
 from smallcal.calibrators.softmax import keep_predictions

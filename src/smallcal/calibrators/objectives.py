@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -156,6 +156,25 @@ def moments(gaps: Gaps, beta: float | FloatArray) -> Moments:
     variance = np.maximum(second / total - shifted**2, 0)
     odds = -(beta * gaps.best + np.log(total))
     return Moments(beta, odds, gaps.best + shifted, variance, sigmoid(odds), sigmoid(-odds))
+
+
+class Seen(NamedTuple):
+    """A split as a fit sees it: its record, its gaps, and the kernel at temperature 1."""
+
+    preds: Predictions
+    gaps: Gaps
+    raw: Moments
+
+    @classmethod
+    def of(cls, preds: Predictions) -> Seen:
+        """Look at a split."""
+        gaps = Gaps.of(preds)
+        return cls(preds, gaps, moments(gaps, 1.0))
+
+    def moved(self, logits: FloatArray) -> Seen:
+        """Return the same split with other logits, float64."""
+        norms = np.einsum("ij,ij->i", logits, logits)
+        return Seen.of(replace(self.preds, logits=logits, squared_norms=norms))
 
 
 def log_odds(gaps: Gaps, beta: float | FloatArray) -> FloatArray:

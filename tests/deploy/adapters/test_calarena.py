@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 import smallcal as sc
 from smallcal import io
+from smallcal.calibrators.catalogue import ALIASES
 from smallcal.data.special import softmax
 from smallcal.deploy.adapters.calarena import Entry, entries, entry_names
 from support.cases import QUICK, require_package
@@ -48,9 +49,8 @@ def test_every_deployable_method_is_an_entry(name, multiclass):
 
 
 def _true_name(name):
-    from smallcal.calibrators.catalogue import ALIASES
-
-    return ALIASES.get(name, name)
+    """The default comes in the view whose predictions may change: the benchmark lets them."""
+    return "adaptive-free" if name == "default" else ALIASES.get(name, name)
 
 
 def test_an_entry_is_the_calibrator_of_probabilities(multiclass):
