@@ -1,6 +1,6 @@
 """Write what the docs say of every method and part: `python scripts/method_table.py`.
 
-The table in docs/methods.md comes from the catalogue, the schema docs/calibrator-v1.json from the
+The table in docs/methods.md comes from the catalogue, the schema docs/calibrator-v2.json from the
 parts. A test fails when either is not up to date.
 """
 
@@ -17,7 +17,7 @@ from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
-SCHEMA = PAGE.with_name("calibrator-v1.json")
+SCHEMA = PAGE.with_name("calibrator-v2.json")
 BEGIN, END = "<!-- methods: begin -->", "<!-- methods: end -->"
 
 
