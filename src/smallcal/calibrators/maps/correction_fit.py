@@ -79,8 +79,8 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
         try:
             with np.errstate(all="ignore"):
                 correction, moved = _fitted(_Model(preds, raw), raw, -np.log(temperature))
-                farthest = np.abs(np.concatenate([moved, correction(raw)]) - raw.mean()).max()
-            if farthest < _FARTHEST**2:
+            numbers = np.concatenate([(moved - raw).ravel(), correction.bias, *correction.writes])
+            if np.abs(numbers).max() < _FARTHEST**2:  # and not NaN
                 return correction, moved
         except np.linalg.LinAlgError:  # nothing to be had of such logits
             pass
@@ -368,7 +368,8 @@ def _dealt(z: FloatArray, labels: IntArray) -> tuple[IntArray, list[slice]]:
         The folds in that order.
     """
     margin = -np.partition(z, -2, axis=1)[:, -2]
-    by_margin = np.lexsort((np.sort(z, axis=1).sum(axis=1), z[np.arange(len(z)), labels], margin))
+    together = np.round(z.sum(axis=1), 6)  # so that the order of classes leaves it as it is
+    by_margin = np.lexsort((together, z[np.arange(len(z)), labels], margin))
     n_folds = min(N_FOLDS, len(z))
     rows = [by_margin[start::n_folds] for start in range(n_folds)]
     ends = np.cumsum([len(fold) for fold in rows]).tolist()
