@@ -177,7 +177,7 @@ def test_an_honest_model_is_kept():
     assert f"Flag held_back of {DEFAULT}" in texts(report)
     (gate,) = report.content["gates"]
     assert gate["weight"] < 0.5
-    assert "of what it would change is applied" in report.to_html()
+    assert "of what it would change is applied" in report.to_markdown()
     plain_names = sc.report(cal, test, methods=["ts-nll"], n_boot=100)
     assert plain_names.recommended == "none"
     assert "no method here beats" in plain_names.content["verdict"]["reason"]

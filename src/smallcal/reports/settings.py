@@ -41,7 +41,7 @@ class Settings:
     --------
     >>> asked = Settings(methods=["ts-nll", "default"])
     >>> asked.names
-    {'none': 'none', 'ts-nll': 'ts-nll', 'class-linear+tail+gate': 'default'}
+    {'none': 'none', 'ts-nll': 'ts-nll', 'adaptive': 'default'}
     >>> asked.bootstrap, asked.many
     ((1000, 0.95, 0), (500, 0.95, 0))
     """

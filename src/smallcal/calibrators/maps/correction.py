@@ -25,6 +25,9 @@ from smallcal.calibrators.program import Value
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
+#: A number of a correction is at most this large: what it makes of logits stays finite.
+LARGEST = 1e6
+
 
 @dataclass(frozen=True)
 class Correction(Part):
@@ -53,6 +56,11 @@ class Correction(Part):
         widths = {len(row) for row in (self.bias, *self.reads, *self.writes)}
         if len(self.reads) != len(self.writes) or widths != {len(self.bias)}:
             raise InputError("a correction needs as many reads as writes, each a number per class")
+        numbers = np.concatenate([self.bias, *self.writes, *np.multiply(self.reads, LARGEST)])
+        if not np.abs(numbers).max() <= LARGEST:  # so that NaN is caught too
+            raise InputError(
+                f"a correction reads at most 1 and writes at most {LARGEST:g} of a logit"
+            )
 
     @property
     def n_classes(self) -> int:
