@@ -56,11 +56,9 @@ class Correction(Part):
         widths = {len(row) for row in (self.bias, *self.reads, *self.writes)}
         if len(self.reads) != len(self.writes) or widths != {len(self.bias)}:
             raise InputError("a correction needs as many reads as writes, each a number per class")
-        numbers = np.concatenate([self.bias, *self.writes, *np.multiply(self.reads, LARGEST)])
+        numbers = np.concatenate([self.bias, *self.reads, *self.writes])
         if not np.abs(numbers).max() <= LARGEST:  # so that NaN is caught too
-            raise InputError(
-                f"a correction reads at most 1 and writes at most {LARGEST:g} of a logit"
-            )
+            raise InputError(f"no number of a correction may be larger than {LARGEST:g}")
 
     @property
     def n_classes(self) -> int:
