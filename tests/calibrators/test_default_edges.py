@@ -1,6 +1,7 @@
 """The default where a split is extreme: it fits, says what it must, and can be saved."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,3 +105,39 @@ def test_rows_may_stand_in_any_order():
     np.testing.assert_allclose(
         quietly(z[order], y[order]).predict_proba(z), quietly(z, y).predict_proba(z), rtol=1e-6
     )
+
+
+def test_what_is_neither_true_nor_false_is_refused():
+    z, y = drawn(60, 4, 3.0)
+    with pytest.raises(sc.InputError, match="keep_predictions must be True, False or None; got 'n"):
+        sc.Calibrator(keep_predictions="no").fit(z, y)
+
+
+@pytest.mark.parametrize("options", [{}, {"keep_predictions": False}])
+def test_a_loaded_default_is_written_as_it_was_made(options, tmp_path):
+    z, y = drawn(200, 4, 3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        cal = sc.Calibrator(**options).fit(z, y)
+    cal.save(tmp_path / "cal.json")
+    loaded = sc.load(tmp_path / "cal.json")
+    assert loaded.method == cal.method_
+    assert loaded.keep_predictions is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        again = loaded.fit(z, y)
+    np.testing.assert_array_equal(again.predict_proba(z), cal.predict_proba(z))
+
+
+@pytest.mark.parametrize("name", ["shuffled-k3", "srts-bce"])
+def test_signals_of_corrected_logits_are_asked_of_corrected_logits(name):
+    rng = np.random.default_rng(0)
+    z = 3 * rng.normal(size=(900, 4))
+    y = (z / 2 + np.array([2, 0, 0, 0]) + rng.gumbel(size=z.shape)).argmax(axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        fitted = sc.make(name).fit(z, y).fitted_
+    correction = quietly(z, y).fitted_.correction
+    moved = replace(fitted, correction=correction)
+    np.testing.assert_array_equal(moved.scores(z), fitted.scores(correction(z)))
+    np.testing.assert_allclose(moved.predict_proba(z), fitted.predict_proba(correction(z)))

@@ -128,14 +128,23 @@ def read_text(path: str | os.PathLike[str], *, most: int, what: str) -> str:
 def parse(text: str, *, source: str) -> dict[str, Any]:
     """Parse and check the text of a saved calibrator; ``source`` is named in errors."""
     document: dict[str, Any] = plain(text, source=source)
-    if (
-        isinstance(document, dict)
-        and document.get("version") == 1
-        and document["version"] is not True
-    ):
-        document = {**_SINCE_1, **document, "version": VERSION}
+    document = upgraded(document)
     validate(document, source=source)
     return document
+
+
+def upgraded(document: Any) -> Any:
+    """Return a document of version 1 as one of this version; others as they are.
+
+    Examples
+    --------
+    >>> upgraded({"version": 1})
+    {'correction': None, 'keep_predictions': False, 'version': 2}
+    """
+    version = document.get("version") if isinstance(document, dict) else None
+    if version != 1 or isinstance(version, bool):
+        return document
+    return {**_SINCE_1, **document, "version": VERSION}
 
 
 def plain(text: str, *, source: str) -> Any:

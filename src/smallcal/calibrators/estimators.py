@@ -223,8 +223,11 @@ class Calibrator(BaseCalibrator):
         options = dict(self.options or {})
         options["seed"] = seed_of(options.pop("random_state", self.random_state))
         row = method(self.method)
-        if self.keep_predictions is not None and "keep_predictions" in row.known_options():
-            options["keep_predictions"] = bool(self.keep_predictions)
+        keep = self.keep_predictions
+        if not (keep is None or isinstance(keep, bool | np.bool_)):
+            raise InputError(f"keep_predictions must be True, False or None; got {keep!r}")
+        if keep is not None and "keep_predictions" in row.known_options():
+            options["keep_predictions"] = bool(keep)
         renaming = {"objective", "signal", "keep_predictions"}
         try:
             return _variant(row, options, renamed=bool(options.keys() & renaming))
@@ -356,6 +359,7 @@ def _estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
         changed = {key: value for key, value in options.items() if value != usual.get(key)}
         row.with_options(changed)
         shell["options"] = changed or None
+        options.pop("keep_predictions", None)  # among those, or as the row has it
     chosen = {key: value for key, value in {**options, **shell}.items() if key in known}
     estimator.set_params(**chosen)
     return estimator

@@ -369,12 +369,12 @@ class FittedCalibrator:
 
     def _scores(self, given: Given) -> FloatArray:
         if not self.signal.rowwise:
-            rows = Rows(given.logits, features=given.features, labels=given.labels)
-            return self.signal.scores(rows)
+            logits = given.logits if self.correction is None else self.correction(given.logits)
+            return self.signal.scores(Rows(logits, features=given.features, labels=given.labels))
         return np.concatenate(
             [
                 self._block_scores(moved, block)
-                for rows, moved in self._moved(given)
+                for _, moved in self._moved(given)
                 for block in row_blocks(moved.logits)
             ]
         )

@@ -58,7 +58,7 @@ class _Routed:
         labels = y_true if "labels" in needs else None
         group = fitted.group(logits, features=features, labels=labels)
         stages = {
-            "raw": at_one_temperature(fitted, 1.0).predict_proba(logits),
+            "raw": at_one_temperature(replace(fitted, correction=None), 1.0).predict_proba(logits),
             ONE: at_one_temperature(fitted, fitted.pooled_temperature).predict_proba(logits),
             fitted.method: fitted.predict_proba(logits, features=features, labels=labels),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -197,6 +198,26 @@ def loss_and_slope(
     terms = goal.terms(gaps, moments(gaps, beta))
     weight = gaps.weights / gaps.total
     return float(weight @ terms.loss), -weight * terms.slope * beta**2
+
+
+def agreeing_scale(squares: float, free: float, *, before: float, seen: float) -> float:
+    """Return the prior's scale that agrees with its parameters (MacKay's rule).
+
+    Parameters
+    ----------
+    squares : float
+        Sum of the parameters' squares.
+    free : float
+        Their effective number: each as far as the prior does not hold it.
+    before, seen : float
+        What was thought before: as if ``seen`` parameters of the scale ``before`` had been seen.
+
+    Examples
+    --------
+    >>> agreeing_scale(4.0, 4.0, before=0.1, seen=0.0)
+    1.0
+    """
+    return math.sqrt((squares + seen * before**2) / (max(free, 0.0) + seen))
 
 
 def minimise(

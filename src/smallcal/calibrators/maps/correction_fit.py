@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smallcal.calibrators.maps.base import agreeing_scale
 from smallcal.calibrators.maps.correction import LARGEST, Correction
 from smallcal.calibrators.maps.temperature import ANCHOR_SCALE
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
@@ -43,7 +44,7 @@ _START = (0.3, 0.05)  # scales where the search begins
 _MAX_LOOKS = 30
 _ROUNDS = 10  # of balancing, for each look
 _PACE = 0.8
-_LEAST_PRECISION = 0.01
+_LARGEST_SCALE = 10.0
 _SMALL = 0.01  # log-likelihood still to gain by the last step; what is left after it is far less
 _BLOCK_SIZE = 2**18  # numbers looked at together
 #: Where a logit is this far below the top one, no probability is left that could be corrected.
@@ -350,9 +351,10 @@ class _Scales:
         self.mixing = _precision(float(theta[k] @ theta[k]), free, _MIXING_SEEN)
 
 
-def _precision(squares: float, free: float, seen: float) -> float:
-    """Return the precision that agrees with parameters' squares, and with those seen before."""
-    return max((max(float(free), 0.0) + _SEEN) / (squares + _SEEN * seen**2), _LEAST_PRECISION)
+def _precision(squares: float, free: float, before: float) -> float:
+    """Return one over the square of the scale that agrees with some parameters."""
+    scale = agreeing_scale(squares, free, before=before, seen=_SEEN)
+    return min(scale, _LARGEST_SCALE) ** -2
 
 
 def _dealt(z: FloatArray, labels: IntArray) -> tuple[IntArray, list[slice]]:

@@ -7,13 +7,12 @@ diagonal, and a step costs no more with a thousand classes than without.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import Split, minimise
+from smallcal.calibrators.maps.base import Split, agreeing_scale, minimise
 from smallcal.calibrators.objectives import moments
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
@@ -255,10 +254,13 @@ class Problem:
         """Return the problem with scales that agree with its parameters (MacKay's rule)."""
         given_up = float(np.vdot(curved.inverse, self.shape)) / self.spread**2
         squares = self.split.gaps.total * float(shared @ self.shape @ shared)
-        spread = _agreeing(squares, len(shared) - 1 - given_up, before.spread, seen)
+        free = len(shared) - 1 - given_up
+        spread = agreeing_scale(squares, free, before=before.spread, seen=seen)
         given_up = float(self.held @ curved.variance)
-        each = _agreeing(float(effects @ effects), self.n_effects - given_up, before.each, seen)
-        return replace(self, spread=spread, each=each)
+        squares, free = float(effects @ effects), self.n_effects - given_up
+        each = agreeing_scale(squares, free, before=before.each, seen=seen)
+        largest = max(before.spread, _LARGEST_SCALE), max(before.each, _LARGEST_SCALE)
+        return replace(self, spread=min(spread, largest[0]), each=min(each, largest[1]))
 
     def _descended(self, shared: FloatArray, effects: FloatArray) -> Solved:
         """Minimise by slopes alone, where samples have no curvatures of their own."""
@@ -283,9 +285,3 @@ class Problem:
         curved = _Curved.of(look, self.pull, self.held)
         given_up = np.vdot(curved.inverse, self.shape) / self.spread**2
         return float(len(self.centre) + self.n_effects - given_up - self.held @ curved.variance)
-
-
-def _agreeing(squares: float, free: float, before: float, seen: float) -> float:
-    """Return the scale that agrees with parameters' squares, and with those seen before."""
-    agreeing = math.sqrt((squares + seen * before**2) / (max(free, 0.0) + seen))
-    return min(agreeing, max(before, _LARGEST_SCALE))
