@@ -12,7 +12,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-calarena study-gate study-plan study-ablation study-monitor figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-nested study-calarena study-gate study-plan study-ablation study-monitor figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -22,12 +22,14 @@ help:
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references"
+	@echo "make bench-default  where the default's fit spends its time, and its floor"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make bench-report  seconds of a report, part by part"
 	@echo "make bench-streaming  rows per second and memory of apply, from 1 to 10 million rows"
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA, by kind (an hour)"
+	@echo "make study-nested  the same with the default's fixed numbers chosen on other kinds of model (after study-no-harm)"
 	@echo "make study-calarena  a file in CalArena's layout from real logits, and the entry of the default on it"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
@@ -83,6 +85,9 @@ test-lowest:
 bench: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/speed.py
 
+bench-default: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/default_profile.py
+
 bench-bootstrap: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/resampling.py
 
@@ -103,6 +108,9 @@ study-calarena: $(VENV)/.dev
 
 study-no-harm: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/no_harm.py $(SMALLCAL_DATA) --write docs/no-harm.md
+
+study-nested: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/nested_choice.py $(SMALLCAL_DATA) --write docs/no-harm.md
 
 study-plan: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/plan_study.py $(SMALLCAL_DATA)

@@ -203,14 +203,7 @@ class _Model:
 
     def slopes_by_fold(self, theta: FloatArray) -> FloatArray:
         """Return the slope of the loss of each fold's rows."""
-        if len(self.blocks) > 1:
-            return np.array([self._slope(self._rows(theta, rows)) for rows in self.folds])
-        # All at once: a fold is a run of rows.
-        seen, begin = self._rows(theta, self.blocks[0]), [rows.start for rows in self.folds]
-        mixed = (seen.error @ self.directions)[:, :, None] * seen.x[:, None, :]
-        pull = seen.scale * np.einsum("ij,ij->i", seen.error, seen.z)
-        columns = pull[:, None], seen.error[:, self.counts], mixed.reshape(len(pull), -1)
-        return np.add.reduceat(np.concatenate(columns, axis=1), begin, axis=0)
+        return np.array([self._slope(self._rows(theta, rows)) for rows in self.folds])
 
     def look(self, theta: FloatArray) -> _Looked:
         """Look at the data, block after block of rows."""
