@@ -60,6 +60,20 @@ def softmax(z):
     return p / p.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.parametrize("n_classes", [2, 7])
+@pytest.mark.parametrize("n", [12, 276])
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_split_without_errors_leaves_the_model_alone(n_classes, n, keep):
+    z = 1.5 * np.random.default_rng(n).normal(size=(n, n_classes))
+    cal = sc.Calibrator(keep_predictions=keep)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        cal.fit(z, z.argmax(axis=1))
+    np.testing.assert_allclose(cal.predict_proba(z), softmax(z), rtol=1e-12)
+    assert list(cal.fitted_.flags) == ["kept_raw"]
+    assert "no prediction is wrong" in cal.fitted_.flag_text("kept_raw")
+
+
 def test_a_split_of_which_nothing_is_right_can_be_saved(tmp_path):
     rng = np.random.default_rng(0)
     z, y = rng.normal(size=(12, 100)), rng.integers(100, size=12)

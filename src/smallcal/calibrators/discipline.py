@@ -51,6 +51,9 @@ def explained(name: str, found: Mapping[str, Any]) -> str:
             f"{found['n']:,} samples for {found['free']:,} fitted parameters; ten for each would "
             f"be {found['needed']:,}"
         )
+    if name == "kept_raw" and found.get("accuracy") == 1:
+        why = "no prediction is wrong, so nothing tells how much confidence is too much"
+        return f"{why}; the model was left as it is"
     if name == "held_back" and "weight" in found:
         return f"{FLAGS[name]}, to {100 * found['weight']:.0f} %"
     if name == "better_free" and (free := found.get("free_accuracy")):

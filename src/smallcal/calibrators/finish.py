@@ -52,10 +52,10 @@ class Made:
         """Weigh the fit, put it together with its correction, and measure it on the split."""
         fitted, weight = replace(self.fitted, correction=self.correction), 1.0
         if self.freedom is not None:
-            weight = weight_of_change(self._gain(seen), self.freedom)
-            fitted = self._at(weight)
-        held: dict[str, list[int]] = {"held_back": []} if weight < HELD_BACK else {}
-        fitted = replace(fitted, flags={**fitted.flags, **held})
+            # Without an error nothing tells how much confidence is too much.
+            faultless = bool(seen.gaps.correct.all())
+            weight = 0.0 if faultless else weight_of_change(self._gain(seen), self.freedom)
+            fitted = replace(self._at(weight), flags=self._flags(weight))
         proba = fitted.calibrate(_given(seen.preds))
         metrics = {
             "accuracy": float(seen.gaps.correct.mean()),
@@ -64,6 +64,12 @@ class Made:
             "weight": weight,
         }
         return replace(fitted, fit_metrics=metrics)
+
+    def _flags(self, weight: float) -> dict[str, list[int]]:
+        """Return the flags of the fit at this share; of what is not applied none is left."""
+        if not weight:
+            return {"kept_raw": []}
+        return self.fitted.flags | ({"held_back": []} if weight < HELD_BACK else {})
 
     def _gain(self, seen: Seen) -> float:
         """Return by how much the fit makes it likelier that the model is right where it is.

@@ -208,7 +208,7 @@ class Method:
         fitted = self._fit_corrected(seen) if self.correction else self._fit_plain(seen)
         data = {"n": preds.n, "sha256": preds.sha256()}
         fitted = replace(fitted, data=data)
-        if fitted.has_few_samples:
+        if fitted.has_few_samples and "kept_raw" not in fitted.flags:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         given = Given(preds.logits, preds.features, preds.labels)
         return fitted.with_reference(given, seen.raw.log_odds)
