@@ -20,7 +20,7 @@ import numpy as np
 import smallcal as sc
 from coverage_study import draw_logits
 from smallcal.advice.cross_validate import held_out_losses, rarer, repeated_folds, single_split
-from smallcal.advice.select import DEFAULT_CANDIDATES, candidates_for
+from smallcal.advice.select import candidates_for
 from smallcal.advice.select_walk import MIN_EACH, RULES, chosen_row, walk
 from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.data.predictions import Predictions
@@ -28,6 +28,8 @@ from smallcal.data.special import softmax
 from smallcal.metrics.table import chosen_metrics
 
 LOSS = "top_label_bce"
+#: From simple to rich: what a rule walks through.
+LADDER = ("none", "tva-ts", "signal-linear+tail", "srts-shrunk+tail", "pwlinear-3", "smart-bce")
 #: Samples at which the true loss of a fitted map is computed.
 POPULATION = 20_000
 #: The rule "sample" without the raw model among the candidates.
@@ -40,7 +42,7 @@ WORLDS = {"calibrated": "none", "one temperature": "tva-ts", "by risk": "signal-
 def picks(z, y, names, seed):
     """Return what each rule picks; the three that cross-validate share their fits."""
     preds = Predictions.of(z.astype(np.float64), y)
-    tried, _ = candidates_for(preds.n, names, random_state=seed)
+    tried, _ = candidates_for(preds, names, random_state=seed)
     methods = {label: candidate.method for label, candidate in tried.items()}
     metrics = chosen_metrics([LOSS, "nll"])
     crossed = held_out_losses(
@@ -166,7 +168,7 @@ def main():
     parser.add_argument("--smart", action="store_true", help="try smart-bce too: far slower")
     options = parser.parse_args()
     warnings.simplefilter("ignore", sc.FitWarning)
-    names = [name for name in DEFAULT_CANDIDATES if options.smart or METHODS[name].map != "smart"]
+    names = [name for name in LADDER if options.smart or METHODS[name].map != "smart"]
     start = time.perf_counter()
     if options.sets:
         print(f"{options.sets} simulated splits; loss above the best candidate's, x100\n")

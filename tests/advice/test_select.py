@@ -13,6 +13,7 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 import smallcal as sc
 from smallcal.advice.cross_validate import HeldOut, held_out_losses, repeated_folds, single_split
+from smallcal.advice.recommend import errors_needed
 from smallcal.advice.select import DEFAULT_CANDIDATES, candidates_for
 from smallcal.advice.select_walk import RULES, chosen_row, walk
 from smallcal.data.predictions import Predictions
@@ -185,7 +186,7 @@ def test_nll_is_reported_beside_the_loss():
 
 def test_a_model_that_errs_by_risk_gets_a_routed_map():
     z, y = by_risk(5000)
-    found = sc.select(z, y, candidates=DEFAULT_CANDIDATES[:-1], n_repeats=2)
+    found = sc.select(z, y, candidates=[*QUICK, "srts-shrunk+tail", "pwlinear-3"], n_repeats=2)
     chosen = next(row for row in found.table if row.candidate == found.choice)
     assert chosen.n_parameters > 1
     assert chosen.interval.low > 0
@@ -208,7 +209,7 @@ def test_a_calibrated_model_is_left_alone_more_often_than_by_the_papers_rules():
     picks = {rule: [] for rule in ("sample", "repeat", "fold")}
     for seed in range(20):
         preds = Predictions.of(*calibrated(300, seed=seed))
-        tried, _ = candidates_for(preds.n, QUICK)
+        tried, _ = candidates_for(preds, QUICK)
         folds = repeated_folds(preds, n_repeats=5, n_folds=5, seed=0)
         found = held_out_losses(
             preds,
@@ -315,35 +316,91 @@ def test_a_map_that_fell_back_says_so():
 # Candidates.
 
 
-def test_default_candidates_go_from_simple_to_rich():
-    z, y = by_risk(600)
-    found = sc.select(z, y, n_repeats=2, n_folds=2)
-    rows = {row.candidate: row for row in found.table}
-    assert tuple(rows) == DEFAULT_CANDIDATES
-    moving = [row.n_parameters - name.endswith("+tail") for name, row in rows.items()]
-    assert moving == [0, 1, 7, 10, 10, 49]
+ANY = Predictions.of(*simulate(99, 4))
 
 
-@pytest.mark.parametrize(("n", "tried"), [(20, 2), (80, 3), (109, 4), (110, 5), (489, 5), (490, 6)])
-def test_candidates_with_too_many_parameters_are_not_tried(n, tried):
-    kept, left_out = candidates_for(n)
-    assert len(kept) == tried
+def test_the_default_is_where_it_starts_and_stays():
+    found = sc.select(*by_risk(600), n_repeats=2, n_folds=2)
+    assert {row.candidate for row in found.table} == set(DEFAULT_CANDIDATES)
+    assert found.table[0].candidate == found.choice == "adaptive"
+    assert found.table[0].verdict == "start"
+    assert "lowers the held-out top_label_bce" in found.reason
+    assert "no other candidate is better beyond chance" in found.reason
+    assert found.estimator().get_params()["method"] == "adaptive"
+
+
+def leading(default, other, n=400, seed=0):
+    """Return records of the default and another whose held-out losses differ so on average."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: HeldOut(
+            {m: np.full((1, 2), loss) for m in ("top_label_bce", "nll")},
+            {m: loss + 0.1 * rng.normal(size=n) for m in ("top_label_bce", "nll")},
+        )
+        for name, loss in (("adaptive", default), ("other", other))
+    }
+
+
+@pytest.mark.parametrize(("gain", "leaves"), [(0.02, False), (0.03, True)])
+def test_the_default_is_left_only_beyond_chance(gain, leaves):
+    """The standard error of these gains is 0.007: three are not enough, and 3.5 are for one."""
+    found = leading(0.3, 0.3 - gain)
+    found["other"].samples["top_label_bce"] += (
+        0.3 - gain - found["other"].samples["top_label_bce"].mean()
+    )
+    found["adaptive"].samples["top_label_bce"] += (
+        0.3 - found["adaptive"].samples["top_label_bce"].mean()
+    )
+    rows = walk(found, loss="top_label_bce", rule="sample", errors=errors_needed(1, 5), guard="nll")
+    assert rows[1].gain > rows[1].standard_error
+    assert (chosen_row(rows).candidate == "other") == leaves
+    found["other"].folds["nll"] += 1
+    rows = walk(found, loss="top_label_bce", rule="sample", errors=0.1, guard="nll")
+    assert chosen_row(rows).candidate == "adaptive"
+
+
+def test_more_rivals_ask_for_more_evidence():
+    """One-sided 1 % quantiles, and Nadeau and Bengio's half more for five folds."""
+    assert errors_needed(1, 5) == pytest.approx(1.5 * 2.3263, abs=1e-3)
+    assert errors_needed(5, 5) == pytest.approx(1.5 * 2.8782, abs=1e-3)
+    assert errors_needed(1, 2) == pytest.approx(np.sqrt(3) * 2.3263, abs=1e-3)
+
+
+def test_fits_that_are_flagged_are_left_out_with_a_word_unless_asked_for():
+    preds = Predictions.of(*by_risk(60))
+    kept, left_out = candidates_for(preds)
     assert {*kept, *(row.candidate for row in left_out)} == set(DEFAULT_CANDIDATES)
-    assert all(row.verdict == "not tried" for row in left_out)
-    named, left = candidates_for(n, ["none", "smart-bce"])
-    assert (list(named), left) == (["none", "smart-bce"], [])
+    assert [row.candidate for row in left_out] == ["class-linear+tail", "srts-bce"]
+    assert all(row.verdict == "left out" and row.note.startswith("left out: ") for row in left_out)
+    named, left = candidates_for(preds, ["none", "srts-bce"])
+    assert (list(named), left) == (["none", "srts-bce"], [])
+
+
+def test_a_temperature_at_its_bound_is_left_out():
+    z, y = simulate(200, 4, seed=1)
+    preds = Predictions.of(z * 1e-3, y)
+    kept, left_out = candidates_for(preds)
+    assert "tva-ts" not in kept
+    assert "at a bound" in next(row.note for row in left_out if row.candidate == "tva-ts")
+
+
+def test_a_split_without_errors_keeps_the_default_which_leaves_the_model_alone():
+    z, _ = simulate(80, 4)
+    found = sc.select(z, z.argmax(axis=1), n_repeats=1)
+    assert found.choice == "adaptive"
+    assert "no prediction is wrong" in found.reason
 
 
 def test_aliases_and_repeated_names_are_one_candidate():
-    true = next(iter(candidates_for(99, ["default"])[0]))
-    assert list(candidates_for(99, ["none", "default", true, "none"])[0]) == ["none", true]
+    true = next(iter(candidates_for(ANY, ["default"])[0]))
+    assert list(candidates_for(ANY, ["none", "default", true, "none"])[0]) == ["none", true]
     assert sc.methods()["default"] == f"the same as {true}"
 
 
 def test_candidates_that_differ_in_any_option_are_two():
     given = ["srts-bce", ("srts-bce", {"C": 0.5}), ("srts-bce", {"C": 1.0, "n_groups": 3})]
     given += [("srts-bce", {"bounds": [0.1, 10]}), ("smart-bce", {"epochs": 5, "random_state": 2})]
-    tried, _ = candidates_for(99, given, random_state=9)
+    tried, _ = candidates_for(ANY, given, random_state=9)
     labels = ["srts-bce", "srts-bce[C=0.5]", "srts-bce[bounds=0.1+10]"]
     assert list(tried) == [*labels, "smart-bce[epochs=5,random_state=2]"]
     assert [entry.method.discipline.seed for entry in tried.values()] == [9, 9, 9, 2]
@@ -395,8 +452,8 @@ NASTY = {
     "one error": (Z, wrong_at(Z, [7]), "only one prediction of 250 is wrong"),
     "all errors": (Z, wrong_at(Z, slice(None)), "no prediction of 250 is right"),
     "three errors": (Z, wrong_at(Z, [1, 2, 3]), ""),
-    "20 samples": (*simulate(20, 5), "keep the raw model"),
-    "10 samples": (*simulate(10, 5), "keep the raw model"),
+    "20 samples": (*simulate(20, 5), "adaptive, the default"),
+    "10 samples": (*simulate(10, 5), "adaptive, the default"),
     "two classes": (*simulate(250, 2), ""),
     "1,000 classes": (*simulate(250, 1000), ""),
     "a class missing": (Z, np.where(Z.argmax(axis=1) == 4, 0, Z.argmax(axis=1)), ""),
@@ -421,7 +478,7 @@ def test_nasty_splits_get_sensible_words(name, rule):
     if "prediction of" in words:
         assert found.choice == "none"
         assert found.reason.startswith("not enough evidence: keep the raw model")
-    judged = [row for row in found.table if row.verdict not in ("failed", "not tried")]
+    judged = [row for row in found.table if row.verdict not in ("failed", "left out")]
     assert np.isfinite([row.loss for row in judged]).all()
     json.dumps(found.to_dict(), allow_nan=False)
     assert found.estimator().get_params()["input"] == "logits"

@@ -22,6 +22,7 @@ def here(tmp_path, monkeypatch):
     np.savez("honest.npz", logits=honest, labels=truth)
     np.savez("both.npz", val_logits=z, val_labels=y, test_logits=z, test_labels=y)
     np.savez("right.npz", logits=z, labels=z.argmax(axis=1))
+    np.savez("few.npz", logits=z[:60], labels=y[:60])
     np.savez("flat.npz", logits=np.ones((60, 5)), labels=np.arange(60) % 5)
     np.savez("simplex.npz", logits=np.full((60, 4), 0.25), labels=np.arange(60) % 4)
     np.savez("named.npz", logits=z, labels=np.array(list("abcde"))[y])
@@ -146,10 +147,11 @@ def test_no_errors_keeps_the_raw_model(cli):
     assert "keep the raw model, for no prediction of 300 is wrong" in " ".join(out.split())
 
 
-def test_what_was_not_tried_or_failed_is_told(cli):
-    code, out, _ = cli("select", "cal.npz", "--repeats", "1")
+def test_what_was_left_out_or_failed_is_told(cli):
+    code, out, _ = cli("select", "few.npz", "--repeats", "1")
     assert code == 0
-    assert "smart-bce: not tried: 49 parameters need 490 samples." in out
+    assert "srts-bce: left out: 60 samples for 10 fitted parameters" in " ".join(out.split())
+    assert "Choice: adaptive." in out
     code, out, _ = cli("select", "cal.npz", "--candidates", "none,features-k3", "--repeats", "1")
     assert code == 0
     assert "features-k3: failed in 5 of 5 fits: this method needs features" in " ".join(out.split())

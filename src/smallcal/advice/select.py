@@ -1,7 +1,8 @@
-"""Select the calibrator that this much data supports, by cross-validation; it may be none.
+"""Select a calibrator by cross-validation: the default, unless another is better beyond chance.
 
-Candidates go from simple to rich. All are fitted and measured on the same held-out samples; a
-richer one replaces a simpler one only when it gains more than one standard error.
+All candidates are fitted and measured on the same held-out samples. Where candidates are named,
+they go from simple to rich, and a richer one replaces a simpler one only when it gains more than
+one standard error.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ from typing import Any
 import numpy as np
 
 from smallcal.advice.cross_validate import held_out_losses, rarer, repeated_folds, single_split
+from smallcal.advice.recommend import DEFAULT, UNSOUND, errors_needed, recommend
 from smallcal.advice.select_walk import (
     MIN_EACH,
     RULES,
     Row,
     chosen_row,
     reason_for,
+    reason_for_default,
     walk,
     with_intervals,
 )
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.calibrators.estimators import make
-from smallcal.calibrators.fitted import SAMPLES_PER_PARAMETER
 from smallcal.calibrators.method import Method
 from smallcal.data.checks import MAX_SEED, whole_number
 from smallcal.data.plain import plain_fields
@@ -37,15 +39,15 @@ from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import DEFAULT_BOOT
 from smallcal.statistics.interval import require_options
 
-#: From simple to rich: by how many fitted numbers move a confidence (0, 1, 7, 10, 10, 49; a tail
-#: adds one that does not), and of two alike the one that a prior holds back comes first.
+#: The default, and what may take its place: the raw model, one temperature by either objective,
+#: the former default without a gate, and the paper's method. None of them changes a prediction.
 DEFAULT_CANDIDATES = (
+    DEFAULT,
     "none",
+    "ts-nll",
     "tva-ts",
-    "signal-linear+tail",
-    "srts-shrunk+tail",
-    "pwlinear-3",
-    "smart-bce",
+    "class-linear+tail",
+    "srts-bce",
 )
 
 #: A name, or a name and options.
@@ -77,7 +79,7 @@ class Selection:
     note : str
         What predictions that may change are worth, where that is something; else empty.
     table : tuple of Row
-        Every candidate, from simple to rich.
+        Every candidate, in the order they were compared.
     n, n_classes : int
     loss, rule : str
     n_repeats, n_folds : int
@@ -130,19 +132,21 @@ def select(
     random_state: int = 0,
     advance: Advance = lambda fits: None,
 ) -> Selection:
-    """Choose the calibrator that this much data supports; it may be none at all.
+    """Choose a calibrator on samples held out: the default, unless another is better beyond chance.
 
-    The first candidate is where it starts. Each richer one takes its place only when, on samples
-    neither was fitted on, its mean gain over it is larger than one standard error.
+    The first candidate is where it starts. Another takes its place only when, on samples neither
+    was fitted on, its mean gain is larger than chance explains: by one standard error where you
+    name candidates, from simple to rich; where you name none, by as many as it takes to be 99 %
+    sure that no candidate is taken for better than the default by mistake, and without a higher
+    NLL.
 
     Parameters
     ----------
     logits : array-like of shape (n, C)
     labels : array-like of shape (n,)
     candidates : sequence of names or (name, options), or mapping of label to these, optional
-        From simple to rich; in doubt the earlier one stays. By default "leave it alone", one
-        temperature, and maps of 7 to 49 numbers, without those that have fewer than ten samples
-        for each number.
+        From simple to rich; in doubt the earlier one stays. By default ``DEFAULT_CANDIDATES``,
+        the default first, without those whose fit on all samples is flagged as unsound.
     loss : str
         What must get lower: a name in :data:`smallcal.metrics.METRICS`.
     rule : {"sample", "repeat", "fold", "holdout"}
@@ -191,23 +195,34 @@ def select(
     given = Predictions.of(logits, labels, input=input, features=features)
     given.require_fittable(input=input)
     preds = replace(given, logits=given.logits.astype(np.float64))
-    tried, left_out = candidates_for(preds.n, candidates, random_state=seed)
+    tried, left_out = candidates_for(preds, candidates, random_state=seed)
     folds = (
         single_split(preds, seed=seed)
         if rule == "holdout"
         else repeated_folds(preds, n_repeats=n_repeats, n_folds=n_folds, seed=seed)
     )
+    advance(len(left_out) * folds.n_repeats * folds.n_folds)
     methods = {label: candidate.method for label, candidate in tried.items()}
     found = held_out_losses(preds, methods, folds, measured, advance=advance)
-    rows = walk(found, loss=loss, rule=rule, enough=rarer(preds) >= MIN_EACH)
+    errors = 1.0 if candidates is not None else errors_needed(len(tried) - 1, folds.n_folds)
+    enough = rarer(preds) >= MIN_EACH
+    guard = "nll" if candidates is None else None
+    rows = walk(found, loss=loss, rule=rule, enough=enough, errors=errors, guard=guard)
     rows = with_intervals(rows, found, loss=loss, level=level, random_state=seed)
+    advised = recommend(preds)
+    if candidates is None and not enough:
+        reason = advised.sentence[:1].lower() + advised.sentence[1:]
+    elif candidates is None and rule != "holdout":
+        reason = reason_for_default(rows, loss=loss, errors=errors)
+    else:
+        n_wrong = int((~preds.correct).sum())
+        reason = reason_for(rows, loss=loss, rule=rule, n_wrong=n_wrong, n=preds.n)
     chosen = tried[chosen_row(rows).candidate]
-    n_wrong = int((~preds.correct).sum())
     return Selection(
         choice=chosen_row(rows).candidate,
         choice_method=chosen.name,
         choice_options=dict(chosen.options),
-        reason=reason_for(rows, loss=loss, rule=rule, n_wrong=n_wrong, n=preds.n),
+        reason=reason,
         table=(*rows, *left_out),
         n=preds.n,
         n_classes=preds.n_classes,
@@ -218,14 +233,8 @@ def select(
         level=level,
         input=input,
         random_state=seed,
-        note=_if_free(preds),
+        note=advised.if_free,
     )
-
-
-def _if_free(preds: Predictions) -> str:
-    """Return what the default says of predictions that may change; empty where that is nothing."""
-    fitted = METHODS[ALIASES["default"]].fit(preds)
-    return fitted.flag_text("better_free") if "better_free" in fitted.flags else ""
 
 
 def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: float) -> None:
@@ -250,19 +259,25 @@ def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: f
 
 
 def candidates_for(
-    n: int, given: Iterable[Recipe] | Mapping[str, Recipe] | None = None, *, random_state: int = 0
+    preds: Predictions,
+    given: Iterable[Recipe] | Mapping[str, Recipe] | None = None,
+    *,
+    random_state: int = 0,
 ) -> tuple[dict[str, Candidate], list[Row]]:
-    """Return the candidates by label, and rows of those that n samples are too few for.
+    """Return the candidates by label, and rows of those that are left out.
 
-    Only candidates that nobody asked for are left out.
+    Left out are only candidates that nobody asked for: those whose fit on all samples is flagged
+    as unsound. The default is never left out.
 
     Examples
     --------
-    >>> tried, left_out = candidates_for(250)
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> tried, left_out = candidates_for(Predictions.of(val.logits[:60], val.labels[:60]))
     >>> list(tried)
-    ['none', 'tva-ts', 'signal-linear+tail', 'srts-shrunk+tail', 'pwlinear-3']
-    >>> left_out[0].note
-    'not tried: 49 parameters need 490 samples'
+    ['adaptive', 'none', 'ts-nll', 'tva-ts']
+    >>> left_out[1].note
+    'left out: 60 samples for 10 fitted parameters; ten for each would be 100'
     """
     if given is not None:
         tried = _composed(given, random_state)
@@ -271,12 +286,13 @@ def candidates_for(
         return tried, []
     every = _composed(DEFAULT_CANDIDATES, random_state)
     left_out = []
-    for label in DEFAULT_CANDIDATES:
-        count = int(METHODS[label].parameters)
-        if n < SAMPLES_PER_PARAMETER * count:
+    for label in DEFAULT_CANDIDATES[1:]:
+        fitted = every[label].method.fit(preds)
+        flag = next((name for name in UNSOUND if name in fitted.flags), None)
+        if flag is not None:
             del every[label]
-            needed = f"{count} parameters need {SAMPLES_PER_PARAMETER * count:,} samples"
-            left_out.append(Row(label, count, verdict="not tried", note=f"not tried: {needed}"))
+            note = f"left out: {fitted.flag_text(flag)}"
+            left_out.append(Row(label, fitted.n_parameters, verdict="left out", note=note))
     return every, left_out
 
 

@@ -39,9 +39,9 @@ class Row:
     candidate : str
     n_parameters : int
         Fitted numbers.
-    verdict : {"start", "accepted", "rejected", "failed", "not tried"}
+    verdict : {"start", "accepted", "rejected", "failed", "left out"}
     note : str
-        Why it failed or was not tried, or what it fell back to.
+        Why it failed or was left out, or what it fell back to.
     loss, nll : float
         Mean over held-out folds.
     against : str
@@ -108,7 +108,19 @@ def _gain(rule: str, base: HeldOut, rich: HeldOut, loss: str) -> tuple[float, fl
     return _mean_and_error(gains.mean(axis=1) if rule == "repeat" else gains.ravel())
 
 
-def walk(found: Mapping[str, HeldOut], *, loss: str, rule: str, enough: bool = True) -> list[Row]:
+def _worse(base: HeldOut, rich: HeldOut, metric: str) -> bool:
+    return bool(rich.folds[metric].mean() > base.folds[metric].mean())
+
+
+def walk(
+    found: Mapping[str, HeldOut],
+    *,
+    loss: str,
+    rule: str,
+    enough: bool = True,
+    errors: float = 1.0,
+    guard: str | None = None,
+) -> list[Row]:
     """Compare each candidate with the best so far, from simple to rich.
 
     Parameters
@@ -119,6 +131,10 @@ def walk(found: Mapping[str, HeldOut], *, loss: str, rule: str, enough: bool = T
         A name in ``RULES``.
     enough : bool
         Whether there are wrong and right predictions to learn from; without, none is accepted.
+    errors : float
+        By how many standard errors one must be better than the best so far.
+    guard : str, optional
+        A metric in which it must not be worse on average.
 
     Returns
     -------
@@ -133,7 +149,8 @@ def walk(found: Mapping[str, HeldOut], *, loss: str, rule: str, enough: bool = T
                 row = replace(row, verdict="start")
             else:
                 gain, error = _gain(rule, found[best], entry, loss)
-                better = enough and gain > error and gain > ROUNDING
+                better = enough and gain > errors * error and gain > ROUNDING
+                better = better and (guard is None or not _worse(found[best], entry, guard))
                 told = "accepted" if better else "rejected"
                 row = replace(row, verdict=told, against=best, gain=gain, standard_error=error)
             best = label if row.verdict != "rejected" else best
@@ -205,6 +222,31 @@ def reason_for(rows: Sequence[Row], *, loss: str, rule: str, n_wrong: int, n: in
     return (
         f"{lead} lowers the held-out {loss} by only {METRICS[loss].unit.size(best.gain)}, where "
         f"one standard error is {METRICS[loss].unit.size(best.standard_error)} ({n:,} samples)."
+    )
+
+
+def reason_for_default(rows: Sequence[Row], *, loss: str, errors: float) -> str:
+    """Say in one sentence why the default stays, or what took its place."""
+    choice, start, unit = chosen_row(rows), rows[0].candidate, METRICS[loss].unit
+    if choice.candidate != start:
+        return (
+            f"{choice.candidate} lowers the held-out {loss} by {unit.size(choice.gain)} compared "
+            f"with {choice.against}: more than {errors:.1f} standard errors, which chance does not "
+            f"explain where {len(rows) - 1} others are looked at."
+        )
+    others = "no other candidate is better beyond chance"
+    raw = next((row for row in rows if row.candidate == "none" and row.against), None)
+    if raw is None:
+        return f"{start} is the default, and {others}."
+    size = unit.size(raw.gain)
+    if raw.gain < -errors * raw.standard_error:
+        return (
+            f"{start}, the default, lowers the held-out {loss} by {size} compared with the raw "
+            f"model, and {others}."
+        )
+    return (
+        f"{start}, the default, and the raw model cannot be told apart on samples held out "
+        f"({loss} {'lower' if raw.gain < 0 else 'higher'} by {size}), and {others}."
     )
 
 

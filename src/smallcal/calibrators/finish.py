@@ -69,7 +69,8 @@ class Made:
         """Return the flags of the fit at this share; of what is not applied none is left."""
         if not weight:
             return {"kept_raw": []}
-        return self.fitted.flags | ({"held_back": []} if weight < HELD_BACK else {})
+        held: dict[str, list[int]] = {"held_back": []} if weight < HELD_BACK else {}
+        return {**self.fitted.flags, **held}
 
     def _gain(self, seen: Seen) -> float:
         """Return by how much the fit makes it likelier that the model is right where it is.

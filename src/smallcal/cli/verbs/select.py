@@ -1,4 +1,4 @@
-"""``smallcal select``: which calibrator this much data can pay for, if any."""
+"""``smallcal select``: the default, or another method that is better beyond chance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 
 from smallcal import io
-from smallcal.advice.select import Selection, candidates_for, require_rule
+from smallcal.advice.select import DEFAULT_CANDIDATES, Selection, require_rule
 from smallcal.advice.select import select as choose
 from smallcal.advice.select_walk import Row
 from smallcal.cli import choices, inputs, options, terminal
@@ -49,14 +49,14 @@ def select(
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Choose a calibrator by cross-validation, or none where the data do not tell."""
+    """Compare the default with others on samples held out, and choose."""
     require_rule(rule, loss=loss, n_repeats=repeats, n_folds=folds, level=level)
     wanted = None if candidates is None else parsed(candidates)
     if output is not None:
         io.require_folder(output)
     loaded = inputs.load(data, labels=labels, input=input, names=class_names)
     checked = inputs.predictions(loaded)
-    tried, _ = candidates_for(checked.n, wanted)
+    tried = DEFAULT_CANDIDATES if wanted is None else wanted
     fits = len(tried) * (1 if rule == "holdout" else repeats * folds)
     with inputs.naming(data), terminal.progress("Fitting", fits) as advance:
         found = choose(
@@ -117,7 +117,7 @@ def _show(found: Selection, data: str) -> None:
         else f"cut into {found.n_folds} folds {terminal.count(found.n_repeats, 'time')}"
     )
     size = terminal.size(found.n, found.n_classes)
-    terminal.say(f"{data}: {size}, {cut}. Losses on samples held out, from simple to rich:")
+    terminal.say(f"{data}: {size}, {cut}. Losses on samples held out:")
     headings = [METRICS[metric].unit.heading(metric) for metric in (found.loss, "nll")]
     rows = [_losses(row, found.loss) for row in found.table]
     terminal.show_table(["candidate", "parameters", *headings, "verdict"], rows, text=(0, 4))
@@ -135,7 +135,7 @@ def _show(found: Selection, data: str) -> None:
 
 def _losses(row: Row, loss: str) -> list[str]:
     values = ["", ""]
-    if row.verdict not in ("failed", "not tried"):
+    if row.verdict not in ("failed", "left out"):
         values = [METRICS[loss].unit.number(row.loss), METRICS["nll"].unit.number(row.nll)]
     return [row.candidate, f"{row.n_parameters}", *values, row.verdict]
 
