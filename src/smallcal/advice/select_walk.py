@@ -239,7 +239,7 @@ def reason_for_default(rows: Sequence[Row], *, loss: str, errors: float) -> str:
     if raw is None:
         return f"{start} is the default, and {others}."
     size = unit.size(raw.gain)
-    if raw.gain < -errors * raw.standard_error:
+    if raw.gain + 2 * raw.standard_error < 0:
         return (
             f"{start}, the default, lowers the held-out {loss} by {size} compared with the raw "
             f"model, and {others}."
