@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
 
 import smallcal as sc
+from no_harm import kinds_in
 from smallcal.advice.plan_fits import draw_rows
 from smallcal.calibrators.catalogue import ALIASES
 
@@ -68,6 +69,7 @@ def plain(logits, labels, method, draws):
 
 def one_model(path, options):
     """Return rows of (pilot size, size, metric, predicted..., truth, true spread)."""
+    warnings.simplefilter("ignore", sc.FitWarning)
     with np.load(path) as arrays:
         file = {name: arrays[name] for name in arrays.files}
     val, labels = file["val_logits"], file["val_labels"]
@@ -117,25 +119,28 @@ def main():
     parser.add_argument("--pilots", type=int, nargs="+", default=[250, 500])
     parser.add_argument("--repeats", type=int, default=2, help="pilots of each size and model")
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--save", type=Path, help="every forecast with its truth, as .npy")
+    parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    paths = sorted(options.folder.glob("*.npz"))
+    kinds = kinds_in(options.folder)
+    paths = [path for found in kinds.values() for path in found]
     if not paths:
         print(f"no .npz files in {options.folder}", file=sys.stderr)
         return 2
-    warnings.simplefilter("ignore", sc.FitWarning)
-    start = time.process_time()
     rows = []
-    for number, path in enumerate(paths, 1):
-        rows += one_model(path, options)
-        print(f"\r{number} of {len(paths)} models", end="", file=sys.stderr, flush=True)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        jobs = [pool.submit(one_model, path, options) for path in paths]
+        for number, job in enumerate(as_completed(jobs), 1):
+            rows += job.result()
+            print(f"\r{number} of {len(paths)} models", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     name = ALIASES.get(options.method, options.method)
-    print(
-        f"{name}: {len(paths)} models, {options.repeats} pilots of each size per model, 90 % bands"
-    )
+    pilots = "one pilot" if options.repeats == 1 else f"{options.repeats} pilots"
+    print(f"{name}: {len(paths)} models, {pilots} of each size per model, 90 % bands")
     print("(numbers x100)\n")
     show(np.array(rows), options)
-    print(f"\n{time.process_time() - start:.0f} s of processor time")
+    if options.save is not None:
+        np.save(options.save, np.array(rows))
     return 0
 
 

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 import smallcal as sc
 from smallcal.advice.audit_findings import Finding, findings_of, verdict_of
 from smallcal.advice.refits import Spread
+from smallcal.advice.signal_to_noise import AUDITED as SIGNALS
 from smallcal.calibrators.catalogue import METHODS
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -242,7 +243,7 @@ def test_the_signals_are_part_of_it_and_progress_is_told():
     z, y = simulate(200, 5)
     told = []
     found = sc.audit(z, y, method="tva-ts", n_refits=3, n_null=9, advance=told.append)
-    assert found.signals == sc.signal_to_noise(z, y, n_null=9)
+    assert found.signals == sc.signal_to_noise(z, y, signals=SIGNALS, n_null=9)
     assert found.findings[-1].text == found.signals.verdict()
     assert sum(told) == 12
     assert json.loads(json.dumps(found.to_dict()))["signals"]["n_null"] == 9

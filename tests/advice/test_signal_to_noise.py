@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
@@ -355,7 +356,7 @@ def test_the_table_is_plain_data_and_sentences():
         table["luck"]
     found = SignalToNoise((row,), 50, 3, 1.0, 0.01, "resample", 19, 0.95)
     assert found.verdict().startswith(
-        "No signal shows miscalibration beyond chance (the smallest p of 1 is 0.810)"
+        "After one temperature, no signal by itself shows miscalibration beyond chance (the smallest p of 1 is 0.810)"
     )
 
 
@@ -363,3 +364,51 @@ def test_on_real_logits_random_groups_stand_at_the_floor_too(real_cell):
     table = sc.signal_to_noise(real_cell["val_logits"], real_cell["val_labels"], n_null=19)
     assert table.random_ratio == pytest.approx(2 / table.n, rel=0.25)
     assert all(np.isfinite([row.ratio, row.predicted_gain]).all() for row in table.rows)
+
+
+# Classes.
+
+
+def biased(n, bias, seed=0):
+    rng = np.random.default_rng(seed)
+    z = 2 * rng.normal(size=(n, len(bias)))
+    return z, (z + bias + rng.gumbel(size=z.shape)).argmax(axis=1)
+
+
+def test_a_model_that_prefers_classes_is_found_and_one_that_does_not_is_not():
+    table = sc.signal_to_noise(*biased(600, [1.0, 0, 0, 0]), signals=["class_bias"], n_null=199)
+    assert table["class_bias"].p_value < 0.01
+    assert table["class_bias"].predicted_gain > 0.02
+    assert "prefers some classes" in table.verdict()
+    p = [
+        sc.signal_to_noise(*biased(300, [0.0] * 5, seed), signals=["class_bias"], n_null=79)
+        for seed in range(60)
+    ]
+    values = [found.rows[0].p_value for found in p]
+    assert 0.35 < np.mean(values) < 0.65
+    assert np.mean(np.array(values) <= 0.1) < 0.25
+
+
+def test_what_biases_should_gain_is_what_they_gain():
+    """Against NLL before and after a fit of the biases alone, on many samples."""
+    z, y = biased(4000, [0.3, -0.2, 0.1, 0.0])
+    found = sc.signal_to_noise(z, y, signals=["class_bias"], n_null=9)["class_bias"]
+
+    def nll(bias):
+        scores = z + np.append(bias, 0.0)
+        return (np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(y)), y]).mean()
+
+    best = minimize(nll, np.zeros(3))
+    # Classes are taken one by one, which counts what they share twice: up to a third too much.
+    gained = nll(np.zeros(3)) - best.fun
+    assert gained < found.predicted_gain < 1.4 * gained
+
+
+def test_temperatures_that_differ_by_predicted_class_are_found():
+    rng = np.random.default_rng(1)
+    z = 3 * rng.normal(size=(1500, 3))
+    true = z / np.array([0.5, 1.0, 4.0])[z.argmax(axis=1)][:, None]
+    y = (true + rng.gumbel(size=z.shape)).argmax(axis=1)
+    table = sc.signal_to_noise(z, y, signals=["predicted_class"], n_null=199)
+    assert table["predicted_class"].p_value < 0.01
+    assert table["predicted_class"].n_groups == 3

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
+from smallcal.advice.recommend import DEFAULT, Recommendation, recommend
 from smallcal.advice.refits import (
     HELD_OUT,
     Refits,
@@ -19,7 +20,7 @@ from smallcal.advice.refits import (
     gather_refits,
     resample_counts,
 )
-from smallcal.advice.signal_to_noise import SignalToNoise, signal_to_noise
+from smallcal.advice.signal_to_noise import AUDITED, SignalToNoise, signal_to_noise
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.fitted import FittedCalibrator
@@ -106,12 +107,20 @@ def audit(
     signals = None
     if n_null:
         signals = signal_to_noise(
-            preds.logits, preds.labels, n_null=n_null, random_state=random_state, advance=advance
+            preds.logits,
+            preds.labels,
+            signals=AUDITED,
+            n_null=n_null,
+            random_state=random_state,
+            advance=advance,
         )
     occupancy = {
         name: _occupancy(audited, name, given, input) for name, given in (apply_to or {}).items()
     }
-    bare = _summary(audited, refits, preds, size, occupancy, signals)
+    advised = Recommendation.of(fitted) if fitted.method == DEFAULT else recommend(preds)
+    bare = replace(
+        _summary(audited, refits, preds, size, occupancy, signals), recommendation=advised
+    )
     foreign = calibrator is not None and fitted.data.get("sha256") != preds.sha256()
     found = findings_of(bare, fitted, foreign=foreign)
     return replace(bare, findings=found, verdict=verdict_of(found))
@@ -195,7 +204,7 @@ def _summary(
         confidence_sd={"mean": float(sd.mean()), "p95": float(np.quantile(sd, 0.95))},
         held_out={
             key: refits.spread(key, refits.on_all[key])
-            for metric in HELD_OUT
+            for metric in (*HELD_OUT, "ece15_floor")
             for key in (metric, f"raw_{metric}")
             if key in refits.numbers
         },

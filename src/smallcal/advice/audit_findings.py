@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from smallcal.advice.recommend import Recommendation
 from smallcal.advice.refits import Band, Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.fitted import FittedCalibrator
@@ -80,8 +81,11 @@ class Audit:
         over refits.
     held_out : dict of str to Spread
         Metrics on the samples that a resample left out; ``raw_...`` is the raw model's on the
-        same ones. ``point`` is measured on all samples, those fitted on included.
+        same ones. ``point`` is measured on all samples, those fitted on included. ``ece15_floor``
+        is the ECE that a perfectly calibrated model would show on so many samples.
     signals : SignalToNoise or None
+    recommendation : Recommendation or None
+        What to use for these samples, whatever was audited.
     findings : tuple of Finding
     verdict : str
     """
@@ -107,6 +111,7 @@ class Audit:
     confidence_sd: dict[str, float]
     held_out: dict[str, Spread]
     signals: SignalToNoise | None
+    recommendation: Recommendation | None = None
     findings: tuple[Finding, ...] = ()
     verdict: str = ""
 

@@ -30,6 +30,9 @@ _SIMPLE = "tva-ts"
 
 _UNIT = "rows and draws of the pilot"
 
+#: Log-odds of the share of a change that is applied, below which it counts as held back (0.9).
+_HELD_BACK = math.log(9)
+
 #: A target is looked for up to so many times the pilot.
 _FAR = 100
 
@@ -106,7 +109,16 @@ def plan(
         for size in steps:
             curve.append(fit_at_size(preds, each, size, draws=draws, seed=random_state))
             advance(1)
-        forecasts[each] = Forecast(curve, test_size=test_size, seed=random_state)
+        whole = None
+        if curve[-1].support < _HELD_BACK:  # what it would give when it is applied whole
+            fits = [
+                fit_at_size(
+                    preds, each, size, draws=draws, seed=random_state, options={"gate": None}
+                )
+                for size in steps
+            ]
+            whole = Forecast(fits, test_size=test_size, seed=random_state)
+        forecasts[each] = Forecast(curve, test_size=test_size, seed=random_state, whole=whole)
     return _planned(name, preds, forecasts, wanted, targets, (draws, test_size, level))
 
 
@@ -176,9 +188,8 @@ def _planned(
     options: tuple[int, int, float],
 ) -> Plan:
     draws, test_size, level = options
-    raw = forecasts["none"].at(math.inf)
     rows = {
-        (each, size): _row(each, size, forecast, raw, level)
+        (each, size): _row(each, size, forecast, level)
         for each, forecast in forecasts.items()
         for size in (sizes if each != "none" else [0])
     }
@@ -204,15 +215,13 @@ def _planned(
     )
 
 
-def _row(
-    name: str, size: int, forecast: Forecast, raw: Mapping[str, MetricForecast], level: float
-) -> PlanRow:
+def _row(name: str, size: int, forecast: Forecast, level: float) -> PlanRow:
     expected = forecast.at(size)
     metrics = {}
     for metric, entry in expected.items():
         low, high = interval_of(entry.point, entry.values, unit=_UNIT, level=level)
         metrics[metric] = Expected(entry.point, entry.spread, low, high)
-    gains = {} if name == "none" else _differences(expected, raw, level)
+    gains = {} if name == "none" else _differences(expected, forecast.raw.at(size), level)
     return PlanRow(name, size, forecast.measured(size), metrics, gains)
 
 

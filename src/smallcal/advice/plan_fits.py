@@ -9,9 +9,11 @@ they are measured with.
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,9 @@ _LOWEST = 50
 
 # Two sizes this near to one another on the scale of logarithms show the same.
 _NEAR = 0.25
+
+#: Confidences that differ by less are the same.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,6 +62,15 @@ class SizeFits:
         What each draw adds to the gaps, on the scale of draws from a population.
     weight : ndarray of shape (draws, bins)
         The share of rows in each bin, by each draw's own confidences.
+    base : ndarray of shape (n,), or 0
+        Loss of the raw model on each row: fits are measured by how they differ from it there.
+    left_alone : bool
+        Whether most fits left the model as it is.
+    support : float
+        Log-odds of the share of what a fit finds that it applies, averaged over fits; infinite for
+        methods that apply all of it.
+    raw : SizeFits or None
+        The raw model on the very rows that the fits were measured on.
     """
 
     size: int
@@ -68,6 +82,10 @@ class SizeFits:
     share: FloatArray
     shift: FloatArray
     weight: FloatArray
+    base: FloatArray | float = 0.0
+    left_alone: bool = False
+    support: float = math.inf
+    raw: SizeFits | None = None
 
 
 def sizes_to_fit(n: int, wanted: Sequence[int]) -> list[int]:
@@ -100,13 +118,23 @@ def draw_rows(n: int, size: int, draw: int, seed: int) -> tuple[IntArray, IntArr
     return np.sort(order[:size]), np.sort(order[size:])
 
 
-def fit_at_size(preds: Predictions, method: str, size: int, *, draws: int, seed: int) -> SizeFits:
+def fit_at_size(
+    preds: Predictions,
+    method: str,
+    size: int,
+    *,
+    draws: int,
+    seed: int,
+    options: Mapping[str, Any] | None = None,
+) -> SizeFits:
     """Fit a method on each draw of one size, measure it on the rows left out."""
+    plain = _plain(preds)
     held = np.zeros((draws, preds.n), dtype=bool)
     confidence, residual, loss = np.zeros((3, draws, preds.n))
+    weights = np.ones(draws)
     for draw in range(draws):
         rows, left = draw_rows(preds.n, size, draw, seed)
-        estimator = Calibrator(method=method, random_state=seed)
+        estimator = Calibrator(method=method, options=options, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # hundreds of fits, the same flags
             try:
@@ -117,15 +145,35 @@ def fit_at_size(preds: Predictions, method: str, size: int, *, draws: int, seed:
         held[draw, left] = True
         confidence[draw, left], residual[draw, left] = view.confidence, view.residual
         loss[draw, left] = _losses(view)
-    return _size_fits(size, held, confidence, residual, loss)
+        weights[draw] = estimator.fitted_.fit_metrics.get("weight", 1.0)
+    same = np.isclose(confidence, plain[0], rtol=0, atol=_SAME) | ~held
+    raw = _size_fits(size, held, *(np.broadcast_to(part, held.shape) for part in plain))
+    return replace(
+        _size_fits(size, held, confidence, residual, loss),
+        base=plain[2],
+        left_alone=bool(same.all(axis=1).mean() > 0.5),
+        support=math.inf if (weights == 1).all() else float(np.mean(_log_odds(weights))),
+        raw=replace(raw, base=plain[2], left_alone=True),
+    )
 
 
 def uncalibrated(preds: Predictions) -> SizeFits:
     """Return the model as it is: size 0, all rows left out, no draw to differ by."""
+    parts = _plain(preds)
+    fits = _size_fits(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
+    return replace(fits, base=parts[2], left_alone=True)
+
+
+def _plain(preds: Predictions) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the raw model's confidence, residual and loss on each row."""
     raw = Calibrator(method="none").fit(preds.logits, preds.labels)
     view = Scored.of(preds.labels, raw.predict_proba(preds.logits))
-    parts = (view.confidence, view.residual, _losses(view))
-    return _size_fits(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
+    return view.confidence, view.residual, _losses(view)
+
+
+def _log_odds(weights: FloatArray) -> FloatArray:
+    inside = np.clip(weights, _SAME, 1 - _SAME)
+    return np.asarray(np.log(inside / (1 - inside)))
 
 
 def _losses(view: Scored) -> FloatArray:

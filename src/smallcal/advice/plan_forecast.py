@@ -6,8 +6,13 @@ variance falls as 1 / test rows. The second is seen without labels, in how confi
 between draws. The first must be told from the noise of the split's own labels; where those are few
 that cannot be done bin by bin, so the systematic gaps are taken as draws from N(0, tau²), and all
 tau that the gaps allow are kept, each with its posterior probability, under a half-Cauchy prior
-(for the raw model, from N(mu, tau²) with any mu). The top-label BCE follows a + b / size, the law
-of a fit with a fixed number of parameters.
+(for the raw model, from N(mu, tau²) with any mu). The top-label BCE is the raw model's plus what
+fits change on the same rows, which follows a + b / size, the law of a fit with a fixed number of
+parameters: beyond the largest size measured it goes on from there and never rises.
+
+A method that applies only as much as the evidence supports applies more of it with more rows: the
+log-odds of that share are a straight line in the size. Where the largest size measured is held
+back, the curve beyond it is that of the whole change, times what its share gives.
 """
 
 from __future__ import annotations
@@ -60,13 +65,13 @@ class MetricForecast:
 def fit_curve(
     sizes: FloatArray, values: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Fit values = a + b / size by weighted least squares with a, b >= 0.
+    """Fit values = a + b / size by weighted least squares with b >= 0.
 
     Parameters
     ----------
     sizes : ndarray of shape (k,)
     values : ndarray of shape (..., k)
-        Not negative; every row gets its own curve.
+        Every row gets its own curve.
     weight : ndarray of shape (k,)
 
     Returns
@@ -82,11 +87,15 @@ def fit_curve(
     x, share = 1 / sizes, weight / weight.sum()
     mean_x, mean = share @ x, values @ share
     slope = ((values - mean[..., None]) * (x - mean_x)) @ share / (share @ (x - mean_x) ** 2)
-    level = mean - slope * mean_x
-    # With two coefficients and values >= 0 at most one bound can bind.
-    slope = np.where(level < 0, values @ (share * x) / (share @ x**2), np.maximum(slope, 0))
-    level = np.where(level < 0, 0.0, mean - slope * mean_x)
-    return level, slope
+    slope = np.maximum(slope, 0)
+    return mean - slope * mean_x, slope
+
+
+def continued(sizes: FloatArray, values: FloatArray, weight: FloatArray, size: float) -> FloatArray:
+    """Continue a curve beyond the last size: from the fitted one or the last value, the lower."""
+    level, slope = fit_curve(sizes, values, weight)
+    last = np.minimum(values[..., -1], level + slope / sizes[-1])
+    return np.asarray(last - slope * (1 / sizes[-1] - 1 / size))
 
 
 def systematic_gaps(fits: SizeFits, rng: np.random.Generator) -> FloatArray:
@@ -95,7 +104,7 @@ def systematic_gaps(fits: SizeFits, rng: np.random.Generator) -> FloatArray:
     A fitted method leaves gaps around 0: their mean is what its fit is about. The raw model may
     be wrong in one direction, so its gaps lie around any mean, all of which are equally likely.
     """
-    full, raw = fits.share > 0, fits.size == 0
+    full, raw = fits.share > 0, fits.size == 0 or fits.left_alone
     gap, noise = fits.gap[full], fits.noise[full]
     variance = _TAU[:, None] ** 2 + noise
     doubt = 1 / (1 / variance).sum(axis=1) if raw else np.ones_like(_TAU)
@@ -128,21 +137,58 @@ class Forecast:
     seed : int
         With the same seed, forecasts of several methods are made in the same scenarios, so that
         their differences are paired.
+    whole : Forecast, optional
+        Of the same method applied whole, where the curve is of one that is held back.
     """
 
-    def __init__(self, curve: Sequence[SizeFits], *, test_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        curve: Sequence[SizeFits],
+        *,
+        test_size: int,
+        seed: int,
+        whole: Forecast | None = None,
+    ) -> None:
         self.curve = list(curve)
         self.seed = seed
         self.test_size = test_size
+        self.whole = whole
         self._sizes = np.array([fits.size for fits in curve], dtype=np.float64)
         self._draw_sd = np.array([fits.draw_sd for fits in curve])
-        self._loss = np.column_stack([fits.loss for fits in curve])
+        base = np.broadcast_to(curve[0].base, curve[0].loss.shape)
+        # The raw model's loss, and what the fits of each size change of it.
+        self._loss = np.column_stack([base, *(fits.loss - fits.base for fits in curve)])
         self._level = np.nanmean(self._loss, axis=0)
         rng = np.random.default_rng([seed, 1])
-        self._pilots = self._resampled(rng) + self._draw_error(rng)
+        self._pilots = self._resampled(rng)
+        self._pilots[:, 1:] += self._draw_error(rng)
         tests = self._resampled(np.random.default_rng([seed, 2]))
         # A mean over m rows varies as one over n does, times the root of n / m.
         self._tests = (tests - self._level) * math.sqrt(len(self._loss) / test_size)
+
+    @property
+    def raw(self) -> Forecast:
+        """The raw model on the rows that the fits of each size were measured on."""
+        curve = [fits.raw for fits in self.curve if fits.raw is not None]
+        return Forecast(curve or self.curve, test_size=self.test_size, seed=self.seed)
+
+    def share(self, size: float) -> float:
+        """Return the share of what a fit finds that it would apply at a size."""
+        support = np.array([fits.support for fits in self.curve])
+        if np.isinf(support).any():
+            return 1.0
+        level, rise = self._support(support)
+        return float(1 / (1 + np.exp(-np.clip(level + rise * size, -700, 700))))
+
+    def size_applied(self, share: float) -> float:
+        """Return the size from which on at least this share is applied; it may be infinite."""
+        level, rise = self._support(np.array([fits.support for fits in self.curve]))
+        return (math.log(share / (1 - share)) - level) / rise if rise > 0 else math.inf
+
+    def _support(self, support: FloatArray) -> tuple[float, float]:
+        """Return the line that the log-odds of the share follow: evidence grows with the rows."""
+        rise, level = np.polyfit(self._sizes, support, 1)
+        return (float(level), float(rise)) if rise > 0 else (float(support[-1]), 0.0)
 
     def at(self, size: float) -> dict[str, MetricForecast]:
         """Return every metric at a size, which may be infinite."""
@@ -182,23 +228,37 @@ class Forecast:
         return np.asarray(scale * rng.normal(size=(SCENARIOS, len(scale))))
 
     def _bce(self, size: float) -> MetricForecast:
+        base, tests = self._pilots[:, 0] + self._tests[:, 0], self._tests[:, 1:]
         if self.measured(size):
             j = self._place(size)
-            values = self._pilots[:, j] + self._tests[:, j]
-            return MetricForecast(float(self._level[j]), values, float(self._draw_sd[j]))
+            change, changes = self._level[1 + j], self._pilots[:, 1 + j] + tests[:, j]
+            spread = float(self._draw_sd[j])
+        else:
+            change, changes = self._beyond(size)
+            changes = changes + tests[:, -1]
+            # The median: a fit that exploded at one size does not stand for all.
+            spread = float(np.median(self._sizes * self._draw_sd) / size)
+        return MetricForecast(float(self._level[0] + change), base + changes, spread)
+
+    def _beyond(self, size: float) -> tuple[float, FloatArray]:
+        """Return what fits of a size beyond those measured change, and that in each scenario."""
         # A size whose draws agree by chance must not outweigh all others.
         draw_sd = np.maximum(self._draw_sd, 0.01 * self._draw_sd.max())
         weight = 1 / draw_sd**2 if draw_sd.all() else np.ones_like(draw_sd)
-        level, slope = fit_curve(self._sizes, self._level, weight)
-        levels, slopes = fit_curve(self._sizes, np.maximum(self._pilots, 0), weight)
-        # The median: a fit that exploded at one size does not stand for all.
-        spread = np.median(self._sizes * self._draw_sd) / size
-        values = levels + slopes / size + self._tests[:, -1]
-        return MetricForecast(float(level + slope / size), values, float(spread))
+        both = np.vstack([self._level[1:], self._pilots[:, 1:]])
+        values = continued(self._sizes, both, weight, size)
+        if self.whole is not None:
+            first, others = self.whole._beyond(size)
+            # Near its best a change of half the size gives three quarters of the gain.
+            given = self.share(size) * (2 - self.share(size))
+            values = np.minimum(values, given * np.append(first, others))
+        return float(values[0]), values[1:]
 
     def _ece(self, size: float, *, noisy: bool) -> MetricForecast:
-        rng = np.random.default_rng([self.seed, 3])
         own = self.measured(size)
+        if self.whole is not None and not own and self.share(size) > 0.5:
+            return self.whole._ece(size, noisy=noisy)
+        rng = np.random.default_rng([self.seed, 3])
         used = [self.curve[self._place(size)]] if own else self.curve
         base = used[-1]
         gaps = systematic_gaps(base, rng)

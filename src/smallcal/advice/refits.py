@@ -19,6 +19,7 @@ from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Scored
 from smallcal.statistics.bootstrap import counts_of_draws
+from smallcal.statistics.noise import mean_noise
 
 #: Measured on the samples that a resample left out.
 HELD_OUT = ("top_label_bce", "ece15", "nll")
@@ -208,9 +209,11 @@ def _order(
 
 
 def _metrics(own: Scored, raw: Scored) -> dict[str, float]:
-    """Return metrics of a calibrator, and the raw model's on the same samples."""
+    """Return metrics of a calibrator, and the raw model's on the same samples; and ECE's floors."""
     found = {name: METRICS[name].of(own) for name in HELD_OUT}
     found |= {f"raw_{name}": METRICS[name].of(raw) for name in HELD_OUT}
+    found |= {"ece15_floor": mean_noise(own.confidence)}
+    found |= {"raw_ece15_floor": mean_noise(raw.confidence)}
     found["beats_raw"] = float(found["top_label_bce"] < found["raw_top_label_bce"])
     return found
 

@@ -10,12 +10,13 @@ them, and to second order temperatures of their own change the expected loss by
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from smallcal.advice.slopes import Groups, Slopes, cut, variances
+from smallcal.advice.class_bias import ClassBias, class_bias
+from smallcal.advice.slopes import PREDICTED_CLASS, Groups, Slopes, cut, variances
 from smallcal.calibrators.signals import ROUTES, STATISTICS
 from smallcal.data.checks import whole_number
 from smallcal.data.plain import plain_fields
@@ -28,6 +29,12 @@ from smallcal.statistics.interval import require_options
 
 #: Looked at by default. Log-entropy and confidence rank cut as entropy and confidence do.
 DEFAULT_SIGNALS = ("risk", *STATISTICS)
+
+#: The test of :mod:`smallcal.advice.class_bias`, as a row beside the signals.
+CLASS_BIAS = "class_bias"
+
+#: What an audit looks at: all that the default makes use of.
+AUDITED = (*DEFAULT_SIGNALS, PREDICTED_CLASS, CLASS_BIAS)
 
 #: Signals that make no groups, or read the answer.
 _UNFIT = ("none", "statistics", "logits", "features", "oracle_risk", "oracle_correctness")
@@ -63,6 +70,8 @@ class SignalRow:
         Groups that hold samples.
     note : str
         Why there is nothing to see, where that is so.
+    metric : str
+        What the predicted gain is of: TopBCE, or NLL for biases of classes.
     """
 
     signal: str
@@ -74,6 +83,7 @@ class SignalRow:
     beyond_chance: bool
     n_groups: int
     note: str = ""
+    metric: str = "TopBCE"
 
     @property
     def ratio(self) -> float:
@@ -104,7 +114,7 @@ class SignalRow:
         kind = "gain" if self.predicted_gain > 0 else "loss"
         return (
             f"{name}: {self.times_floor:.1f} times the floor, p = {self.p_value:.3f}, predicted "
-            f"{kind} {X100.size(self.predicted_gain)} of TopBCE"
+            f"{kind} {X100.size(self.predicted_gain)} of {self.metric}"
         )
 
 
@@ -147,22 +157,31 @@ class SignalToNoise:
     def verdict(self) -> str:
         """Return in a sentence whether a temperature should depend on anything."""
         found = [row for row in self.rows if row.beyond_chance and row.predicted_gain > 0]
-        if all(row.note for row in self.rows):
+        if not found and all(row.note for row in self.rows if row.signal != CLASS_BIAS):
             return f"No signal can be judged: {self.rows[0].note}."
         if not found:
             least = min(row.p_value for row in self.rows)
             return (
-                "No signal shows miscalibration beyond chance (the smallest p of "
-                f"{len(self.rows)} is {least:.3f}): nothing says that one temperature is not "
-                "enough."
+                "After one temperature, no signal by itself shows miscalibration beyond chance "
+                f"(the smallest p of {len(self.rows)} is {least:.3f})."
             )
-        best = max(found, key=lambda row: row.predicted_gain)
-        names = ", ".join(row.signal.replace("_", " ") for row in found)
-        return (
-            f"After one temperature, miscalibration still depends on {names}: {best.n_groups} "
-            f"temperatures by {best.signal.replace('_', ' ')} should lower TopBCE by about "
-            f"{X100.size(best.predicted_gain)}."
-        )
+        told = []
+        routed = [row for row in found if row.signal != CLASS_BIAS]
+        if routed:
+            best = max(routed, key=lambda row: row.predicted_gain)
+            names = ", ".join(row.signal.replace("_", " ") for row in routed)
+            told.append(
+                f"After one temperature, miscalibration still depends on {names}: {best.n_groups} "
+                f"temperatures by {best.signal.replace('_', ' ')} should lower TopBCE by about "
+                f"{X100.size(best.predicted_gain)}."
+            )
+        told += [
+            "The model prefers some classes whatever the input: biases of classes should lower "
+            f"NLL by about {X100.size(row.predicted_gain)}."
+            for row in found
+            if row.signal == CLASS_BIAS
+        ]
+        return " ".join(told)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
@@ -191,9 +210,10 @@ def signal_to_noise(
     logits : array-like of shape (n, C)
     y : array-like of shape (n,)
     signals : sequence of str
-        "risk" (out of fold), any of the six statistics, or another name in
+        "risk" (out of fold), any of the six statistics, another name in
         :data:`smallcal.calibrators.signals.ROUTES` that gives each sample one score
-        without its label.
+        without its label, "predicted_class", or "class_bias": whether classes occur as often as
+        the model expects.
     n_groups : int
         K; groups are cut as grouped calibrators cut theirs.
     null : {"resample", "permutation"}
@@ -243,22 +263,27 @@ def signal_to_noise(
     preds = Predictions.of(logits, y, input=input, features=features)
     preds.require_fittable(input=input)
     slopes = Slopes.of(preds, seed=random_state)
-    grouped = {name: Groups.of(slopes, name, n_groups) for name in signals}
+    grouped = {name: Groups.of(slopes, name, n_groups) for name in signals if name != CLASS_BIAS}
     rng = np.random.default_rng(random_state)
     control = _random_ratio(slopes, n_groups, n_partitions, rng)
     exceeded = _exceedances(slopes, grouped, n_groups, null, n_null, rng, advance)
-    p_values = {name: (1 + exceeded[name]) / (1 + n_null) for name in signals}
-    p_values |= {name: 1.0 for name in signals if grouped[name].note}
+    p_values = {name: (1 + exceeded[name]) / (1 + n_null) for name in grouped}
+    p_values |= {name: 1.0 for name, group in grouped.items() if group.note}
+    rows = [_row(slopes, group, p_values[name]) for name, group in grouped.items()]
+    if CLASS_BIAS in signals:
+        rows.append(_bias_row(class_bias(preds, slopes.temperature, n_null=n_null, rng=rng), preds))
+        p_values[CLASS_BIAS] = rows[-1].p_value
     fallen = holm(p_values, 1 - level)
-    rows = tuple(
-        _row(slopes, group, p_values[name], beyond_chance=name in fallen)
-        for name, group in grouped.items()
+    by_name = {row.signal: replace(row, beyond_chance=row.signal in fallen) for row in rows}
+    ordered = tuple(by_name[name] for name in signals)
+    return SignalToNoise(
+        ordered, preds.n, n_groups, slopes.temperature, control, null, n_null, level
     )
-    return SignalToNoise(rows, preds.n, n_groups, slopes.temperature, control, null, n_null, level)
 
 
 def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int) -> None:
-    possible = dict.fromkeys([*DEFAULT_SIGNALS, *(name for name in ROUTES if name not in _UNFIT)])
+    others = [name for name in ROUTES if name not in _UNFIT]
+    possible = dict.fromkeys([*DEFAULT_SIGNALS, *others, PREDICTED_CLASS, CLASS_BIAS])
     unknown = [name for name in signals if name not in possible]
     if isinstance(signals, str) or unknown or not signals or len(set(signals)) != len(signals):
         raise InputError(
@@ -270,16 +295,31 @@ def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int
     whole_number(n_partitions, "n_partitions", least=1)
 
 
-def _row(slopes: Slopes, groups: Groups, p_value: float, *, beyond_chance: bool) -> SignalRow:
+def _bias_row(found: ClassBias, preds: Predictions) -> SignalRow:
+    """Return the test of biases as a row: half the statistic beyond chance is gained in NLL."""
+    gain = (found.statistic - found.expected) / (2 * preds.n)
+    return SignalRow(
+        CLASS_BIAS,
+        found.statistic / preds.n,
+        1.0,
+        found.expected / preds.n,
+        gain,
+        found.p_value,
+        beyond_chance=False,
+        n_groups=found.n_counts,
+        metric="NLL",
+    )
+
+
+def _row(slopes: Slopes, groups: Groups, p_value: float) -> SignalRow:
     between, within = variances(slopes.slope, groups.member)
     count = groups.count
     floor = (count - 1) / slopes.n
     gain = 0.0
     if not groups.note and slopes.curvature > 0:
         gain = (between - floor * within) / (2 * slopes.curvature)
-    return SignalRow(
-        groups.signal, between, within, floor, gain, p_value, beyond_chance, count, groups.note
-    )
+    values = (between, within, floor, gain, p_value)
+    return SignalRow(groups.signal, *values, beyond_chance=False, n_groups=count, note=groups.note)
 
 
 def _random_ratio(

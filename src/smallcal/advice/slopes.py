@@ -17,6 +17,11 @@ from smallcal.calibrators.objectives import Gaps, moments, objective
 from smallcal.calibrators.signals import Observed, SignalFit, fit_signal
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 
+#: The signal that is the class the model predicts.
+PREDICTED_CLASS = "predicted_class"
+#: A class is a group of its own if it is predicted so often.
+_OFTEN = 10
+
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
@@ -102,7 +107,11 @@ class Groups:
 
     @classmethod
     def of(cls, slopes: Slopes, name: str, n_groups: int) -> Groups:
-        """Cut the samples as grouped maps do."""
+        """Cut the samples as grouped maps do, or by what the model predicts."""
+        if name == PREDICTED_CLASS:
+            member = _by_class(slopes.seen.preds.predicted)
+            one = "one class alone is predicted often enough" if not member.any() else ""
+            return cls(name, member, learned=False, note=slopes.note or one)
         fit = slopes.score(name)
         member = cut(fit.scores, n_groups)
         note = slopes.note
@@ -121,6 +130,14 @@ class Groups:
     def indicator(self) -> FloatArray:
         """Membership, shape (n, K)."""
         return np.eye(self.count)[self.member]
+
+
+def _by_class(predicted: IntArray) -> IntArray:
+    """Return a group for each class that is predicted often, and one for all others."""
+    counts = np.bincount(predicted)
+    often = counts >= _OFTEN
+    column = np.where(often[predicted], predicted, -1)
+    return np.unique(column, return_inverse=True)[1].reshape(-1)
 
 
 def cut(scores: FloatArray, n_groups: int) -> IntArray:

@@ -107,7 +107,8 @@ def _show(found: Audit, data: str) -> None:
     if found.signals is not None:
         _show_signals(found.signals)
     findings = [f"{_MARKS[finding.level]} {finding.text}" for finding in found.findings]
-    terminal.say(*findings, "", found.verdict)
+    advised = [] if found.recommendation is None else [found.recommendation.sentence]
+    terminal.say(*findings, "", found.verdict, *advised)
 
 
 def _show_temperatures(found: Audit) -> None:
@@ -156,18 +157,17 @@ def _show_shares(found: Audit) -> None:
         [f"flag {key}: {FLAGS[key]}", SHARE.value(share)] for key, share in found.flags.items()
     ]
     terminal.show_table(["in refits", "share"], rows)
-    names = {"top_label_bce": "TopBCE", "ece15": "ECE15", "nll": "NLL"}
-    rows = [
-        [
-            METRICS[metric].unit.heading(name),
-            *(
-                METRICS[metric].unit.spread(found.held_out[key].mean, found.held_out[key].sd)
-                for key in (f"raw_{metric}", metric)
-            ),
-        ]
-        for metric, name in names.items()
-        if metric in found.held_out
-    ]
+    names = {
+        "top_label_bce": ("TopBCE", "top_label_bce"),
+        "ece15": ("ECE15", "ece15"),
+        "ece15_floor": ("ECE15 by noise alone", "ece15"),
+        "nll": ("NLL", "nll"),
+    }
+    rows = []
+    for key, (name, metric) in names.items():
+        if key in found.held_out:
+            unit, pair = METRICS[metric].unit, (found.held_out[k] for k in (f"raw_{key}", key))
+            rows.append([unit.heading(name), *(unit.spread(s.mean, s.sd) for s in pair)])
     if rows:
         terminal.show_table(["on samples left out", "raw model", found.method], rows)
 
@@ -181,6 +181,7 @@ def _show_signals(signals: SignalToNoise) -> None:
             rows.append([name, "", "", "", row.note])
             continue
         gain = X100.number(row.predicted_gain, signed=True)
+        gain += "" if row.metric == "TopBCE" else f" {row.metric}"
         beyond = "beyond chance" if row.beyond_chance else ""
         rows.append([name, f"{row.times_floor:.1f}", gain, f"{row.p_value:.3f}", beyond])
     control = f"{signals.random_times_floor:.1f}"
