@@ -21,6 +21,7 @@ from smallcal.advice.plan_forecast import (
     PRIOR_SCALE,
     RAW_SCALE,
     SCENARIOS,
+    WIDER,
     Forecast,
     MetricForecast,
     continued,
@@ -326,7 +327,7 @@ def test_the_chance_of_a_pilot_and_of_a_test_set_are_two_and_add_up(test_size):
     loss = np.random.default_rng(0).exponential(size=100)
     fits = replace(fits_with([0.0], [0.01]), loss=loss)
     found = forecast_of(fits, replace(fits, size=80), test_size=test_size).of("top_label_bce", 50)
-    expected = loss.std() * np.sqrt(1 / 100 + 1 / test_size)
+    expected = loss.std() * np.sqrt(WIDER**2 / 100 + 1 / test_size)
     assert found.point == pytest.approx(loss.mean())
     assert found.values.std() == pytest.approx(expected, rel=0.12)
 
@@ -415,7 +416,7 @@ def test_gains_are_paired_with_the_raw_model():
     preds = Predictions.of(z, y)
     rows = fit_at_size(preds, "tva-ts", 200, draws=8, seed=0).loss - uncalibrated(preds).loss
     # Rows of the pilot and rows of the test set both vary; the draws hardly add to it.
-    width = 2 * norm.ppf(0.95) * np.nanstd(rows) * math.sqrt(1 / 400 + 1 / 5000)
+    width = 2 * norm.ppf(0.95) * np.nanstd(rows) * math.sqrt(WIDER**2 / 400 + 1 / 5000)
     gain = row.gains["top_label_bce"]
     assert gain.high - gain.low == pytest.approx(width, rel=0.2)
 
@@ -428,6 +429,38 @@ def test_a_fit_that_leaves_the_model_alone_differs_by_nothing(n):
     for row in found.rows:
         for gain in row.gains.values():
             np.testing.assert_allclose([gain.point, gain.low, gain.high], 0, atol=1e-9)
+
+
+def slightly_off(n, seed):
+    """A model that is nearly calibrated: a few hundred rows do not tell."""
+    return simulate(n, 6, temperature=1.25, seed=seed)
+
+
+def test_what_is_held_back_is_expected_to_come_with_more_rows():
+    """A pilot whose fits are held back was said to gain nothing however many rows there are."""
+    found = sc.plan(*slightly_off(300, seed=4), draws=8, sizes=[100, 3000])
+    assert found.share < 0.9
+    assert 300 < found.whole_from < 6000
+    said = next(text for text in found.sentences if "support" in text)
+    assert f"from about {found.whole_from:,} on they would support nearly all of it" in said
+    now, later = (found.row(size).gains["top_label_bce"].point for size in (300, 3000))
+    assert later < now - 1e-4
+    truth = []
+    for seed in range(8):
+        cal = quiet("default", *slightly_off(3000, seed=[50, seed]))
+        z, y = slightly_off(6000, seed=[51, seed])
+        raw, own = (losses(y, p)[0].mean() for p in (softmax(z), cal.predict_proba(z)))
+        truth.append(own - raw)
+    low, high = found.row(3000).gains["top_label_bce"]
+    assert low <= np.mean(truth) <= high
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_forecasts_never_rise_above_the_last_size_measured(seed):
+    z, y = simulate(250, 6, seed=[20, seed])
+    found = sc.plan(z, y, draws=5, sizes=[100, 200, 220, 1000, 5000])
+    values = [row.metrics["top_label_bce"].value for row in found.rows if row.size >= 200]
+    assert values == sorted(values, reverse=True)
 
 
 def test_a_larger_test_set_shows_less_noise():
@@ -562,7 +595,7 @@ def test_constant_logits_are_refused():
 def test_a_calibrated_model_is_said_to_gain_nothing():
     z, y = simulate(400, 6, temperature=1.0, seed=5)
     found = sc.plan(z, y, method="tva-ts", draws=10)
-    assert "Calibrating changes nothing measurable" in found.sentences[1]
+    assert "What calibrating gains cannot be told" in found.sentences[1]
     assert not any("tva-ts)" in sentence for sentence in found.sentences)  # not against itself
 
 

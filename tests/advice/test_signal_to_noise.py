@@ -356,7 +356,8 @@ def test_the_table_is_plain_data_and_sentences():
         table["luck"]
     found = SignalToNoise((row,), 50, 3, 1.0, 0.01, "resample", 19, 0.95)
     assert found.verdict().startswith(
-        "After one temperature, no signal by itself shows miscalibration beyond chance (the smallest p of 1 is 0.810)"
+        "After one temperature, no signal by itself shows miscalibration beyond chance (the "
+        "smallest p of 1 is 0.810)"
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from smallcal.advice.plan_fits import fit_at_size, sizes_to_fit, uncalibrated
 from smallcal.advice.plan_forecast import FORECAST_METRICS, Forecast, MetricForecast
 from smallcal.advice.plan_words import Expected, Plan, PlanRow, Target, notes_on, sentences_of
+from smallcal.advice.recommend import recommend
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.calibrators.catalogue import method as method_named
 from smallcal.data.checks import whole_number
@@ -30,8 +31,8 @@ _SIMPLE = "tva-ts"
 
 _UNIT = "rows and draws of the pilot"
 
-#: Log-odds of the share of a change that is applied, below which it counts as held back (0.9).
-_HELD_BACK = math.log(9)
+#: A change of which this share is applied counts as applied.
+_APPLIED = 0.9
 
 #: A target is looked for up to so many times the pilot.
 _FAR = 100
@@ -110,7 +111,9 @@ def plan(
             curve.append(fit_at_size(preds, each, size, draws=draws, seed=random_state))
             advance(1)
         whole = None
-        if curve[-1].support < _HELD_BACK:  # what it would give when it is applied whole
+        if curve[-1].support < math.log(
+            _APPLIED / (1 - _APPLIED)
+        ):  # what it would give when it is applied whole
             fits = [
                 fit_at_size(
                     preds, each, size, draws=draws, seed=random_state, options={"gate": None}
@@ -205,6 +208,9 @@ def _planned(
         references=tuple(row for (each, _), row in rows.items() if each != name),
         more=_differences(ours.at(max(sizes)), ours.at(now), level) if max(sizes) > now else {},
         targets=tuple(_search(ours, metric, value, level) for metric, value in targets.items()),
+        share=ours.share(now),
+        whole_from=_whole_from(ours, now),
+        recommendation=recommend(preds),
     )
     simple = {}
     if name != _SIMPLE:
@@ -213,6 +219,14 @@ def _planned(
     return replace(
         found, sentences=sentences_of(found, simple), notes=tuple(notes_on(found, wrong))
     )
+
+
+def _whole_from(forecast: Forecast, n: int) -> int | None:
+    """Return the samples from which on nearly all is applied, if that is beyond those there are."""
+    if forecast.whole is None:
+        return None
+    size = forecast.size_applied(_APPLIED)
+    return _whole(size) if n < size <= _FAR * n else None
 
 
 def _row(name: str, size: int, forecast: Forecast, level: float) -> PlanRow:

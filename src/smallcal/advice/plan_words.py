@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from smallcal.advice.recommend import Recommendation
 from smallcal.data.plain import plain_fields
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -13,6 +14,9 @@ from smallcal.statistics.interval import Interval
 
 #: A change of ECE smaller than this is called little.
 _LITTLE = 0.002
+
+#: Below this share of what a method finds, it counts as held back.
+_HELD_BACK = 0.9
 
 #: How ECE is written, with and without its noise.
 _ECE = METRICS["ece15"].unit
@@ -113,6 +117,14 @@ class Plan:
     more : dict of metric to Interval
         The largest size minus the whole pilot: what more data would change.
     targets : tuple of Target
+    share : float
+        Of what the method finds, the share that the whole pilot is expected to support; 1 for
+        methods that apply all of it.
+    whole_from : int or None
+        Samples from which on nine tenths of it would be applied, where that is beyond the pilot;
+        None where it is not, or where no number of samples is expected to do it.
+    recommendation : Recommendation or None
+        What to use for the pilot as it is.
     sentences : tuple of str
         The plan in words.
     notes : tuple of str
@@ -129,6 +141,9 @@ class Plan:
     references: tuple[PlanRow, ...]
     more: dict[str, Interval]
     targets: tuple[Target, ...] = ()
+    share: float = 1.0
+    whole_from: int | None = None
+    recommendation: Recommendation | None = None
     sentences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -152,6 +167,10 @@ def sentences_of(plan: Plan, simple: Mapping[str, Interval]) -> tuple[str, ...]:
         told.append(_against_one_temperature(plan, simple["top_label_bce"]))
     if plan.more:
         told.append(_worth_more(plan))
+    if plan.share < _HELD_BACK:
+        told.append(_held_back(plan))
+    if plan.recommendation is not None:
+        told.append(plan.recommendation.sentence)
     return (*told, *(_target(plan, target) for target in plan.targets))
 
 
@@ -194,8 +213,10 @@ def _worth_calibrating(plan: Plan) -> str:
         verdict = "Calibrating does harm here"
     elif row.gains["ece15"].high < 0:
         verdict = "Calibrating lowers ECE, the proper score does not tell"
+    elif gain.low == gain.high == 0:
+        verdict = "Calibrating leaves these rows as they are"
     else:
-        verdict = "Calibrating changes nothing measurable on these rows"
+        verdict = "What calibrating gains cannot be told from so few rows"
     return (
         f"{verdict}: {ece}, and top-label BCE changes by {_change(gain)} with {plan.n:,} samples."
     )
@@ -220,6 +241,14 @@ def _worth_more(plan: Plan) -> str:
         f"{verdict}: {last - plan.n:,} more would lower ECE by {_ECE.size(falls)} ({band}) "
         f"and change top-label BCE by {_change(bce)}."
     )
+
+
+def _held_back(plan: Plan) -> str:
+    """Say from how many samples on there would be evidence for all that is found."""
+    text = f"{plan.n:,} samples support about {100 * plan.share:.0f} % of what {plan.method} finds"
+    if plan.whole_from is None:
+        return f"{text}, and more samples like these are not expected to support more."
+    return f"{text}; from about {plan.whole_from:,} on they would support nearly all of it."
 
 
 def _change(gap: Interval) -> str:
