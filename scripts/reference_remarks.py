@@ -250,7 +250,7 @@ def _other_shifts() -> list[Fields]:
     at = "app:convnet-c100c"
     for name, gain, share in (("resnet50", "-4.44", "69"), ("regnety-1.6gf", "-2.16", "72")):
         where = corrupted("cifar100", name)
-        high = named("?share_of_group3", "percent")
+        high = named("?share_of_group2", "percent")
         found.append(said(at, "shift", gain, where, difference("tva-ts")))
         found.append(said(at, "audit", share, {**where, "set": "corrupted-s5"}, SRTS, high))
     at = "app:tinyc-c10c"
@@ -363,7 +363,7 @@ def _audit() -> list[Fields]:
         (small, (".17[.13,.73]", ".76[.69,.80]", ".89[.83,.94]")),
     )
     for where, texts in temperatures:
-        for group, text in enumerate(texts, start=1):
+        for group, text in enumerate(texts):
             what = {**named(f"?temperature{group}", "temperature"), "kind": "median"}
             found.append(said(at, "audit", text, where, SRTS, what, resampled="quartiles of fits"))
     for which, text in ((1, "0.008±0.001"), (2, "0.042±0.007")):
@@ -384,12 +384,12 @@ def _audit() -> list[Fields]:
 def _occupancy() -> list[Fields]:
     at, found = "tab:auditability", []
     for name, texts in (("clean", ("34", "33", "33")), ("corrupted", ("19", "27", "55"))):
-        for group, text in enumerate(texts, start=1):
+        for group, text in enumerate(texts):
             what = named(f"?share_of_group{group}", "percent")
             found.append(said(at, "audit", text, {**VIT, "set": name}, SRTS, what))
     for severity, text in enumerate(("44", "50", "54", "59", "66"), start=1):
         where = {**VIT, "set": f"corrupted-s{severity}"}
-        found.append(said(at, "audit", text, where, SRTS, named("?share_of_group3", "percent")))
+        found.append(said(at, "audit", text, where, SRTS, named("?share_of_group2", "percent")))
     at = "app:matched-capacity"
     for name, text in (("clean", "0.093"), ("corrupted-s1", "0.125"), ("corrupted-s5", "0.226")):
         what = named("?mean_risk", "fraction")
@@ -569,18 +569,18 @@ PAPER_METRICS = {
     "apply_time": "time to apply",
     "temperature": "fitted temperature; over groups, the lowest and the highest",
     "temperature_ratio": "highest over lowest group temperature",
-    "temperature1": "temperature of the group of lowest risk",
-    "temperature2": "temperature of the middle group",
-    "temperature3": "temperature of the group of highest risk",
+    "temperature0": "temperature of the group of lowest risk",
+    "temperature1": "temperature of the middle group",
+    "temperature2": "temperature of the group of highest risk",
     "threshold1": "risk that parts the first group from the second",
     "threshold2": "risk that parts the second group from the third",
     "share_of_fits_at_bounds": "fits with a temperature at a bound",
     "share_of_fits_pooled_groups": "fits with a group too small for its own temperature",
     "share_of_fits_risk_in_order": "fits whose groups' error rates rise with risk",
     "share_of_fits_temperatures_in_order": "fits whose temperatures rise with risk",
-    "share_of_group1": "samples routed to the group of lowest risk",
-    "share_of_group2": "samples routed to the middle group",
-    "share_of_group3": "samples routed to the group of highest risk",
+    "share_of_group0": "samples routed to the group of lowest risk",
+    "share_of_group1": "samples routed to the middle group",
+    "share_of_group2": "samples routed to the group of highest risk",
     "mean_risk": "mean risk score",
     "signal_to_noise": "between-group over within-group variance of the loss's slope",
     "signal_to_noise_floor": "what chance alone gives: (K - 1) / n",

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,18 +111,58 @@ def test_options_of_a_candidate_and_the_papers_rules(cli):
     code, out, _ = cli("select", "both.npz:val", *paper, *ece)
     assert code == 0
     assert "a fifth held out once" in " ".join(out.split())
-    chosen = next(row for row in out.splitlines() if "Next:" in row)
-    assert "--method" in chosen
+    assert "--method" in pasted(out)
 
 
 def test_the_next_command_repeats_the_options_and_runs(cli):
     one = ("--candidates", "srts-bce[n_groups=2,bounds=0.1,10]", "--repeats", "2")
     code, out, _ = cli("select", "cal.npz", *one)
     assert code == 0
-    command = " ".join(out.split()).partition("Next: smallcal ")[2].split()
+    command = pasted(out)
     assert command[-1] == "cal.json"
     assert cli(*command)[0] == 0
     assert sc.load("cal.json").bounds == (0.1, 10)
+
+
+def pasted(out):
+    """Return the arguments of the command that stands alone on the last line."""
+    *_, said, line = out.splitlines()
+    assert said == "Next:"
+    first, *command = shlex.split(line)
+    assert first == "smallcal"
+    return command
+
+
+def test_the_next_command_can_be_pasted_whatever_the_names(cli, here):
+    """File names with spaces, an option of the method that a shell would read, the labels."""
+    folder = here / "my long folder of logits and labels that no terminal has room for"
+    folder.mkdir()
+    p = np.load("cal.npz")["logits"]
+    np.save(folder / "the scores.npy", np.exp(p) / np.exp(p).sum(axis=1, keepdims=True))
+    names = np.array(list("abcde"))[np.load("cal.npz")["labels"]]
+    (folder / "it's labels.txt").write_text("\n".join(names) + "\n")
+    data = str(folder / "the scores.npy")
+    given = ["--labels", str(folder / "it's labels.txt"), "--input", "probabilities"]
+    given += ["--class-names", "names.txt"]
+    one = ["--candidates", "srts-bce[objective=mixed(3),n_groups=2]", "--repeats", "2"]
+    code, out, err = cli("select", data, *given, *one, "--seed", "7")
+    assert (code, err) == (0, "")
+    command = pasted(out)
+    chosen = ["--method", "srts-bce", "--set", "objective=mixed(3)", "--set", "n_groups=2"]
+    assert command == ["fit", data, *given, *chosen, "--seed", "7", "-o", "cal.json"]
+    assert cli("select", data, *given, *one, "--seed", "7", "-o", "same.json")[0] == 0
+    source = str(Path(__file__).parents[2] / "src")
+    shell = subprocess.run(
+        ["sh", "-c", f'smallcal() {{ "$PYTHON" -m smallcal "$@"; }}\n{out.splitlines()[-1]}'],
+        env={**os.environ, "PYTHON": sys.executable, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+    )
+    assert shell.returncode == 0, shell.stderr
+    fitted, same = sc.load("cal.json"), sc.load("same.json")
+    assert (fitted.method_, fitted.input) == (same.method_, "probabilities")
+    assert fitted.temperatures_.tolist() == same.temperatures_.tolist()
+    assert fitted.class_names == tuple("abcde")
 
 
 def test_candidates_are_parsed_with_their_options():

@@ -75,7 +75,7 @@ def test_help_lists_every_study(cli):
         code, out, _ = cli(*args)
         assert code == 0
         assert all(f" {name} " in out for name in ("import", "check", "show", "list", *STUDIES))
-        assert "NAME " not in out.replace("NAME --data", "")
+        assert "NAME " not in out.replace("NAME DIR", "")
 
 
 def test_list_says_what_each_study_asks(cli):
@@ -280,15 +280,77 @@ def test_show_refuses_what_is_no_finished_run(cli, monkeypatch):
     assert "does not describe a study" in cli("study", "show", "run")[2]
 
 
+def test_the_folder_is_an_argument_as_it_is_of_check_and_show(cli):
+    assert cli(*FULL)[0] == 0
+    as_argument = ("study", "proper-scores", "data", "--out", "other", *QUICK)
+    code, _, err = cli(*as_argument)
+    assert (code, err) == (0, "")
+    assert Path("other/tables.md").read_bytes() == Path("run/tables.md").read_bytes()
+    assert cli(*FULL[:2], "data", *FULL[2:])[0] == 0  # named twice, and the same
+    found = json.loads(cli(*as_argument, "--json")[1])
+    assert found["data"] == "data"
+
+
+def test_a_collection_with_errors_stops_a_study_that_is_not_forced(cli, here):
+    spoil()
+    os.remove("data/shift/a__mlp-seed0__fog-s2.npz")
+    for more in ([], ["--json"]):
+        code, out, err = cli(*FULL, *more)
+        assert (code, out) == (2, "")
+        first, second, last = err.splitlines()
+        assert first.startswith(
+            "smallcal: error: a__mlp__s0: shift/a__mlp-seed0__fog-s2.npz: cannot read "
+        )
+        assert second.startswith(
+            "smallcal: error: a__mlp__s1: a__mlp-seed1.npz:val: logits are constant in every row"
+        )
+        assert last == (
+            "smallcal: error: data has 2 errors that would spoil a study: mend them, or go on with "
+            "--force"
+        )
+    assert not Path("run").exists()
+    # Cells that are not asked for need not be sound.
+    code, _, err = cli(*FULL, "--cells", "s1")
+    assert (code, len(err.splitlines())) == (2, 2)
+    spoil(0)
+    import_folder("data", "data", force=True)
+    code, out, err = cli(*FULL, "--cells", "s0", "--force")
+    assert code == 1
+    assert err.splitlines()[0] == (
+        "smallcal: note: data has 1 error (smallcal study check data lists them): forced"
+    )
+
+
+def test_a_study_goes_on_when_it_is_forced_and_says_so_again(cli, monkeypatch):
+    spoil()
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        code, _, err = cli(*FULL, "--force")
+    assert code == 130
+    command = shlex.split(err.splitlines()[1].partition("from there: ")[2])
+    assert command[-1] == "--force"
+    assert cli(*command[1:])[0] == 1
+    assert Path("run/tables.md").exists()
+
+
+def test_a_note_does_not_stop_a_study(cli):
+    with np.load("data/a__mlp-seed0.npz") as old:
+        arrays = dict(old)
+    arrays["test_logits"][3] = arrays["val_logits"][5]
+    np.savez("data/a__mlp-seed0.npz", **arrays)
+    assert cli(*FULL)[::2] == (0, "")
+
+
 def test_failures_are_listed_and_the_code_says_so(cli):
     spoil()
-    code, out, err = cli(*FULL)
+    code, out, err = cli(*FULL, "--force")
     assert code == 1
     assert "Differences from none" in out
     lines = err.splitlines()
-    assert len(lines) == 3
-    assert lines[0].startswith("smallcal: failed: a__mlp__s1, none, budget 150, draw 0: Input")
-    code, out, err = cli(*FULL[:5], "new", *QUICK, "--budgets", "60", "--draws", "7", "--json")
+    assert len(lines) == 4
+    assert lines[1].startswith("smallcal: failed: a__mlp__s1, none, budget 150, draw 0: Input")
+    seven = ("--budgets", "60", "--draws", "7", "--json")
+    code, out, err = cli(*FULL[:5], "new", *QUICK, *seven, "--force")
     assert code == 1
     assert len(json.loads(out)["failures"]) == 21
     assert err.count("smallcal: failed: ") == 10
@@ -305,7 +367,9 @@ def test_another_study_in_the_same_folder_is_refused(cli):
 BAD = [
     (["luck"], "unknown study 'luck'; choose from import, check, show, list, reproduce, clean"),
     (["NAME"], "unknown study 'NAME'"),
-    (["clean", "--out", "run"], "--data"),
+    (["clean", "--out", "run"], "name the folder with collection.toml: smallcal study clean DIR"),
+    (["clean", "data", "--data", "other", "--out", "run"], "the folder is named twice"),
+    (["clean", "gone", "--out", "run"], "smallcal study import"),
     (["clean", "--data", "data"], "--out"),
     (["clean", "--data", "gone", "--out", "run"], "smallcal study import"),
     ([*FULL[1:5], "run", "--budgets", "many"], "--budgets must be numbers of samples, or all"),

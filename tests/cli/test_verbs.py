@@ -299,6 +299,43 @@ def test_compare_takes_two_files_or_one_with_two_splits(cli):
     assert "name the file to test on" in err
 
 
+def test_groups_are_counted_from_0_in_tables_and_figures(cli):
+    pairs = [(a["logits"], a["labels"]) for a in map(np.load, ("cal.npz", "test.npz"))]
+    z, y = pairs[1]
+    assert cli("fit", "cal.npz", "--method", "srts-bce", "-o", "m.json")[0] == 0
+    audit = ("audit", "cal.npz", "--calibrator", "m.json", "--n-refits", "3", "--n-null", "0")
+    for text in (cli("inspect", "m.json")[1], cli(*audit)[1]):
+        rows = text[text.index("\ngroup  ") :].splitlines()[3:6]
+        assert [row.split()[0] for row in rows] == ["0", "1", "2"]
+    given = {"calibrator": sc.load("m.json")}
+    three = ["group 0", "group 1", "group 2"]
+    found = sc.plots.matched_confidence_data(y, z, least=1, **given)
+    assert [name.split(",")[0] for name in found] == three
+    left = sc.plots.group_residuals_data(y, z, **given)["raw"]
+    assert [name.split(",")[0] for name in left.labels] == three
+    assert left.group.tolist() == [0, 1, 2]
+    report = sc.report(*pairs, methods=["srts-bce"], n_boot=100).content
+    (table,) = (t for t in report["groups"]["tables"] if t["by"] == "groups of srts-bce")
+    assert [row["group"] for row in table["rows"]] == three
+
+
+def test_evaluate_names_the_method_of_a_calibrator(cli):
+    assert cli("fit", "cal.npz", "--method", "default", "-o", "m.json")[0] == 0
+    out = cli("evaluate", "test.npz", "--calibrator", "m.json", *PLAIN)[1]
+    assert out.splitlines()[0].endswith("calibrated by m.json (adaptive)")
+
+
+def test_who_compares_the_default_sees_adaptive_everywhere(cli):
+    options = ("--methods", "ts-nll,default,adaptive", "--metrics", "nll", "--n-boot", "50")
+    code, out, _ = cli("compare", "both.npz", *options, "--baseline", "default")
+    assert code == 0
+    assert "Difference to adaptive, 95 % interval:" in out
+    assert "default" not in out
+    found = json.loads(cli("compare", "both.npz", *options, "--json")[1])
+    assert list(found["values"]) == ["ts-nll", "adaptive"]
+    assert "default" not in cli("compare", "both.npz", "--metrics", "nll", "--n-boot", "50")[1]
+
+
 def test_compare_in_json_has_values_and_differences(cli):
     args = ["--methods", "none,ts-nll", "--baseline", "none", "--metrics", "ece15", "--json"]
     code, out, _ = cli("compare", "both.npz", *args)
@@ -458,7 +495,7 @@ def test_demo_prints_a_table_and_what_is_seen(cli):
     assert "Quick, Draw! by Google, CC BY 4.0" in out
     assert max(map(len, out.splitlines())) <= 80
     found = json.loads(cli("demo", "--draws", "2", "--budget", "250", "--json")[1])
-    fitted = ["none", "ts-nll", "tva-ts", "srts-bce", "default", "adaptive-free"]
+    fitted = ["none", "ts-nll", "tva-ts", "srts-bce", "adaptive", "adaptive-free"]
     assert [row["method"] for row in found["results"]] == fitted
     assert all(row["draws"] == 2 for row in found["results"])
 

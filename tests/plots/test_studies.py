@@ -19,14 +19,15 @@ from scipy import stats
 
 from smallcal import plots
 from smallcal.errors import InputError
-from smallcal.plots.studies.corruption_gain import rank_interval
 from smallcal.plots.studies.curves import BASELINE
 from smallcal.plots.studies.figures import FIGURES, study_figures
 from smallcal.plots.studies.run import open_run
 from smallcal.statistics.nested import nested
 from smallcal.studies import STUDIES, Outcome, import_folder, study_named
 from smallcal.studies.frame import Frame
+from smallcal.studies.tables.catalogue import tables_of
 from smallcal.studies.tables.clean import differences, means
+from smallcal.studies.tables.shift import rank_interval
 from support.simulated import simulate
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +74,7 @@ def shift_rows(seed=0):
                 rows.append(a_row(model, s, label, value, set=kind, severity=severity))
                 if label == "srts-bce":
                     share = 0.3 + 0.05 * severity + 0.01 * s
-                    for group, part in enumerate((1 - share, share), 1):
+                    for group, part in enumerate((1 - share, share)):
                         where = {"set": kind, "severity": severity}
                         name = f"share_of_group{group}"
                         rows.append(a_row(model, s, label, part, **where) | {"metric": name})
@@ -329,33 +330,110 @@ def test_numbers_of_groups_are_read_from_labels_or_options():
     assert again.x.tolist() == [1, 2, 3, 10]
 
 
-def test_difference_rows_have_both_intervals():
-    rows = budget_rows()
-    found = plots.difference_rows(budget_run(), where={"budget": 100})
+@pytest.mark.parametrize("seed", range(6))
+def test_differences_and_verdicts_are_those_of_the_table(seed):
+    rows = budget_rows(seed)
+    found = plots.difference_rows(budget_run(rows), where={"budget": 100})
     assert [row["label"] for row in found] == ["none", "srts-bce"]
-    for row in found:
-        tree = tree_of(gaps_of(rows, row["label"], budget=100))
-        near = nested(tree, n_boot=N_BOOT)
-        each = [statistics.fmean(map(statistics.fmean, model)) for model in tree]
-        wide = stats.t.interval(
-            0.95, len(each) - 1, np.mean(each), np.std(each, ddof=1) / math.sqrt(len(each))
-        )
-        expected = [near.point, *near, *wide]
-        names = ("value", "low", "high", "wide_low", "wide_high")
-        assert [row[name] for name in names] == pytest.approx([100 * v for v in expected])
-    labels = [row["label"] for row in plots.difference_rows(budget_run())]
+    drawn = plots.forest_data(found).rows
+    study, frame = budget_run(rows)
+    one = replace(study, metrics=("ece15",))
+    table = {row[1]: row[2:] for row in differences(one, frame.where(budget=100)).rows}
+    curve = plots.budget_curve_data((study, frame))
+    for row, mark in zip(found, drawn, strict=True):
+        near = nested(tree_of(gaps_of(rows, row["label"], budget=100)), n_boot=N_BOOT)
+        assert set(row) == {"label", "value", "low", "high"}
+        ends = [row[name] for name in ("value", "low", "high")]
+        assert ends == pytest.approx([100 * v for v in (near.point, *near)])
+        verdict, number = table[row["label"]]
+        assert ends == [number.value, number.low, number.high]
+        assert (mark.wide_low, mark.wide_high) == (number.low, number.high)
+        line = curve.line(row["label"])
+        assert ends == [line.difference[0], line.low[0], line.high[0]]
+        assert f"{mark.verdict}: ece15" == verdict == f"{line.verdict[0]}: ece15"
+    labels = [row["label"] for row in plots.difference_rows(budget_run(rows))]
     assert labels[0] == "none, 100 samples"
     assert len(labels) == 4
 
 
-def test_of_one_model_the_wide_interval_is_of_its_seeds():
+def test_whole_splits_of_any_size_are_one_interval_in_tables_and_figures():
+    rows = k_rows()
+    run = (quick("k-ablation"), Frame.of(rows))
+    (table,) = (t for t in tables_of(*run) if t.name == "differences")
+    found = plots.difference_rows(run, metric="ece15")
+    assert [row[1] for row in table.rows] == [row["label"] for row in found]
+    numbers = [[row[3].value, row[3].low, row[3].high] for row in table.rows]
+    assert numbers == [[row[name] for name in ("value", "low", "high")] for row in found]
+
+
+def test_a_difference_of_a_single_fit_has_no_interval():
     rows = [row for row in budget_rows() if row["backbone"] == "a" and row["budget"] == 100]
-    (first, _) = plots.difference_rows(budget_run(rows))
-    each = [statistics.fmean(values) for values in gaps_of(rows, "none", budget=100).values()]
-    half = stats.t.ppf(0.975, 1) * statistics.stdev(each) / math.sqrt(2)
-    assert first["wide_high"] - first["wide_low"] == pytest.approx(200 * half)
     single = [row for row in rows if row["seed"] == 0 and row["draw"] == 0]
     assert plots.difference_rows(budget_run(single)) == []
+
+
+def test_a_rank_correlation_is_the_same_in_the_table_and_the_figure():
+    pytest.importorskip("matplotlib")
+    run = (quick("heterogeneity"), Frame.of(shift_rows()))
+    (table,) = tables_of(*run)
+    legend = plots.corruption_gain(run).get_legend()
+    for text in legend.get_texts():
+        model, _, correlation = text.get_text().partition(": ")
+        assert re.fullmatch(r"[-+]\d\.\d\d( \[[-+]\d\.\d\d, [-+]\d\.\d\d\])?", correlation)
+        (said,) = (line for line in table.sentences if line.startswith(f"{model}, "))
+        assert said.endswith(f"its rank correlation with the raw error is {correlation}.")
+
+
+# What figures say they are of.
+
+
+BOOT = f"95 % intervals from {N_BOOT} resamples of models, of seeds in each, of"
+
+FEW = " Of so few models they are too narrow."
+
+
+def caption_of(axes):
+    return " ".join(axes.get_title(loc="left").split())
+
+
+def figures_of(name, rows):
+    return {figure: draw() for figure, draw in study_figures(quick(name), Frame.of(rows))}
+
+
+def test_figures_name_budget_models_and_intervals():
+    pytest.importorskip("matplotlib")
+    found = figures_of("budget", budget_rows())
+    who = "2 models, 4 cells"
+    texts = {name: caption_of(axes) for name, axes in found.items()}
+    assert texts == {
+        "budget-curve": f"{who}; 3 draws of each budget Bands: {BOOT} draws in each.{FEW}",
+        "differences-100": f"{who}; 3 draws of 100 samples Bars: {BOOT} draws in each.{FEW}",
+        "differences-400": f"{who}; 3 draws of 400 samples Bars: {BOOT} draws in each.{FEW}",
+    }
+    for row in (sized := shift_rows()):
+        row["budget"] = 1250
+    whole = "fitted on whole splits of 1,250 samples"
+    (axes,) = figures_of("shift", sized).values()
+    assert caption_of(axes) == f"{who}; {whole} Bands: {BOOT} sets in each.{FEW}"
+    found = figures_of("k-ablation", k_rows())
+    split = "fitted on whole splits of 500 to 510 samples"
+    assert caption_of(found["k-ablation"]) == (
+        f"{who}; {split} Band, of the difference: {BOOT} draws in each.{FEW} "
+        "Dashed: K=1; hollow: tie with it."
+    )
+    assert caption_of(found["differences"]) == f"{who}; {split} Bars: {BOOT} draws in each.{FEW}"
+    (axes,) = figures_of("heterogeneity", sized).values()
+    assert axes.get_legend().get_title().get_text() == (
+        f"2 models; {whole}\nrank correlation of gain and error [95 % interval]"
+    )
+
+
+def test_a_figure_without_intervals_says_so():
+    pytest.importorskip("matplotlib")
+    single = [row for row in budget_rows() if (row["seed"], row["draw"]) == (0, 0)]
+    rows = [row for row in single if row["backbone"] == "a"]
+    axes = plots.budget_curve(budget_run(rows))
+    assert caption_of(axes) == "toy a No intervals: each difference is of a single fit."
 
 
 # What is given.
@@ -559,7 +637,7 @@ def test_a_method_far_from_the_others_leaves_the_scale_and_is_named():
     assert gaps.get_ylim()[1] < 10
 
 
-def test_the_legend_says_what_the_default_stood_for():
+def test_the_default_has_the_name_that_it_had_when_it_was_fitted():
     pytest.importorskip("matplotlib")
     rows = [
         {**row, "label": "default", "method": "some-method"} if row["label"] == "none" else row
@@ -567,9 +645,25 @@ def test_the_legend_says_what_the_default_stood_for():
     ]
     legend = plots.budget_curve(budget_run(rows)).get_legend()
     texts = [text.get_text() for text in legend.get_texts()]
-    assert texts == ["tva-ts (baseline)", "default:\nsome-method", "srts-bce", "tie with tva-ts"]
+    assert texts == ["tva-ts (baseline)", "some-method", "srts-bce", "tie with tva-ts"]
     labels = [row["label"] for row in plots.difference_rows(budget_run(rows))]
-    assert labels[0] == "default: some-method, 100 samples"
+    assert labels[0] == "some-method, 100 samples"
+
+
+def test_what_is_asked_for_as_default_is_adaptive():
+    rows = [
+        {**row, "label": "adaptive"} if row["label"] == "none" else row for row in budget_rows()
+    ]
+    found = plots.budget_curve_data(budget_run(rows), baseline="default")
+    assert found.baseline == "adaptive"
+    for names in ("default", ["default", "tva-ts"]):
+        some = plots.budget_curve_data(budget_run(rows), where={"label": names}, baseline="default")
+        assert some.line("adaptive").label == "adaptive"
+    shifted = [
+        {**row, "label": "adaptive"} if row["label"] == "srts-bce" else row for row in shift_rows()
+    ]
+    run = (quick("shift"), Frame.of(shifted))
+    assert plots.corruption_gain_data(run, method="default").method == "adaptive"
 
 
 def test_intervals_of_many_methods_are_bars_side_by_side():

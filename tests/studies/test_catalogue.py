@@ -18,7 +18,8 @@ from smallcal.studies.probes.base import Site
 from smallcal.studies.probes.shift import with_groups
 from smallcal.studies.simulate import World
 from smallcal.studies.study import Entry
-from smallcal.studies.tables.clean import paired
+from smallcal.studies.tables.catalogue import tables_of
+from smallcal.studies.tables.clean import paired, seeds
 from smallcal.studies.tables.shift import cube
 from smallcal.studies.tables.table import Number
 from support.cases import QUICK, features_of, missing_package
@@ -193,12 +194,65 @@ def test_budget_is_a_plain_loop_over_draws(folder, outcome):
     (row,) = cells(table_named(found, "seeds"), samples="200", method="srts-bce", minus="tva-ts")
     expected = nested.nested(100 * gap, n_boot=N_BOOT)
     alone = nested.clustered(100 * gap, n_boot=N_BOOT)
-    assert (row["ece15 points"].low, row["ece15 points"].high) == pytest.approx(
-        tuple(expected), abs=1e-4
-    )
+    found = row["ece15 points"]
+    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=1e-4)
     last = row["ece15, seeds alone"]
     assert (last.low, last.high) == pytest.approx(tuple(alone), abs=1e-4)
-    assert row["lower in"] == f"{(gap.mean(axis=1) < 0).sum()} of 2"
+    assert row["ece15 lower in"].text() == f"{(gap.mean(axis=1) < 0).sum()} of 2"
+
+
+def test_lower_in_is_counted_for_the_metric_it_stands_beside():
+    study = replace(study_named("budget"), n_boot=N_BOOT, metrics=("ece15", "nll"))
+    rows = []
+    for seed, (ece, nll) in enumerate(((-0.01, 0.2), (-0.02, -0.1), (-0.03, 0.3))):
+        about = {"cell": f"a__b__s{seed}", "dataset": "a", "backbone": "b", "seed": seed}
+        about |= {"budget": 250, "set": "clean"}
+        for label, factor in (("tva-ts", 0), ("srts-bce", 1)):
+            for metric, gap in (("ece15", ece), ("nll", nll)):
+                one = {"label": label, "metric": metric, "value": 0.5 + factor * gap}
+                rows.append({**about, **one})
+    table = seeds(study, Frame.of(rows))
+    assert table.header[4:8] == ("ece15 points", "ece15 lower in", "nll points", "nll lower in")
+    assert [table.rows[0][place].text() for place in (5, 7)] == ["3 of 3", "1 of 3"]
+    assert table.document()["rows"][0][7] == {"value": 1, "of": 3, "best": False}
+
+
+def test_models_fitted_on_whole_splits_of_any_size_are_in_one_row_together():
+    study = replace(study_named("proper-scores"), n_boot=N_BOOT)
+    rows = [
+        {
+            **{"cell": f"{model}__b__s0", "dataset": model, "backbone": "b", "budget": size},
+            **{"label": label, "metric": "nll", "value": value, "set": "clean"},
+        }
+        for model, size in (("x", 500), ("y", 800))
+        for label, value in (("none", 0.7), ("ts-nll", size / 2000))
+    ]
+    tables = {table.name: table for table in tables_of(study, Frame.of(rows))}
+    assert [row[:3] for row in tables["differences"].rows] == [("all", "ts-nll", "better: nll")]
+    assert [row[:2] for row in tables["means"].rows[::2]] == [
+        *(("500", "x b"), ("800", "y b"), ("all", "all"))
+    ]
+
+
+def test_who_asks_for_the_default_sees_adaptive_everywhere(folder, tmp_path):
+    study = study_named("proper-scores").with_options(
+        methods=("default", "adaptive", "lts-feature"), n_boot=N_BOOT
+    )
+    labels = [entry.label for entry in study.entries]
+    assert labels == ["none", "adaptive", "sats-features-nll"]
+    assert Entry("default") == Entry("adaptive")
+    assert replace(study, baseline="default").with_options(methods=()).entries == (
+        Entry("adaptive"),
+    )
+    assert Entry("mine", "default").method == "adaptive"
+    assert not any("default" in entry.label for one in STUDIES.values() for entry in one.entries)
+    assert all("default" not in one.settings.get("ours", ()) for one in STUDIES.values())
+    quick = study_named("proper-scores").with_options(methods=("default",), n_boot=N_BOOT)
+    found = run(quick, load_collection(folder), tmp_path / "run")
+    text = "".join(table.markdown() for table in found.tables)
+    assert "| adaptive |" in text
+    assert "default" not in text
+    assert "default" not in (tmp_path / "run" / "manifest.json").read_text()
 
 
 def shifted_errors(folder, name):
@@ -240,9 +294,9 @@ def test_shift_is_means_over_sets_then_over_seeds(folder, outcome):
     (row,) = cells(table, method="srts-bce", set="shifted")
     for group in range(3):
         share = 100 * groups[..., group].mean()
-        assert row[f"group {group + 1} %"].value == pytest.approx(share)
+        assert row[f"group {group} %"].value == pytest.approx(share)
     high = [
-        cells(table, method="srts-bce", set=where)[0]["group 3 %"].value
+        cells(table, method="srts-bce", set=where)[0]["group 2 %"].value
         for where in ("clean", "severity 1", "severity 2")
     ]
     assert high == sorted(high)  # samples move to the risky group as severity grows
@@ -264,7 +318,7 @@ def test_heterogeneity_ranks_corruptions_by_the_raw_error(folder, outcome):
     ranks = [np.argsort(np.argsort(values)) for values in (raw, theirs - ours)]
     n = len(raw)
     rho = 1 - 6 * ((ranks[0] - ranks[1]) ** 2).sum() / (n * (n**2 - 1))
-    assert f"the raw error is {rho:+.2f} (p = " in table.sentences[0]
+    assert f"the raw error is {rho:+.2f}" in table.sentences[0]
 
 
 def test_selector_picks_what_select_picks(folder, outcome):
@@ -374,14 +428,14 @@ def test_audit_counts_fits(folder, outcome):
     assert row["fits"] == "2"
     for i in range(3):
         values = [cal.temperatures_[i] for cal in fits]
-        number = row[f"T{i + 1}"]
+        number = row[f"T of group {i}"]
         quartiles = np.quantile(values, [0.5, 0.25, 0.75])
         assert (number.value, number.low, number.high) == pytest.approx(tuple(quartiles))
         assert not number.text().startswith("+")
     for i in range(2):
         values = [cal.thresholds_[i] for cal in fits]
-        assert row[f"threshold {i + 1}"].value == pytest.approx(np.mean(values))
-        assert row[f"threshold {i + 1}"].spread == pytest.approx(np.std(values))
+        assert row[f"group {i + 1} from"].value == pytest.approx(np.mean(values))
+        assert row[f"group {i + 1} from"].spread == pytest.approx(np.std(values))
     rising = [all(np.diff(cal.temperatures_) > 0) for cal in fits]
     assert row["temperatures in order %"].value == pytest.approx(100 * np.mean(rising))
     in_order = []
@@ -409,10 +463,11 @@ def test_signal_to_noise_is_the_librarys(folder, outcome):
     (row,) = cells(table, method="srts-bce")
     assert row["B/σ² x1000"].value == pytest.approx(np.mean(ratios), rel=1e-4)
     assert row["floor x1000"].value == pytest.approx(np.mean(floors))
-    assert row["predicted TopBCE gain points"].value == pytest.approx(np.mean(gains), rel=1e-3)
-    assert row["ECE gain points"].value == pytest.approx(np.mean(gaps), abs=1e-4)
+    promised = row["predicted top_label_bce gain points"].value
+    assert promised == pytest.approx(np.mean(gains), rel=1e-3)
+    assert row["ece15 gain points"].value == pytest.approx(np.mean(gaps), abs=1e-4)
     word = "wins" if min(gaps) > 0 else "loses" if max(gaps) < 0 else "mixed"
-    assert row["ECE outcome"] == word
+    assert row["ece15 outcome"] == word
 
 
 def test_thresholds_and_equal_coverage(folder, outcome):

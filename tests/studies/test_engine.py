@@ -268,12 +268,12 @@ def test_changed_files_and_options_are_refused(own, tmp_path):
 
 
 def test_an_alias_that_means_another_method_is_another_run(own, tmp_path, monkeypatch):
-    study = replace(STUDY, entries=(*STUDY.entries, Entry("default")))
-    monkeypatch.setattr("smallcal.studies.study.ALIASES", {"default": "tva-ts"})
-    run(study, own, tmp_path / "run")
-    monkeypatch.setattr("smallcal.studies.study.ALIASES", {"default": "none"})
-    with pytest.raises(InputError, match='methods default: "tva-ts", now "none"'):
-        run(study, own, tmp_path / "run")
+    monkeypatch.setattr("smallcal.calibrators.catalogue.ALIASES", {"default": "ts-nll"})
+    run(replace(STUDY, entries=(*STUDY.entries, Entry("default"))), own, tmp_path / "run")
+    monkeypatch.setattr("smallcal.calibrators.catalogue.ALIASES", {"default": "ts-brier"})
+    other = replace(STUDY, entries=(*STUDY.entries, Entry("default")))
+    with pytest.raises(InputError, match="holds another run"):
+        run(other, own, tmp_path / "run")
 
 
 def test_new_files_are_read_anew_by_the_same_process(own, tmp_path):

@@ -497,7 +497,7 @@ def test_the_command_speaks_json(here, capsys):
 
 
 def test_the_command_says_what_it_cannot_use(here, capsys):
-    with pytest.raises(sc.InputError, match="--data DIR"):
+    with pytest.raises(sc.InputError, match="smallcal study reproduce DIR"):
         study_reproduce()
     with pytest.raises(sc.InputError, match="leave out"):
         study_reproduce("somewhere", frozen=True)

@@ -115,6 +115,17 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 )
 
 
+def true_name(name: str) -> str:
+    """Return the one name that tables and sentences use for a method; others are as they are.
+
+    Examples
+    --------
+    >>> true_name("default"), true_name("ts-nll")
+    ('adaptive', 'ts-nll')
+    """
+    return ALIASES.get(name, name)
+
+
 def method(name: str) -> Method:
     """Return a method by name or alias.
 
@@ -125,7 +136,7 @@ def method(name: str) -> Method:
     ('bce', 'risk', 'groups', 3)
     """
     try:
-        return METHODS[ALIASES.get(name, name)]
+        return METHODS[true_name(name)]
     except KeyError:
         choices = ", ".join([*METHODS, *ALIASES])
         raise InputError(f"unknown method {name!r}; choose from {choices}") from None

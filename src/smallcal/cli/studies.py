@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from smallcal.cli import terminal
+from smallcal.cli import BAD_INPUT, terminal
+from smallcal.errors import InputError
 from smallcal.studies import Collection, Outcome, Study
+from smallcal.studies.check import ERROR, check_collection
 from smallcal.studies.tables.table import Number, Table
 
 Row = tuple[str | Number, ...]
@@ -24,6 +27,32 @@ def size_of(collection: Collection) -> str:
     shifts = sum(len(cell.shifts) for cell in collection.cells)
     cells = terminal.count(len(collection.cells), "cell")
     return f"{cells}, {terminal.count(shifts, 'shifted set')}"
+
+
+def folder_of(folder: str | None, data: str | None, *, usage: str) -> str:
+    """Return the folder that was named, as an argument or as --data; neither is an error."""
+    if folder is not None and data is not None and folder != data:
+        raise InputError(f"the folder is named twice, {folder} and --data {data}: name it once")
+    found = folder if folder is not None else data
+    if found is None:
+        raise InputError(f"name the folder with collection.toml: {usage}")
+    return found
+
+
+def require_sound(collection: Collection, folder: str, *, force: bool) -> None:
+    """Leave with code 2 and a line for each error that ``check`` finds; a note if forced."""
+    with terminal.progress("Checking", len(collection.cells)) as advance:
+        problems = check_collection(collection, advance=advance)
+    errors = [problem for problem in problems if problem.severity == ERROR]
+    if not errors:
+        return
+    total = f"{folder} has {terminal.count(len(errors), 'error')}"
+    if force:
+        terminal.note(f"{total} (smallcal study check {shlex.quote(folder)} lists them): forced")
+        return
+    lines = (": ".join(filter(None, (one.cell, one.file, one.what))) for one in errors)
+    last = f"{total} that would spoil a study: mend them, or go on with --force"
+    terminal.leave((f"error: {line}" for line in (*lines, last)), code=BAD_INPUT)
 
 
 def document_of(about: Study, out: str, outcome: Outcome) -> dict[str, Any]:

@@ -65,12 +65,12 @@ def note(*texts: str) -> None:
     sys.stderr.writelines(f"smallcal: note: {' '.join(text.split())}\n" for text in texts)
 
 
-def leave(complaints: Iterable[str]) -> None:
-    """Say on stderr what did not pass, and leave with code 1; without complaints, do nothing."""
+def leave(complaints: Iterable[str], *, code: int = CHECK_FAILED) -> None:
+    """Say on stderr what did not pass, and leave with this code; without complaints, do nothing."""
     said = [f"smallcal: {' '.join(text.split())}\n" for text in complaints]
     sys.stderr.writelines(said)
     if said:
-        raise typer.Exit(CHECK_FAILED)
+        raise typer.Exit(code)
 
 
 @contextmanager

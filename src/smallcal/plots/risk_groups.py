@@ -66,11 +66,11 @@ class _Routed:
         return cls(fitted, group, views)
 
     def label(self, group: int) -> str:
-        """Return what a group is called, with its temperature."""
+        """Return what a group is called, counted from 0 as everywhere, with its temperature."""
         last = len(self.fitted.map.steps) - 1
         word = "risk" if isinstance(self.fitted.signal, Risk | FeatureRisk) else "scores"
         end = {0: f", lowest {word}", last: f", highest {word}"}.get(group, "") if last else ""
-        return f"group {group + 1}{end}, T = {self.fitted.map.steps[group]:.3g}"
+        return f"group {group}{end}, T = {self.fitted.map.steps[group]:.3g}"
 
 
 def at_one_temperature(fitted: FittedCalibrator, temperature: float) -> FittedCalibrator:
@@ -132,7 +132,7 @@ def matched_confidence_data(
     >>> cal = sc.SRTS().fit(val.logits, val.labels)
     >>> found = matched_confidence_data(test.labels, test.logits, calibrator=cal)
     >>> [name.partition(", T")[0] for name in found]
-    ['group 1, lowest risk', 'group 2', 'group 3, highest risk']
+    ['group 0, lowest risk', 'group 1', 'group 2, highest risk']
     """
     require_level(level)
     routed = _Routed.of(y_true, logits, calibrator, features=features)

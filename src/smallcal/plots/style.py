@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -43,6 +44,8 @@ REFERENCE: Mapping[str, Any] = MappingProxyType(
 )
 
 SMALL = 9.0
+#: Letters of that size in a line over axes.
+_CAPTION = 68
 
 #: Of a figure, in inches, unless a plot has its own.
 SIZE = (5.4, 4.2)
@@ -138,6 +141,12 @@ def dress(ax: Axes, *, xlabel: str, ylabel: str, title: str = "") -> None:
         spine.set_visible(side in ("left", "bottom"))
     for offset in (ax.xaxis.get_offset_text(), ax.yaxis.get_offset_text()):
         offset.set_color(INK)
+
+
+def caption(ax: Axes, *texts: str, pad: float = 6.0) -> None:
+    """Write over axes what they show, in small lines that a figure is wide enough for."""
+    lines = [line for text in texts for line in textwrap.wrap(text, _CAPTION)]
+    ax.set_title("\n".join(lines), color=INK, fontsize=SMALL, loc="left", pad=pad)
 
 
 def legend(ax: Axes, entries: tuple[list[Any], list[str]] | None = None, **options: Any) -> None:

@@ -30,7 +30,7 @@ def _fitted_by(objective: str, names: str) -> tuple[Entry, ...]:
 
 #: Those of the paper's main table that hold few numbers, its closest peers, and our default.
 _MAIN = _entries(
-    "none ts-nll tva-ts srts-nll srts-bce margin-k3 pwlinear-3 hts-bce qats-bce smart-bce default"
+    "none ts-nll tva-ts srts-nll srts-bce margin-k3 pwlinear-3 hts-bce qats-bce smart-bce adaptive"
 )
 
 #: Maps of the risk, and of other signals, with few numbers each.
@@ -43,7 +43,7 @@ _MATCHED = _entries(
 _GROUPED = _entries("srts-bce margin-k3 srts-shrunk")
 
 #: Compared with every other method, as the paper does.
-_OURS = {"ours": ("srts-bce", "default")}
+_OURS = {"ours": ("srts-bce", "adaptive")}
 
 _THRESHOLDS = (0.80, 0.90, 0.95)
 
@@ -60,7 +60,7 @@ _ROWS = (
         title="Calibration budgets",
         question="How does each method do with few calibration samples?",
         entries=_entries(
-            "none ts-nll tva-ts srts-bce margin-k3 pwlinear-3 hts-nll hts-bce smart-bce default"
+            "none ts-nll tva-ts srts-bce margin-k3 pwlinear-3 hts-nll hts-bce smart-bce adaptive"
         ),
         metrics=(*_ECE, *_PROPER),
         budgets=(250, 625, 1250, 2500),
@@ -188,7 +188,7 @@ _ROWS = (
         name="shift",
         title="Shifted samples",
         question="How well does a calibrator that was fitted on clean samples do on shifted ones?",
-        entries=(*_entries("none ts-nll srts-nll"), *_MATCHED, Entry("default")),
+        entries=(*_entries("none ts-nll srts-nll"), *_MATCHED, Entry("adaptive")),
         metrics=("ece15", *_PROPER, "accuracy", "aurc", "eaurc"),
         probe="shifted",
         settings=_OURS,

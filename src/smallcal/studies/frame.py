@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from smallcal.calibrators.catalogue import ALIASES
 
 #: Columns of the tidy table, with their types; every row has them all.
 COLUMNS: Mapping[str, type] = {
@@ -38,6 +40,8 @@ ALL = 0
 CLEAN = "clean"
 #: The metric of a row that says why a unit failed.
 FAILED = "error"
+#: The column that keeps how many samples a fit had, where its budget is the whole split.
+_SIZE = "size"
 
 
 class Frame:
@@ -91,18 +95,29 @@ class Frame:
         known = [metric for metric in wanted if metric in there]
         return known or [metric for metric in there if metric != FAILED]
 
+    @property
+    def sizes(self) -> list[int]:
+        """How many samples the fits had, in order; nothing where that is not known."""
+        sizes = self.columns.get(_SIZE, self.columns["budget"])
+        return sorted(set(sizes.tolist()) - {ALL})
+
+    @property
+    def samples(self) -> str:
+        """How many samples the fits had, in a word: "all" where whole splits differ in size."""
+        return f"{self.sizes[0]:,}" if len(self.sizes) == 1 else "all"
+
     def blocks(self) -> Iterator[tuple[str, str, Frame]]:
-        """Yield (budget, models, rows): each budget, for each model and for all."""
-        for (budget,), rows in self.groups("budget"):
+        """Yield (samples, models, rows): each budget, for each model and for all."""
+        for _, rows in self.groups("budget"):
             models = list(rows.models())
             yield from models
             if len(models) > 1:
-                yield f"{budget:,}", "all", rows
+                yield rows.samples, "all", rows
 
     def models(self) -> Iterator[tuple[str, str, Frame]]:
-        """Yield (budget, model, rows): each model at each budget."""
-        for (budget, dataset, backbone), rows in self.groups("budget", "dataset", "backbone"):
-            yield f"{budget:,}", f"{dataset} {backbone}", rows
+        """Yield (samples, model, rows): each model at each budget."""
+        for (_, dataset, backbone), rows in self.groups("budget", "dataset", "backbone"):
+            yield rows.samples, f"{dataset} {backbone}", rows
 
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Frame]]:
         """Yield each combination of values with its rows, in order of appearance."""
@@ -136,3 +151,48 @@ class Frame:
         lists = {name: column.tolist() for name, column in self.columns.items()}
         for i in range(len(self)):
             yield {name: values[i] for name, values in lists.items()}
+
+
+def as_shown(frame: Frame, budgets: Collection[int]) -> Frame:
+    """Return rows as tables and figures show them, whatever was asked for to get them.
+
+    A method has its true name, the one that it had when it was fitted. The whole split is one
+    budget, so that models whose splits differ in size are taken together.
+
+    Parameters
+    ----------
+    frame : Frame
+    budgets : collection of int
+        Those of the study; 0 is the whole split.
+
+    Examples
+    --------
+    >>> rows = [{"cell": cell, "budget": n, "label": "default", "method": "adaptive"}
+    ...         for cell, n in (("a", 500), ("b", 800))]
+    >>> shown = as_shown(Frame.of(rows), budgets=(0,))
+    >>> shown.unique("label"), shown.unique("budget"), shown.samples, shown.sizes
+    (['adaptive'], [0], 'all', [500, 800])
+    """
+    labels = [
+        method if label in ALIASES and method else label
+        for label, method in zip(frame["label"].tolist(), frame["method"].tolist(), strict=True)
+    ]
+    keys = list(zip(frame["cell"].tolist(), frame["budget"].tolist(), strict=True))
+    pairs = set(keys)
+    sizes = {(cell, n) for cell, n in pairs if n not in budgets}
+    if ALL not in budgets or _twice(sizes):
+        sizes = set()
+    if len({n for _, n in pairs}) > 1 and not _twice(pairs):
+        sizes = pairs  # one budget for each cell, and not the same: their whole splits
+    whole = np.array([key in sizes for key in keys], dtype=bool)
+    shown = {
+        "label": np.array(labels, dtype=object),
+        "budget": np.where(whole, ALL, frame["budget"]),
+        _SIZE: frame.columns.get(_SIZE, frame["budget"]),
+    }
+    return Frame({**frame.columns, **shown})
+
+
+def _twice(pairs: Collection[tuple[str, int]]) -> bool:
+    """Whether a cell is there with two budgets."""
+    return len({cell for cell, _ in pairs}) < len(pairs)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from smallcal._version import versions
-from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.catalogue import METHODS, true_name
 from smallcal.errors import FileError, InputError
 from smallcal.studies.collection import FILE_NAME, Cell, Collection
 from smallcal.studies.frame import ALL
@@ -44,6 +44,12 @@ class Entry:
     label: str
     method: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # One name for one method: what is asked for as default is adaptive in every table.
+        if self.method in ("", self.label):
+            object.__setattr__(self, "label", true_name(self.label))
+        object.__setattr__(self, "method", true_name(self.method))
 
     @property
     def name(self) -> str:
@@ -127,6 +133,9 @@ class Study:
     settings: dict[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "baseline", true_name(self.baseline))  # as its entry does
+
     def with_options(
         self,
         *,
@@ -148,15 +157,16 @@ class Study:
         known = {entry.label: entry for entry in self.entries}
         chosen = {self.baseline: known[self.baseline]}
         for name in methods:
-            if name not in known and name not in METHODS and name not in ALIASES:
+            if name not in known and true_name(name) not in METHODS:
                 raise InputError(f"unknown method {name!r}; this study has {', '.join(known)}")
-            chosen[name] = known.get(name, Entry(name))
+            entry = known.get(name, Entry(name))
+            chosen[entry.label] = known.get(entry.label, entry)
         return tuple(chosen.values())
 
     @property
     def methods(self) -> dict[str, str]:
-        """What each label stands for: names such as ``default`` may mean another one day."""
-        return {entry.label: ALIASES.get(entry.name, entry.name) for entry in self.entries}
+        """The method that each label stands for."""
+        return {entry.label: entry.name for entry in self.entries}
 
     def suits(self, cell: Cell) -> bool:
         """Whether a cell has what the study needs."""

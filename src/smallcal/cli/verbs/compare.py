@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from smallcal.calibrators.catalogue import METHODS
+from smallcal.calibrators.catalogue import METHODS, true_name
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import option
@@ -18,7 +18,7 @@ from smallcal.statistics.compare import compare as put_together
 from smallcal.statistics.interval import require_options
 
 DEFAULT_METRICS = ("accuracy", "ece15", "adaece15", "nll", "brier", "top_label_bce")
-DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,default"
+DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,adaptive"
 
 #: Metrics beside one another in 80 columns: values, and differences with intervals.
 _ABREAST = 6
@@ -41,7 +41,7 @@ def compare(
 ) -> None:
     """Fit several methods and show their metrics side by side."""
     require_options(n_boot, level)
-    names = choices.method_names(methods)
+    names = list(dict.fromkeys(map(true_name, choices.method_names(methods))))
     baseline = _baseline(baseline, names)
     wanted = choices.metric_names(metrics, DEFAULT_METRICS)
     cal, test = inputs.load_pair(cal_data, test_data, input, verb="compare")
@@ -74,9 +74,9 @@ def compare(
 def _baseline(name: str | None, names: list[str]) -> str:
     if name is None:
         return "tva-ts" if "tva-ts" in names else names[0]
-    if name not in names:
+    if true_name(name) not in names:
         raise InputError(f"--baseline {name} is not among the methods {', '.join(names)}")
-    return name
+    return true_name(name)
 
 
 def _possible(names: list[str], cal: Loaded, test: Loaded) -> list[str]:

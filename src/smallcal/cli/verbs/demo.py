@@ -26,7 +26,7 @@ from smallcal.reports.render.html import require_page
 from smallcal.reports.settings import Settings
 from smallcal.statistics.compare import evaluate
 
-METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "default", "adaptive-free")
+METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "adaptive", "adaptive-free")
 MEASURED = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
 NAMES = ("ECE15", "TopBCE", "NLL", "Brier", "accuracy")
 BUDGETS = (250, 625, 1250)

@@ -74,7 +74,9 @@ def evaluate(
             }
         )
     else:
-        what = "as the model gives them" if calibrator is None else f"calibrated by {calibrator}"
+        what = "as the model gives them"
+        if fitted is not None:
+            what = f"calibrated by {calibrator} ({fitted.method})"
         terminal.say(f"{data}: {terminal.size(n, n_classes)}, {what}")
         _show(values, found, level, debiased)
     terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])

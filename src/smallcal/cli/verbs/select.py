@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Annotated, Any
 
 from smallcal import io
@@ -79,7 +80,12 @@ def select(
         terminal.show_json({"data": data, "output": output, **found.to_dict()})
         return
     _show(found, data)
-    _next_step(found, data, output)
+    if output is not None:
+        terminal.say(f"Wrote {output}: {found.choice}, fitted on all {found.n:,} samples.")
+        return
+    given = {"--labels": labels, "--input": input, "--class-names": class_names}
+    kept = [word for flag, value in given.items() if value for word in (flag, value)]
+    _next_step(found, [data, *kept])
 
 
 def parsed(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -151,16 +157,17 @@ def _gains(row: Row, loss: str) -> list[str]:
     ]
 
 
-def _next_step(found: Selection, data: str, output: str | None) -> None:
-    """Say what was written, or what to type next."""
-    if output is not None:
-        terminal.say(f"Wrote {output}: {found.choice}, fitted on all {found.n:,} samples.")
-    elif found.choice_method == "none":
+def _next_step(found: Selection, given: list[str]) -> None:
+    """Print the command that fits the choice on the same data, to be pasted as it is."""
+    if found.choice_method == "none":
         terminal.say("Nothing to fit: use the model's own probabilities, or gather more samples.")
-    else:
-        settings = [f" --set {name}={_typed(v)}" for name, v in found.choice_options.items()]
-        chosen = f"--method {found.choice_method}{''.join(settings)}"
-        terminal.say(f"Next: smallcal fit {data} {chosen} -o cal.json")
+        return
+    words = ["smallcal", "fit", *given, "--method", found.choice_method]
+    for name, value in found.choice_options.items():
+        words += ["--set", f"{name}={_typed(value)}"]
+    words += ["--seed", str(found.random_state)] if found.random_state else []
+    # A line of its own that begins with spaces is not wrapped: pasted, it is one command.
+    terminal.say("Next:", f"  {shlex.join([*words, '-o', 'cal.json'])}")
 
 
 def _typed(value: object) -> str:

@@ -40,7 +40,7 @@ study = typer.Typer(
     cls=Studies,
     help="Run the paper's experiments on your own logits, and print their tables.",
     epilog="Start with: smallcal study import FOLDER -o DIR",
-    subcommand_metavar="NAME --data DIR --out RUN",
+    subcommand_metavar="NAME DIR --out RUN",
     add_completion=False,
 )
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from smallcal.cli import options, terminal
-from smallcal.cli.options import flag, option
+from smallcal.cli.options import argument, flag, option
+from smallcal.cli.studies import folder_of
 from smallcal.errors import InputError
 from smallcal.studies.collection import Collection, load_collection
 from smallcal.studies.reproduce.frozen import load_frozen
@@ -21,9 +22,10 @@ _SIGNS = {"percent": " %", "x1000": " x1000"}
 
 
 def study_reproduce(
-    data: Annotated[
-        str | None, option("DIR", "A collection whose cells are named as the paper's.")
+    folder: Annotated[
+        str | None, argument("[DIR]", "A collection whose cells are named as the paper's.")
     ] = None,
+    data: Annotated[str | None, option("DIR", "The same folder, as an option.")] = None,
     frozen: Annotated[
         bool, flag("--frozen", "Use the small collection that ships with smallcal.")
     ] = False,
@@ -33,7 +35,7 @@ def study_reproduce(
     as_json: options.Json = False,
 ) -> None:
     """Compute the paper's published values again, where the logits allow, and compare."""
-    collection, values = _asked(data, frozen, reference)
+    collection, values = _asked(folder, data, frozen, reference)
     agenda = agenda_of(collection, values)
     with terminal.progress("Reproducing", agenda.n_tasks) as advance:
         found = carry_out(agenda, out=out, jobs=jobs, advance=advance)
@@ -48,14 +50,15 @@ def study_reproduce(
         terminal.leave([failed])
 
 
-def _asked(data: str | None, frozen: bool, reference: str | None) -> tuple[Collection, Reference]:
+def _asked(
+    folder: str | None, data: str | None, frozen: bool, reference: str | None
+) -> tuple[Collection, Reference]:
     if frozen:
-        if data is not None or reference is not None:
+        if folder is not None or data is not None or reference is not None:
             raise InputError("--frozen is a collection with values of its own: leave out the rest")
         return load_frozen()
-    if data is None:
-        raise InputError("say which logits with --data DIR, or try --frozen")
-    return load_collection(data), load_reference(PAPER if reference is None else reference)
+    named = folder_of(folder, data, usage="smallcal study reproduce DIR; or try --frozen")
+    return load_collection(named), load_reference(PAPER if reference is None else reference)
 
 
 def _nothing(agenda: Agenda, values: Reference) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from smallcal.cli import choices, options, terminal
-from smallcal.cli.options import option
-from smallcal.cli.studies import document_of, show_outcome
+from smallcal.cli.options import argument, flag, option
+from smallcal.cli.studies import document_of, folder_of, require_sound, show_outcome
 from smallcal.errors import InputError
 from smallcal.studies import Outcome, load_collection, run, study_named
 from smallcal.studies.frame import ALL
@@ -19,7 +19,11 @@ _SHOWN_FAILURES = 10
 
 def study_run(
     context: typer.Context,
-    data: Annotated[str, option("DIR", "A folder with collection.toml.", show_default=False)],
+    folder: Annotated[str | None, argument("DIR", "A folder with collection.toml.")] = None,
+    *,
+    data: Annotated[
+        str | None, option("DIR", "The same folder, as an option.", show_default=False)
+    ] = None,
     out: Annotated[
         str,
         option(
@@ -41,6 +45,7 @@ def study_run(
     ] = None,
     draws: Annotated[int | None, option("N", "Draws at each budget.", min=1)] = None,
     n_boot: Annotated[int | None, option("N", "Resamples for intervals.", min=2)] = None,
+    force: Annotated[bool, flag("--force", "Go on where check finds errors.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Run a study."""
@@ -51,7 +56,10 @@ def study_run(
         n_boot=n_boot,
     )
     wanted = [part for text in cells or () for part in choices.words(text, "--cells")]
-    collection = load_collection(data).only(wanted)
+    named = folder_of(folder, data, usage=f"smallcal study {context.info_name} DIR --out RUN")
+    collection = load_collection(named).only(wanted)
+    about.require(collection)
+    require_sound(collection, named, force=force)
     total = len(about.tasks(collection))
     done: list[int] = []
 
@@ -71,7 +79,7 @@ def study_run(
         )
         raise
     if as_json:
-        terminal.show_json({"data": data, "tasks": total, **document_of(about, out, outcome)})
+        terminal.show_json({"data": named, "tasks": total, **document_of(about, out, outcome)})
     else:
         show_outcome(about, outcome, out)
     terminal.note(*outcome.notes)

@@ -13,14 +13,18 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics.units import written
 from smallcal.plots import style
-from smallcal.plots.studies.run import Run, RunLike, one_budget, open_run, require_one_of
+from smallcal.plots.studies.curves import fitted_on
+from smallcal.plots.studies.run import Run, RunLike, name_in, one_budget, open_run, require_one_of
 from smallcal.plots.twins import draws
 from smallcal.studies.catalogue import study_named
-from smallcal.studies.tables.shift import heterogeneity, rank_correlation
+from smallcal.studies.tables.clean import LEVEL
+from smallcal.studies.tables.shift import heterogeneity, rank_interval, rank_words
 from smallcal.studies.tables.table import Number, heading_of
 
 #: Names are written beside the points of a single model with no more corruptions than these.
 _MOST_NAMES = 20
+#: What the numbers beside the models are.
+_RANKS = f"rank correlation of gain and error [{100 * LEVEL:g} % interval]"
 #: The most models that get a mark and a line in the legend each.
 _MOST_MODELS = 8
 
@@ -60,6 +64,7 @@ class CorruptionGains:
     baseline: str
     raw: str
     models: tuple[ModelGain, ...]
+    fitted: str = ""
 
 
 def corruption_gain_data(
@@ -103,6 +108,7 @@ def corruption_gain_data(
         study.baseline,
         study.settings["raw"],
         tuple(_model(name, some) for name, some in rows.items()),
+        fitted_on(opened.frame),
     )
 
 
@@ -110,7 +116,9 @@ def _with_method(opened: Run, method: str | None) -> Run:
     """Return the run with a study that says whose gain it is; those of shifts do not."""
     study = opened.study
     settings = {**study_named("heterogeneity").settings, **study.settings}
-    settings |= {"rivals": (study.baseline,)} | ({} if method is None else {"gain_of": method})
+    settings |= {"rivals": (study.baseline,)}
+    if method is not None:
+        settings["gain_of"] = name_in(opened.labels, method)
     require_one_of("method", settings["gain_of"], opened.labels)
     require_one_of("the raw model", settings["raw"], opened.labels)
     return replace(opened, study=replace(study, settings=settings))
@@ -127,32 +135,6 @@ def _model(name: str, rows: list[tuple[str | Number, ...]]) -> ModelGain:
     return ModelGain(name, kinds, error, gain, rank_interval(gain, error), slope, intercept)
 
 
-def rank_interval(
-    a: FloatArray, b: FloatArray, *, level: float = 0.95
-) -> tuple[float, float, float]:
-    """Return Spearman's rank correlation with an interval; NaN where there is none.
-
-    The interval is Fisher's, with the variance of Bonett and Wright (2000) for ranks: pairs are
-    taken to be drawn independently, which corruptions are only more or less.
-
-    Examples
-    --------
-    >>> a, b = np.arange(8.0), np.array([2.0, 0.0, 1.0, 5.0, 3.0, 4.0, 7.0, 6.0])
-    >>> [round(value, 2) for value in rank_interval(a, b)]
-    [0.83, 0.18, 0.98]
-    """
-    from scipy.special import ndtri
-
-    found = rank_correlation(a, b)
-    if found is None:
-        return math.nan, math.nan, math.nan
-    rho = found[0]
-    if len(a) < 4 or abs(rho) > 1 - 1e-9:
-        return rho, math.nan, math.nan
-    reach = float(ndtri((1 + level) / 2)) * math.sqrt((1 + rho**2 / 2) / (len(a) - 3))
-    return rho, math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach)
-
-
 def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     from scipy.stats import theilslopes
 
@@ -167,7 +149,7 @@ def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
     """Draw the gain of a method under each corruption against the raw model's error there.
 
     Points above the dashed line favour the method. The legend has Spearman's rank correlation of
-    each model with its interval; the line through the points is that of Theil and Sen. With
+    each model with its 95 % interval; the line through the points is that of Theil and Sen. With
     many models all points look the same, and the title has the median correlation. Rows alone are
     taken to be of the study ``heterogeneity``.
     """
@@ -181,14 +163,16 @@ def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
         ax,
         xlabel=f"{found.raw}: {found.unit}",
         ylabel=f"gain of {found.method} over {found.baseline}",
-        title="" if few else _together(found),
     )
+    if not few:
+        style.caption(ax, _together(found))
     style.legend(
         ax,
         loc="lower left",
         bbox_to_anchor=(0, 1.01),
         borderaxespad=0.0,
-        title="rank correlation of gain and error",
+        title="\n".join(filter(None, [_about(found), _RANKS])),
+        title_fontsize=style.SMALL,
         alignment="left",
     )
 
@@ -201,7 +185,7 @@ def _draw_model(
         f"{written(gain, signed=True)}"
         for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True)
     ]
-    label = f"{model.model}: {rank_text(model)}" if named else None
+    label = f"{model.model}: {rank_words(*model.rank)}" if named else None
     plot = f"corruption-gain {model.model}"
     style.marks(ax, model.error, model.gain, look, label=label, zorder=3, tips=tips, name=plot)
     if named and math.isfinite(model.slope):
@@ -221,19 +205,16 @@ def _write_names(ax: style.Axes, model: ModelGain) -> None:
         )
 
 
-def rank_text(model: ModelGain) -> str:
-    """Return a model's rank correlation in words."""
-    rho, low, high = model.rank
-    if math.isnan(rho):
-        return "too few corruptions"
-    sides = "" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
-    return f"{rho:+.2f}{sides}"
+def _about(found: CorruptionGains) -> str:
+    """Say how many models there are, and on how many samples methods were fitted."""
+    n = len(found.models)
+    return "; ".join(filter(None, [f"{n} model{'s' if n > 1 else ''}", found.fitted]))
 
 
 def _together(found: CorruptionGains) -> str:
     ranks = np.array([model.rank[0] for model in found.models])
     known = ranks[np.isfinite(ranks)]
-    text = f"{len(ranks)} models"
+    text = _about(found)
     if len(known):
         low, middle, high = np.quantile(known, [0, 0.5, 1])
         text += f"; rank correlations {low:+.2f} to {high:+.2f}, median {middle:+.2f}"

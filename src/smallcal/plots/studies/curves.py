@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
-from smallcal.plots.studies.run import Run, true_names
-from smallcal.studies.frame import Frame
-from smallcal.studies.tables.clean import difference, number_of, shown, verdict_on, win_rate
+from smallcal.plots.studies.run import Run
+from smallcal.studies.frame import ALL, Frame
+from smallcal.studies.tables.clean import (
+    ENOUGH_MODELS,
+    difference,
+    intervals_text,
+    number_of,
+    shown,
+    verdict_on,
+    win_rate,
+)
 from smallcal.studies.tables.table import Number, heading_of, unit_of
 
 #: What is said of the method that the others are compared with.
@@ -81,8 +89,10 @@ class Curves:
         How many these are with their seeds.
     left_out : tuple of str
         What was not measured everywhere, so that it is in no number here.
-    methods : mapping of str to str
-        What labels such as ``default`` stood for when they were fitted.
+    fitted : str
+        On how many samples, and how many draws of them; empty where that is not known.
+    intervals : str
+        What the intervals of the differences are.
     """
 
     metric: str
@@ -94,7 +104,8 @@ class Curves:
     models: tuple[str, ...]
     n_cells: int
     left_out: tuple[str, ...] = ()
-    methods: Mapping[str, str] = field(default_factory=dict)
+    fitted: str = ""
+    intervals: str = ""
 
     def line(self, label: str) -> Line:
         """Return a method's line."""
@@ -104,11 +115,13 @@ class Curves:
 def curves_of(
     run: Run,
     x: FloatArray,
-    names: tuple[str, ...],
-    lines: tuple[Line, ...],
+    names: tuple[str, ...] = (),
+    lines: tuple[Line, ...] = (),
     left_out: tuple[str, ...] = (),
+    *,
+    units: tuple[str, ...] = (),
 ) -> Curves:
-    """Put lines together with what they are of."""
+    """Put lines together with what they are of; ``units`` are what the intervals resample."""
     return Curves(
         run.metric,
         heading_of(run.metric),
@@ -119,8 +132,31 @@ def curves_of(
         models_in(run),
         len(run.frame.unique("cell")),
         left_out,
-        true_names(run.frame),
+        fitted_on(run.frame),
+        intervals_text(run.study, *units),
     )
+
+
+def fitted_on(frame: Frame) -> str:
+    """Say how many samples the fits had, and how many draws of them there are.
+
+    Examples
+    --------
+    >>> fitted_on(Frame.of([{"budget": 250, "draw": draw} for draw in range(20)]))
+    '20 draws of 250 samples'
+    """
+    draws = len(frame.unique("draw"))
+    if len(frame.unique("budget")) > 1:
+        return f"{draws} draws of each budget" if draws > 1 else ""
+    sizes = frame.sizes
+    if not sizes:
+        return ""
+    text = f"{sizes[0]:,} samples"
+    if len(sizes) > 1:
+        text = f"whole splits of {sizes[0]:,} to {sizes[-1]:,} samples"
+    elif frame.unique("budget") == [ALL]:
+        text = f"whole splits of {text}"
+    return f"{draws} draws of {text}" if draws > 1 else f"fitted on {text}"
 
 
 def models_in(run: Run) -> tuple[str, ...]:
@@ -212,3 +248,24 @@ def who(curves: Curves) -> str:
     if curves.n_cells > len(models):
         text += f", {curves.n_cells} {'seeds' if len(models) == 1 else 'cells'}"
     return f"{text} ({len(curves.left_out)} left out)" if curves.left_out else text
+
+
+def about(curves: Curves) -> str:
+    """Say what the numbers are of, and on how many samples the methods were fitted.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> found = Curves("nll", "nll", "none", np.empty(0), (), (), ("toy a",), 1)
+    >>> about(dataclasses.replace(found, fitted="20 draws of 250 samples"))
+    'toy a; 20 draws of 250 samples'
+    """
+    return "; ".join(filter(None, (who(curves), curves.fitted)))
+
+
+def bars_text(curves: Curves, mark: str) -> str:
+    """Say what the bars or bands of the differences are; that there are none, if so."""
+    if curves.lines and all(np.isnan(line.low).all() for line in curves.lines):
+        return "No intervals: each difference is of a single fit."
+    few = 1 < len(curves.models) < ENOUGH_MODELS
+    return f"{mark}: {curves.intervals}." + " Of so few models they are too narrow." * few

@@ -8,13 +8,17 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from smallcal.errors import InputError
+from smallcal.plots import style
 from smallcal.plots.forest_plot import forest
 from smallcal.plots.studies.budget_curve import budget_curve
 from smallcal.plots.studies.corruption_gain import corruption_gain
+from smallcal.plots.studies.curves import about, bars_text, curves_of
 from smallcal.plots.studies.differences import difference_rows
 from smallcal.plots.studies.k_ablation import k_ablation
-from smallcal.plots.studies.run import open_run
+from smallcal.plots.studies.run import clean, open_run
 from smallcal.plots.studies.severity_curve import severity_curve
 from smallcal.studies.frame import ALL, Frame
 from smallcal.studies.study import Study
@@ -23,6 +27,10 @@ from smallcal.studies.tables.table import heading_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+#: What the lines over a figure of differences need, in inches.
+_CAPTION = 0.6
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,11 @@ def _differences(run: tuple[Study, Frame], *, metric: str, where: Mapping[str, A
         raise InputError("no difference has an interval: each is of a single fit")
     axes = forest(rows, better=better_of(metric))
     axes.set_xlabel(f"{heading_of(metric, difference=True)}, minus {run[0].baseline}")
+    curves = curves_of(clean(open_run(run, "clean", metric=metric, where=where)), np.empty(0))
+    # Above the legend, which stands above the axes; the figure grows by that much.
+    style.caption(axes, about(curves), bars_text(curves, "Bars"), pad=24)
+    figure = style.figure_of(axes)
+    figure.set_figheight(figure.get_figheight() + _CAPTION)
     return axes
 
 

@@ -12,7 +12,15 @@ import numpy as np
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
-from smallcal.plots.studies.curves import BASELINE, Curves, curves_of, line_of, mean_of, who
+from smallcal.plots.studies.curves import (
+    BASELINE,
+    Curves,
+    about,
+    bars_text,
+    curves_of,
+    line_of,
+    mean_of,
+)
 from smallcal.plots.studies.panels import draw_lines
 from smallcal.plots.studies.run import Run, RunLike, clean, measured_at_all, one_budget, open_run
 from smallcal.plots.twins import draws
@@ -43,9 +51,8 @@ def k_ablation_data(
 ) -> GroupCurves:
     """Return a metric for each number of groups, of all models and of each.
 
-    The numbers are those of the tables ``means`` and ``differences``; models whose whole
-    splits differ in size are taken together, which the tables do not do. Rows alone are taken to
-    be of the study ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
+    The numbers are those of the tables ``means`` and ``differences``. Rows alone are taken to be
+    of the study ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
 
     Raises
     ------
@@ -98,16 +105,9 @@ def k_ablation(ax: style.Axes, found: GroupCurves) -> None:
     ax.axhline(float(line.value[line.verdict.index(BASELINE)]), **style.REFERENCE)
     style.band(ax, curves.x, *line.band, style.look(0))
     draw_lines(ax, curves, curves.x, "k-ablation")
-    style.dress(ax, xlabel="groups", ylabel=curves.unit, title=who(curves))
+    style.dress(ax, xlabel="groups", ylabel=curves.unit)
+    base = f"Dashed: {curves.baseline}; hollow: tie with it."
+    style.caption(ax, about(curves), bars_text(curves, "Band, of the difference"), base)
     ax.set_xscale("log")
     ax.set_xticks(curves.x, [f"{k:g}" for k in curves.x])
     ax.minorticks_off()
-    ax.annotate(
-        f"dashed: {curves.baseline}; hollow: tie with it",
-        (1, 1),
-        xycoords="axes fraction",
-        ha="right",
-        va="bottom",
-        fontsize=style.SMALL,
-        color=style.GREY,
-    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
-from smallcal.plots.studies.curves import Curves, Line, tip, who
+from smallcal.plots.studies.curves import Curves, Line, about, bars_text, tip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,8 @@ def draw_panels(
     """
     gaps, *strips = strips_under(ax, 0.75, *more)
     draw_lines(ax, curves, places, plot)
-    style.dress(ax, xlabel="", ylabel=curves.unit, title=who(curves))
+    style.dress(ax, xlabel="", ylabel=curves.unit)
+    style.caption(ax, about(curves), bars_text(curves, "Bars" if _many(curves) else "Bands"))
     name_lines(ax, curves)
     draw_gaps(gaps, curves, places, plot)
     style.dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
@@ -98,8 +99,7 @@ def draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
     A method much further away than the others, as the raw model often is, leaves the scale, which
     is said: it would press all others together.
     """
-    rivals = [line for line in curves.lines if line.label != curves.baseline]
-    many = len(rivals) > _MOST_BANDS
+    rivals, many = _rivals(curves), _many(curves)
     ax.axhline(0, color=style.INK, linewidth=1.2, zorder=1)
     for i, line in enumerate(rivals):
         look = looks_of(curves)[line.label]
@@ -111,6 +111,15 @@ def draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
         points = (places, line.difference)
         _draw_line(ax, curves, line, points, plot, linewidth=0.8, transform=at)
     _scale(ax, rivals)
+
+
+def _rivals(curves: Curves) -> list[Line]:
+    return [line for line in curves.lines if line.label != curves.baseline]
+
+
+def _many(curves: Curves) -> bool:
+    """Whether intervals are drawn as bars, for bands would cover each other."""
+    return len(_rivals(curves)) > _MOST_BANDS
 
 
 def _beside(ax: Axes, steps: float) -> Transform:
@@ -146,8 +155,7 @@ def name_lines(ax: Axes, curves: Curves) -> None:
     handles, names = [], []
     for label, look in looks_of(curves).items():
         handles.append(Line2D([], [], **look._asdict()))
-        name = f"{label}:\n{curves.methods[label]}" if label in curves.methods else label
-        names.append(f"{name} (baseline)" if label == curves.baseline else name)
+        names.append(f"{label} (baseline)" if label == curves.baseline else label)
     handles.append(Line2D([], [], color=style.GREY, marker="o", mfc="none", linestyle="none"))
     bare = any("no interval" in line.verdict for line in curves.lines)
     names.append(f"tie with {curves.baseline}" + (",\nor no interval" if bare else ""))

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from smallcal.calibrators.catalogue import ALIASES
+from smallcal.calibrators.catalogue import true_name
 from smallcal.errors import InputError
 from smallcal.plots.twins import documented
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.engine import Outcome, recorded
-from smallcal.studies.frame import ALL, CLEAN, COLUMNS, FAILED, Frame
+from smallcal.studies.frame import CLEAN, COLUMNS, FAILED, Frame, as_shown
 from smallcal.studies.study import Study
 from smallcal.studies.tables.shift import shifted_rows
 
@@ -86,8 +86,9 @@ def open_run(
     there = frame.unique("metric")
     chosen = metric if metric is not None else next(iter(frame.measured(study.metrics)), FAILED)
     require_one_of("metric", chosen, there)
-    base = study.baseline if baseline is None else baseline
-    require_one_of("baseline", base, frame.where(metric=chosen).unique("label"))
+    labels = frame.where(metric=chosen).unique("label")
+    base = name_in(labels, study.baseline if baseline is None else baseline)
+    require_one_of("baseline", base, labels)
     return Run(replace(study, metrics=(chosen,), baseline=base), frame)
 
 
@@ -133,41 +134,29 @@ def _frame(columns: Mapping[str, Any]) -> Frame:
 
 
 def _as_asked(study: Study, frame: Frame) -> Frame:
-    """Return the rows of what did not fail; the whole split is one budget, whatever its size."""
-    frame = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
-    keys = list(zip(frame["cell"].tolist(), frame["budget"].tolist(), strict=True))
-    pairs = set(keys)
-    sizes = {(cell, n) for cell, n in pairs if n not in study.budgets}
-    if ALL not in study.budgets or _twice(sizes):
-        sizes = set()
-    if len({n for _, n in pairs}) > 1 and not _twice(pairs):
-        sizes = pairs  # one budget for each cell, and not the same: their whole splits
-    whole = np.array([key in sizes for key in keys], dtype=bool)
-    return Frame({**frame.columns, "budget": np.where(whole, ALL, frame["budget"])})
-
-
-def _twice(pairs: Collection[tuple[str, int]]) -> bool:
-    """Whether a cell is there with two budgets."""
-    return len({cell for cell, _ in pairs}) < len(pairs)
+    """Return the rows of what did not fail, as the tables show them."""
+    known = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
+    return as_shown(known, study.budgets)
 
 
 def _only(frame: Frame, where: Mapping[str, Any]) -> Frame:
     for name in where:
         if name not in COLUMNS:
             raise InputError(f"where names {name!r}; the columns are {', '.join(COLUMNS)}")
+    names, there = where.get("label"), frame.unique("label")
+    if isinstance(names, str):
+        where = {**where, "label": name_in(there, names)}
+    elif isinstance(names, list | tuple | set | frozenset):
+        where = {**where, "label": [name_in(there, name) for name in names]}
     kept = frame.where(**where)
     if not len(kept):
         raise InputError(f"run has no rows where {dict(where)}" if where else "run has no rows")
     return kept
 
 
-def true_names(frame: Frame) -> dict[str, str]:
-    """Return what labels such as ``default`` stood for when they were fitted."""
-    return {
-        label: method
-        for label, method in zip(frame["label"].tolist(), frame["method"].tolist(), strict=True)
-        if label in ALIASES and method not in ("", label)
-    }
+def name_in(labels: Collection[str], name: str) -> str:
+    """Return the label that a name such as ``default`` has among those of a run."""
+    return name if name in labels else true_name(name)
 
 
 def clean(run: Run) -> Run:

@@ -75,7 +75,8 @@ def severity_curve_data(
     parts = [at_severity(opened.frame, s) if s else opened.frame.where(set=CLEAN) for s in places]
     names = tuple(str(s) if s else CLEAN for s in places)
     lines = lines_of(opened, parts)
-    curves = curves_of(opened, np.array(places, dtype=float), names, lines, left_out)
+    x, units = np.array(places, dtype=float), ("models", "seeds", "sets")
+    curves = curves_of(opened, x, names, lines, left_out, units=units)
     return SeverityCurves(curves, _occupancy(opened, places))
 
 
@@ -141,11 +142,11 @@ def _draw_groups(strip: style.Axes, curves: Curves, groups: Occupancy) -> None:
             linewidth=0,
         )
         texts = [
-            f"{groups.label}, {name}: {value:.1f} % in group {group + 1} of {n_groups}"
+            f"{groups.label}, {name}: {value:.1f} % in group {group}"
             for name, value in zip(curves.names, share, strict=True)
         ]
-        style.with_tips(list(bars), texts, name=f"occupancy group {group + 1}")
+        style.with_tips(list(bars), texts, name=f"occupancy group {group}")
         bottom = bottom + share
     strip.set_ylim(0, 100)
     style.dress(strip, xlabel="", ylabel="samples %")
-    head(strip, f"groups of {groups.label}: dark is high risk")
+    head(strip, f"groups of {groups.label}, 0 to {n_groups - 1}: dark is high risk")

@@ -79,8 +79,8 @@ def audited(site: Site, entry: Entry) -> Iterator[Found]:
 def _numbers(shown: CalibratedSplit) -> dict[str, float]:
     """Return the numbers of one fit, with the names of the paper's reference values."""
     steps, flags = np.array(shown.fitted.map.steps), shown.fitted.flags
-    found = {f"temperature{i}": float(t) for i, t in enumerate(steps, 1)}
-    if not shown.regressed:
+    found = {f"temperature{i}": float(t) for i, t in enumerate(steps)}
+    if not shown.regressed:  # a group begins at the threshold of its number
         found |= {f"threshold{i}": float(edge) for i, edge in enumerate(shown.edges, 1)}
     found["share_of_fits_at_bounds"] = float(shown.saturated())
     found["share_of_fits_pooled_groups"] = float(bool({"fallback", "no_router"} & set(flags)))

@@ -32,7 +32,7 @@ def occupancy(fitted: BaseCalibrator, preds: Predictions) -> dict[str, float]:
     if not is_grouped(fitted):
         return {}
     count = np.bincount(groups_of(fitted, preds), minlength=len(fitted.temperatures_))
-    return {f"share_of_group{i}": share for i, share in enumerate(count / preds.n, 1)}
+    return {f"share_of_group{i}": share for i, share in enumerate(count / preds.n)}
 
 
 def requantized(site: Site, entry: Entry) -> Iterator[Found]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from smallcal.studies.frame import Frame
+from smallcal.studies.frame import Frame, as_shown
 from smallcal.studies.study import Study
 from smallcal.studies.tables import clean, diagnostics, shift
 from smallcal.studies.tables.table import Table
@@ -34,6 +34,7 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
 
 def tables_of(study: Study, frame: Frame) -> tuple[Table, ...]:
     """Make the tables that a study asks for."""
-    made = [TABLES[name](study, frame) for name in study.tables]
+    shown = as_shown(frame, study.budgets)
+    made = [TABLES[name](study, shown) for name in study.tables]
     # A study that does not need shifted sets has no tables of them where there are none.
     return tuple(table for table in made if table.rows) or tuple(made[:1])

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
+from smallcal.calibrators.catalogue import true_name
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import SHARE
 from smallcal.statistics.interval import Better, Interval
@@ -22,6 +23,10 @@ from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
 from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
 
+#: Of the intervals in tables and figures.
+LEVEL = 0.95
+#: From so many models on, a bootstrap of them holds the truth about as often as it says.
+ENOUGH_MODELS = 10
 #: What numbers of models are, where nothing else is said.
 SPREAD = "mean ± standard deviation (ddof = 0) over seeds, or models and seeds"
 
@@ -54,8 +59,9 @@ def differences(study: Study, frame: Frame) -> Table:
         f"Differences from {study.baseline}",
         ("samples", "method", "verdict", *(heading_of(m, difference=True) for m in metrics)),
         _against_baseline(study, clean, cells),
-        f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of models, of seeds in "
-        "each, of draws in each. A difference whose interval holds zero is a tie.",
+        f"Paired by draw; {intervals_text(study)}. A difference whose interval holds zero is a "
+        "tie.",
+        few_models(clean),
     )
 
 
@@ -79,8 +85,8 @@ def _against_baseline(
 ) -> tuple[Row, ...]:
     """Return a row for every entry but the baseline, budget by budget."""
     return tuple(
-        (f"{budget:,}", label, *cells(part, label))
-        for (budget,), part in frame.groups("budget")
+        (part.samples, label, *cells(part, label))
+        for _, part in frame.groups("budget")
         for label in part.unique("label")
         if label != study.baseline
     )
@@ -103,30 +109,39 @@ def seeds(study: Study, frame: Frame) -> Table:
     rows = frame.where(set=CLEAN)
     metrics = rows.measured(study.metrics)
     found: list[Row] = []
-    resampled = partial(nested, levels=("seed", "draw"), n_boot=study.n_boot)
+    how: dict[str, Any] = {"levels": ("seed", "draw"), "n_boot": study.n_boot, "level": LEVEL}
     for where, part in compared(study, rows):
         gaps = {m: models_of(part, paired(part, m, *where[2:])) for m in metrics}
         if not gaps[metrics[0]]:
             continue
-        numbers = [shown(resampled(own[0]) if own else None, m) for m, own in gaps.items()]
-        first = gaps[metrics[0]][0]
-        alone = clustered(first, levels=("seed", "draw"), n_boot=study.n_boot)
-        lower = sum(float(np.mean(draws)) < 0 for draws in first)
-        found.append((*where, f"{lower} of {len(first)}", *numbers, shown(alone, metrics[0])))
+        numbers = [
+            cell
+            for m, own in gaps.items()
+            for cell in (shown(nested(own[0], **how) if own else None, m), _lower_in(own))
+        ]
+        alone = clustered(gaps[metrics[0]][0], **how)
+        found.append((*where, *numbers, shown(alone, metrics[0])))
     return Table(
         "seeds",
         "Differences model by model",
         (
-            *("samples", "models", "method", "minus", "lower in"),
-            *(heading_of(metric, difference=True) for metric in metrics),
+            *("samples", "models", "method", "minus"),
+            *(name for m in metrics for name in (heading_of(m, difference=True), f"{m} lower in")),
             f"{metrics[0]}, seeds alone" if metrics else "seeds alone",
         ),
         tuple(found),
-        f"Paired by draw; 95 % intervals from {study.n_boot:,} resamples of seeds, of draws in "
-        "each; in the last column of seeds alone. Lower in: seeds with a lower "
-        f"{metrics[0] if metrics else 'mean'}.",
+        f"Paired by draw; {intervals_text(study, 'seeds', 'draws')}; in the last column of seeds "
+        "alone. Lower in: the seeds whose mean of that metric is lower.",
         one_seed(rows),
     )
+
+
+def _lower_in(models: Sequence[Sequence[Sequence[float]]]) -> Number:
+    """Return in how many seeds of a model the mean difference is below zero."""
+    if not models:
+        return Number(math.nan)
+    seeds = models[0]
+    return Number(sum(float(np.mean(draws)) < 0 for draws in seeds), of=len(seeds))
 
 
 def compared(study: Study, frame: Frame) -> Iterator[tuple[tuple[str, str, str, str], Frame]]:
@@ -136,7 +151,8 @@ def compared(study: Study, frame: Frame) -> Iterator[tuple[tuple[str, str, str, 
     """
     for budget, model, part in frame.models():
         labels = part.unique("label")
-        ours = [label for label in study.settings.get("ours", ()) if label in labels]
+        named = map(true_name, study.settings.get("ours", ()))
+        ours = [label for label in named if label in labels]
         pairs = product(ours, labels) if ours else product(labels, [study.baseline])
         yield from (((budget, model, *pair), part) for pair in pairs if pair[0] != pair[1])
 
@@ -169,7 +185,31 @@ def difference(frame: Frame, study: Study, metric: str, label: str) -> Interval 
     table = models_of(frame, found)
     if not table:
         return None
-    return nested(table, levels=("model", "seed", "draw"), n_boot=study.n_boot)
+    return nested(table, levels=("model", "seed", "draw"), n_boot=study.n_boot, level=LEVEL)
+
+
+def intervals_text(study: Study, *units: str) -> str:
+    """Say what the intervals of differences are, in tables and under figures.
+
+    Examples
+    --------
+    >>> from smallcal.studies.catalogue import study_named
+    >>> intervals_text(study_named("budget"))
+    '95 % intervals from 20,000 resamples of models, of seeds in each, of draws in each'
+    """
+    first, *inside = units or ("models", "seeds", "draws")
+    what = ", ".join([f"of {first}", *(f"of {unit} in each" for unit in inside)])
+    return f"{100 * LEVEL:g} % intervals from {study.n_boot:,} resamples {what}"
+
+
+def few_models(frame: Frame) -> tuple[str, ...]:
+    """Say what intervals over one model, or a few, are worth."""
+    n = len(list(frame.groups("dataset", "backbone")))
+    if n == 1:
+        return ("One model: intervals are of its seeds and draws, and say nothing of another.",)
+    if n < ENOUGH_MODELS:
+        return (f"{n} models are few: such intervals are too narrow (docs/statistics.md).",)
+    return ()
 
 
 def number_of(values: Values, metric: str) -> Number:

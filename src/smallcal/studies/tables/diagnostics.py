@@ -18,7 +18,7 @@ from smallcal.studies.tables.clean import SPREAD, label_rows, number_of, paired
 from smallcal.studies.tables.table import Number, Row, Table, heading_of
 
 #: What grouping promised and gave; all are differences.
-_GAINS = ("predicted TopBCE gain", "TopBCE gain", "ECE gain")
+_GAINS = ("predicted top_label_bce gain", "top_label_bce gain", "ece15 gain")
 #: A cell and a draw of it.
 Fit = tuple[str, int]
 #: Every label's value in one fit.
@@ -80,7 +80,8 @@ def selector(study: Study, frame: Frame) -> Table:
     rivals = [entry.label for entry in study.entries if entry.label != base]
     found: list[Row] = []
     excesses: dict[tuple[str, str, str], list[list[float]]] = {}
-    for budget, models, part in frame.where(set=CLEAN).blocks():
+    clean = frame.where(set=CLEAN)
+    for budget, models, part in clean.blocks():
         for rich in rivals:
             for rule in study.settings["rules"]:
                 picks, numbers = _picked(part, metric, (base, rich), rule)
@@ -91,7 +92,8 @@ def selector(study: Study, frame: Frame) -> Table:
                 row = (budget, models, rich, rule, picks_text(picks), *numbers, Number(excess[2]))
                 found.append(row)
                 if models != "all":
-                    excesses.setdefault((budget, rich, rule), []).append(excess)
+                    together = clean.where(budget=part.unique("budget")).samples
+                    excesses.setdefault((together, rich, rule), []).append(excess)
     return Table(
         "selector",
         "Chosen on the calibration split",
@@ -214,13 +216,14 @@ def audit(study: Study, frame: Frame) -> Table:
         "What the fits hold",
         (
             *("samples", "models", "method", "fits"),
-            *(f"T{i}" for i in range(1, len(temperatures) + 1)),
-            *(f"threshold {i}" for i in range(1, len(thresholds) + 1)),
+            *(f"T of group {m.removeprefix('temperature')}" for m in temperatures),
+            *(f"group {m.removeprefix('threshold')} from" for m in thresholds),
             *shares.values(),
         ),
         label_rows(rows, cells),
-        "Over seeds and draws. Temperatures of the groups, lowest scores first: median "
-        "[quartiles]. Thresholds: mean ± standard deviation (ddof = 0). Shares of fits with a "
+        "Over seeds and draws. Groups are counted from 0, lowest scores first. Temperatures: "
+        "median [quartiles]. From: the score at which a group begins, mean ± standard deviation "
+        "(ddof = 0). Shares of fits with a "
         "temperature at a bound; with a group too small for one of its own; whose groups' error "
         "rates on the calibration draw are in order; whose temperatures strictly rise with risk.",
     )
@@ -250,16 +253,15 @@ def signal_to_noise(study: Study, frame: Frame) -> Table:
         "signal-to-noise",
         "Signal and noise",
         (
-            *("samples", "models", "method", "ECE outcome"),
+            *("samples", "models", "method", "ece15 outcome"),
             *("B/σ² x1000", "floor x1000", "random x1000", "p"),
             *(X100.heading(name, difference=True) for name in _GAINS),
         ),
         tuple(found),
         f"Means over fits (p: the median). B/σ²: variance of the loss's slope between groups over "
-        "that within; grouping should lower the fitted loss, TopBCE, where it is above its floor, "
-        "(K - 1) / n. Gains are over "
-        f"{study.baseline} on the test split. Outcome: wins or loses where ECE is lower or higher "
-        "in every seed; the ratio does not promise it.",
+        "that within; grouping should lower the fitted loss, top_label_bce, where it is above its "
+        f"floor, (K - 1) / n. Gains are over {study.baseline} on the test split. Outcome: wins or "
+        "loses where ece15 is lower or higher in every seed; the ratio does not promise it.",
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain
 
 import numpy as np
+from scipy.special import ndtri
 from scipy.stats import spearmanr
 
 from smallcal.data.predictions import FloatArray
@@ -20,8 +21,10 @@ from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import CLEAN, Frame
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import (
+    LEVEL,
     SPREAD,
     compared,
+    intervals_text,
     label_rows,
     metric_rows,
     number_of,
@@ -113,15 +116,15 @@ def three_tiers(study: Study, frame: Frame) -> Table:
         values, left_out = cube(part, metric, *where[2:])
         absent |= set(left_out)
         if values is not None:
-            three = tiers(values, n_boot=study.n_boot)
+            three = tiers(values, n_boot=study.n_boot, level=LEVEL)
             verdict = verdict_on({metric: three[_WHOLE]})
             numbers = (shown(interval, metric) for interval in three.values())
             found.append((*where, verdict, *numbers))
     note = (
         f"{heading_of(metric, difference=True)}: the method minus the other, mean over seeds, "
-        f"corruptions and severities; 95 % intervals from {study.n_boot:,} resamples of single "
-        "sets, of corruptions, and of seeds, corruptions and severities. The last one decides the "
-        "verdict."
+        f"corruptions and severities; {100 * LEVEL:g} % intervals from {study.n_boot:,} resamples "
+        "of single sets, of corruptions, and of seeds, corruptions and severities. The last one "
+        "decides the verdict."
     )
     if absent:
         note += f" Left out, for a severity or a seed is missing: {', '.join(sorted(absent))}."
@@ -156,8 +159,8 @@ def occupancy(study: Study, frame: Frame) -> Table:
         "Groups",
         ("samples", "models", "method", "set", *(f"group {group} %" for group in groups)),
         label_rows(rows, cells),
-        "Share of test samples in each group, lowest scores first. Mean over sets and draws, then "
-        f"{SPREAD}.",
+        "Share of test samples in each group, counted from 0, lowest scores first. Mean over sets "
+        f"and draws, then {SPREAD}.",
     )
 
 
@@ -186,8 +189,8 @@ def controls(study: Study, frame: Frame) -> Table:
         f"Deployed, and {name}",
         ("samples", "models", "method", "severity", *header),
         label_rows(shifted_rows(frame), cells),
-        f"Mean over sets, then {SPREAD}; control minus deployed, with 95 % intervals from "
-        f"{study.n_boot:,} resamples of seeds, corruptions and severities. The control cannot be "
+        f"Mean over sets, then {SPREAD}; control minus deployed, with "
+        f"{intervals_text(study, 'seeds', 'corruptions', 'severities')}. The control cannot be "
         "deployed.",
         one_seed(shifted_rows(frame)),
     )
@@ -197,7 +200,7 @@ def _control(study: Study, frame: Frame, metric: str, control: str) -> list[Numb
     (label,) = frame.unique("label")
     twin = _renamed(frame, control, metric)
     values, _ = cube(twin, metric, control, label)
-    interval = None if values is None else tiers(values, n_boot=study.n_boot)[_WHOLE]
+    interval = None if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)[_WHOLE]
     both = [number_of(frame.values(name, label), metric) for name in (metric, control)]
     return [*both, shown(interval, metric)]
 
@@ -243,7 +246,7 @@ def heterogeneity(study: Study, frame: Frame) -> Table:
         ),
         tuple(found),
         f"{heading_of(metric)}, means over severities and seeds, in order of the raw model's "
-        "error; gains in points.",
+        f"error; gains in points. Rank correlations (Spearman) with {100 * LEVEL:g} % intervals.",
         tuple(sentences),
     )
 
@@ -291,17 +294,36 @@ def rank_text(a: FloatArray, b: FloatArray) -> str:
     Examples
     --------
     >>> rank_text(np.array([3.0, 2.0, 1.0, 0.5]), np.array([1.0, 2.0, 3.0, 2.5]))
-    '-0.80 (p = 0.200)'
+    '-0.80 [-1.00, +0.82]'
     """
-    found = rank_correlation(a, b)
-    if found is None:
+    return rank_words(*rank_interval(a, b))
+
+
+def rank_words(rho: float, low: float, high: float) -> str:
+    """Return a rank correlation and its interval as tables and figures have it."""
+    if math.isnan(rho):
         return "not defined with so few corruptions"
-    return f"{found[0]:+.2f} (p = {found[1]:.3f})"
+    return f"{rho:+.2f}" + ("" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]")
 
 
-def rank_correlation(a: FloatArray, b: FloatArray) -> tuple[float, float] | None:
-    """Return Spearman's rank correlation and its p-value, where it exists."""
+def rank_interval(
+    a: FloatArray, b: FloatArray, *, level: float = LEVEL
+) -> tuple[float, float, float]:
+    """Return Spearman's rank correlation with an interval; NaN where there is none.
+
+    The interval is Fisher's, with the variance of Bonett and Wright (2000) for ranks: pairs are
+    taken to be drawn independently, which corruptions are only more or less.
+
+    Examples
+    --------
+    >>> a, b = np.arange(8.0), np.array([2.0, 0.0, 1.0, 5.0, 3.0, 4.0, 7.0, 6.0])
+    >>> [round(value, 2) for value in rank_interval(a, b)]
+    [0.83, 0.18, 0.98]
+    """
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return None
-    found = spearmanr(a, b)
-    return float(found.statistic), float(found.pvalue)
+        return math.nan, math.nan, math.nan
+    rho = float(spearmanr(a, b).statistic)
+    if len(a) < 4 or abs(rho) > 1 - 1e-9:
+        return rho, math.nan, math.nan
+    reach = float(ndtri((1 + level) / 2)) * math.sqrt((1 + rho**2 / 2) / (len(a) - 3))
+    return rho, math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach)

@@ -35,6 +35,8 @@ class Number:
         Shown in bold: no other row of its block is better, as printed.
     signed : bool
         Whether a number with an interval is a difference, shown with its sign.
+    of : int or None
+        Where the value is a count: of how many.
     """
 
     value: float
@@ -44,6 +46,7 @@ class Number:
     digits: int = 2
     best: bool = False
     signed: bool = True
+    of: int | None = None
 
     def text(self) -> str:
         """Return the number as a table shows it.
@@ -52,9 +55,13 @@ class Number:
         --------
         >>> Number(1.234, spread=0.1).text(), Number(-0.5, low=-1.0, high=0.25).text()
         ('1.23 ±0.10', '-0.50 [-1.00, +0.25]')
+        >>> Number(2, of=3).text()
+        '2 of 3'
         """
         if math.isnan(self.value):
             return "–"
+        if self.of is not None:
+            return f"{self.value:.0f} of {self.of:,}"
         if self.low is not None and self.high is not None:
             value, low, high = (
                 written(number, self.digits, signed=self.signed)
@@ -156,7 +163,8 @@ def escaped(text: str) -> str:
 def _plain(cell: str | Number) -> Any:
     if isinstance(cell, str):
         return cell
-    numbers = {"value": cell.value, "spread": cell.spread, "low": cell.low, "high": cell.high}
+    names = ("value", "spread", "low", "high", "of")
+    numbers = {name: getattr(cell, name) for name in names}
     known = {key: value for key, value in numbers.items() if value is not None}
     return {**plain(known), "best": cell.best}
 
