@@ -17,7 +17,17 @@ from smallcal.reports.content import gather
 LIMIT = 20.0
 
 #: What ``gather`` calls, by the name it is known by there.
-PARTS = ("measure", "verdict", "bands_of", "routing", "gate", "gap_tables", "figure_specs")
+PARTS = (
+    "measure",
+    "verdict",
+    "facts",
+    "bands_of",
+    "explained",
+    "routing",
+    "gate",
+    "gap_tables",
+    "figure_specs",
+)
 
 
 def split(n: int, n_classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -56,7 +56,12 @@ def test_it_writes_what_the_suffix_says_and_prints_the_verdict(cli):
             methods=["ts-nll", "default"],
             n_boot=100,
         )
-    same = ("verdict", "metrics", "differences", "figures", "routing", "classes", "artefacts")
+    # Files are shipped by a command, arrays by Python.
+    assert (content["verdict"].pop("ship")["language"]) == "sh"
+    verdict = dict(found.content["verdict"])
+    assert (verdict.pop("ship")["language"]) == "python"
+    assert content["verdict"] == verdict
+    same = ("metrics", "differences", "figures", "explained", "routing", "classes", "artefacts")
     assert {key: content[key] for key in same} == {key: found.content[key] for key in same}
     assert content["data"]["test"]["source"] == "test.npz"
     assert len(content["data"]["test"]["file_sha256"]) == 64
@@ -69,6 +74,75 @@ def test_without_a_file_markdown_or_json_goes_to_stdout(cli):
     code, out, _ = cli("report", "both.npz", *QUICK, "--format", "json", "--title", "Mine")
     assert code == 0
     assert json.loads(out)["title"] == "Mine"
+
+
+def test_json_goes_to_stdout_and_the_file_stays_what_it_is(cli):
+    code, out, err = cli("report", "both.npz", *QUICK, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["format"] == "smallcal-report"
+    code, out, err = cli("report", "both.npz", *QUICK, "--json", "-o", "a.md")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["verdict"] == found["verdict"]
+    assert Path("a.md").read_text().startswith("# Calibration of both.npz:test\n")
+    code, out, _ = cli("report", "both.npz", *QUICK, "--json", "--fail-if", "none:ece15>1%")
+    assert code == 1
+    assert json.loads(out)["verdict"] == found["verdict"]
+
+
+def test_no_resamples_are_no_intervals(cli):
+    code, out, err = cli("report", "both.npz", "--methods", "ts-nll,default", "--n-boot", "0")
+    assert (code, err) == (0, "")
+    assert "Without resamples, chance is not ruled out." in out
+    code, out, err = cli("report", "both.npz", *QUICK[:2], "--n-boot", "0", "-o", "a.json")
+    assert (code, err) == (0, "")
+    row = json.loads(Path("a.json").read_text())["metrics"]["rows"][0]
+    assert row["cells"]["ece15"]["low"] is None
+
+
+def test_the_lines_that_ship_it_can_be_pasted(cli):
+    """They fit and apply what was measured, whatever options the files need to be read."""
+    with np.load("both.npz") as both:
+        arrays = {name: both[name] for name in both.files}
+    soft = {
+        name: sc.Identity().fit(z, np.arange(len(z)) % 4).predict_proba(z)
+        for name, z in arrays.items()
+        if name.endswith("logits")
+    }
+    np.savez("a file.npz", logits=soft["val_logits"], labels=arrays["val_labels"])
+    np.savez("b file.npz", logits=soft["test_logits"], labels=arrays["test_labels"])
+    asked = [
+        (["both.npz"], ["smallcal fit both.npz:val -o cal.json"]),
+        (["cal.npz", "test.npz", "--seed", "2", "--methods", "srts-bce"],
+         ["smallcal fit cal.npz --method srts-bce --seed 2 -o cal.json"]),
+        (["a file.npz", "b file.npz", "--input", "probabilities", "--class-names", "names.txt"],
+         ["smallcal fit 'a file.npz' --input probabilities --class-names names.txt -o cal.json",
+          "smallcal apply cal.json 'b file.npz' --input probabilities -o probabilities.npy"]),
+    ]  # fmt: skip
+    for args, wanted in asked:
+        quick = QUICK if "--methods" not in args else QUICK[2:]
+        code, out, err = cli("report", *args, *quick, "-o", "a.json")
+        assert (code, err) == (0, "")
+        content = json.loads(Path("a.json").read_text())
+        lines = content["verdict"]["ship"]["text"].splitlines()
+        assert lines[: len(wanted)] == wanted
+        assert f"Ship it:\n  {lines[0]}\n  {lines[1]}\n" in out
+        for line in lines:
+            assert cli(*shlex.split(line)[1:])[0] == 0
+        rows = {row["method"]: row["points"] for row in content["metrics"]["rows"]}
+        proba = np.load("probabilities.npy")
+        labels = arrays["test_labels"]
+        found = sc.evaluate(labels, proba, metrics=["nll"])["nll"]
+        assert found == pytest.approx(rows[content["verdict"]["recommended"]]["nll"], rel=1e-6)
+
+
+def test_the_verdict_is_printed(cli):
+    code, out, _ = cli("report", "cal.npz", "test.npz", *QUICK, "-o", "a.md")
+    assert code == 0
+    said = " ".join(out.split())
+    for words in ("Use adaptive", "ECE ", "Top-label BCE ", "Above 90 % confidence: ", "Ship it:"):
+        assert words in said
+    assert "smallcal fit cal.npz -o cal.json" in out
 
 
 def test_the_command_in_the_report_makes_the_same_bytes(cli):
@@ -165,6 +239,7 @@ BAD = [
     (["both.npz", "--level", "2"], "level must lie between 0 and 1"),
     (["both.npz", "--format", "pdf"], "--format must be one of html, md, json"),
     (["both.npz", "--format", "html"], "-o report.html"),
+    (["both.npz", "--format", "md", "--json"], "name a file for the md: -o report.md"),
     (["both.npz", "-o", "a.pdf"], "end the name in .html"),
     (["both.npz", "-o", "no/a.md"], "the folder no does not exist"),
     (["cal.npz"], "smallcal report CAL_DATA TEST_DATA"),

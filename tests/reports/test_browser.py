@@ -33,7 +33,7 @@ from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 KEPT = Path(__file__).parents[2] / "test-artefacts"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-METHODS = ("none", "ts-nll", "srts-bce", "default")
+METHODS = ("none", "ts-nll", "srts-bce", "signal-linear+tail", "default")
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,26 @@ def path(report, tmp_path_factory):
 
 
 @pytest.fixture
-def page(driver, path):
+def folded(driver, path):
     """The demo's report, freshly loaded in a window of a common size."""
     return opened(driver, path)
+
+
+@pytest.fixture
+def page(folded):
+    """The same with its parts unfolded."""
+    unfold(folded)
+    return folded
+
+
+def unfold(driver):
+    script = "for (const part of document.querySelectorAll('section > details')) part.open = true"
+    driver.execute_script(script)
+
+
+def telephone(driver, width=390, height=844):
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 def opened(driver, path, width=1280, height=900):
@@ -160,6 +177,55 @@ def test_the_page_forbids_itself_the_network(page):
                         "http://127.0.0.1:9/nothing.png")  # fmt: skip
     time.sleep(0.3)
     assert "Content Security Policy" in page.get_log("browser")[0]["message"]
+
+
+def test_the_verdict_is_one_screen_and_the_rest_is_folded(folded):
+    box = folded.find_element(By.ID, "verdict").rect
+    assert box["y"] + box["height"] <= folded.execute_script("return innerHeight")
+    shown = folded.find_element(By.ID, "verdict").text
+    for words in ("Use adaptive", "ECE", "top-label BCE", "Above 90 % confidence"):
+        assert words in shown
+    assert folded.find_element(By.ID, "ship").is_displayed()
+    for table in folded.find_elements(By.CSS_SELECTOR, "table, figure"):
+        assert not table.is_displayed()
+
+
+def test_a_link_of_the_contents_unfolds_its_part(folded):
+    table, _ = metric_column(folded, "ece15")
+    assert not table.is_displayed()
+    folded.find_element(By.CSS_SELECTOR, "nav a[href='#metrics']").click()
+    WebDriverWait(folded, 5).until(lambda _: table.is_displayed())
+    assert not folded.find_element(By.ID, "figure-reliability").is_displayed()
+
+
+def test_on_a_telephone_the_columns_that_matter_are_in_sight_and_tables_say_that_they_scroll(page):
+    telephone(page)
+    for name in ("metrics-0", "differences-0-0"):
+        table = page.find_element(By.ID, f"table-{name}")
+        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", table)
+        heads = table.find_elements(By.CSS_SELECTOR, "thead th")
+        first = [head.get_attribute("data-key") for head in heads[1:3]]
+        assert first == ["ece15", "top_label_bce"]
+        for row in table.find_elements(By.CSS_SELECTOR, "tr"):
+            number = row.find_elements(By.CSS_SELECTOR, "th, td")[2]
+            text = "const r = document.createRange(); r.selectNodeContents(arguments[0]); "
+            text += "return r.getBoundingClientRect().right"
+            assert page.execute_script(text, number) <= 390 - 16
+    boxes = page.find_elements(By.CSS_SELECTOR, ".scroll")
+    wide = 0
+    for box in boxes:
+        hint = box.find_element(By.XPATH, "preceding-sibling::p[1]")
+        more = box.get_property("scrollWidth") > box.get_property("clientWidth") + 1
+        if box.is_displayed():
+            assert hint.is_displayed() == more
+            wide += more
+    assert wide > 3
+
+
+def test_where_everything_fits_no_table_says_that_it_scrolls(page):
+    hints = page.find_elements(By.CSS_SELECTOR, "#metrics .hint")
+    assert hints
+    assert not any(hint.is_displayed() for hint in hints)
 
 
 def test_a_table_sorts_on_click_both_ways(page, report):
@@ -325,24 +391,33 @@ def test_the_button_turns_the_colours_and_turns_them_back(page):
             (
                 background(page),
                 line.value_of_css_property("fill"),
-                button.get_attribute("aria-pressed"),
+                button.text,
             )
         )
         button.click()
     assert [row[0] for row in seen] == [WHITE, NIGHT, WHITE]
-    assert [row[2] for row in seen] == ["false", "true", "false"]
+    assert [row[2] for row in seen] == ["Dark colours", "Light colours", "Dark colours"]
     assert seen[0][1] == seen[2][1] != seen[1][1]
 
 
 def test_the_page_follows_the_system_until_the_button_is_pressed(page):
     media(page, scheme="dark")
     assert background(page) == NIGHT
-    assert page.find_element(By.ID, "theme").get_attribute("aria-pressed") == "true"
+    assert page.find_element(By.ID, "theme").text == "Light colours"
     page.find_element(By.ID, "theme").click()
     assert background(page) == WHITE
+    assert page.find_element(By.ID, "theme").text == "Dark colours"
     media(page, scheme="light")
     media(page, scheme="dark")
     assert background(page) == WHITE
+
+
+def test_a_page_that_opens_in_the_dark_offers_light(driver, path):
+    opened(driver, path)
+    media(driver, scheme="dark")
+    loaded(driver, path)
+    assert background(driver) == NIGHT
+    assert driver.find_element(By.ID, "theme").text == "Light colours"
 
 
 def test_paper_is_white_and_open_and_has_no_buttons(page):
@@ -352,7 +427,7 @@ def test_paper_is_white_and_open_and_has_no_buttons(page):
     assert background(page) == WHITE
     assert not page.find_element(By.ID, "theme").is_displayed()
     assert not page.find_element(By.TAG_NAME, "nav").is_displayed()
-    for part in page.find_elements(By.CSS_SELECTOR, "details > :not(summary)"):
+    for part in page.find_elements(By.CSS_SELECTOR, "details > :not(summary, .hint)"):
         assert part.size["height"] > 0
     # A sheet of A4 within its margins: what sticks out there is cut off.
     size = {"width": 688, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
@@ -396,19 +471,24 @@ def test_the_command_can_be_copied(page, report):
         "Browser.grantPermissions",
         {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]},
     )
-    button = page.find_element(By.CSS_SELECTOR, "button.copy")
-    button.click()
-    time.sleep(0.2)
-    assert button.find_element(By.XPATH, "../*[@role='status']").text == "Copied"
     read = "navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))"
-    assert page.execute_async_script(read) == report.content["reproduce"]["command"]
+    wanted = {
+        "ship": report.content["verdict"]["ship"]["text"],
+        "command": report.content["reproduce"]["command"],
+    }
+    for source, text in wanted.items():
+        button = page.find_element(By.CSS_SELECTOR, f"button.copy[data-source={source}]")
+        button.click()
+        time.sleep(0.2)
+        assert button.find_element(By.XPATH, "../*[@role='status']").text == "Copied"
+        assert page.execute_async_script(read) == text
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_the_page_never_scrolls_sideways(page, width):
     size = {"width": width, "height": 740, "deviceScaleFactor": 1, "mobile": width < 700}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    for part in page.find_elements(By.TAG_NAME, "summary"):
+    for part in page.find_elements(By.CSS_SELECTOR, "details details > summary"):
         part.click()
     wide = "return [document.documentElement.scrollWidth, document.body.scrollWidth]"
     assert max(page.execute_script(wide)) <= width

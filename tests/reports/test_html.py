@@ -173,6 +173,19 @@ def test_the_verdict_comes_first(page, report):
     assert report.content["verdict"]["headline"] in first
     for finding in report.content["verdict"]["findings"]:
         assert finding["text"] in first
+    assert report.content["verdict"]["ship"]["text"] in first
+    second = page.all("section")[1]["text"]
+    for fact in report.content["verdict"]["facts"]:
+        assert fact in second
+
+
+def test_all_but_the_verdict_is_folded(page):
+    folds = [e for e in page.all("details") if e["inside"][-1] == "section"]
+    assert len(folds) == len(page.all("section")) - 1
+    assert all("open" not in e["attrs"] for e in folds)
+    inside = [e["inside"] for e in page.all("table", "figure")]
+    assert inside
+    assert all("details" in around for around in inside)
 
 
 def test_landmarks_and_links_lead_somewhere(page):

@@ -114,15 +114,25 @@ def size(n: int, n_classes: int) -> str:
 
 def typed(context: typer.Context, *, defaults: bool = False) -> str:
     """Return the command as it was typed; with its defaults written out if they are asked for."""
-    words = context.command_path.split()
+    words = typed_words(context, [str(one.name) for one in context.command.params], defaults)
+    return shlex.join([*context.command_path.split(), *words])
+
+
+def typed_words(
+    context: typer.Context, names: Collection[str], defaults: bool = False
+) -> list[str]:
+    """Return the words of some of a command's arguments and options, as they were typed."""
+    words = []
     for option in context.command.params:
         value = context.params.get(str(option.name))
-        if value is None or value is False or (value == option.default and not defaults):
+        if option.name not in names or value is None or value is False:
+            continue
+        if value == option.default and not defaults:
             continue
         flag = [] if option.param_type_name == "argument" else [option.opts[0]]
         for one in value if isinstance(value, list | tuple) else [value]:
             words += [*flag, *([] if one is True else [str(one)])]
-    return shlex.join(words)
+    return words
 
 
 class _PlainConsole(Console):

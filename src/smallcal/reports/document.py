@@ -114,6 +114,7 @@ def report(
     random_state: int = 0,
     title: str | None = None,
     command: str | None = None,
+    verb_options: Mapping[str, Sequence[str]] | None = None,
     advance: Callable[[int], object] = lambda steps: None,
 ) -> Report:
     """Fit several methods, measure them, and say in words which one to use and why.
@@ -128,7 +129,8 @@ def report(
     shift : mapping of (kind, severity) to samples, optional
         Test samples of the same model under other conditions.
     n_boot : int
-        Resamples of the test samples, at least 100.
+        Resamples of the test samples, at least 100; 0 leaves intervals, noise floors and every
+        "beyond chance" out.
     level : float
         Of all intervals.
     input : {"logits", "probabilities"}, optional
@@ -137,6 +139,9 @@ def report(
     title : str, optional
     command : str, optional
         The command that makes this report again, to be shown in it.
+    verb_options : mapping of str to sequence of str, optional
+        Options of ``smallcal fit`` and ``smallcal apply``, by verb, that read the same files as
+        they were read here; shown in the lines that put the recommended method to work.
     advance : callable, optional
         Told how many steps were done.
 
@@ -153,13 +158,15 @@ def report(
     >>> found.check("ece15>5%")["failed"], found.check("none:ece15>5%")["failed"]
     (False, True)
     """
+    seed = seed_of(random_state)
     settings = Settings(
         methods=methods,
         n_boot=n_boot,
         level=level,
-        seed=seed_of(random_state),
+        seed=seed,
         title=title,
         command=command,
+        verb_options=_as_read(input, seed) if verb_options is None else verb_options,
     )
 
     def checked(given: object, role: str) -> Samples:
@@ -173,6 +180,12 @@ def report(
         shifted[condition] = checked(given, " ".join(filter(None, condition)))
         require_same_model(shifted[condition], cal)
     return Report(gather(cal, held_out, settings, shift=shifted, advance=advance))
+
+
+def _as_read(input: str | None, seed: int) -> dict[str, list[str]]:
+    """Return what the verbs must be told of the samples and the seed."""
+    kind = [] if input is None else ["--input", input]
+    return {"fit": [*kind, *(["--seed", str(seed)] if seed else [])], "apply": kind}
 
 
 def _condition(key: object) -> tuple[str, str]:

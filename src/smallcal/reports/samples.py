@@ -27,6 +27,8 @@ class Samples:
     class_names : tuple of str, or None
     source : str
         The file as it was named, or what the samples are for.
+    file : str
+        The file as it was named; empty where there is none.
     facts : dict
         What the report says of them: ``source``, ``n``, ``n_classes``, ``n_errors``, ``accuracy``,
         ``sha256`` of the arrays, and ``file_sha256``, None where they came from no file.
@@ -36,6 +38,7 @@ class Samples:
     input: str
     class_names: tuple[str, ...] | None
     source: str
+    file: str
     facts: dict[str, Any]
 
 
@@ -81,6 +84,7 @@ def samples_of(
         input=kind,
         class_names=None if names is None else as_class_names(names, n_classes=preds.n_classes),
         source=source,
+        file=file,
         facts={
             "source": source,
             "n": preds.n,

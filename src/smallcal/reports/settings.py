@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smallcal.calibrators.catalogue import ALIASES, method
@@ -29,8 +29,11 @@ class Settings:
     methods : sequence of str
         As they were asked for.
     n_boot, level, seed : int, float, int
-        Resamples of the test samples, the level of all intervals, and what all draws begin from.
+        Resamples of the test samples (0: no intervals), the level of all intervals, and what all
+        draws begin from.
     title, command : str, optional
+    verb_options : mapping of str to sequence of str
+        What ``smallcal fit`` and ``smallcal apply`` need to read the same files.
     names : dict of str to str
         Each method's true name and the one it was asked for by, the raw model first.
     bootstrap, many : tuple of (int, float, int)
@@ -52,6 +55,7 @@ class Settings:
     seed: int = 0
     title: str | None = None
     command: str | None = None
+    verb_options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     names: dict[str, str] = field(init=False)
     bootstrap: tuple[int, float, int] = field(init=False)
     many: tuple[int, float, int] = field(init=False)
@@ -63,8 +67,9 @@ class Settings:
         for name in self.methods:
             method(name)  # raises where there is none
             names.setdefault(ALIASES.get(name, name), name)
-        why = "every verdict rests on intervals"
-        require_options(self.n_boot, self.level, least=MIN_BOOT, why=why)
+        why = "verdicts rest on intervals, and 0 leaves them out"
+        least = MIN_BOOT if self.n_boot else 0
+        require_options(self.n_boot, self.level, least=least, why=why)
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "bootstrap", (self.n_boot, self.level, self.seed))
         object.__setattr__(self, "many", (min(self.n_boot, _MANY), self.level, self.seed))

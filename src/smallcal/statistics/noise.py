@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -50,12 +50,27 @@ class Floor:
         Simulations behind both, which may be fewer than were asked for.
     level : float
         The level of ``high``.
+    values : ndarray
+        The simulated errors themselves.
     """
 
     mean: float
     high: float
     n_sim: int
     level: float
+    values: FloatArray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+
+    def p_value(self, observed: float) -> float:
+        """Return the chance of an error at least so large, were the model calibrated.
+
+        Examples
+        --------
+        >>> round(noise_floor([[0.8, 0.2]] * 100)["ece15"].p_value(0.2), 3)
+        0.001
+        """
+        used = len(self.values)
+        exceeding = int(np.count_nonzero(self.values >= observed - _ROUNDING))
+        return (1 + exceeding) / (1 + used)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +151,9 @@ def noise_floor_of(
     found = {}
     for name, values in _simulated(scored, metrics, n_sim, random_state).items():
         high = float(np.quantile(values, level))
-        found[name] = Floor(mean=float(values.mean()), high=high, n_sim=len(values), level=level)
+        found[name] = Floor(
+            mean=float(values.mean()), high=high, n_sim=len(values), level=level, values=values
+        )
     return found
 
 
@@ -311,13 +328,11 @@ def calibration_p_value(
     """
     (name,) = _known([metric])
     scored = Scored.of(y_true, y_proba)
-    values = _simulated(scored, [name], n_sim, random_state)[name]
-    observed = METRICS[name].of(scored)
-    exceeding = int(np.count_nonzero(values >= observed - _ROUNDING))
-    used = len(values)
+    floor = noise_floor_of(scored, [name], n_sim=n_sim, level=0.95, random_state=random_state)[name]
+    observed, used = METRICS[name].of(scored), floor.n_sim
     return TestResult(
         statistic=observed,
-        p_value=(1 + exceeding) / (1 + used),
+        p_value=floor.p_value(observed),
         method=f"{name} against {used} simulations of a calibrated model",
         note=f"{used} simulations instead of {n_sim}: {name} is slow" if used < n_sim else "",
     )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from smallcal import io
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import option
+from smallcal.cli.verbs.apply import apply
+from smallcal.cli.verbs.fit import fit
 from smallcal.errors import FileError, InputError
 from smallcal.io import READERS
 from smallcal.io.read import split_path
@@ -22,6 +25,12 @@ from smallcal.reports.conditions import require_known
 from smallcal.reports.document import FORMATS, format_of
 from smallcal.reports.render.html import require_page
 from smallcal.reports.settings import DEFAULT_METHODS, Settings
+
+#: Options with the same name in several verbs that say nothing of how files are read.
+_OWN = {"output", "method", "as_json"}
+
+#: What a finding begins with.
+_WORDS = {"fine": "", "care": "Take care: ", "bad": "Warning: "}
 
 #: ``...fog-s3.npz``, ``fog_3.npz`` or ``fog3.npz``: a kind and its severity.
 _CONDITION = re.compile(r"(.*?[^\W\d_])(?:[-_]?s(?:everity)?)?[-_]?(\d+(?:\.\d+)?)")
@@ -61,13 +70,14 @@ def report(
     n_boot: options.Boot = 1000,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
+    as_json: options.Json = False,
 ) -> None:
     """Report how well a model is calibrated, and which method to use."""
     chosen = tuple(choices.method_names(methods)) if methods else DEFAULT_METHODS
     settings = Settings(methods=chosen, n_boot=n_boot, level=level)
     for text in fail_if or []:
         require_known(text, settings.names)
-    kind = _kind(output, format)
+    kind = _kind(output, format, as_json=as_json)
     if kind == "html":
         require_page()
     if output is not None:
@@ -87,26 +97,47 @@ def report(
             random_state=seed,
             title=title,
             command=terminal.typed(context, defaults=True),
+            verb_options={verb.__name__: _shared(context, verb) for verb in (fit, apply)},
             advance=advance,
         )
-    if output is None:
-        sys.stdout.write(made.text(kind))
-    else:
+    if output is not None:
         made.save(output, format=kind)
-        terminal.say(made.content["verdict"]["headline"])
+    if as_json or output is None:
+        sys.stdout.write(made.text("json" if as_json else kind))
+    else:
+        _say(made.content["verdict"])
         terminal.say(f"Wrote {output}.")
     _leave(made, fail_if or [])
 
 
-def _kind(output: str | None, format: str | None) -> str:
+def _shared(context: typer.Context, verb: Callable[..., object]) -> list[str]:
+    """Return the options of this command that another verb needs to read the same files."""
+    names = set(signature(verb).parameters) - _OWN
+    return terminal.typed_words(context, names)
+
+
+def _say(verdict: Mapping[str, Any]) -> None:
+    """Print the verdict: what to use, what it changes, what to take care of, how to ship it."""
+    changed = [entry["text"] for entry in [*verdict["changes"], verdict["threshold"]]]
+    care = [f"{_WORDS[row['level']]}{row['text']}" for row in verdict["findings"]]
+    terminal.say(verdict["headline"], *(f"{text[0].upper()}{text[1:]}" for text in changed), *care)
+    if verdict["ship"]:
+        terminal.say("Ship it:", *(f"  {line}" for line in verdict["ship"]["text"].split("\n")))
+
+
+def _kind(output: str | None, format: str | None, *, as_json: bool = False) -> str:
     """Return what to write; a page goes to a file only."""
     known = list(dict.fromkeys(FORMATS.values()))
     if format is not None and format not in known:
         raise InputError(f"--format must be one of {', '.join(known)}; got {format!r}")
     if output is None:
+        if as_json and format not in (None, "json"):
+            raise InputError(
+                f"--json prints JSON; name a file for the {format}: -o report.{format}"
+            )
         if format == "html":
             raise InputError("a page needs a file to be written to: -o report.html")
-        return format or "md"
+        return format or ("json" if as_json else "md")
     return format or format_of(output)
 
 

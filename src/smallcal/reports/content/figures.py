@@ -11,8 +11,8 @@ from smallcal import plots
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
 from smallcal.plots.shift_errors_plot import errors_of
-from smallcal.reports.content.measure import CLASSIC, Fit, Measured
-from smallcal.reports.content.verdict import listed, with_interval
+from smallcal.reports.content.measure import CLASSIC, Measured
+from smallcal.reports.content.words import listed, with_interval
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
 
@@ -43,13 +43,13 @@ def figure_specs(
     ``shifted`` are the rows of :mod:`smallcal.reports.content.shift`; ``bootstrap`` is (n_boot,
     level, seed).
     """
-    level = bootstrap[1]
+    n_boot, level, _ = bootstrap
     specs = [
-        *_forests(measured),
+        *(_forests(measured) if n_boot else []),
         *_of_confidence(measured, chosen, test, bootstrap),
         *_of_groups(measured, chosen, test, level=level),
         *_of_temperature(measured, chosen, test),
-        *(_of_shift(shifted, level=level) if shifted else []),
+        *(_of_shift(shifted, level=level) if shifted and n_boot else []),
     ]
     return [dict(zip(_KEYS, spec, strict=True)) for spec in specs]
 
@@ -61,7 +61,7 @@ def _forests(measured: Measured) -> Iterator[Spec]:
         parts = [
             f"{name} {with_interval(metric, row, signed=True)}, {verdict}"
             for name in measured.result.differences
-            for row, verdict in [measured.difference(name, RAW, metric)]
+            for row, verdict, _ in [measured.difference(name, RAW, metric)]
         ]
         thin = " The thin line adds the basic interval, as resampled errors are biased."
         yield (
@@ -108,6 +108,8 @@ def _of_confidence(
         "confidence_histogram",
         spread,
     )
+    if not n_boot:  # what follows has bands of resamples
+        return
     smooth = plots.smooth_reliability_data(
         labels, probas, level=level, n_boot=n_boot, random_state=seed
     )
@@ -132,15 +134,10 @@ def _of_confidence(
     )
 
 
-def _grouped(measured: Measured, chosen: str) -> Fit | None:
-    """Return the chosen method if it has groups, else the first that has."""
-    fits = [measured.fits[chosen], *measured.fits.values()]
-    return next((fit for fit in fits if fit.deployable and len(fit.fitted.map.steps) > 1), None)
-
-
 def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) -> Iterator[Spec]:
-    fit = _grouped(measured, chosen)
-    if fit is None:
+    """Yield what only groups have: nothing where the chosen method has none."""
+    fit = measured.fits[chosen]
+    if not fit.deployable or len(fit.fitted.map.steps) < 2:
         return
     preds = test.preds
     given: dict[str, Any] = {"calibrator": fit.fitted, "level": level, "features": preds.features}
@@ -177,28 +174,27 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
 
 
 def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[Spec]:
-    fits = dict.fromkeys([measured.fits[chosen], _grouped(measured, chosen)])
-    for fit in fits:
-        if fit is None or not fit.deployable or not fit.routed:
-            continue
-        preds = test.preds
-        rows = np.unique(np.linspace(0, preds.n - 1, min(preds.n, _MARKS)).astype(np.int64))
-        features = None if preds.features is None else preds.features[rows]
-        found = plots.temperature_signal_data(fit.fitted, preds.logits[rows], features=features)
-        low, middle, high = np.quantile(found.temperature, [0.05, 0.5, 0.95])
-        every = len(rows) == preds.n
-        count = "the test samples" if every else f"{len(rows):,} of the test samples"
-        yield (
-            f"temperature-{'groups' if fit.fitted.map.steps else 'samples'}",
-            f"Temperatures of {fit.name}",
-            f"The temperature that divides each sample's logits, for {count}. Above 1 it makes "
-            "the model less sure, below 1 more.",
-            f"Temperature against {found.label}: half of the samples lie below {middle:.3f}, nine "
-            f"in ten between {low:.3f} and {high:.3f}; one temperature for all would be "
-            f"{found.pooled:.3f}.",
-            "temperature_signal",
-            found,
-        )
+    fit = measured.fits[chosen]
+    if not fit.deployable or not fit.routed:
+        return
+    preds = test.preds
+    rows = np.unique(np.linspace(0, preds.n - 1, min(preds.n, _MARKS)).astype(np.int64))
+    features = None if preds.features is None else preds.features[rows]
+    found = plots.temperature_signal_data(fit.fitted, preds.logits[rows], features=features)
+    low, middle, high = np.quantile(found.temperature, [0.05, 0.5, 0.95])
+    every = len(rows) == preds.n
+    count = "the test samples" if every else f"{len(rows):,} of the test samples"
+    yield (
+        "temperature",
+        f"Temperatures of {fit.name}",
+        f"The temperature that divides each sample's logits, for {count}. Above 1 it makes "
+        "the model less sure, below 1 more.",
+        f"Temperature against {found.label}: half of the samples lie below {middle:.3f}, nine "
+        f"in ten between {low:.3f} and {high:.3f}; one temperature for all would be "
+        f"{found.pooled:.3f}.",
+        "temperature_signal",
+        found,
+    )
 
 
 def _of_shift(rows: Sequence[Mapping[str, Any]], *, level: float) -> Iterator[Spec]:

@@ -12,9 +12,17 @@ the time or the machine but the versions. The keys, in order:
 ``settings`` : ``methods`` (as asked), ``n_boot``, ``level``, ``seed``.
 ``versions`` : of smallcal, python, numpy, scipy, scikit-learn.
 ``verdict`` : ``recommended`` and ``asked`` (its true name, and the one it was asked for by),
-    ``reason`` (why that one), ``outcome`` ("raw", "better", "tie", "mixed" or "worse", against the
-    raw model), ``headline`` (one sentence), ``findings`` (a list of ``level`` "fine", "care" or
-    "bad", and ``text``).
+    ``basis`` ("default", fixed before the test samples were seen, or "test", chosen on them),
+    ``reason`` (why that one), ``outcome`` ("raw", "better", "tie", "mixed", "worse", or without
+    resamples "unknown", against the raw model), ``headline`` (a sentence or two), ``changes`` (a
+    list of ``metric``, ``called``, ``before``, ``after`` and ``difference``, each ``value``,
+    ``low``, ``high``, ``verdict``, ``text``), ``threshold`` (``confidence``, ``before`` and
+    ``after``: ``n``, ``share``, ``n_wrong``, ``error_rate``, ``error_low``, ``error_high`` of the
+    test samples above it; ``text``), ``rival`` (None, or ``method``, ``metric``, ``value``,
+    ``low``, ``high``, ``text``: what is better than the default on these test samples),
+    ``findings`` (a list of ``level`` "fine", "care" or "bad", and ``text``), ``ship`` (None, or
+    ``language`` "sh" or "python", and ``text``: lines that put it to work), ``facts`` (sentences
+    behind the verdict, and about the other methods).
 ``methods`` : list of ``name``, ``asked``, ``summary``, ``n_parameters``, ``preserves_argmax``,
     ``deployable``, ``pooled_temperature``, ``tail_temperature``, ``flags`` (a list of ``name``,
     ``groups``, ``meaning``).
@@ -27,16 +35,21 @@ the time or the machine but the versions. The keys, in order:
 ``differences`` : list of tables, from the raw model and from ts-nll where it was fitted; each with
     ``baseline``, ``metrics`` (names) and ``rows``: a list of ``method`` and ``metrics``: name to
     ``value``, ``low``, ``high``, ``basic`` (the basic interval), ``win_rate`` and ``verdict``
-    ("better", "worse" or "tie").
+    ("better", "worse" or "tie"; without resamples nothing, and no ends of intervals).
 ``figures`` : list of ``id``, ``title``, ``caption``, ``alt``, ``plot`` (a name in
     ``smallcal.plots``) and ``data`` (what its ``_data`` twin gave, as mappings and lists).
+``explained`` : the recommended method: ``method``, ``words`` (what it does to logits),
+    ``n_parameters``, ``temperature`` (of all samples, or None), ``correction`` (None, or ``n``
+    classes, ``directions``, ``sd``, ``low``, ``high``, ``strongest``: a list of ``class``,
+    ``column``, ``moved`` (mean over the calibration samples), ``bias``, ``odds`` (the factor that
+    is), ``n_predicted``, ``n_true``); ``weights_of``, ``weights`` and ``class_effects`` as below.
 ``routing`` : list, for methods with more than one temperature: ``method``, ``signal``, ``map``,
     ``banded_by`` ("score", or "temperature" for thirds), ``bands`` (a list of ``group``, ``from``,
     ``to``, ``temperature``, ``calibration_share``, ``test_share``), ``pooled_temperature``,
     ``tail_temperature``, ``test_temperature`` (quantile to temperature), ``weights_of``,
-    ``weights`` (a list of ``statistic``, ``weight``, ``share``), ``intercept``, ``class_effects``
-    (None, or ``n``, ``sd``, ``low``, ``high``, ``strongest``: a list of ``class``, ``column``,
-    ``factor``).
+    ``weights`` (a list of ``statistic``, ``weight``, ``share``, and ``factor`` on the temperature
+    or None), ``intercept``, ``class_effects`` (None, or ``n``, ``sd``, ``low``, ``high``,
+    ``strongest``: a list of ``class``, ``column``, ``factor``).
 ``classes`` : ``method`` and ``rows``, smallest p-values first: ``group`` (the class's name),
     ``column``, ``n`` (predicted so), ``n_true``, ``n_correct``, ``accuracy``, ``confidence``,
     ``gap``, ``low``, ``high``, ``p_value``, ``raw_gap``, ``off`` (beyond chance, by Holm).
@@ -63,11 +76,13 @@ from typing import Any
 from smallcal._version import versions
 from smallcal.data.plain import plain
 from smallcal.io.progress import Advance
+from smallcal.reports.content.facts import facts
 from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
 from smallcal.reports.content.measure import measure, result_tables
-from smallcal.reports.content.routing import bands_of, gate, routing
+from smallcal.reports.content.routing import bands_of, explained, gate, routing
 from smallcal.reports.content.shift import shift_rows
+from smallcal.reports.content.ship import ship
 from smallcal.reports.content.verdict import verdict
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW, Settings
@@ -102,12 +117,17 @@ def gather(
     bands = bands_of(fits.values(), calibration, test)
     anatomy = [routing(name, entry, test, class_names) for name, entry in bands.items()]
     gates = [gate(fit, calibration) for fit in fits.values()]
-    gaps = gap_tables(measured, chosen, class_names=class_names, bands=bands, bootstrap=many)
+    own = bands.get(chosen)
+    gaps = gap_tables(measured, chosen, class_names=class_names, bands=own, bootstrap=many)
     shifted = []
     if shift:
-        shown = bands[chosen].shown if chosen in bands else None
+        shown = own.shown if own else None
         pair = [fits[RAW], fits[chosen]]
         shifted = shift_rows(shift, pair, calibration, shown=shown, bootstrap=many, advance=advance)
+    judged["ship"] = None
+    if judged["outcome"] not in ("raw", "worse"):
+        judged["ship"] = ship(fits[chosen], calibration, test, settings)
+    judged["facts"] = facts(measured, chosen)
     # What is saved takes the kind of numbers that the user has.
     kind: dict[str, Any] = {"input": calibration.input, "class_names": calibration.class_names}
     document = {
@@ -115,6 +135,7 @@ def gather(
         "verdict": judged,
         **tables,
         "figures": figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
+        "explained": explained(fits[chosen], calibration, class_names),
         "routing": anatomy,
         **gaps,
         "gates": [entry for entry in gates if entry is not None],

@@ -8,7 +8,7 @@ the interval is on the safe side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -63,15 +63,15 @@ def gap_tables(
     method: str,
     *,
     class_names: Sequence[str],
-    bands: Mapping[str, Bands],
+    bands: Bands | None,
     bootstrap: tuple[int, float, int],
 ) -> dict[str, Any]:
     """Return the gaps of a method: of classes, of groups, and the worst of both.
 
     Parameters
     ----------
-    bands : mapping of str to Bands
-        Of each method with several temperatures, where the test samples fall.
+    bands : Bands, or None
+        The method's own groups or bands, where it has several temperatures.
     bootstrap : tuple
         ``(n_boot, level, seed)``, for the groups' errors.
     """
@@ -148,25 +148,24 @@ def exact_p_values(right: FloatArray, n: IntArray, chance: FloatArray) -> FloatA
 
 
 def _groupings(
-    scored: Scored, method: str, bands: Mapping[str, Bands]
+    scored: Scored, method: str, bands: Bands | None
 ) -> Iterator[tuple[str, IntArray, list[str]]]:
     """Yield ways to cut the test samples: their name, each sample's group, the groups' names."""
     names = [f"{100 * a:g} to {100 * b:g} %" for a, b in pairwise([0.0, *BANDS, 1.0])]
     yield f"confidence of {method}", np.digitize(scored.confidence, BANDS).astype(np.int64), names
-    for name, (shown, codes) in bands.items():
-        # Thirds by temperature are of interest where they are the method's own.
-        if shown.regressed and name != method:
-            continue
-        what = "third" if shown.regressed else "group"
-        by = f"thirds by temperature of {name}" if shown.regressed else f"groups of {name}"
-        yield by, codes, [f"{what} {i}" for i in range(shown.n_bands)]
+    if bands is None:
+        return
+    thirds = bands.shown.regressed
+    what = "third" if thirds else "group"
+    by = f"thirds by temperature of {method}" if thirds else f"groups of {method}"
+    yield by, bands.test, [f"{what} {i}" for i in range(bands.shown.n_bands)]
 
 
 def _errors(
     scored: Scored, codes: IntArray, bootstrap: tuple[int, float, int]
 ) -> dict[int, dict[str, Any]]:
     """Return each group's ece15 with its interval, and whether it differs from the others'."""
-    if len(np.unique(codes)) < 2:
+    if len(np.unique(codes)) < 2 or not bootstrap[0]:
         return {}
     found = by_group_of(scored, codes, [METRICS["ece15"]], bootstrap=bootstrap)
     return {

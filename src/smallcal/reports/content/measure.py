@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from smallcal.calibrators import catalogue
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
 from smallcal.errors import MissingExtraError
 from smallcal.io.progress import Advance
-from smallcal.metrics import METRICS, Scored
+from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
 from smallcal.statistics.compare import Comparison, compare_of
@@ -22,15 +25,15 @@ from smallcal.statistics.noise import FLOORED, Floor, debiased_ece, noise_floor_
 CLASSIC = "ts-nll"
 
 #: What the table shows, with intervals. The smooth errors take seconds each to resample: their
-#: values alone are in the document.
+#: values alone are in the document. What matters most comes first: a telephone shows two columns.
 SHOWN = (
-    "accuracy",
-    "confidence_gap",
     "ece15",
-    "adaece15",
     "top_label_bce",
     "nll",
     "brier",
+    "accuracy",
+    "confidence_gap",
+    "adaece15",
     "auroc",
     "aurc",
 )
@@ -69,10 +72,14 @@ class Fit:
 
 
 class Difference(NamedTuple):
-    """A difference of two methods with its interval, and "better", "worse" or "tie"."""
+    """A difference of two methods with its interval, what it amounts to, and by what chance.
+
+    ``verdict`` is "better", "worse" or "tie", and nothing where there were no resamples.
+    """
 
     row: Interval
     verdict: str
+    p_value: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +97,7 @@ class Measured:
     result : Comparison
         With resampled values, so that any two methods can be compared.
     floors : dict of str to dict of str to Floor
+        None of them where nothing is resampled.
     debiased : dict of str to float
         ece15 with the expected noise taken off.
     """
@@ -122,7 +130,7 @@ def measure(
 
     ``names`` maps true names to those that were asked for; ``bootstrap`` is (n_boot, level, seed).
     """
-    _, level, seed = bootstrap
+    n_boot, level, seed = bootstrap
     fits, failures = fit_all(names, calibration, test, seed=seed, advance=advance)
     scored = {name: fit.scored for name, fit in fits.items()}
     points = {
@@ -130,8 +138,8 @@ def measure(
         for name, view in scored.items()
     }
     shown = [METRICS[name] for name in SHOWN]
-    result = compare_of(scored, shown, baseline=RAW, bootstrap=bootstrap, advance=advance)
-    floored = [name for name in SHOWN if name in FLOORED]
+    result = compared(scored, shown, bootstrap=bootstrap, advance=advance)
+    floored = [name for name in SHOWN if name in FLOORED] if n_boot else []
     return Measured(
         fits=fits,
         failures=failures,
@@ -187,6 +195,27 @@ def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) 
     )
 
 
+def compared(
+    scored: Mapping[str, Scored],
+    metrics: Sequence[Metric],
+    *,
+    bootstrap: tuple[int, float, int],
+    advance: Advance = lambda steps: None,
+) -> Comparison:
+    """Compare methods with the raw model; without resamples, values have no intervals."""
+    result = compare_of(scored, metrics, baseline=RAW, bootstrap=bootstrap, advance=advance)
+    if bootstrap[0]:
+        return result
+    bare = {
+        name: {
+            metric: interval_of(value, np.empty(0), unit="test samples", level=result.level)
+            for metric, value in row.items()
+        }
+        for name, row in result.values.items()
+    }
+    return replace(result, value_intervals=bare)
+
+
 def paired(result: Comparison, method: str, baseline: str, metric: str) -> Difference:
     """Return the difference of any two methods of a comparison, paired by sample.
 
@@ -203,7 +232,29 @@ def paired(result: Comparison, method: str, baseline: str, metric: str) -> Diffe
         biased=about.biased,
     )
     real = row.sure if about.biased else row.excludes_zero
-    return Difference(row, row.verdict(about.better) if real else "tie")
+    found = row.verdict(about.better) if real else "tie"
+    return Difference(row, found if result.n_boot else "", chance_of(row))
+
+
+def chance_of(row: Interval) -> float:
+    """Return the two-sided p-value of "it is zero", from the spread of the resamples.
+
+    The law is taken as normal: the share of resamples beyond zero is too coarse to be corrected
+    for many comparisons. Resampled calibration errors lie beside the point; then both the mean of
+    the resamples and its mirror image must be far from zero.
+
+    Examples
+    --------
+    >>> draws = np.array([-1.0, 1.0] * 50)
+    >>> [round(chance_of(interval_of(x, draws + x, unit="")), 4) for x in (0.0, 1.96)]
+    [1.0, 0.05]
+    """
+    ends = (row.mean, row.corrected)
+    far = min(map(abs, ends)) if ends[0] * ends[1] > 0 else 0.0
+    spread = float(np.nanstd(row.values)) if len(row.values) > row.n_undefined else 0.0
+    if not far:
+        return 1.0
+    return math.erfc(far / spread / math.sqrt(2)) if spread else 0.0
 
 
 def result_tables(measured: Measured) -> dict[str, Any]:
@@ -265,7 +316,7 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
             continue
         cells = {}
         for metric in COMPARED:
-            row, verdict = measured.difference(name, baseline, metric)
+            row, verdict, _ = measured.difference(name, baseline, metric)
             cells[metric] = {
                 **row.numbers,
                 "basic": list(row.basic),
@@ -282,7 +333,9 @@ def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
     return {
         **row.numbers,
         "text": unit.value(row.point),
-        "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined),
+        "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined)
+        if row.n_boot
+        else "",
         "floor": None if floor is None else floor.mean,
         "floor_high": None if floor is None else floor.high,
     }

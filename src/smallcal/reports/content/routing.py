@@ -12,19 +12,23 @@ from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps.regressed import RegressedMap
 from smallcal.calibrators.signals import FeatureRisk, LinearScore
+from smallcal.calibrators.summary import effects_of
 from smallcal.data.predictions import IntArray
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
 
 #: Classes shown with the strongest effects, of either sign.
 _STRONGEST = 5
+#: Classes shown that a correction lifts most, and that it lowers most.
+_MOVED = 5
 
 
 def weights(fitted: FittedCalibrator) -> list[dict[str, Any]]:
     """Return what each standardised statistic adds to the score, or to the log-temperature.
 
-    ``share`` is the size of a weight among them all. Statistics go together, so it says what the
-    formula uses, not what causes what.
+    ``share`` is the size of a weight among them all, ``factor`` what one standard deviation more
+    multiplies the temperature by, where it is a weight of the log-temperature. Statistics go
+    together, so this says what the formula uses, not what causes what.
     """
     signal = fitted.signal
     if isinstance(signal, LinearScore):
@@ -35,8 +39,14 @@ def weights(fitted: FittedCalibrator) -> list[dict[str, Any]]:
     else:
         return []
     total = sum(abs(weight) for weight in found) or 1.0
+    factors = effects_of(fitted)
     return [
-        {"statistic": name, "weight": weight, "share": abs(weight) / total}
+        {
+            "statistic": name,
+            "weight": weight,
+            "share": abs(weight) / total,
+            "factor": factors.get(name),
+        }
         for name, weight in zip(names, found, strict=True)
     ]
 
@@ -96,6 +106,66 @@ def routing(name: str, bands: Bands, test: Samples, class_names: Sequence[str]) 
         "weights": weights(fitted),
         "intercept": _intercept(fitted),
         "class_effects": class_effects(fitted, class_names),
+    }
+
+
+def explained(fit: Fit, calibration: Samples, class_names: Sequence[str]) -> dict[str, Any]:
+    """Return what one method does, in its own terms: classes, statistics, temperatures."""
+    fitted = fit.fitted
+    what = fitted.map.words.format(signal=fitted.signal.words or fitted.signal.name)
+    if fitted.correction is not None:
+        what = f"{fitted.correction.words}, then {what}"
+    return {
+        "method": fit.name,
+        "words": f"Logits are {what}." if fitted.map.words else "",
+        "n_parameters": fitted.n_parameters,
+        "temperature": fitted.map.steps[0] if len(fitted.map.steps) == 1 else None,
+        "correction": correction(fitted, calibration, class_names),
+        "weights_of": "log-temperature" if isinstance(fitted.map, RegressedMap) else "score",
+        "weights": weights(fitted),
+        "class_effects": class_effects(fitted, class_names),
+    }
+
+
+def correction(
+    fitted: FittedCalibrator, calibration: Samples, names: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return which classes a correction lifts and lowers most; None where there is none.
+
+    A class is moved by its bias and by the directions that classes share, whose part depends on
+    the logits: what is told is the mean over the calibration samples, less that of all classes,
+    as only differences of logits count.
+    """
+    if fitted.correction is None:
+        return None
+    preds = calibration.preds
+    given = np.asarray(preds.logits, dtype=np.float64)
+    moved = (fitted.correction(given) - given).mean(axis=0)
+    moved, bias = moved - moved.mean(), np.array(fitted.correction.bias)
+    bias -= bias.mean()
+    predicted = np.bincount(given.argmax(axis=1), minlength=len(names))
+    true = np.bincount(preds.labels, minlength=len(names))
+    # From the most lifted to the most lowered class, each once.
+    order = np.argsort(-moved, kind="stable").tolist()
+    shown = order if len(order) <= 2 * _MOVED else [*order[:_MOVED], *order[-_MOVED:]]
+    return {
+        "n": len(names),
+        "directions": len(fitted.correction.reads),
+        "sd": float(moved.std()),
+        "low": float(moved.min()),
+        "high": float(moved.max()),
+        "strongest": [
+            {
+                "class": names[i],
+                "column": i,
+                "moved": float(moved[i]),
+                "bias": float(bias[i]),
+                "odds": float(np.exp(moved[i])),
+                "n_predicted": int(predicted[i]),
+                "n_true": int(true[i]),
+            }
+            for i in shown
+        ],
     }
 
 

@@ -8,10 +8,9 @@ from typing import Any
 from smallcal.advice.calibrated_split import CalibratedSplit
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Scored
-from smallcal.reports.content.measure import Fit, paired
+from smallcal.reports.content.measure import Fit, compared, paired
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
-from smallcal.statistics.compare import compare_of
 
 _SHOWN = ("accuracy", "confidence_gap", "ece15", "top_label_bce", "nll")
 _COMPARED = ("ece15", "top_label_bce", "nll")
@@ -43,10 +42,10 @@ def shift_rows(
             for fit in fits
         }
         metrics = [METRICS[name] for name in _SHOWN]
-        result = compare_of(scored, metrics, baseline=RAW, bootstrap=bootstrap, advance=advance)
+        result = compared(scored, metrics, bootstrap=bootstrap, advance=advance)
         here = _shares(shown, samples)
-        compared = _COMPARED if chosen is not raw else ()
-        differences = {name: paired(result, chosen.name, RAW, name) for name in compared}
+        names = _COMPARED if chosen is not raw else ()
+        differences = {name: paired(result, chosen.name, RAW, name) for name in names}
         rows.append(
             {
                 "kind": kind,
@@ -58,7 +57,7 @@ def shift_rows(
                 },
                 "differences": {
                     metric: {**row.numbers, "verdict": verdict}
-                    for metric, (row, verdict) in differences.items()
+                    for metric, (row, verdict, _) in differences.items()
                 },
                 "occupancy": here,
                 "calibration_occupancy": usual,

@@ -1,26 +1,35 @@
-"""What the numbers amount to, in words: which method to use, and how far to believe it.
+"""What the numbers amount to: what to use, what it changes, what to take care of.
 
-A difference is called one only where its interval lies on one side of zero. The choice starts from
-the default, which was fixed before these test samples were seen, and leaves it only for a method
-that is better beyond chance.
+The recommendation is the default, which was fixed before these test samples were seen. Where it is
+not among the methods the choice is made on the test samples, and the verdict says so. A difference
+is called one only where its interval lies on one side of zero, and where several are looked at,
+only after Holm's correction for their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from smallcal.calibrators.catalogue import ALIASES
-from smallcal.metrics import METRICS
+from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.measure import CLASSIC, COMPARED, Difference, Measured
+from smallcal.reports.content.measure import COMPARED, Difference, Measured, chance_of
+from smallcal.reports.content.words import listed, with_interval
 from smallcal.reports.settings import RAW
-from smallcal.statistics.interval import Interval
+from smallcal.statistics.groups import holm
+from smallcal.statistics.interval import binomial_interval
 
 #: What a choice rests on: the proper score of the confidence.
 DECIDING = "top_label_bce"
-#: What a finding names: how well calibrated, and at what price.
-_TOLD = ("ece15", DECIDING, "nll")
+#: The two numbers of the verdict, and what people call them.
+TWO = {"ece15": "ECE", DECIDING: "top-label BCE"}
+#: What the outcome rests on: how well calibrated, and at what price.
+TOLD = {**TWO, "nll": "NLL"}
+#: The confidence above which many let a model decide by itself.
+THRESHOLD = 0.9
 
 #: With fewer calibration samples, or fewer errors among them, the report says so.
 _FEW_SAMPLES = 250
@@ -30,211 +39,265 @@ _FEW_TEST = 1_000
 #: How much a sentence matters, "fine", "care" or "bad", and the sentence.
 Finding = tuple[str, str]
 
+Key = TypeVar("Key", bound=Hashable)
 
-def recommended(measured: Measured) -> tuple[str, str]:
-    """Return the method to use and why it was chosen."""
+
+class Choice(NamedTuple):
+    """The method to use; on what it was chosen, "default" or "test"; and why."""
+
+    method: str
+    basis: str
+    reason: str
+
+
+def recommended(measured: Measured) -> Choice:
+    """Return what to use: the default, or what the test samples say where it is not there."""
     names = [name for name, fit in measured.fits.items() if fit.deployable]
     default = ALIASES["default"]
     if default in names:
-        first, why = default, "the default, chosen before these test samples were seen"
-    else:
-        gain = [name for name in names if _verdict(measured, name, RAW) == "better"]
-        first = min(gain, key=lambda name: measured.fits[name].fitted.n_parameters, default=RAW)
-        why = "the fewest fitted numbers among the methods that beat the raw model beyond chance"
-        if first == RAW:
-            why = "no method here beats the raw model beyond chance"
-    better = [name for name in names if _verdict(measured, name, first) == "better"]
+        why = "the default, fixed before these test samples were seen"
+        return Choice(default, "default", why)
+    if len(measured.fits) == 1:
+        return Choice(RAW, "default", "nothing else was fitted")
+    if not measured.result.n_boot:
+        lowest = min(names, key=lambda name: measured.points[name][DECIDING])
+        why = f"the lowest {TWO[DECIDING]} on these test samples, chance not ruled out"
+        return Choice(lowest, "test", why)
+    gain = _better_than(measured, RAW, names)
+    if not gain:
+        why = "no method here beats the raw model beyond chance on these test samples"
+        return Choice(RAW, "test", why)
+    first = min(gain, key=lambda name: measured.fits[name].fitted.n_parameters)
+    better = _better_than(measured, first, gain)
     if not better:
-        return first, why
-    best = min(better, key=lambda name: measured.value(name, DECIDING).point)
-    return best, f"its {DECIDING} is below that of {first} beyond chance"
+        why = "the fewest fitted numbers among the methods that beat the raw model beyond chance"
+        return Choice(first, "test", why)
+    best = min(better, key=lambda name: measured.points[name][DECIDING])
+    return Choice(best, "test", f"its {TWO[DECIDING]} is below that of {first} beyond chance")
 
 
-def _verdict(measured: Measured, method: str, baseline: str) -> str:
-    return "tie" if method == baseline else measured.difference(method, baseline, DECIDING).verdict
+def _better_than(measured: Measured, method: str, names: list[str]) -> list[str]:
+    """Return which methods have a lower deciding score, corrected for their number."""
+    others = [name for name in names if name != method]
+    rows = {name: measured.difference(name, method, DECIDING) for name in others}
+    found = beyond_chance(rows, measured.result.level)
+    return [name for name, row in found.items() if row.verdict == "better"]
+
+
+def beyond_chance(rows: Mapping[Key, Difference], level: float) -> dict[Key, Difference]:
+    """Return the differences that are better or worse after Holm's correction for all of them."""
+    keys = {str(i): key for i, key in enumerate(rows)}
+    chances = {i: rows[key].p_value for i, key in keys.items()}
+    fallen = {keys[i] for i in holm(chances, 1 - level)}
+    real = ("better", "worse")
+    return {key: row for key, row in rows.items() if key in fallen and row.verdict in real}
 
 
 def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recommended method, one line for the top of the page, and the findings.
+    """Return what to use and what it changes, in numbers and words.
 
     ``data`` is what the report says of the samples.
     """
-    chosen, why = recommended(measured)
+    choice = recommended(measured)
+    chosen = choice.method
+    level = measured.result.level
+    against = {m: measured.difference(chosen, RAW, m) for m in COMPARED} if chosen != RAW else {}
+    told = beyond_chance({m: row for m, row in against.items() if m in TOLD}, level)
+    result = outcome(measured, chosen, told)
+    rival = _rival(measured, choice)
     found = [
-        *_raw(measured),
-        *_gain(measured, chosen),
-        *_rivals(measured, chosen),
-        *_harm(measured, chosen),
-        *_left(measured, chosen),
+        *_same(data),
+        *_harm(beyond_chance(against, level)),
+        *_calibration(measured, chosen, result),
+        *([("care", rival["text"])] if rival else []),
         *_flags(measured, chosen),
-        *_changed(measured, chosen),
-        *_caveats(measured, data),
+        *_sizes(data),
     ]
     return {
         "recommended": chosen,
         "asked": measured.fits[chosen].asked,
-        "reason": why,
-        "outcome": outcome(measured, chosen),
-        "headline": _headline(measured, chosen),
+        "basis": choice.basis,
+        "reason": choice.reason,
+        "outcome": result,
+        "headline": _headline(choice, result, told),
+        "changes": [_change(measured, chosen, name, told) for name in TWO],
+        "threshold": at_threshold(measured, chosen),
+        "rival": rival,
         "findings": [{"level": level, "text": text} for level, text in found],
     }
 
 
-def outcome(measured: Measured, chosen: str) -> str:
-    """Return "raw", "better", "tie", "mixed" or "worse", against the raw model."""
+def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> str:
+    """Return "raw", "better", "tie", "mixed", "worse" or "unknown", against the raw model."""
     if chosen == RAW or "kept_raw" in measured.fits[chosen].fitted.flags:
         return "raw"
-    found = {measured.difference(chosen, RAW, metric).verdict for metric in _TOLD}
+    if not measured.result.n_boot:
+        return "unknown"
+    found = {row.verdict for row in told.values()}
     if {"better", "worse"} <= found:
         return "mixed"
     return next((word for word in ("better", "worse") if word in found), "tie")
 
 
-def _headline(measured: Measured, chosen: str) -> str:
-    before, after = (measured.value(name, "ece15") for name in (RAW, chosen))
-    result = outcome(measured, chosen)
-    raw = with_interval("ece15", before)
-    if result == "raw":
-        why = "Nothing here beats it beyond chance"
-        if chosen != RAW:
-            why = f"{chosen} found too little evidence against its confidences and left them alone"
-        return f"Keep the raw model. {why}. ECE {raw}."
+def _headline(choice: Choice, result: str, told: Mapping[str, Difference]) -> str:
+    name = choice.method
+    words = {m: row.verdict for m, row in told.items()}
+    better, worse = (
+        listed([TOLD[m] for m, found in words.items() if found == word] or [""])
+        for word in ("better", "worse")
+    )
+    where = "" if len(words) == len(TOLD) else f" in {better}"
+    kept = f"{name} found too little evidence against its confidences and left them alone."
     said = {
-        "better": f"Use {chosen}. It is better than the raw model beyond chance",
-        "tie": f"Use {chosen} or the raw model. They are level within chance",
-        "mixed": f"{chosen} is better than the raw model in part and worse in part, beyond chance",
-        "worse": f"{chosen} is worse than the raw model beyond chance",
+        "raw": f"Keep the raw model. {kept if name != RAW else _sentence(choice.reason)}",
+        "better": f"Use {name}. It is better than the raw model beyond chance{where}.",
+        "tie": f"Use {name} or the raw model. They are level within chance.",
+        "mixed": f"Use {name} with care. Beyond chance it is better than the raw model in "
+        f"{better} and worse in {worse}.",
+        "worse": f"Do not ship {name} yet. On these test samples it is worse than the raw model "
+        "beyond chance: calibration and test samples seem to differ.",
+        "unknown": f"Use {name}. Without resamples, chance is not ruled out.",
     }
-    return f"{said[result]}. ECE {with_interval('ece15', after)} after, {raw} before."
+    if choice.basis != "test" or name == RAW:  # of the raw model, the reason says so
+        return said[result]
+    flattered = "which flatters it: check it on others"
+    return f"{said[result]} This was chosen on these test samples, {flattered}."
 
 
-def _raw(measured: Measured) -> Iterator[Finding]:
-    """Yield whether the model's own confidences are off, and which way."""
-    gap = measured.value(RAW, "confidence_gap")
-    sure = measured.points[RAW]["accuracy"] + gap.point
-    means = (
-        f"mean confidence {PERCENT.value(sure)}, accuracy "
-        f"{PERCENT.value(measured.points[RAW]['accuracy'])}, gap "
-        f"{with_interval('confidence_gap', gap, signed=True)}"
-    )
-    if gap.excludes_zero:
-        way = "overconfident" if gap.point > 0 else "underconfident"
-        yield "care", f"The raw model is {way}: {means}."
-    else:
-        said = "The raw model's confidence matches its accuracy on average, within chance"
-        yield "fine", f"{said}: {means}."
-    floor, value = measured.floors[RAW]["ece15"], measured.value(RAW, "ece15")
-    beyond = value.point > floor.high
-    said = "more than noise" if beyond else "no more than noise"
-    text = (
-        f"Its ECE of {with_interval('ece15', value)} is {said}: a perfectly calibrated model with "
-        f"these confidences would show {PERCENT.value(floor.mean)} on average and stay "
-        f"below {PERCENT.value(floor.high)} in {100 * floor.level:g} of 100 test sets."
-    )
-    yield ("care" if beyond else "fine"), text
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
-def _gain(measured: Measured, chosen: str) -> Iterator[Finding]:
-    """Yield what the chosen method changes, against the raw model and the classic."""
-    if chosen == RAW:
-        return
-    if "kept_raw" in measured.fits[chosen].fitted.flags:
-        yield "fine", f"{chosen} changes nothing: its gate kept the raw model."
-    else:
-        yield _compared(measured, chosen, RAW, "the raw model")
-    if CLASSIC in measured.fits and chosen != CLASSIC:
-        yield _compared(measured, chosen, CLASSIC, f"temperature scaling ({CLASSIC})")
+def _change(
+    measured: Measured, chosen: str, name: str, told: Mapping[str, Difference]
+) -> dict[str, Any]:
+    """Return one of the two numbers before and after, and what the change amounts to."""
+    before, after = (measured.value(key, name) for key in (RAW, chosen))
+    text = f"{TWO[name]} {with_interval(name, before)}"
+    found: dict[str, Any] = {"difference": None, "verdict": ""}
+    if chosen != RAW:
+        same = "tie" if measured.result.n_boot else ""
+        word = told[name].verdict if name in told else same
+        row = measured.difference(chosen, RAW, name).row
+        found = {"difference": row.numbers, "verdict": word}
+        text += f" before, {with_interval(name, after)} after"
+    both = {"before": before.numbers, "after": after.numbers}
+    return {"metric": name, "called": TWO[name], **both, **found, "text": f"{text}."}
 
 
-def _compared(measured: Measured, method: str, baseline: str, called: str) -> Finding:
-    """Return what differs from another method: changes first, ties after."""
-    rows = {metric: measured.difference(method, baseline, metric) for metric in _TOLD}
-    parts = []
-    for word, said in (("better", "better"), ("worse", "worse"), ("tie", "level within chance")):
-        named = {metric: row for metric, row in rows.items() if row.verdict == word}
-        if named:
-            parts.append(f"{said} in {_changes(named)}")
-    level = "bad" if any(row.verdict == "worse" for row in rows.values()) else "fine"
-    return level, f"Against {called}, {method} is {'; '.join(parts)}."
+def at_threshold(measured: Measured, chosen: str) -> dict[str, Any]:
+    """Return how many test samples lie above a confidence, and how many of them are wrong."""
+    level = measured.result.level
+    rows = [_above(measured.fits[name].scored, level) for name in (RAW, chosen)]
+    shares = [PERCENT.value(row["share"]) for row in rows]
+    text = f"{shares[0]} of the test samples{_wrong(rows[0])}"
+    if chosen != RAW:
+        text += f" before; {shares[1]}{_wrong(rows[1])} after"
+    found = {"confidence": THRESHOLD, "before": rows[0], "after": rows[1]}
+    return {**found, "text": f"Above {100 * THRESHOLD:g} % confidence: {text}."}
 
 
-def _changes(rows: Mapping[str, Difference]) -> str:
-    """Return some metrics and how much they differ, as a list for people."""
-    return listed([f"{name} {with_interval(name, r.row, signed=True)}" for name, r in rows.items()])
+def _above(scored: Scored, level: float) -> dict[str, Any]:
+    sure = scored.confidence > THRESHOLD
+    n, wrong = int(sure.sum()), int((sure & ~scored.correct).sum())
+    low, high = binomial_interval(np.array([float(wrong)]), np.array([float(n)]), level=level)
+    ends = {"error_low": float(low[0]), "error_high": float(high[0])} if n else {}
+    none = {"error_low": None, "error_high": None}
+    rate = wrong / n if n else None
+    return {"n": n, "share": n / scored.n, "n_wrong": wrong, "error_rate": rate, **(ends or none)}
 
 
-def _rivals(measured: Measured, chosen: str) -> Iterator[Finding]:
-    """Yield which other methods differ from the chosen one beyond chance."""
-    rivals = [name for name in measured.fits if name not in (chosen, RAW)]
+def _wrong(row: Mapping[str, Any]) -> str:
+    return f" ({row['n_wrong']:,} of {row['n']:,} wrong)" if row["n"] else ""
+
+
+def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
+    """Return which other method beats the chosen one on the test samples, if one does.
+
+    The raw model is none of them: of harm, headline and findings speak.
+    """
+    if choice.basis == "test":
+        return None
+    mine = (choice.method, RAW)
+    names = [n for n, fit in measured.fits.items() if fit.deployable and n not in mine]
     rows = {
-        (name, metric): measured.difference(name, chosen, metric)
-        for name in rivals
-        for metric in _TOLD
+        (metric, name): measured.difference(name, choice.method, metric)
+        for metric in TWO
+        for name in names
     }
-    better = [
-        f"{name} in {metric} ({with_interval(metric, row, signed=True)})"
-        for (name, metric), (row, verdict) in rows.items()
-        if verdict == "better"
-    ]
-    if better:
-        yield "care", f"Better than {chosen} beyond chance: {listed(better)}."
-    elif rivals:
-        yield "fine", f"No other method here is better than {chosen} in {listed(_TOLD)}."
-
-
-def _harm(measured: Measured, chosen: str) -> Iterator[Finding]:
-    """Yield which methods do harm to the raw model, the chosen one last."""
-    for name in [*(other for other in measured.fits if other != chosen), chosen]:
-        if name == RAW:
-            continue
-        # Of the chosen one, some are told already.
-        told = _TOLD if name == chosen else ()
-        rows = {m: measured.difference(name, RAW, m) for m in COMPARED if m not in told}
-        worse = {metric: row for metric, row in rows.items() if row.verdict == "worse"}
-        if worse:
-            what = "is also" if name == chosen else "does harm:"
-            text = f"{name} {what} worse than the raw model beyond chance in {_changes(worse)}."
-            yield "care", text
-
-
-def _left(measured: Measured, chosen: str) -> Iterator[Finding]:
-    """Yield what calibration error is left, beside what noise alone would show."""
-    if chosen == RAW:
-        return
-    floor, value = measured.floors[chosen]["ece15"], measured.value(chosen, "ece15")
+    found = {
+        key: row.row
+        for key, row in beyond_chance(rows, measured.result.level).items()
+        if row.verdict == "better"
+    }
+    if not found:
+        return None
+    # The deciding score first; the lowest of it.
+    metric = DECIDING if any(key[0] == DECIDING for key in found) else min(found)[0]
+    name = min((row.point, key[1]) for key, row in found.items() if key[0] == metric)[1]
+    row, unit = found[metric, name], METRICS[metric].unit
     text = (
-        f"After {chosen} the ECE is {with_interval('ece15', value)}, and noise alone would show "
-        f"{PERCENT.value(floor.mean)}"
+        f"On these test samples {name} is lower in {TWO[metric]} by {unit.size(-row.point)} "
+        f"({100 * row.level:g} % interval {unit.interval(-row.high, -row.low)}); choosing by test "
+        "samples flatters it: check on others."
     )
-    if value.point > floor.high:
-        yield "care", f"{text}: some miscalibration is left."
-    else:
-        yield "fine", f"{text}: what is left cannot be told from noise."
+    return {"method": name, "metric": metric, **row.numbers, "text": text}
+
+
+def _same(data: Mapping[str, Any]) -> Iterator[Finding]:
+    if data["calibration"]["sha256"] == data["test"]["sha256"]:
+        yield "bad", "Calibration and test samples are the same: that flatters every method."
+
+
+def _harm(found: Mapping[str, Difference]) -> Iterator[Finding]:
+    """Yield where the chosen method is worse than the raw model, corrected for all metrics."""
+    worse = {metric: row for metric, row in found.items() if row.verdict == "worse"}
+    if worse:
+        sizes = [f"{m} ({METRICS[m].unit.difference(row.row.point)})" for m, row in worse.items()]
+        yield "bad", f"Worse than the raw model beyond chance: {listed(sizes)}."
+
+
+def _calibration(measured: Measured, chosen: str, result: str) -> Iterator[Finding]:
+    """Yield whether the raw model is off, and what the chosen method leaves, both corrected."""
+    if not measured.result.n_boot:
+        return
+    gap, floors = measured.value(RAW, "confidence_gap"), measured.floors
+    errors = {name: measured.value(name, "ece15") for name in dict.fromkeys([RAW, chosen])}
+    chances = {n: floors[n]["ece15"].p_value(row.point) for n, row in errors.items()}
+    off = holm({"gap": chance_of(gap), **chances}, 1 - measured.result.level)
+    # What is repaired is a fact; what stays is to be taken care of.
+    level = "care" if result == "raw" else "fine"
+    right = measured.points[RAW]["accuracy"]
+    if "gap" in off:
+        way = "overconfident" if gap.point > 0 else "underconfident"
+        means = f"mean confidence {PERCENT.value(right + gap.point)}"
+        yield level, f"The raw model is {way}: {means}, accuracy {PERCENT.value(right)}."
+    elif RAW in off:
+        said = "The raw model is right on average, within chance, but its ECE is more than noise"
+        yield level, f"{said}, which alone would show {PERCENT.value(floors[RAW]['ece15'].mean)}."
+    if chosen in off and result not in ("raw", "worse"):
+        noise = PERCENT.value(floors[chosen]["ece15"].mean)
+        text = f"Some miscalibration is left: noise alone would show an ECE of {noise}."
+        yield "care", text
 
 
 def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
-    for name, fit in measured.fits.items():
-        for flag, where in fit.fitted.flags.items():
-            groups = f" (group {', '.join(map(str, where))})" if where else ""
-            text = f"Flag {flag} of {name}{groups}: {fit.fitted.flag_text(flag)}."
-            yield ("care" if name == chosen else "fine"), text
-    for name, reason in measured.failures.items():
-        yield "care", f"{name} could not be fitted: {reason}"
-
-
-def _changed(measured: Measured, chosen: str) -> Iterator[Finding]:
-    """Yield methods that change predictions."""
-    raw = measured.fits[RAW].scored.proba.argmax(axis=1)
-    for name, fit in measured.fits.items():
-        if fit.fitted.preserves_argmax:
-            continue
+    """Yield what the fit of the chosen method says of itself, and a default that failed."""
+    fit = measured.fits[chosen]
+    for flag, where in fit.fitted.flags.items():
+        groups = f" (group {', '.join(map(str, where))})" if where else ""
+        yield "care", f"{chosen}{groups}, {flag}: {fit.fitted.flag_text(flag)}."
+    default = ALIASES["default"]
+    if default in measured.failures:
+        yield "care", f"{default} could not be fitted: {measured.failures[default]}"
+    if not fit.fitted.preserves_argmax:
+        raw = measured.fits[RAW].scored.proba.argmax(axis=1)
         count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
-        text = f"{name} may change the predicted class: it did for {count:,} test samples."
-        yield ("care" if name == chosen else "fine"), text
+        yield "care", f"{chosen} changes the predicted class of {count:,} test samples."
 
 
-def _caveats(measured: Measured, data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what the sample sizes and the number of comparisons leave open."""
+def _sizes(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what few samples leave open."""
     cal, test = data["calibration"], data["test"]
     rarer, kind = min((cal["n_errors"], "wrong"), (cal["n"] - cal["n_errors"], "right"))
     if cal["n"] < _FEW_SAMPLES:
@@ -244,42 +307,3 @@ def _caveats(measured: Measured, data: Mapping[str, Any]) -> Iterator[Finding]:
         yield "care", f"Only {rarer} of {cal['n']:,} calibration samples are predicted {kind}."
     if test["n"] < _FEW_TEST:
         yield "care", f"Only {test['n']:,} test samples: intervals are wide and noise floors high."
-    if cal["sha256"] == test["sha256"]:
-        yield "bad", "Calibration and test samples are the same: that flatters every method."
-    count = (len(measured.fits) - 1) * len(COMPARED)
-    share = 100 * (1 - measured.result.level)
-    text = (
-        f"Intervals resample the test samples with the fits kept as they are. Each of the {count} "
-        f"differences from the raw model has its own {100 * measured.result.level:g} % interval: "
-        f"about {share:g} in 100 would miss zero by chance alone."
-    )
-    yield "fine", text
-
-
-def with_interval(name: str, row: Interval, *, signed: bool = False) -> str:
-    """Return a metric, or with its sign a difference, and its interval for people.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from smallcal.statistics.interval import interval_of
-    >>> found = interval_of(0.03, np.array([0.02, 0.04]), unit="samples", level=0.9)
-    >>> with_interval("ece15", found)
-    '3.00 % (90 % interval 2.10 to 3.90)'
-    """
-    unit = METRICS[name].unit
-    value = unit.difference(row.point) if signed else unit.value(row.point)
-    ends = unit.interval(row.low, row.high, signed=signed, n_undefined=row.n_undefined)
-    return f"{value} ({100 * row.level:g} % interval {ends})"
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return words as a list for people.
-
-    Examples
-    --------
-    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
-    """
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last

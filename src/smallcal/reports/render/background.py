@@ -44,27 +44,77 @@ MOST_ROWS = 40
 MOST_BYTES = 1_200_000
 
 
+def explained(content: Content) -> Iterator[Block]:
+    """Show what the recommended method does: to which classes, and by which statistics."""
+    entry = content["explained"]
+    own = next((e for e in content["routing"] if e["method"] == entry["method"]), None)
+    if not entry["n_parameters"]:
+        return
+    yield Text(entry["words"])
+    if entry["correction"]:
+        yield from _corrected(entry["correction"])
+    if own:
+        yield Text(_temperatures(own))
+    elif entry["temperature"] is not None:
+        yield Text(f"The temperature is {written(entry['temperature'], 4)}.")
+    if entry["weights"]:
+        yield _weight_table(entry, "own")
+    yield from _effects(entry, "own")
+    if own:
+        yield _band_table(own, "own")
+
+
+def _corrected(entry: Content) -> Iterator[Block]:
+    shared = f", and by {entry['directions']:,} directions that classes share"
+    yield Text(
+        f"Logits of the {entry['n']:,} classes are moved by a bias of each class"
+        f"{shared if entry['directions'] else ''}: by {written(entry['low'], signed=True)} to "
+        f"{written(entry['high'], signed=True)} on average over the calibration samples. A bias is "
+        "the same for every input; the rest follows the logits."
+    )
+    yield table_of(
+        "corrected",
+        "Classes that are lifted most, and lowered most; counts are of the calibration samples.",
+        [
+            words("Class", "class"),
+            numbers("Moved by", "moved", 2, help="added to the logit, on average", signed=True),
+            numbers("Odds multiplied by", "odds", 2, help="the factor that is"),
+            numbers("of it bias", "bias", 2, help="the same for every input", signed=True),
+            numbers("Predicted", "n_predicted", 0, help="calibration samples predicted so"),
+            numbers("True", "n_true", 0, help="calibration samples of this class"),
+        ],
+        entry["strongest"],
+    )
+
+
 def routing(content: Content) -> Iterator[Block]:
-    """Show which samples get which temperature, and what decides that."""
+    """Show which samples get which temperature in the other methods."""
+    chosen = content["verdict"]["recommended"]
     for number_of, entry in enumerate(content["routing"]):
+        if entry["method"] == chosen:
+            continue
         yield Heading(entry["method"])
         yield Text(_temperatures(entry))
-        yield _band_table(entry, number_of)
+        yield _band_table(entry, str(number_of))
         if entry["weights"]:
-            yield _weight_table(entry, number_of)
-        effects = entry["class_effects"]
-        if effects:
-            yield Text(
-                f"The predicted class multiplies the temperature by {written(effects['low'], 3)} "
-                f"to {written(effects['high'], 3)}; {effects['n']:,} classes have an effect of "
-                "their own."
-            )
-            yield table_of(
-                f"effects-{number_of}",
-                f"Classes that move the temperature of {entry['method']} most.",
-                [words("Predicted class", "class"), numbers("Factor on the temperature", "factor")],
-                effects["strongest"],
-            )
+            yield _weight_table(entry, str(number_of))
+        yield from _effects(entry, str(number_of))
+
+
+def _effects(entry: Content, place: str) -> Iterator[Block]:
+    effects = entry["class_effects"]
+    if effects:
+        yield Text(
+            f"The predicted class multiplies the temperature by {written(effects['low'], 3)} "
+            f"to {written(effects['high'], 3)}; {effects['n']:,} classes have an effect of "
+            "their own."
+        )
+        yield table_of(
+            f"effects-{place}",
+            f"Classes that move the temperature of {entry['method']} most.",
+            [words("Predicted class", "class"), numbers("Factor on the temperature", "factor")],
+            effects["strongest"],
+        )
 
 
 def _temperatures(entry: Content) -> str:
@@ -80,12 +130,12 @@ def _temperatures(entry: Content) -> str:
     )
 
 
-def _band_table(entry: Content, number_of: int) -> Table:
+def _band_table(entry: Content, place: str) -> Table:
     by = entry["banded_by"]
     thirds = by == "temperature"
     kind = "Thirds by temperature" if thirds else "Groups by score"
     return table_of(
-        f"bands-{number_of}",
+        f"bands-{place}",
         f"{kind} of {entry['method']}, and how the samples fall into them.",
         [
             words("Third" if thirds else "Group", "group"),
@@ -103,14 +153,18 @@ def _band_table(entry: Content, number_of: int) -> Table:
     )
 
 
-def _weight_table(entry: Content, number_of: int) -> Table:
+def _weight_table(entry: Content, place: str) -> Table:
     what = entry["weights_of"]
+    factor = numbers(
+        "Temperature multiplied by", "factor", 3, help="for one standard deviation more"
+    )
     return table_of(
-        f"weights-{number_of}",
-        f"What one standard deviation more of each statistic adds to the {what} of "
+        f"weights-{place}",
+        f"What one standard deviation more of each statistic does to the {what} of "
         f"{entry['method']}. Statistics go together, so a weight is no cause.",
         [
             words("Statistic", "statistic"),
+            *([factor] if what == "log-temperature" else []),
             numbers(
                 "Weight",
                 "weight",

@@ -54,9 +54,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict(Block):
-    """The sentence that matters most, and what it rests on."""
+    """The sentence that matters most, and why."""
 
     headline: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Findings(Block):
+    """What to take care of."""
+
     findings: Sequence[Finding]
 
 
@@ -187,11 +194,15 @@ class Fold(Block):
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report with a heading, which the list of contents names."""
+    """A part of the report with a heading, which the list of contents names.
+
+    What is not ``open`` is folded in the page, and stands below one more heading in Markdown.
+    """
 
     id: str
     title: str
     blocks: Sequence[Block]
+    open: bool = False
 
 
 @dataclass(frozen=True)

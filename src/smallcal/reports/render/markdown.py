@@ -23,8 +23,10 @@ def render(content: Mapping[str, Any]) -> str:
     """
     document = document_of(content)
     parts = [f"# {escaped(document.title)}", escaped(document.lead)]
+    first = next((section for section in document.sections if not section.open), None)
     for section in document.sections:
-        parts.append(f"## {escaped(section.title)}")
+        parts += ["## Details"] if section is first else []
+        parts.append(f"{'##' if section.open else '###'} {escaped(section.title)}")
         parts.extend(map(written, section.blocks))
     return "\n\n".join([*parts, escaped(document.footer)]) + "\n"
 
@@ -74,17 +76,16 @@ def _cell(cell: blocks.Cell) -> str:
     return found.replace("−", "-") if cell.number else found
 
 
-def _verdict(block: blocks.Verdict) -> str:
-    findings = _list(
+def _findings(block: blocks.Findings) -> str:
+    return _list(
         (f"**{finding.word.capitalize()}:** " if finding.word else "") + escaped(finding.text)
         for finding in block.findings
     )
-    return f"**{escaped(block.headline)}**\n\n{findings}"
 
 
 def _cards(block: blocks.Cards) -> str:
     rows = [map(escaped, (card.name, card.label, card.value, card.note)) for card in block.cards]
-    heads = ["Metric", "What it is", "Value", "How sure"]
+    heads = ["Number", "What it is", "Before → after", "How sure"]
     return _lines([heads, ["---"] * len(heads), *rows])
 
 
@@ -99,8 +100,9 @@ def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
 _WRITERS: Mapping[str, Callable[[Any], str]] = {
     "text": lambda block: escaped(block.text),
     "points": lambda block: _list(map(escaped, block.items)),
-    "heading": lambda block: f"### {escaped(block.text)}",
-    "verdict": _verdict,
+    "heading": lambda block: f"#### {escaped(block.text)}",
+    "verdict": lambda block: f"**{escaped(block.headline)}**\n\n{escaped(block.why)}",
+    "findings": _findings,
     "cards": _cards,
     "table": table,
     "figures": lambda block: (

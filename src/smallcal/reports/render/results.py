@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from smallcal.metrics import METRICS
 from smallcal.reports.render.blocks import (
@@ -11,12 +11,15 @@ from smallcal.reports.render.blocks import (
     Cards,
     Cell,
     Column,
+    Command,
     Facts,
     Figure,
     Figures,
     Finding,
+    Findings,
     Fold,
     Heading,
+    Points,
     Table,
     Text,
     Verdict,
@@ -36,9 +39,6 @@ from smallcal.reports.render.cells import (
 )
 from smallcal.reports.settings import RAW
 
-#: What the cards at the top show.
-_CARDS = ("ece15", "top_label_bce", "accuracy")
-
 #: What a finding begins with: a colour alone would not tell everybody.
 _WORDS = {"care": "take care", "bad": "warning"}
 
@@ -47,47 +47,67 @@ _ABREAST = 5
 
 
 def verdict(content: Content) -> Iterator[Block]:
-    """Say which method to use, and what that rests on."""
+    """Say on one screen what to use, what it changes, how to ship it, what to take care of."""
     judged = content["verdict"]
+    asked = judged["asked"]
+    also = f" (asked for as {asked})" if asked != judged["recommended"] else ""
+    word = "Judged" if judged["outcome"] == "worse" else "Recommended"
+    yield Verdict(judged["headline"], f"{word}: {judged['recommended']}{also}: {judged['reason']}.")
+    numbers = [_card(content, entry) for entry in judged["changes"]]
+    yield Cards([*numbers, _threshold(content)])
     findings = [
         Finding(entry["level"], entry["text"], _WORDS.get(entry["level"], ""))
         for entry in judged["findings"]
     ]
-    yield Verdict(judged["headline"], findings)
-    yield Cards([_card(content, name) for name in _CARDS])
-    asked = judged["asked"]
-    also = f" (asked for as {asked})" if asked != judged["recommended"] else ""
-    yield Text(f"Recommended: {judged['recommended']}{also}. Why: {judged['reason']}.", "note")
+    if findings:
+        yield Findings(findings)
+    if judged["ship"]:
+        yield Command("ship", judged["ship"]["text"], "Ship it")
 
 
-def _card(content: Content, name: str) -> Card:
-    """Return a metric before and after, and how sure the change is."""
-    chosen = content["verdict"]["recommended"]
-    rows = {row["method"]: row["cells"][name] for row in content["metrics"]["rows"]}
-    before, after = (metric_cell(name, rows[key]) for key in (RAW, chosen))
-    unit = f" {METRICS[name].unit.sign}"
-    value = f"{before.text} → {after.text}{unit}"
-    if before.text == after.text:
-        value = after.text + unit
-    note = f"{level_of(content)} interval {', '.join(after.notes)}"
-    if chosen != RAW:
-        note = _change(content, chosen, name)
-    return Card(name, METRICS[name].summary, value, note)
+def _card(content: Content, entry: Content) -> Card:
+    """Return a metric before and after, with intervals, and what the change amounts to."""
+    name = entry["metric"]
+    unit = METRICS[name].unit
+    ends = [between(entry[key]["low"], entry[key]["high"], unit) for key in ("before", "after")]
+    note = ""
+    if ends[0]:
+        note = f"{level_of(content)} interval {ends[0]}"
+        if entry["difference"]:
+            note = f"{entry['verdict']}; {level_of(content)} intervals {ends[0]} → {ends[1]}"
+    value = _arrow(entry, lambda row: unit.number(row["value"]))
+    return Card(entry["called"], METRICS[name].summary, f"{value} {unit.sign}", note)
 
 
-def _change(content: Content, chosen: str, name: str) -> str:
-    table = next(table for table in content["differences"] if table["baseline"] == RAW)
-    row = next(row for row in table["rows"] if row["method"] == chosen)["metrics"][name]
-    if row["value"] == row["low"] == row["high"] == 0:
-        return "the same predictions"
-    interval = between(row["low"], row["high"], METRICS[name].unit)
-    return f"{row['verdict']}; change {interval}, {level_of(content)} interval"
+def _arrow(entry: Content, said: Callable[[Content], str]) -> str:
+    """Return what is said of before and after; once where it is the same."""
+    both = [said(entry[key]) for key in ("before", "after")]
+    return " → ".join(dict.fromkeys(both))
+
+
+def _threshold(content: Content) -> Card:
+    entry = content["verdict"]["threshold"]
+    wrong = _arrow(entry, lambda row: f"{row['n_wrong']:,} of {row['n']:,}")
+    rates = _arrow(entry, lambda row: percent(row["error_rate"]).text)
+    some = entry["before"]["n"] or entry["after"]["n"]
+    return Card(
+        f"Above {100 * entry['confidence']:g} % confidence",
+        "share of the test samples, and errors among them",
+        f"{_arrow(entry, lambda row: percent(row['share']).text)} %",
+        f"wrong among them: {wrong} ({rates} %)" if some else "no test sample is that sure",
+    )
+
+
+def findings(content: Content) -> Iterator[Block]:
+    """Say what lies behind the verdict, and what was found of the other methods."""
+    yield Points(content["verdict"]["facts"])
 
 
 def metrics(content: Content) -> Iterator[Block]:
     """Show every metric of every method, the best of each column in bold."""
     level, note = level_of(content), content["metrics"]["note"]
-    yield Text(f"Each value has its {level} interval. The best of a column is bold. {note}")
+    said = f"Each value has its {level} interval. " if content["settings"]["n_boot"] else ""
+    yield Text(f"{said}The best of a column is bold. {note if said else ''}".strip())
     columns = content["metrics"]["columns"]
     for number_of, names in enumerate(_abreast([column["name"] for column in columns])):
         yield _metric_table(content, names, number_of)
@@ -111,7 +131,9 @@ def _metric_table(content: Content, names: Sequence[str], number_of: int) -> Tab
     caption = "Further metrics" if number_of else "Metrics on the test samples"
     return table_of(
         f"metrics-{number_of}",
-        f"{caption}: value, interval, noise floor.",
+        f"{caption}: value, interval, noise floor."
+        if content["settings"]["n_boot"]
+        else f"{caption}.",
         [words("Method", "method"), *map(filled, names)],
         rows,
         chosen=lambda row: row["method"] == chosen,
@@ -135,10 +157,14 @@ def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
     compared = [table for table in content["differences"] if table["rows"]]
     if not compared:
         return
+    boot = content["settings"]["n_boot"]
+    rule = (
+        " A difference is called better or worse only where its own interval lies on one side of "
+        "zero (for calibration errors the basic interval, too); otherwise it is a tie. The verdict "
+        "also corrects for the number of comparisons."
+    )
     yield Text(
-        "Each method minus the one it is compared with, paired by sample. A difference is called "
-        "better or worse only where its interval lies on one side of zero (for calibration errors "
-        "the basic interval, too); otherwise it is a tie."
+        "Each method minus the one it is compared with, paired by sample." + (rule if boot else "")
     )
     yield from figures(forest)
     for number_of, table in enumerate(compared):
@@ -147,7 +173,9 @@ def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
         for part, names in enumerate(_abreast(table["metrics"])):
             yield table_of(
                 f"differences-{number_of}-{part}",
-                f"Method minus {base}, with {level_of(content)} intervals paired by sample.",
+                f"Method minus {base}, with {level_of(content)} intervals paired by sample."
+                if boot
+                else f"Method minus {base}.",
                 [words("Method", "method"), *map(_difference, names)],
                 table["rows"],
             )

@@ -23,6 +23,8 @@ def document_of(content: Content) -> Document:
         footer=(
             f"Made by smallcal {version}. Intervals are {level_of(content)} and come from "
             "resampled test samples unless a table says otherwise."
+            if content["settings"]["n_boot"]
+            else f"Made by smallcal {version}. Nothing was resampled: values have no intervals."
         ),
         version=version,
     )
@@ -33,13 +35,16 @@ def _sections(content: Content) -> Iterator[Section]:
     forest = [figure for figure in figures if figure.id.startswith("forest")]
     shift = [figure for figure in figures if figure.id.startswith("shift")]
     others = [figure for figure in figures if figure not in forest and figure not in shift]
+    chosen = content["verdict"]["recommended"]
     found = {
         "verdict": ("Verdict", results.verdict(content)),
+        "findings": ("What was found", results.findings(content)),
         "metrics": ("Metrics", results.metrics(content)),
         "differences": ("Differences", results.differences(content, forest)),
         "figures": ("Figures", results.figures(others)),
         "shift": ("Under shift", results.shift(content, shift)),
-        "routing": ("How temperatures are chosen", background.routing(content)),
+        "explained": (f"How {chosen} works", background.explained(content)),
+        "routing": ("Temperatures of other methods", background.routing(content)),
         "gate": ("Do no harm", background.gates(content)),
         "groups": ("Classes and groups", background.groups(content)),
         "methods": ("Methods", background.methods(content)),
@@ -49,4 +54,4 @@ def _sections(content: Content) -> Iterator[Section]:
     for id, (title, blocks) in found.items():
         shown = list(blocks)
         if shown:
-            yield Section(id, title, shown)
+            yield Section(id, title, shown, open=id == "verdict")

@@ -9,13 +9,36 @@
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const toggle = document.getElementById("theme");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const tellTheme = () => toggle.setAttribute("aria-pressed", String(isDark()));
+  /* The button says what it does, not what is. */
+  const tellTheme = () => {
+    toggle.textContent = isDark() ? "Light colours" : "Dark colours";
+  };
   toggle.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
     tellTheme();
   });
   system.addEventListener("change", tellTheme);
   tellTheme();
+
+  /* A link into a part that is folded unfolds it. */
+  const unfold = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    const part = target?.querySelector(":scope > details");
+    if (part) part.open = true;
+  };
+  window.addEventListener("hashchange", unfold);
+  for (const link of document.querySelectorAll("nav a")) {
+    link.addEventListener("click", () => window.setTimeout(unfold));
+  }
+  unfold();
+
+  /* A table that is wider than the window says so; what is unfolded is measured then. */
+  const measured = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      target.previousElementSibling.hidden = target.scrollWidth <= target.clientWidth + 1;
+    }
+  });
+  for (const box of document.querySelectorAll(".scroll")) measured.observe(box);
 
   /* Tables: the cells carry what they are sorted by; empty cells stay last either way. */
   const collator = new Intl.Collator(undefined, { numeric: true });

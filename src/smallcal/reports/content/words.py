@@ -1,0 +1,45 @@
+"""Numbers and lists as people read them in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from smallcal.metrics import METRICS
+from smallcal.reports.content.measure import Difference
+from smallcal.statistics.interval import Interval
+
+
+def with_interval(name: str, row: Interval, *, signed: bool = False) -> str:
+    """Return a metric, or with its sign a difference, and its interval if there are resamples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallcal.statistics.interval import interval_of
+    >>> found = interval_of(0.03, np.array([0.02, 0.04]), unit="samples", level=0.9)
+    >>> with_interval("ece15", found)
+    '3.00 % (90 % interval 2.10 to 3.90)'
+    """
+    unit = METRICS[name].unit
+    value = unit.difference(row.point) if signed else unit.value(row.point)
+    if not row.n_boot:
+        return value
+    ends = unit.interval(row.low, row.high, signed=signed, n_undefined=row.n_undefined)
+    return f"{value} ({100 * row.level:g} % interval {ends})"
+
+
+def changes(rows: Mapping[str, Difference]) -> str:
+    """Return some metrics and how much they differ, as a list for people."""
+    return listed([f"{name} {with_interval(name, r.row, signed=True)}" for name, r in rows.items()])
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a list for people.
+
+    Examples
+    --------
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,296 @@
+"""The verdict of a report: what is recommended on what, corrected, counted, shipped, explained."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+
+import smallcal as sc
+from smallcal.calibrators.catalogue import ALIASES
+from smallcal.reports.content import measure as measuring
+from smallcal.reports.content import verdict as judging
+from smallcal.reports.content.measure import COMPARED, SHOWN, Difference, chance_of
+from smallcal.reports.content.verdict import beyond_chance
+from smallcal.statistics.interval import interval_of
+from support.simulated import simulate
+
+DEFAULT = ALIASES["default"]
+
+
+@cache
+def biased():
+    """Calibrate where two classes are preferred, test where they are not: the default overdoes."""
+    z, y = simulate(800, 5, temperature=2.5, seed=2)
+    cal = z + np.array([3.0, -3.0, 0.0, 0.0, 0.0]), y
+    return cal, simulate(3000, 5, temperature=2.5, seed=3)
+
+
+@cache
+def report(*methods, n_boot=100, **options):
+    return sc.report(*biased(), methods=methods, n_boot=n_boot, **options)
+
+
+def test_the_default_stays_and_a_better_method_is_named_with_a_warning():
+    found = report("ts-nll", "tva-ts", "default")
+    verdict = found.content["verdict"]
+    assert (found.recommended, verdict["basis"]) == (DEFAULT, "default")
+    rival = verdict["rival"]
+    assert rival["metric"] == "top_label_bce"
+    assert rival["method"] in ("ts-nll", "tva-ts")
+    assert rival["low"] < rival["value"] < rival["high"] < 0
+    assert re.fullmatch(
+        rf"On these test samples {rival['method']} is lower in top-label BCE by [\d.]+ points "
+        r"\(95 % interval [\d.]+ to [\d.]+\); choosing by test samples flatters it: check on "
+        r"others\.",
+        rival["text"],
+    )
+    assert {"level": "care", "text": rival["text"]} in verdict["findings"]
+    points = {row["method"]: row["points"] for row in found.content["metrics"]["rows"]}
+    gap = points[rival["method"]]["top_label_bce"] - points[DEFAULT]["top_label_bce"]
+    assert rival["value"] == pytest.approx(gap)
+    assert points[rival["method"]]["top_label_bce"] == min(
+        points[name]["top_label_bce"] for name in ("ts-nll", "tva-ts")
+    )
+
+
+def test_without_the_default_the_choice_is_made_on_test_samples_and_said_so():
+    found = report("ts-nll", "srts-bce")
+    verdict = found.content["verdict"]
+    assert verdict["basis"] == "test"
+    assert found.recommended in ("ts-nll", "srts-bce")
+    said = "This was chosen on these test samples, which flatters it: check it on others."
+    assert verdict["headline"].endswith(said)
+    assert said in found.to_markdown()
+    assert verdict["rival"] is None
+
+
+def test_a_default_that_fails_is_told_and_the_choice_made_on_test_samples(monkeypatch):
+    fit = measuring._fit
+
+    def failing(name, *args):
+        if name == DEFAULT:
+            raise RuntimeError("no luck")
+        return fit(name, *args)
+
+    monkeypatch.setattr(measuring, "_fit", failing)
+    found = sc.report(*biased(), methods=["ts-nll", "default"], n_boot=100)
+    verdict = found.content["verdict"]
+    assert (found.recommended, verdict["basis"]) == ("ts-nll", "test")
+    said = f"{DEFAULT} could not be fitted: RuntimeError: no luck"
+    assert {"level": "care", "text": said} in verdict["findings"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "headline"),
+    [
+        ({"ece15": "better", "top_label_bce": "better", "nll": "better"}, "beyond chance."),
+        ({"nll": "better"}, "beyond chance in NLL."),
+        ({"ece15": "worse", "nll": "better"}, "better than the raw model in NLL and worse in ECE."),
+        ({}, "They are level within chance."),
+    ],
+)
+def test_the_headline_says_in_what(verdicts, headline):
+    told = {name: row(0.0, 1.0)._replace(verdict=word) for name, word in verdicts.items()}
+    found = set(verdicts.values())
+    result = "mixed" if len(found) > 1 else next(iter(found), "tie")
+    choice = judging.Choice(DEFAULT, "default", "")
+    assert judging._headline(choice, result, told).endswith(headline)
+
+
+def row(value, noise, n=400, seed=0):
+    drawn = value + noise * np.random.default_rng(seed).normal(size=n)
+    found = interval_of(value, drawn, unit="test samples")
+    return Difference(found, found.verdict("lower"), chance_of(found))
+
+
+def test_what_is_beyond_chance_is_so_after_correction_for_all_that_was_looked_at():
+    clear, close, level = row(-5.0, 1.0), row(-2.3, 1.0), row(0.1, 1.0)
+    assert [close.verdict, level.verdict] == ["better", "tie"]
+    assert 0.01 < close.p_value < 0.05
+    assert list(beyond_chance({"a": close}, 0.95)) == ["a"]
+    many = {"clear": clear, "close": close, **{str(i): level for i in range(8)}}
+    assert list(beyond_chance(many, 0.95)) == ["clear"]
+
+
+def test_among_methods_that_differ_by_chance_alone_a_rival_is_rare():
+    """Ten differences that are noise: without correction four in ten reports would name one."""
+    rng = np.random.default_rng(0)
+    named = 0
+    for _ in range(300):
+        noise = rng.normal(size=10)
+        rows = {i: row(value, 1.0, seed=i) for i, value in enumerate(noise)}
+        named += bool(beyond_chance(rows, 0.95))
+    assert named / 300 < 0.09
+
+
+def test_a_p_value_is_that_of_the_normal_law_and_biased_resamples_count_twice():
+    drawn = np.random.default_rng(1).normal(size=4000)
+    found = interval_of(2.0, 2.0 + drawn, unit="")
+    assert chance_of(found) == pytest.approx(0.0455, abs=0.006)
+    # Resamples a whole unit above the point: their mirror image lies one below it.
+    shifted = interval_of(2.0, 3.0 + drawn, unit="")
+    assert chance_of(shifted) == pytest.approx(0.317, abs=0.03)
+    assert chance_of(interval_of(1.0, 3.0 + drawn, unit="")) == 1.0
+    assert chance_of(interval_of(0.0, np.zeros(50), unit="")) == 1.0
+    assert chance_of(interval_of(0.5, np.empty(0), unit="")) == 1.0
+
+
+def test_findings_are_of_the_recommended_method_and_the_raw_model_only():
+    """Two methods that do harm here, one of them for comparison only, are told as plain facts."""
+    cal = simulate(600, 5, temperature=1.0, seed=2)
+    test = simulate(2000, 5, temperature=1.0, seed=3)
+    spoilt = simulate(600, 5, temperature=4.0, seed=2)[0], cal[1]
+    found = sc.report(spoilt, test, methods=["ts-nll", "srts-bce", "default"], n_boot=100)
+    verdict = found.content["verdict"]
+    rival = verdict["rival"]["text"] if verdict["rival"] else ""
+    for finding in verdict["findings"]:
+        if finding["text"] != rival:
+            assert "srts-bce" not in finding["text"]
+            assert "ts-nll" not in finding["text"]
+    assert any(fact.startswith("srts-bce is worse than the raw model") for fact in verdict["facts"])
+    page = found.to_markdown()
+    assert page.index("srts-bce is worse") > page.index("## Details")
+
+
+def test_the_two_numbers_are_ece_and_top_label_bce_before_and_after():
+    found = report("ts-nll", "tva-ts", "default")
+    rows = {r["method"]: r["cells"] for r in found.content["metrics"]["rows"]}
+    changes = found.content["verdict"]["changes"]
+    assert [entry["metric"] for entry in changes] == ["ece15", "top_label_bce"] == list(SHOWN[:2])
+    for entry in changes:
+        for key, method in (("before", "none"), ("after", DEFAULT)):
+            cell = rows[method][entry["metric"]]
+            assert entry[key] == {name: cell[name] for name in ("value", "low", "high")}
+            assert cell["text"] in entry["text"]
+            assert cell["interval_text"] in entry["text"]
+
+
+@pytest.mark.filterwarnings("ignore:better_free")
+def test_what_changes_at_a_threshold_is_counted():
+    (z, y), (tz, ty) = biased()
+    found = report("ts-nll", "tva-ts", "default").content["verdict"]["threshold"]
+    assert found["confidence"] == 0.9
+    for key, estimator in (("before", sc.Identity()), ("after", sc.Calibrator())):
+        proba = estimator.fit(z, y).predict_proba(tz)
+        above = proba.max(axis=1) > 0.9
+        wrong = above & (proba.argmax(axis=1) != ty)
+        assert found[key]["n"] == above.sum()
+        assert found[key]["share"] == above.mean()
+        assert found[key]["n_wrong"] == wrong.sum()
+        assert found[key]["error_rate"] == pytest.approx(wrong.sum() / above.sum())
+        assert found[key]["error_low"] < found[key]["error_rate"] < found[key]["error_high"]
+        assert f"{wrong.sum():,} of {above.sum():,} wrong" in found["text"]
+
+
+def test_no_sample_above_the_threshold_is_no_error_rate():
+    z, y = simulate(300, 4, seed=1)
+    found = sc.report((z / 50, y), (z / 50, y), methods=["none"], n_boot=100)
+    entry = found.content["verdict"]["threshold"]
+    assert entry["before"]["n"] == 0
+    assert entry["before"]["error_rate"] is None
+    assert "no test sample is that sure" in found.to_markdown()
+
+
+@pytest.mark.filterwarnings("ignore:better_free")
+def test_the_python_lines_fit_the_calibrator_that_was_measured(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (z, y), (tz, _) = biased()
+    for methods, options in ((("default",), {}), (("srts-bce",), {"random_state": 3})):
+        found = report(*methods, **options)
+        ship = found.content["verdict"]["ship"]
+        assert ship["language"] == "python"
+        assert ("method=" in ship["text"]) == (methods != ("default",))
+        exec(ship["text"], {"cal_logits": z, "cal_labels": y})
+        (document,) = [
+            entry["document"]
+            for entry in found.content["artefacts"]
+            if entry["method"] == found.recommended
+        ]
+        (tmp_path / "measured.json").write_text(json.dumps(document))
+        one, other = (sc.load(name).predict_proba(tz) for name in ("cal.json", "measured.json"))
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.filterwarnings("ignore:better_free")
+def test_the_recommended_method_is_explained_by_its_classes_and_statistics():
+    (z, y), _ = biased()
+    found = report("ts-nll", "srts-bce", "default", class_names=tuple("abcde"))
+    entry = found.content["explained"]
+    assert entry["method"] == DEFAULT
+    fitted = sc.Calibrator().fit(z, y).fitted_
+    moved = (fitted.correction(z) - z).mean(axis=0)
+    moved -= moved.mean()
+    rows = entry["correction"]["strongest"]
+    assert [r["moved"] for r in rows] == pytest.approx(sorted(moved, reverse=True))
+    # What was added to the calibration logits is taken off again.
+    assert [rows[0]["class"], rows[-1]["class"]] == ["b", "a"]
+    assert rows[-1]["n_predicted"] > rows[-1]["n_true"] == (y == 0).sum()
+    assert [r["odds"] for r in rows] == pytest.approx(np.exp([r["moved"] for r in rows]))
+    assert [w["statistic"] for w in entry["weights"]] == list(fitted.signal.statistics)
+    assert len(entry["weights"]) == 6
+    factors = np.exp(-np.array(fitted.map.coefficients))
+    assert [w["factor"] for w in entry["weights"]] == pytest.approx(factors.tolist())
+    text = found.to_markdown()
+    own = text.split(f"### How {DEFAULT} works")[1].split("\n### ")[0]
+    assert "lifted most, and lowered most" in own
+    assert "Temperature multiplied by" in own
+    assert "srts-bce" not in own
+    assert "srts-bce" in text.split("### Temperatures of other methods")[1]
+
+
+def test_figures_and_tables_of_groups_are_only_those_of_the_recommended_method():
+    ids = {f["id"] for f in report("ts-nll", "srts-bce", "default").content["figures"]}
+    assert {"matched-confidence", "group-residuals"}.isdisjoint(ids)
+    assert "temperature" in ids
+    paper = report("srts-bce")
+    assert paper.recommended == "srts-bce"
+    titles = {f["id"]: f["title"] for f in paper.content["figures"]}
+    assert titles["matched-confidence"] == "Groups of srts-bce at the same confidence"
+    assert titles["temperature"] == "Temperatures of srts-bce"
+    assert paper.content["explained"]["correction"] is None
+
+
+def test_without_resamples_there_are_values_and_no_claims():
+    z, y = simulate(300, 5, temperature=4.0, seed=9)
+    found = report("ts-nll", "srts-bce", "default", n_boot=0)
+    verdict = found.content["verdict"]
+    assert (found.recommended, verdict["outcome"], verdict["rival"]) == (DEFAULT, "unknown", None)
+    assert "chance is not ruled out" in verdict["headline"]
+    full = report("ts-nll", "srts-bce", "default")
+    for mine, other in zip(
+        found.content["metrics"]["rows"], full.content["metrics"]["rows"], strict=True
+    ):
+        assert mine["points"] == other["points"]
+        for name, cell in mine["cells"].items():
+            assert cell["value"] == other["cells"][name]["value"]
+            assert (cell["low"], cell["high"], cell["interval_text"]) == (None, None, "")
+            assert cell["floor"] is None
+    for entry in found.content["differences"][0]["rows"]:
+        assert {cell["verdict"] for cell in entry["metrics"].values()} == {""}
+    text = found.to_markdown()
+    assert "interval" not in text.split("### Metrics")[1].split("### Figures")[0]
+    assert "undefined" not in text
+    json.loads(found.to_json(), parse_constant=lambda word: pytest.fail(word))
+    ids = {f["id"] for f in found.content["figures"]}
+    assert ids == {"reliability", "confidence-histogram", "temperature"}
+    shifted = sc.report(*biased(), methods=["default"], n_boot=0, shift={"night": (z, y)})
+    night = shifted.content["shift"][0]["values"][DEFAULT]["ece15"]
+    assert night["value"] > 0
+    assert night["low"] is None
+    chosen = report("ts-nll", "srts-bce", n_boot=0).content["verdict"]
+    assert chosen["basis"] == "test"
+    assert "chosen on these test samples" in chosen["headline"]
+
+
+def test_without_resamples_the_page_is_drawn():
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    assert "Nothing was resampled" in report("ts-nll", "default", n_boot=0).to_html()
+
+
+def test_the_columns_that_matter_come_first():
+    assert SHOWN[:2] == COMPARED[:2] == ("ece15", "top_label_bce")
