@@ -41,8 +41,8 @@ RAW_SCALE = 0.05
 
 #: Bands are wider by this than the pilot's own rows and draws say: splits of one collection differ
 #: by more than chance, and a few hundred rows seldom hold the rare large losses. Chosen on the
-#: models of ``make study-plan``, where it brings the bands of ECE and of gains to their level.
-WIDER = 1.25
+#: models of ``make study-plan``, where it brings the bands to their level.
+WIDER = 1.2
 
 #: Any tau that could matter: from a hundredth of a point to half of everything.
 _TAU = np.geomspace(1e-4, 0.5, 120)
@@ -166,7 +166,7 @@ class Forecast:
         rng = np.random.default_rng([seed, 1])
         self._pilots = self._resampled(rng)
         self._pilots[:, 1:] += self._draw_error(rng)
-        self._pilots[:, 1:] += (WIDER - 1) * (self._pilots[:, 1:] - self._level[1:])
+        self._pilots += (WIDER - 1) * (self._pilots - self._level)
         tests = self._resampled(np.random.default_rng([seed, 2]))
         # A mean over m rows varies as one over n does, times the root of n / m.
         self._tests = (tests - self._level) * math.sqrt(len(self._loss) / test_size)

@@ -20,6 +20,12 @@ from smallcal.data.predictions import Predictions
 #: The method that is recommended where nothing speaks against it.
 DEFAULT = ALIASES["default"]
 
+#: What is said beside results on test samples.
+ON_TEST = (
+    f"Use {DEFAULT}, the default: it was fixed before these test samples were seen; choosing by "
+    "them flatters the choice."
+)
+
 #: How sure one must be that another method is better, of all that are looked at together.
 _SURE = 0.99
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
+from smallcal.advice.recommend import DEFAULT, ON_TEST
 from smallcal.calibrators.catalogue import METHODS, true_name
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.cli import choices, inputs, options, terminal
@@ -61,13 +62,17 @@ def compare(
             result = put_together(labels, probas, baseline=reference, metrics=wanted, **how)
     if as_json:
         found = {} if result is None else result.to_dict()
-        terminal.show_json({"cal": cal.source, "test": test.source, **found, "failures": failures})
+        advised = {"recommended": DEFAULT if DEFAULT in probas else None}
+        about = {"cal": cal.source, "test": test.source, **advised}
+        terminal.show_json({**about, **found, "failures": failures})
     else:
         terminal.say(
             f"Fitted on {cal.source} ({terminal.count(len(cal.logits), 'sample')}), measured on "
             f"{test.source} ({terminal.count(len(test.logits), 'sample')})."
         )
         _show(result, wanted, list(failures))
+        if DEFAULT in probas:
+            terminal.say(ON_TEST)
     terminal.leave(f"{name} failed: {reason}" for name, reason in failures.items())
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from smallcal import io
+from smallcal.advice.recommend import DEFAULT, ON_TEST
 from smallcal.calibrators.estimators import make
 from smallcal.cli import options, terminal
 from smallcal.cli.options import option
@@ -87,7 +88,7 @@ def demo(
         METRICS[metric].unit.heading(name) for metric, name in zip(MEASURED, NAMES, strict=True)
     ]
     terminal.show_table(["N", "method", *headers], list(_rows(cells)), text=(0, 1))
-    terminal.say(*findings(cells))
+    terminal.say(*findings(cells), ON_TEST)
     if report != NO_REPORT:
         _report(report, cal, test, seed)
     terminal.say(f"\n{CREDIT}\n\n{_GO_ON}")
@@ -207,6 +208,7 @@ def _document(cells: list[Cell], cal: DemoSplit, test: DemoSplit) -> dict[str, A
             for cell in cells
         ],
         "findings": list(findings(cells)),
+        "recommended": DEFAULT,
         "credit": CREDIT,
     }
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from smallcal.calibrators.catalogue import ALIASES
+from smallcal.advice.recommend import DEFAULT
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.measure import COMPARED, Difference, Measured, chance_of
@@ -53,10 +53,8 @@ class Choice(NamedTuple):
 def recommended(measured: Measured) -> Choice:
     """Return what to use: the default, or what the test samples say where it is not there."""
     names = [name for name, fit in measured.fits.items() if fit.deployable]
-    default = ALIASES["default"]
-    if default in names:
-        why = "the default, fixed before these test samples were seen"
-        return Choice(default, "default", why)
+    if DEFAULT in names:
+        return Choice(DEFAULT, "default", "the default, fixed before these test samples were seen")
     if len(measured.fits) == 1:
         return Choice(RAW, "default", "nothing else was fitted")
     if not measured.result.n_boot:
@@ -287,9 +285,8 @@ def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
     for flag, where in fit.fitted.flags.items():
         groups = f" (group {', '.join(map(str, where))})" if where else ""
         yield "care", f"{chosen}{groups}, {flag}: {fit.fitted.flag_text(flag)}."
-    default = ALIASES["default"]
-    if default in measured.failures:
-        yield "care", f"{default} could not be fitted: {measured.failures[default]}"
+    if DEFAULT in measured.failures:
+        yield "care", f"{DEFAULT} could not be fitted: {measured.failures[DEFAULT]}"
     if not fit.fitted.preserves_argmax:
         raw = measured.fits[RAW].scored.proba.argmax(axis=1)
         count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
