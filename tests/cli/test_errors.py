@@ -41,7 +41,8 @@ def environment(**extra: str) -> dict[str, str]:
 BAD = [
     (["fit", "nothing.npz"], "cannot read nothing.npz: No such file"),
     (["fit", "."], ". is a folder without Parquet or Arrow files; name a file in it"),
-    (["fit", "cal.json"], "the type must be one of .npz"),
+    (["fit", "cal.json"], "cal.json is a saved calibrator; name a file of logits"),
+    (["fit", "cal.pkl"], "the type must be one of .npz"),
     (["fit", "cal.npz:val"], "carry no prefix"),
     (["fit", "cal.npz", "--method", "magic"], "unknown method 'magic'"),
     (["fit", "cal.npz", "--input", "odds"], "input must be one of"),

@@ -17,6 +17,7 @@ from smallcal.calibrators.method import Method
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
 from smallcal.calibrators.signals.controls import ShuffledRisk
+from smallcal.data.checks import as_numpy
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import FitWarning, InputError
 
@@ -46,9 +47,12 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like of shape (n, C)
             Logits (or probabilities, when ``input="probabilities"``), one column per class.
-            NumPy arrays, lists, DataFrames and torch tensors are accepted.
+            NumPy arrays, lists, DataFrames and torch tensors are accepted. Names of a
+            DataFrame's columns are kept as those of the classes: other frames are then taken by
+            name, and refused where theirs differ.
         y : array-like of shape (n,)
-            Column number of the true class; a class may be missing from ``y``.
+            Column number of the true class, or its name where columns have names; a class may be
+            missing from ``y``.
         features : array-like of shape (n, d), optional
             What else is known of each sample; only some methods ask for it.
         sample_weight : array-like of shape (n,), optional
@@ -68,6 +72,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         preds.require_fittable(input=kind)
         fitted = replace(method.fit(preds), input=kind, class_names=preds.class_names)
         self._adopt(fitted)
+        if names is None and as_numpy(y, name="y").dtype.kind in "iubf":
+            self.classes_ = np.arange(fitted.n_classes)  # answer in the words that were asked in
         if fitted.flags:
             _warn(fitted)
         return self

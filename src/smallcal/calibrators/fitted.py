@@ -36,6 +36,7 @@ from smallcal.data.checks import (
     as_scores,
     require_finite,
 )
+from smallcal.data.names import by_name
 from smallcal.errors import ArtefactError, InputError
 
 #: With fewer samples than this for each parameter, a fit says so.
@@ -173,7 +174,7 @@ class FittedCalibrator:
 
         Parameters
         ----------
-        logits : array-like of shape (n, C)
+        logits : array-like of shape (n, C); a frame's columns are taken by name
         features : array-like of shape (n, d), optional
             For calibrators that were fitted with features.
         labels : array-like of shape (n,), optional
@@ -191,8 +192,7 @@ class FittedCalibrator:
     def calibrate(self, given: Given, *, out: FloatArray | None = None) -> FloatArray:
         """Return calibrated probabilities of rows that are checked already."""
         array = given.logits
-        native = array.dtype.newbyteorder("=")
-        result = np.empty(array.shape, dtype=native) if out is None else out
+        result = np.empty(array.shape, array.dtype.newbyteorder("=")) if out is None else out
         if result.shape != array.shape or result.dtype not in WRITABLE:
             raise InputError(
                 f"out must have shape {array.shape} and type float16, float32 or float64 in this "
@@ -343,7 +343,7 @@ class FittedCalibrator:
             raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
 
     def _checked(self, logits: object, features: object, labels: object) -> Given:
-        array = as_scores(logits, input=self.input)
+        array = by_name(as_scores(logits, input=self.input), logits, self.class_names)
         if array.shape[1] != self.n_classes:
             raise InputError(
                 f"logits must have the {self.n_classes} columns this calibrator was fitted on; "

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.cli import terminal
+from smallcal.cli import choices, terminal
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.special import softmax
 from smallcal.errors import InputError
-from smallcal.io import Loaded
+from smallcal.io import Choice, Loaded
+from smallcal.statistics.agreement import Agreement
+
+#: What a reader is told as it was chosen.
+_READ_AS_CHOSEN = ("input", "columns", "logits_key", "class_names", "known")
 
 
 @contextmanager
@@ -25,12 +29,53 @@ def naming(source: str) -> Iterator[None]:
         raise InputError(f"{source}: {error}") from error
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the options say of the data: what verbs that read files have in common."""
+
+    labels: str | None = None
+    input: str | None = None
+    class_names: str | None = None
+    columns: str | None = None
+    logits_key: str | None = None
+    labels_key: str | None = None
+
+    def choice(self, calibrator: FittedCalibrator | None = None) -> Choice:
+        """Return what to take of a file."""
+        names, columns = self.class_names, self.columns
+        return Choice(
+            input=self.input,
+            columns=() if columns is None else choices.words(columns, "--columns"),
+            logits_key=self.logits_key,
+            labels_key=self.labels_key if self.labels is None else None,
+            class_names=None if names is None else io.read_names(names),
+            known=None if calibrator is None else calibrator.class_names,
+        )
+
+
 def load(
-    data: str, *, labels: str | None = None, input: str | None = None, names: str | None = None
+    data: str,
+    asked: Asked = Asked(),  # noqa: B008 - frozen
+    calibrator: FittedCalibrator | None = None,
+    *,
+    as_written: bool = False,
 ) -> Loaded:
-    """Read a data file; class names may come from a file of their own."""
-    loaded = io.read(data, labels=labels, input=input)
-    return loaded if names is None else replace(loaded, class_names=io.read_names(names))
+    """Read a data file, its columns in the order of the calibrator's classes; notes are said.
+
+    With ``as_written`` columns stand as in the file, and rows without a label stay.
+    """
+    choice = asked.choice(calibrator)
+    loaded = io.read(
+        data,
+        labels=asked.labels,
+        labels_key=asked.labels_key,
+        keep_ignored=as_written,
+        **{name: getattr(choice, name) for name in _READ_AS_CHOSEN},
+    )
+    if not as_written:
+        loaded = loaded.in_order_of(choice.known)
+    terminal.note(*loaded.notes)
+    return loaded
 
 
 def in_pieces(data: str, fitted: FittedCalibrator | None) -> tuple[Path, str | None] | None:
@@ -47,7 +92,7 @@ def in_pieces(data: str, fitted: FittedCalibrator | None) -> tuple[Path, str | N
 
 
 def load_pair(
-    cal_data: str, test_data: str | None, input: str | None, *, verb: str
+    cal_data: str, test_data: str | None, asked: Asked, *, verb: str
 ) -> tuple[Loaded, Loaded]:
     """Read the samples to fit on and those to measure on, which may share a file."""
     if test_data is None:
@@ -61,12 +106,43 @@ def load_pair(
         cal_data, test_data = f"{cal_data}:{first}", f"{cal_data}:test"
     elif test_data == cal_data:
         terminal.note("fitted and measured on the same samples: that flatters every method")
-    cal, test = io.read(cal_data, input=input), io.read(test_data, input=input)
+    cal = load(cal_data, asked)
+    test = in_order(load(test_data, asked), cal)
     if cal.input != test.input:
         raise InputError(
             f"{cal_data} holds {cal.input} and {test_data} holds {test.input}; use one kind"
         )
     return cal, test
+
+
+def in_order(loaded: Loaded, like: Loaded) -> Loaded:
+    """Return samples with their columns in the order of others, where both name them."""
+    found = loaded.in_order_of(like.class_names)
+    terminal.note(*found.notes[len(loaded.notes) :])
+    return found
+
+
+def require_agreement(checked: Predictions, source: str, *, force: bool) -> Predictions:
+    """Stop where the labels cannot be those of the predictions, unless that is wanted."""
+    counts = Agreement(checked.n_classes).add(checked.labels, checked.predicted)
+    judge_agreement(counts, source, checked.class_names, force=force)
+    return checked
+
+
+def judge_agreement(
+    counts: Agreement, source: str, names: Sequence[str] | None, *, force: bool
+) -> None:
+    """Stop, or note, where fewer predictions are right than chance allows."""
+    verdict = counts.verdict(names)
+    if not verdict.text:
+        return
+    text = (
+        f"{source}: {verdict.text}: are the labels those of these rows, and the columns in the "
+        "order of the classes?"
+    )
+    if verdict.stop and not force:
+        raise InputError(f"{text} --force to go on")
+    terminal.note(text)
 
 
 def predictions(loaded: Loaded) -> Predictions:
@@ -87,10 +163,11 @@ def predictions(loaded: Loaded) -> Predictions:
 
 
 def probabilities(
-    loaded: Loaded, calibrator: FittedCalibrator | None = None
+    loaded: Loaded, calibrator: FittedCalibrator | None = None, *, force: bool = False
 ) -> tuple[IntArray, FloatArray]:
     """Return checked labels and probabilities: calibrated, or the model's own."""
     checked = predictions(named(loaded, calibrator))
+    require_agreement(checked, loaded.source, force=force)
     if calibrator is not None:
         return checked.labels, calibrated(calibrator, loaded)
     return checked.labels, softmax(checked.logits)

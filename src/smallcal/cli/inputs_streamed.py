@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, terminal
+from smallcal.cli.inputs import Asked
 from smallcal.data.checks import FloatArray, IntArray, as_labels
 from smallcal.deploy.apply_in_parts import calibrated, uncalibrated
 from smallcal.errors import InputError
-from smallcal.io import Source
+from smallcal.io import Block, Source
+from smallcal.io.layout import IGNORED, ignored_note, no_labels, renumbered
 from smallcal.io.memory import fits
+from smallcal.io.progress import Advance
 from smallcal.metrics.blocks import evaluate_blocks
+from smallcal.statistics.agreement import Agreement
 
 
 def source_of(
-    data: str, fitted: FittedCalibrator | None, *, input: str | None, resampled: bool
+    data: str, fitted: FittedCalibrator | None, asked: Asked, *, resampled: bool
 ) -> Source | None:
     """Return the data as a source, or None where they are to be read at once.
 
@@ -25,11 +34,17 @@ def source_of(
     found = inputs.in_pieces(data, fitted)
     if found is None:
         return None
-    source = io.open_source(found[0], prefix=found[1], input=input)
+    choice = asked.choice(fitted)
+    if asked.labels is not None:
+        labels = io.read_labels(asked.labels, key=asked.labels_key)
+        choice = replace(choice, labels=labels)
+    source = io.open_source(found[0], prefix=found[1], choice=choice)
     if resampled and fits(source.rows * source.n_classes * 8):
         return None
     if fitted is not None:
         inputs.require_same_input(fitted, source.input, data)
+        source = source.in_order_of(choice.known)
+    terminal.note(*source.notes)
     return source
 
 
@@ -38,39 +53,85 @@ def measured(
     fitted: FittedCalibrator | None,
     *,
     metrics: Sequence[str],
-    labels: str | None,
-    names: str | None,
+    asked: Asked,
+    force: bool,
 ) -> tuple[dict[str, float], int]:
     """Return the metrics of a source, and how many samples it has."""
-    given = None if labels is None else io.read_labels(labels)
-    if given is None and source.label is None:
-        raise InputError(
-            f"{source.path} has no labels; put a column called labels into it or name their file "
-            "with --labels"
-        )
-    if given is not None and len(given) != source.rows:
-        raise InputError(
-            f"{source.path} has {source.rows} rows and {labels} {len(given)} labels; there must "
-            "be one label per row"
-        )
-    classes = source.class_names if names is None else io.read_names(names)
-    if classes is None and fitted is not None:
-        classes = fitted.class_names
-
-    def blocks() -> Iterator[tuple[IntArray, FloatArray]]:
-        before = 0
-        for part in source.parts():
-            for block in source.blocks(part, carry=False):
-                n = len(block.scores)
-                found = block.labels if given is None else given[before : before + n]
-                with inputs.naming(part.shown):
-                    codes = as_labels(found, n=n, n_classes=source.n_classes, class_names=classes)
-                if fitted is None:
-                    yield codes, uncalibrated(block, source.input, part.shown)
-                else:
-                    yield codes, calibrated(fitted, block, part.shown)
-                before += n
-                advance(n)
-
+    rows = _Labelled(source, fitted, asked)
     with terminal.progress("Evaluating", source.rows) as advance:
-        return evaluate_blocks(blocks(), metrics=metrics)
+        found = evaluate_blocks(rows.blocks(advance), metrics=metrics)
+    if rows.ignored:
+        terminal.note(ignored_note(source.path, source.rows, rows.ignored))
+    inputs.judge_agreement(rows.counts, source.path, rows.classes, force=force)
+    return found
+
+
+class _Labelled:
+    """The rows of a source with their labels; counts how the two agree as they go by."""
+
+    def __init__(self, source: Source, fitted: FittedCalibrator | None, asked: Asked) -> None:
+        self._source, self._fitted = source, fitted
+        self._given = _given(source, asked)
+        own = None if fitted is None else fitted.class_names
+        self.classes = source.class_names or own
+        self.counts = Agreement(source.n_classes)
+        self.ignored = 0
+
+    def blocks(self, advance: Advance) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield labels and probabilities."""
+        before = 0
+        for part in self._source.parts():
+            for block in self._source.blocks(part, carry=False):
+                n = len(block.scores)
+                labels = block.labels if self._given is None else self._given[before : before + n]
+                assert labels is not None  # _given has seen to it
+                before += n
+                kept, labels = _without_ignored(block, labels)
+                self.ignored += n - len(labels)
+                if len(labels):
+                    yield self._measured(kept, labels, part.shown)
+                advance(n)
+        if before and self.ignored == before:
+            raise no_labels(self._source.path)
+
+    def _measured(
+        self, block: Block, labels: NDArray[Any], shown: str
+    ) -> tuple[IntArray, FloatArray]:
+        source, n = self._source, len(labels)
+        if source.order is not None:
+            order = np.array(source.order)
+            labels = renumbered(labels, order, ordered=source.ordered, source=source.path)
+        with inputs.naming(shown):
+            codes = as_labels(labels, n=n, n_classes=source.n_classes, class_names=self.classes)
+        self.counts.add(codes, block.scores.argmax(axis=1))
+        if self._fitted is None:
+            return codes, uncalibrated(block, source.input, shown)
+        return codes, calibrated(self._fitted, block, shown)
+
+
+def _given(source: Source, asked: Asked) -> NDArray[Any] | None:
+    """Return the labels of a file of their own, or None where the source has them."""
+    if asked.labels is None:
+        if source.label is None:
+            raise InputError(
+                f"{source.path} has no labels; put a column called labels into it or name their "
+                "file with --labels"
+            )
+        return None
+    given = io.read_labels(asked.labels, key=asked.labels_key)
+    if len(given) != source.rows:
+        raise InputError(
+            f"{source.path} has {source.rows} rows and {asked.labels} {len(given)} labels; there "
+            "must be one label per row"
+        )
+    return given
+
+
+def _without_ignored(block: Block, labels: NDArray[Any]) -> tuple[Block, NDArray[Any]]:
+    """Return a block without rows of the label that means no label."""
+    if labels.dtype.kind not in "if" or labels.ndim != 1:
+        return block, labels
+    kept = labels != IGNORED
+    if bool(kept.all()):
+        return block, labels
+    return block._replace(scores=block.scores[kept]), labels[kept]

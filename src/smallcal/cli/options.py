@@ -26,8 +26,9 @@ Data = Annotated[
     str,
     argument(
         "DATA",
-        "Logits and labels: .npz .npy .csv .parquet .arrow .safetensors .pt .h5, or a folder "
-        "of Parquet or Arrow files; FILE:val takes val_logits and val_labels.",
+        "Logits and labels: .npz .npy .csv .tsv .jsonl .json .parquet .arrow .safetensors .pt .h5, "
+        "text also as .gz; a folder of Parquet or Arrow files; or - for standard input, its type "
+        "told by its content. FILE:val takes val_logits and val_labels.",
     ),
 ]
 CalData = Annotated[
@@ -47,6 +48,19 @@ Input = Annotated[
         "logits|probabilities",
         "What the numbers are. Default: what the file's names say, else logits.",
     ),
+]
+Columns = Annotated[
+    str | None,
+    option("A,B,...", "Which columns of a table are classes, in order; class_* names several."),
+]
+LogitsKey = Annotated[
+    str | None, option("NAME", "What the logits are called in the file, if it cannot be told.")
+]
+LabelsKey = Annotated[
+    str | None, option("NAME", "What the labels are called in the file, if it cannot be told.")
+]
+Force = Annotated[
+    bool, flag("--force", "Go on where the labels do not seem to be those of the predictions.")
 ]
 ClassNames = Annotated[str | None, option("FILE", "Class names, one per line, in column order.")]
 Metrics = Annotated[str | None, option("A,B,...", "Which metrics, separated by commas.")]

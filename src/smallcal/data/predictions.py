@@ -25,11 +25,25 @@ from smallcal.data.checks import (
     refuse_unfittable,
     require_finite,
 )
+from smallcal.data.names import frame_names, order_of
+from smallcal.errors import InputError
 
 __all__ = ["MIN_FIT_SAMPLES", "BoolArray", "FloatArray", "IntArray", "Predictions"]
 
 #: The fewest samples a calibrator is fitted on: below it not even one temperature means anything.
 MIN_FIT_SAMPLES = 10
+
+
+def _agreed(given: tuple[str, ...] | None, own: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the names of the classes: those given, or those of a DataFrame's columns."""
+    if given is None or own is None or not set(given) & set(own):
+        return own if given is None else given
+    if order_of(own, given, what="class_names and the columns") is not None:
+        raise InputError(
+            "class_names and the columns stand in another order; pass the frame as "
+            "frame[class_names], or leave class_names out"
+        )
+    return given
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,6 +120,7 @@ class Predictions:
         n, n_classes = scores.shape
         if class_names is not None:
             class_names = as_class_names(class_names, n_classes=n_classes)
+        class_names = _agreed(class_names, frame_names(logits))
         return cls(
             logits=scores,
             labels=as_labels(labels, n=n, n_classes=n_classes, class_names=class_names),

@@ -195,6 +195,8 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
     fitted = _calibrator(order.calibrator)
     for block in order.source.blocks(part, carry=order.target.kind != "npy"):
         proba = calibrated(fitted, block, part.shown)
+        if order.source.order is not None:  # back to how the columns of the file stand
+            proba = proba[:, np.argsort(order.source.order)]
         yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba)
         advance(len(proba))
     part.require_unchanged()
@@ -236,7 +238,9 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
         flat = pa.array(np.ascontiguousarray(proba).reshape(-1))
         columns = {"probabilities": pa.FixedSizeListArray.from_arrays(flat, proba.shape[1])}
     else:
-        names = source.class_names or fitted.class_names or range(proba.shape[1])
+        names = list(source.class_names or fitted.class_names or range(proba.shape[1]))
+        if source.order is not None:
+            names = [names[i] for i in np.argsort(source.order)]
         columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
     if order.with_temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))

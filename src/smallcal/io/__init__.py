@@ -11,7 +11,7 @@ pickle, whatever the file says.
 ((3, 3), [0, 1, 2], 'logits')
 """
 
-from smallcal.io.layout import CALIBRATION_SPLITS, Loaded
+from smallcal.io.layout import CALIBRATION_SPLITS, Choice, Loaded
 from smallcal.io.parts import Target
 from smallcal.io.read import read, read_labels, read_names, split_path, splits
 from smallcal.io.readers import READERS
@@ -31,6 +31,7 @@ __all__ = [
     "READERS",
     "WRITERS",
     "Block",
+    "Choice",
     "Loaded",
     "Part",
     "Source",

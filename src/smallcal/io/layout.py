@@ -2,33 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.errors import FileError
+from smallcal.data.names import order_of
+from smallcal.errors import FileError, InputError
 
 #: What an array that holds so is called.
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "logits": ("logits",),
-    "probabilities": ("probabilities", "probas", "probs"),
+    "probabilities": (
+        *("probabilities", "probas", "probs", "proba"),
+        *("softmax", "y_prob", "y_probs", "y_proba"),
+    ),
     "class_names": ("class_names",),
     "features": ("features",),
-    "labels": ("labels", "label", "targets", "target", "y"),
+    "labels": (
+        *("labels", "label", "targets", "target", "y"),
+        *("label_ids", "y_true", "true_labels", "true_label", "ground_truth", "gt"),
+    ),
 }
+#: What logits are called too, in files that hold nothing called logits or probabilities.
+_WEAK_WORDS = ("predictions", "outputs", "output", "y_pred", "y_score", "scores", "preds")
+
+
+def _longest_first(roles: Mapping[str, str]) -> Mapping[str, str]:
+    """Put y_true before y, or it would be a split called true."""
+    return MappingProxyType(dict(sorted(roles.items(), key=lambda pair: -len(pair[0]))))
+
+
 #: What an array called so holds.
-ROLES = MappingProxyType({word: role for role, words in _WORDS.items() for word in words})
+ROLES = _longest_first({word: role for role, words in _WORDS.items() for word in words})
+_ALL_ROLES = _longest_first({**ROLES, **dict.fromkeys(_WEAK_WORDS, "logits")})
 
 LABEL_NAMES = _WORDS["labels"]
 SCORE_KINDS = ("logits", "probabilities")
 #: What the split to calibrate on is called, beside one called test.
 CALIBRATION_SPLITS = ("cal", "val", "calibration", "validation", "valid")
+#: The label of rows that torch's cross entropy leaves out.
+IGNORED = -100
 
 _SHOWN_NAMES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What the caller says of a file, where its own names do not say it.
+
+    Attributes
+    ----------
+    input : {"logits", "probabilities"}, optional
+        What the scores are.
+    columns : tuple of str
+        The columns of a table that are classes, in order; ``class_*`` stands for several.
+    logits_key, labels_key : str, optional
+        The array, or the column, that holds scores or labels.
+    class_names : tuple of str, optional
+        The classes in order. Columns called so are taken, and put in that order.
+    known : tuple of str, optional
+        Classes that columns may be called after, in whatever order.
+    labels_only : bool
+        Whether the scores are of no interest.
+    labels : ndarray, optional
+        The labels, if another file holds them.
+    """
+
+    input: str | None = None
+    columns: tuple[str, ...] = ()
+    logits_key: str | None = None
+    labels_key: str | None = None
+    class_names: tuple[str, ...] | None = None
+    known: tuple[str, ...] | None = None
+    labels_only: bool = False
+    labels: NDArray[Any] | None = field(default=None, compare=False)
+
+
+#: The file's own names say everything.
+AS_IT_IS = Choice()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,6 +102,10 @@ class Loaded:
         What the file's own names say the scores are, unless the caller said otherwise.
     source : str
         The path as it was given.
+    ordered : bool
+        Whether labels that are numbers surely count in the order of ``class_names``.
+    notes : tuple of str
+        What was left out, in words.
     """
 
     logits: NDArray[Any]
@@ -55,6 +114,101 @@ class Loaded:
     class_names: tuple[str, ...] | None = None
     input: str = "logits"
     source: str = ""
+    ordered: bool = False
+    notes: tuple[str, ...] = ()
+
+    def in_order_of(self, known: Sequence[str] | None) -> Loaded:
+        """Return the samples with columns in the order of these classes, where both have names.
+
+        Raises
+        ------
+        InputError
+            If the names differ, or labels are numbers of which one cannot tell how they count.
+
+        Examples
+        --------
+        >>> loaded = Loaded(logits=np.array([[1.0, 2.0]]), class_names=("dog", "cat"))
+        >>> loaded.in_order_of(("cat", "dog")).logits
+        array([[2., 1.]])
+        """
+        if known is None or self.class_names is None:
+            return self
+        order = order_of(self.class_names, known, what=f"{self.source}: the columns")
+        if order is None:
+            return self
+        labels = self.labels
+        if labels is not None:
+            labels = renumbered(labels, order, ordered=self.ordered, source=self.source)
+        return replace(
+            self,
+            logits=self.logits[:, order],
+            labels=labels,
+            class_names=tuple(known),
+            notes=(*self.notes, moved_note(self.source)),
+        )
+
+    def without_ignored(self) -> Loaded:
+        """Return the samples without rows of the label -100, which stands for "leave me out".
+
+        Examples
+        --------
+        >>> Loaded(logits=np.eye(2), labels=np.array([0, -100])).without_ignored().labels
+        array([0])
+        """
+        if self.labels is None or self.labels.dtype.kind not in "if" or self.labels.ndim != 1:
+            return self
+        kept = self.labels != IGNORED
+        if bool(kept.all()):
+            return self
+        if not bool(kept.any()):
+            raise no_labels(self.source)
+        return replace(
+            self,
+            logits=self.logits[kept],
+            labels=self.labels[kept],
+            features=None if self.features is None else self.features[kept],
+            notes=(*self.notes, ignored_note(self.source, len(kept), int((~kept).sum()))),
+        )
+
+
+def no_labels(source: str) -> FileError:
+    """Build the error for data of which every row is to be left out."""
+    return FileError(f"{source}: every label is {IGNORED}, which means no label")
+
+
+def ignored_note(source: str, n: int, left_out: int) -> str:
+    """Return how many rows have the label that means no label."""
+    return f"{source}: {left_out:,} of {n:,} rows left out, their label is {IGNORED}"
+
+
+def moved_note(source: str) -> str:
+    """Return that columns were taken by name."""
+    return f"{source}: columns stand in another order than in the fit; taken by their names"
+
+
+def renumbered(
+    labels: NDArray[Any], order: NDArray[Any], *, ordered: bool, source: str
+) -> NDArray[Any]:
+    """Return the labels of columns that were put in another order; names stay as they are.
+
+    Examples
+    --------
+    >>> renumbered(np.array([0, 1, -100]), np.array([1, 0]), ordered=True, source="a.npz")
+    array([   1,    0, -100])
+    """
+    if labels.dtype.kind not in "iubf":
+        return labels
+    if not ordered:
+        raise InputError(
+            f"{source}: the columns stand in another order than in the fit, so labels that are "
+            "numbers may count in either; write them as names, or say with --columns in which "
+            "order they count"
+        )
+    places = np.argsort(order)
+    found = labels.astype(np.float64) if labels.dtype.kind == "f" else labels.astype(np.int64)
+    inside = (found >= 0) & (found < len(places)) & (found == np.floor(found))
+    found[inside] = places[found[inside].astype(np.int64)]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,28 +227,27 @@ class Layout:
     splits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, names: Iterable[str], *, source: str) -> Layout:
+    def of(cls, names: Iterable[str], *, source: str, choice: Choice = AS_IT_IS) -> Layout:
         """Sort the names of a file's arrays into splits and roles."""
-        splits: dict[str, dict[str, str]] = {}
         names = tuple(names)
-        for name in names:
-            role, prefix = parse_name(name)
-            if role is None:
-                continue
-            if role in splits.setdefault(prefix, {}):
-                raise FileError(
-                    f"{source} holds {role} twice: {splits[prefix][role]} and {name}; keep one"
-                )
-            splits[prefix][role] = name
+        splits = _sorted(names, ROLES, source, choice)
+        if not _scored(splits):
+            splits = _sorted(names, _ALL_ROLES, source, choice)
         return cls(source=source, names=names, splits=splits)
 
     @property
     def scored(self) -> tuple[str, ...]:
         """The prefixes under which the file holds logits or probabilities."""
-        return tuple(key for key, roles in self.splits.items() if roles.keys() & {*SCORE_KINDS})
+        return _scored(self.splits)
 
-    def choose(self, prefix: str | None) -> Mapping[str, str]:
+    def choose(self, prefix: str | None, choice: Choice = AS_IT_IS) -> Mapping[str, str]:
         """Return the roles of the split that was asked for, or of the only one there is."""
+        roles = dict(self._keyed(prefix, choice) if choice.logits_key else self._split(prefix))
+        if choice.labels_key is not None:
+            roles["labels"] = self._there(choice.labels_key, "--labels-key")
+        return roles
+
+    def _split(self, prefix: str | None) -> Mapping[str, str]:
         if prefix is not None:
             if prefix not in self.scored:
                 raise FileError(f"{self.source} has no split {prefix!r}; {self._offer()}")
@@ -107,11 +260,31 @@ class Layout:
             raise FileError(f"{self.source} holds several splits; {self._offer()}")
         raise FileError(
             f"{self.source} holds no array called logits or probabilities; it has "
-            f"{self.described()}. Name the arrays logits and labels"
+            f"{self.described()}. Name the arrays logits and labels, or say --logits-key and "
+            "--labels-key"
         )
 
-    def labels(self, prefix: str | None) -> str:
+    def _keyed(self, prefix: str | None, choice: Choice) -> Mapping[str, str]:
+        """Return the roles of a split whose scores were named by the caller."""
+        key = self._there(str(choice.logits_key), "--logits-key")
+        role, own = parse_name(key)
+        role = choice.input or (role if role in SCORE_KINDS else "logits")
+        labelled = [name for name, roles in self.splits.items() if "labels" in roles]
+        place = next((name for name in (prefix, own, "") if name in labelled), None)
+        if place is None and prefix is None and len(labelled) == 1:
+            place = labelled[0]
+        others = {} if place is None else self.splits[place]
+        return {role: key, **{name: a for name, a in others.items() if name not in SCORE_KINDS}}
+
+    def _there(self, key: str, option: str) -> str:
+        if key not in self.names:
+            raise FileError(f"{option}: {self.source} has no {key!r}; it has {self.described()}")
+        return key
+
+    def labels(self, prefix: str | None, choice: Choice = AS_IT_IS) -> str:
         """Return the name of the labels: those of the split, or the only array there is."""
+        if choice.labels_key is not None and len(self.names) != 1:
+            return self._there(choice.labels_key, "--labels-key")
         labelled = {key: roles["labels"] for key, roles in self.splits.items() if "labels" in roles}
         if prefix is None and len(self.names) == 1:
             return self.names[0]
@@ -121,7 +294,10 @@ class Layout:
         if labelled:
             offer = ", ".join(f"{self.source}:{key}" for key in labelled if key)
             raise FileError(f"{self.source} holds several splits of labels; choose one: {offer}")
-        raise FileError(f"{self.source} holds no array called labels; it has {self.described()}")
+        raise FileError(
+            f"{self.source} holds no array called labels; it has {self.described()}. --labels-key "
+            "names it"
+        )
 
     def described(self) -> str:
         """Return the names of the arrays, the first few of many."""
@@ -137,7 +313,32 @@ class Layout:
         return "its arrays carry no prefix: leave out what follows the colon"
 
 
-def parse_name(name: str) -> tuple[str | None, str]:
+def _sorted(
+    names: Iterable[str], known: Mapping[str, str], source: str, choice: Choice
+) -> dict[str, dict[str, str]]:
+    """Return the roles of each prefix; what the caller names may be there twice."""
+    named = {
+        *(SCORE_KINDS if choice.logits_key else ()),
+        *(("labels",) if choice.labels_key else ()),
+    }
+    splits: dict[str, dict[str, str]] = {}
+    for name in names:
+        role, prefix = parse_name(name, known)
+        if role is None:
+            continue
+        first = splits.setdefault(prefix, {}).setdefault(role, name)
+        if first != name and role not in named:
+            option = {"labels": ", or say --labels-key"}.get(role, "")
+            option = ", or say --logits-key" if role in SCORE_KINDS else option
+            raise FileError(f"{source} holds {role} twice: {first} and {name}; keep one{option}")
+    return splits
+
+
+def _scored(splits: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    return tuple(key for key, roles in splits.items() if roles.keys() & {*SCORE_KINDS})
+
+
+def parse_name(name: str, known: Mapping[str, str] = ROLES) -> tuple[str | None, str]:
     """Return the role of an array's name and its prefix.
 
     Examples
@@ -146,15 +347,20 @@ def parse_name(name: str) -> tuple[str | None, str]:
     (('logits', 'val'), ('probabilities', 'test'), ('labels', ''), (None, ''))
     """
     lower = name.lower()
-    if lower in ROLES:
-        return ROLES[lower], ""
-    for word, role in ROLES.items():
+    if lower in known:
+        return known[lower], ""
+    for word, role in known.items():
         if lower.endswith("_" + word):
             return role, name[: -len(word) - 1]
-    for word, role in ROLES.items():
+    for word, role in known.items():
         if lower.startswith(word + "_"):
             return role, name[len(word) + 1 :]
     return None, ""
+
+
+def holds_scores(name: str) -> bool:
+    """Whether a column of lists called so holds the scores of a row."""
+    return parse_name(name, _ALL_ROLES)[0] in SCORE_KINDS
 
 
 def score_role(roles: Mapping[str, str], input: str | None) -> str:

@@ -30,7 +30,8 @@ from smallcal.io.lock import FILE_NAME
 from smallcal.io.npy import join_npy, npy_header, write_npy_header
 from smallcal.io.readers import opened
 from smallcal.io.resumable import Refused, Resumable, changes, read_manifest
-from smallcal.io.source import KINDS, Part, unit_rows
+from smallcal.io.source import KINDS, Part
+from smallcal.io.units import unit_rows
 
 MANIFEST = "_smallcal.json"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,22 @@ from numpy.typing import NDArray
 
 from smallcal.data.checks import INPUT_KINDS, as_numpy
 from smallcal.errors import FileError, InputError, file_errors
-from smallcal.io.layout import Layout, Loaded, score_role, two_columns
+from smallcal.io.layout import AS_IT_IS, Choice, Layout, Loaded, score_role, two_columns
 from smallcal.io.memory import require_memory
-from smallcal.io.readers import READERS, TEXT_READERS, Arrays, Reader, loading, nested_h5, readable
+from smallcal.io.readers import (
+    READERS,
+    TEXT_READERS,
+    Arrays,
+    Opener,
+    Reader,
+    loading,
+    nested_h5,
+    readable,
+    suffix_of,
+)
 from smallcal.io.source import open_source
-from smallcal.io.tables import lines_of
+from smallcal.io.stdin import DASH, NAMED, spooled
+from smallcal.io.text import lines_of
 
 PathLike = str | os.PathLike[str]
 
@@ -30,24 +41,46 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.+-]+")
 _GROUPED = re.compile(r"(.+\.(?:h5|hdf5)):([^:]*/[^:]*(?::[A-Za-z0-9_.+-]+)?)", re.IGNORECASE)
 
 
-def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = None) -> Loaded:
+def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
+    path: PathLike,
+    *,
+    labels: PathLike | None = None,
+    input: str | None = None,
+    columns: Sequence[str] = (),
+    logits_key: str | None = None,
+    labels_key: str | None = None,
+    class_names: Sequence[str] | None = None,
+    known: Sequence[str] | None = None,
+    keep_ignored: bool = False,
+) -> Loaded:
     """Read logits, and labels if there are any, from a file of any known type.
 
     Parameters
     ----------
     path : path
-        A file whose suffix is in ``READERS``, or a folder of Parquet or Arrow files.
-        ``cells.npz:val`` takes the arrays ``val_logits`` and ``val_labels``,
+        A file whose suffix is in ``READERS``, a folder of Parquet or Arrow files, or ``-`` for
+        standard input. ``cells.npz:val`` takes the arrays ``val_logits`` and ``val_labels``,
         ``bench.h5:adult/forest:cal`` those of a split of a group. In HDF5 files one column of
         probabilities is that of class 1 of two, as in CalArena's.
     labels : path, optional
         Another file that holds the labels: any known type, or one label per line.
     input : {"logits", "probabilities"}, optional
         What the scores are, when the file's own names do not say.
+    columns : sequence of str, optional
+        The columns of a table that are classes, in order; ``"class_*"`` stands for several.
+    logits_key, labels_key : str, optional
+        The array, or the column, that holds the scores, and the one that holds the labels.
+    class_names : sequence of str, optional
+        The classes in order. Columns that are called so are taken, and put in that order.
+    known : sequence of str, optional
+        Classes that columns may be called after, in whatever order: those of a calibrator.
+    keep_ignored : bool
+        Whether rows of the label -100 stay; they are left out, with a note, by default.
 
     Returns
     -------
     Loaded
+        Its ``notes`` say what was left out.
 
     Raises
     ------
@@ -66,41 +99,105 @@ def read(path: PathLike, *, labels: PathLike | None = None, input: str | None = 
     """
     if input is not None and input not in INPUT_KINDS:
         raise InputError(f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}")
+    choice = Choice(
+        input=input,
+        columns=tuple(columns),
+        logits_key=logits_key,
+        labels_key=None if labels is not None else labels_key,
+        class_names=None if class_names is None else tuple(class_names),
+        known=None if known is None else tuple(known),
+        labels=None if labels is None else read_labels(labels, key=labels_key),
+    )
     folder, _ = split_path(path)
     if folder.is_dir():
-        loaded = _folder(folder, input)
+        loaded = _folder(folder, choice)
     else:
-        loaded = _file(path, input, labelled=labels is None)
-    if labels is not None:
-        loaded = replace(loaded, labels=read_labels(labels))
+        loaded = _file(path, choice, labelled=labels is None)
+    if choice.labels is not None:
+        loaded = replace(loaded, labels=choice.labels)
+    loaded = _flattened(loaded)
     found, scores = loaded.labels, loaded.logits
     if found is not None and scores.ndim and found.ndim and len(found) != len(scores):
         raise FileError(
             f"{loaded.source} has {len(scores)} rows of {loaded.input} and {len(found)} labels; "
             "there must be one label per row"
         )
-    return loaded
+    return loaded if keep_ignored else loaded.without_ignored()
 
 
-def _file(path: PathLike, input: str | None, *, labelled: bool) -> Loaded:
+def _file(path: PathLike, choice: Choice, *, labelled: bool) -> Loaded:
     """Read one file, with its own labels if they are wanted."""
-    with _opened(path, READERS) as (file, arrays, layout, prefix):
-        roles = layout.choose(prefix)
-        role = score_role(roles, input)
+    with _opened(path, READERS, choice) as (file, arrays, layout, prefix):
+        table = arrays.table
+        _refuse_columns(choice, arrays, file)
+        # A table's reader has seen to the caller's wishes.
+        asked = choice if table is None else Choice(input=choice.input)
+        roles = layout.choose(prefix, asked)
+        role = score_role(roles, choice.input)
         scores = _array(arrays, roles[role], file)
+        _refuse_predicted(scores, roles[role], file)
         if role == "probabilities" and file.suffix.lower() in (".h5", ".hdf5"):
             scores = two_columns(scores)
         wanted = ("labels", "features") if labelled else ("features",)
         others = {name: _array(arrays, roles[name], file) for name in wanted if name in roles}
         names = roles.get("class_names") or layout.splits.get("", {}).get("class_names")
         class_names = None if names is None else _names(_array(arrays, names, file))
-    kind = input or role
-    return Loaded(logits=scores, class_names=class_names, input=kind, source=str(path), **others)
+    if table is None:
+        class_names = _renamed(class_names, choice.class_names, str(path))
+    return Loaded(
+        logits=scores,
+        class_names=class_names,
+        input=choice.input or role,
+        source=NAMED if str(path) == DASH else str(path),
+        ordered=table is None or table.ordered,
+        notes=() if table is None else table.notes,
+        **others,
+    )
 
 
-def _folder(folder: Path, input: str | None) -> Loaded:
+def _refuse_columns(choice: Choice, arrays: Arrays, file: Path) -> None:
+    if choice.columns and arrays.table is None:
+        raise FileError(f"--columns: {file} is no table with one column per class")
+
+
+def _refuse_predicted(scores: NDArray[Any], name: str, file: Path) -> None:
+    """Raise where an array called preds, say, holds the predicted classes."""
+    if scores.ndim == 1 and scores.dtype.kind in "iubU":
+        raise FileError(
+            f"{file}: {name} holds one class a row, not its scores; name the array of shape "
+            "(n, classes) with --logits-key"
+        )
+
+
+def _renamed(
+    own: tuple[str, ...] | None, given: tuple[str, ...] | None, source: str
+) -> tuple[str, ...] | None:
+    """Return the names that were given; the file's own in another order are a mistake."""
+    if given is None or own is None or own == given or set(own) != set(given):
+        return own if given is None else given
+    raise FileError(
+        f"{source} holds class names, and those that were given stand in another order; leave "
+        "them out"
+    )
+
+
+def _flattened(loaded: Loaded) -> Loaded:
+    """Return one row per token where scores and labels have an axis for the tokens of a text."""
+    scores, labels = loaded.logits, loaded.labels
+    if labels is None or scores.ndim < 3 or labels.shape != scores.shape[:-1]:
+        return loaded
+    note = f"{loaded.source}: one row for each of {labels.size:,} labels"
+    return replace(
+        loaded,
+        logits=scores.reshape(-1, scores.shape[-1]),
+        labels=labels.reshape(-1),
+        notes=(*loaded.notes, note),
+    )
+
+
+def _folder(folder: Path, choice: Choice) -> Loaded:
     """Read all files of a data set into memory."""
-    source = open_source(folder, input=input)
+    source = open_source(folder, choice=choice)
     require_memory(source.rows * source.n_classes * 8, str(folder))
     blocks = [block for part in source.parts() for block in source.blocks(part, carry=False)]
     if not blocks:
@@ -112,6 +209,8 @@ def _folder(folder: Path, input: str | None) -> Loaded:
         class_names=source.class_names,
         input=source.input,
         source=str(folder),
+        ordered=source.ordered,
+        notes=source.notes,
     )
 
 
@@ -126,14 +225,16 @@ def splits(path: PathLike) -> tuple[str, ...]:
     >>> splits(path)
     ('val', 'test')
     """
-    with _opened(path, READERS) as (_, _, layout, prefix):
+    with _opened(path, READERS, AS_IT_IS) as (_, _, layout, prefix):
         return layout.scored if prefix is None else ()
 
 
-def read_labels(path: PathLike) -> NDArray[Any]:
+def read_labels(path: PathLike, *, key: str | None = None) -> NDArray[Any]:
     """Read labels alone: from any known file, or from text with one label per line."""
-    with _opened(path, {**READERS, **TEXT_READERS}) as (file, arrays, layout, prefix):
-        return _array(arrays, layout.labels(prefix), file)
+    choice = Choice(labels_key=key, labels_only=True)
+    with _opened(path, {**READERS, **TEXT_READERS}, choice) as (file, arrays, layout, prefix):
+        asked = choice if arrays.table is None else AS_IT_IS
+        return _array(arrays, layout.labels(prefix, asked), file)
 
 
 def read_names(path: PathLike) -> tuple[str, ...]:
@@ -166,7 +267,8 @@ def split_path(path: PathLike) -> tuple[Path, str | None]:
     if grouped and not Path(text).exists():
         return Path(grouped[1]), grouped[2]
     file, colon, prefix = text.rpartition(":")
-    if colon and _PREFIX.fullmatch(prefix) and Path(file).suffix and not Path(text).exists():
+    typed = Path(file).suffix or file == DASH
+    if colon and _PREFIX.fullmatch(prefix) and typed and not Path(text).exists():
         return Path(file), prefix
     return Path(text), None
 
@@ -182,22 +284,36 @@ def file_sha256(path: PathLike) -> str:
 
 @contextmanager
 def _opened(
-    path: PathLike, table: Mapping[str, Reader]
+    path: PathLike, table: Mapping[str, Reader], choice: Choice
 ) -> Iterator[tuple[Path, Arrays, Layout, str | None]]:
     """Open what a path names: give the file, its arrays, their layout and the split."""
     file, prefix = split_path(path)
+    if str(file) == DASH:
+        copy = spooled()
+        try:
+            with _opened(f"{copy}:{prefix}" if prefix else copy, table, choice) as found:
+                yield found
+        except (FileError, InputError) as error:  # the copy is nothing the user knows of
+            raise type(error)(str(error).replace(str(copy), NAMED)) from error
+        return
     reader, source = reader_of(file, table), str(file)
+    opener: Opener = partial(_read_by, reader, choice)
     if prefix is not None and "/" in prefix:
         group, _, split = prefix.partition(":")
-        reader, source = partial(nested_h5, depth=0, group=group), f"{file}:{group}"
+        opener, source = partial(nested_h5, depth=0, group=group), f"{file}:{group}"
         prefix = split or None
-    with readable(file, reader) as arrays:
-        yield file, arrays, Layout.of(arrays.names, source=source), prefix
+    with readable(file, opener) as arrays:
+        asked = choice if arrays.table is None else AS_IT_IS
+        yield file, arrays, Layout.of(arrays.names, source=source, choice=asked), prefix
+
+
+def _read_by(reader: Reader, choice: Choice, file: Path) -> AbstractContextManager[Arrays]:
+    return reader(file, choice)
 
 
 def reader_of(file: Path, table: Mapping[str, Reader]) -> Reader:
     """Return the reader for a file's suffix."""
-    reader = table.get(file.suffix.lower())
+    reader = table.get(suffix_of(file))
     if reader is None:
         given = file.suffix or "no suffix"
         raise FileError(f"cannot read {file} ({given}): the type must be one of {', '.join(table)}")

@@ -19,7 +19,10 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from smallcal.errors import FileError, SmallcalError, needing
-from smallcal.io.tables import read_csv, read_lines, read_parquet
+from smallcal.io.batches import arrays_of, tensors_of
+from smallcal.io.layout import Choice
+from smallcal.io.tables import Table, read_parquet
+from smallcal.io.text import one_column, read_csv, read_json, read_json_lines, read_lines
 
 #: An array over this many bytes is refused when its file is a hundred times smaller.
 _BOMB_BYTES = 2**30
@@ -30,13 +33,19 @@ _SHOWN_GROUPS = 3
 
 
 class Arrays(NamedTuple):
-    """The names of a file's arrays, and how to load one."""
+    """The names of a file's arrays, and how to load one.
+
+    ``table`` is what a table told: there the reader has done what the caller asked for, and the
+    arrays are called after their roles.
+    """
 
     names: tuple[str, ...]
     get: Callable[[str], Any]
+    table: Table | None = None
 
 
-Reader: TypeAlias = Callable[[Path], AbstractContextManager[Arrays]]
+Opener: TypeAlias = Callable[[Path], AbstractContextManager[Arrays]]
+Reader: TypeAlias = Callable[[Path, Choice], AbstractContextManager[Arrays]]
 
 
 @contextmanager
@@ -47,7 +56,19 @@ def loading(load: Callable[[Path], Mapping[str, Any]], file: Path) -> Iterator[A
 
 
 @contextmanager
-def readable(file: Path, reader: Reader) -> Iterator[Arrays]:
+def tabled(
+    load: Callable[[Path, Choice], Table | Mapping[str, Any]], file: Path, choice: Choice
+) -> Iterator[Arrays]:
+    """Read a table."""
+    found = load(file, choice)
+    if isinstance(found, Table):
+        yield Arrays(tuple(found.arrays), found.arrays.__getitem__, found)
+    else:
+        yield Arrays(tuple(found), found.__getitem__)
+
+
+@contextmanager
+def readable(file: Path, reader: Opener) -> Iterator[Arrays]:
     """Open a file, turning every failure to read it into one :class:`FileError`."""
     with explained(file):
         if file.is_dir():
@@ -76,8 +97,8 @@ def explained(file: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror and error.filename:
             raise FileError(f"cannot read {file}: {error.strerror}") from error
         raise FileError(
-            f"{file} cannot be read as {file.suffix}: {_first_line(error)}. It is damaged or of "
-            "another type; write it again"
+            f"{file} cannot be read as {suffix_of(file)}: {_first_line(error)}. It is damaged or "
+            "of another type; write it again"
         ) from error
 
 
@@ -126,13 +147,13 @@ def _refuse_zip_bomb(file: Path) -> None:
                 refuse_bomb(what, size=member.file_size, stored=member.compress_size)
 
 
-def _label_csv(file: Path) -> Mapping[str, Any]:
-    with file.open(encoding="utf-8-sig") as handle:
-        one_column = "," not in handle.readline()
-    return _labels(file) if one_column else read_csv(file)
+def _label_csv(file: Path, choice: Choice, *, separator: str = ",") -> Table | Mapping[str, Any]:
+    if one_column(file, separator):
+        return _labels(file, choice)
+    return read_csv(file, choice, separator=separator)
 
 
-def _labels(file: Path) -> Mapping[str, Any]:
+def _labels(file: Path, choice: Choice) -> Mapping[str, Any]:
     return {"labels": read_lines(file)}
 
 
@@ -153,9 +174,9 @@ def opened(kind: str, file: Path) -> Iterator[Any]:
                 yield pa.ipc.open_file(handle)
 
 
-def _parquet(file: Path) -> Mapping[str, Any]:
+def _parquet(file: Path, choice: Choice) -> Table:
     with opened("parquet", file) as content:
-        return read_parquet(_decoded(content, file), source=str(file))
+        return read_parquet(_decoded(content, file), source=str(file), choice=choice)
 
 
 def _decoded(content: Any, file: Path) -> Any:
@@ -179,11 +200,11 @@ def _decoded(content: Any, file: Path) -> Any:
     return pa.Table.from_batches(batches, schema=content.schema_arrow)
 
 
-def _arrow(file: Path) -> Mapping[str, Any]:
+def _arrow(file: Path, choice: Choice) -> Table:
     with opened("arrow", file) as content:
         table = content.read_all()
         table.validate(full=True)  # a damaged file could point outside of itself
-        return read_parquet(table, source=str(file))
+        return read_parquet(table, source=str(file), choice=choice)
 
 
 @contextmanager
@@ -222,20 +243,12 @@ def _torch(file: Path) -> Mapping[str, Any]:
                 f"{file} cannot be read as plain tensors (pickled objects are never executed): "
                 "write it with torch.save({'logits': logits, 'labels': labels}, path)"
             ) from error
-    if isinstance(content, torch.Tensor):
-        content = {"logits": content}
-    if isinstance(content, tuple | list) and len(content) == 2:
-        content = dict(zip(("logits", "labels"), content, strict=True))
-    if not isinstance(content, dict):
-        raise FileError(
-            f"{file} holds a {type(content).__name__}; save a dict of tensors with the names "
-            "logits and labels, or the tuple (logits, labels)"
-        )
-    arrays = {str(name): value for name, value in content.items()}
-    for name, value in arrays.items():  # an expanded tensor is a huge view of a few numbers
-        size = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
-        refuse_bomb(f"{file}: {name}", size=size, stored=file.stat().st_size)
-    return arrays
+    size = 0
+    for tensor in tensors_of(content, torch.Tensor):
+        # An expanded tensor is a huge view of a few numbers.
+        size += tensor.numel() * tensor.element_size()
+    refuse_bomb(str(file), size=size, stored=file.stat().st_size)
+    return arrays_of(content, torch.Tensor, torch.cat, source=str(file))
 
 
 @contextmanager
@@ -319,24 +332,48 @@ def _h5_names(group: Any, depth: int) -> Iterator[str]:
             yield from (f"{key}/{name}" for name in _h5_names(group[key], depth - 1))
 
 
+def _container(opener: Opener) -> Reader:
+    """Let a reader of named arrays stand beside those of tables, which look at the choice."""
+    return lambda file, choice: opener(file)
+
+
 #: Every file type that can hold logits.
 READERS: Mapping[str, Reader] = MappingProxyType(
     {
-        ".npz": _npz,
-        ".npy": partial(loading, lambda file: {"logits": open_memmap(file, mode="r")}),
-        ".csv": partial(loading, read_csv),
-        ".parquet": partial(loading, _parquet),
-        ".safetensors": _safetensors,
-        **dict.fromkeys((".pt", ".pth"), partial(loading, _torch)),
-        **dict.fromkeys((".h5", ".hdf5"), _h5),
-        **dict.fromkeys((".arrow", ".feather", ".ipc"), partial(loading, _arrow)),
+        ".npz": _container(_npz),
+        ".npy": _container(partial(loading, lambda file: {"logits": open_memmap(file, mode="r")})),
+        **dict.fromkeys((".csv", ".csv.gz"), partial(tabled, read_csv)),
+        **dict.fromkeys((".tsv", ".tsv.gz"), partial(tabled, partial(read_csv, separator="\t"))),
+        **dict.fromkeys((".jsonl", ".jsonl.gz", ".ndjson"), partial(tabled, read_json_lines)),
+        **dict.fromkeys((".json", ".json.gz"), partial(tabled, read_json)),
+        ".parquet": partial(tabled, _parquet),
+        ".safetensors": _container(_safetensors),
+        **dict.fromkeys((".pt", ".pth"), _container(partial(loading, _torch))),
+        **dict.fromkeys((".h5", ".hdf5"), _container(_h5)),
+        **dict.fromkeys((".arrow", ".feather", ".ipc"), partial(tabled, _arrow)),
     }
 )
 
 #: File types that may also hold labels alone, one per line.
 TEXT_READERS: Mapping[str, Reader] = MappingProxyType(
-    {".csv": partial(loading, _label_csv), ".txt": partial(loading, _labels)}
+    {
+        **dict.fromkeys((".csv", ".csv.gz"), partial(tabled, _label_csv)),
+        **dict.fromkeys((".tsv", ".tsv.gz"), partial(tabled, partial(_label_csv, separator="\t"))),
+        ".txt": partial(tabled, _labels),
+    }
 )
+
+
+def suffix_of(file: Path) -> str:
+    """Return a file's suffix; what gzip packed keeps the one before.
+
+    Examples
+    --------
+    >>> suffix_of(Path("a.b/scores.CSV.gz")), suffix_of(Path("v1.2.npz")), suffix_of(Path("a.gz"))
+    ('.csv.gz', '.npz', '.gz')
+    """
+    last = file.suffix.lower()
+    return Path(file.stem).suffix.lower() + last if last == ".gz" else last
 
 
 def _first_line(error: BaseException) -> str:

@@ -8,8 +8,8 @@ only an Arrow record batch is always read whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
@@ -17,12 +17,15 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from smallcal.data.names import order_of
 from smallcal.errors import FileError
 from smallcal.io import npy
-from smallcal.io.layout import Layout, score_role
+from smallcal.io.judge import SAMPLE
+from smallcal.io.layout import AS_IT_IS, Choice, Layout, moved_note, score_role
 from smallcal.io.npy import npy_header, npy_rows, require_npy
 from smallcal.io.readers import explained, opened
-from smallcal.io.tables import columns_of, list_columns, matrix_of, vector_of
+from smallcal.io.tables import Arranged, columns_of, matrix_of, vector_of
+from smallcal.io.units import tables_of, unit_rows
 
 #: The kind of a file by its suffix.
 KINDS = MappingProxyType(
@@ -30,6 +33,9 @@ KINDS = MappingProxyType(
 )
 #: Bytes of scores in a part, unless the caller says how many rows.
 PART_BYTES = 64 * 2**20
+
+#: Labels that are counted at a time.
+_LABEL_ROWS = 1 << 16
 
 Stamp = tuple[int, int]
 
@@ -111,6 +117,12 @@ class Source:
         Whether a row of scores is one list.
     row_bytes : int
         Bytes of one row's scores.
+    ordered : bool
+        Whether labels that are numbers surely count in the order of the columns.
+    order : tuple of int, or None
+        Where the columns stood, if they were put in another order.
+    notes : tuple of str
+        What was left out, or done to the columns.
     """
 
     path: str
@@ -124,6 +136,31 @@ class Source:
     class_names: tuple[str, ...] | None = None
     input: str = "logits"
     as_list: bool = False
+    ordered: bool = False
+    order: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    def in_order_of(self, known: Sequence[str] | None) -> Source:
+        """Return the source with its columns in the order of these classes, if it has names.
+
+        Raises
+        ------
+        InputError
+            If the names differ.
+        """
+        if known is None or self.class_names is None:
+            return self
+        order = order_of(self.class_names, known, what=f"{self.path}: the columns")
+        if order is None:
+            return self
+        by_column = len(self.scores) == len(order)
+        return replace(
+            self,
+            scores=tuple(self.scores[i] for i in order) if by_column else self.scores,
+            class_names=tuple(known),
+            order=tuple(order.tolist()),
+            notes=(*self.notes, moved_note(self.path)),
+        )
 
     @property
     def rows(self) -> int:
@@ -157,19 +194,24 @@ class Source:
         part.require_unchanged()
         if self.kind == "npy":
             for scores in npy_rows(file, start, start + part.rows, step):
-                yield Block(scores, None, None, start)
+                yield Block(self._moved(scores), None, None, start)
                 start += len(scores)
             return
         label = () if self.label is None else (self.label,)
         wanted = [*self.scores, *(self.others if carry else label)]
-        for table in _tables(self.kind, file, part.units, wanted, step):
+        for table in tables_of(self.kind, file, part.units, wanted, step):
             yield self._block(table, part.shown, start, carry=carry)
             start += table.num_rows
         if start != part.start + part.rows:
             raise FileError(f"{part.shown} does not hold the rows that it promises; write it again")
 
+    def _moved(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Put scores that were not read column by column in the order they should have."""
+        whole = len(self.scores) < 2 and self.order is not None
+        return scores[:, self.order] if whole else scores
+
     def _block(self, table: Any, shown: str, start: int, *, carry: bool) -> Block:
-        scores = matrix_of(table, self.scores, source=shown, first_row=start)
+        scores = self._moved(matrix_of(table, self.scores, source=shown, first_row=start))
         labels = None
         if self.label is not None and not carry:
             labels = vector_of(table, self.label, source=shown, first_row=start)
@@ -214,7 +256,7 @@ def is_source(path: Path) -> bool:
     return header is not None and header.is_matrix
 
 
-def open_source(path: Path, *, prefix: str | None = None, input: str | None = None) -> Source:
+def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT_IS) -> Source:
     """Look at the files of a source: how many rows, which columns.
 
     Raises
@@ -234,6 +276,8 @@ def open_source(path: Path, *, prefix: str | None = None, input: str | None = No
     files = _files(path)
     kind = KINDS[files[0].suffix.lower()]
     if kind == "npy":
+        if choice.columns:
+            raise FileError(f"--columns: {path} is no table with one column per class")
         with explained(path):
             header = require_npy(path)
             piece = Piece(path, path.stem, (header.shape[0],), stamp_of(path))
@@ -243,9 +287,11 @@ def open_source(path: Path, *, prefix: str | None = None, input: str | None = No
             pieces=(piece,),
             n_classes=header.shape[1],
             row_bytes=header.row_bytes,
-            input=input or "logits",
+            class_names=choice.class_names,
+            input=choice.input or "logits",
+            ordered=True,
         )
-    return _open_tables(path, files, kind, prefix, input)
+    return _open_tables(path, files, kind, prefix, choice)
 
 
 def _files(path: Path) -> list[Path]:
@@ -267,7 +313,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _open_tables(
-    path: Path, files: list[Path], kind: str, prefix: str | None, input: str | None
+    path: Path, files: list[Path], kind: str, prefix: str | None, choice: Choice
 ) -> Source:
     pieces: list[Piece] = []
     first: Any = None
@@ -281,13 +327,13 @@ def _open_tables(
                 raise FileError(f"{file} has other columns than {files[0]}; a data set has one set")
         name = file.relative_to(path).with_suffix("").as_posix() if path.is_dir() else file.stem
         pieces.append(Piece(file, name, units, stamp_of(file)))
-    columns, class_names = columns_of(first, source=str(path))
+    found = _arranged(kind, pieces, first, str(path), choice)
+    columns = found.arrays
     scored = columns if columns.keys() - {"labels"} else ()
     roles = Layout.of(scored, source=str(path)).choose(prefix)
-    role, label = score_role(roles, input), roles.get("labels")
+    role, label = score_role(roles, choice.input), roles.get("labels")
     scores = columns[roles[role]]
-    as_list = scores[0] in list_columns(first)
-    n_classes = _width(kind, pieces, scores[0], str(path)) if as_list else len(scores)
+    n_classes = _width(kind, pieces, scores[0], str(path)) if found.as_list else len(scores)
     item = first.field(scores[0]).type
     item = getattr(item, "value_type", item)
     return Source(
@@ -299,10 +345,30 @@ def _open_tables(
         scores=scores,
         label=None if label is None else columns[label][0],
         others=tuple(str(name) for name in first.names if name not in scores),
-        class_names=class_names,
-        input=input or role,
-        as_list=as_list,
+        class_names=choice.class_names if found.as_list else found.class_names,
+        input=choice.input or role,
+        as_list=found.as_list,
+        ordered=found.as_list or found.ordered,
+        notes=found.notes,
     )
+
+
+def _arranged(kind: str, pieces: list[Piece], schema: Any, source: str, choice: Choice) -> Arranged:
+    """Say which columns are what; only where their names do not tell, some rows are read."""
+
+    def tables(names: list[str], step: int) -> Iterator[Any]:
+        for piece in pieces:
+            yield from tables_of(kind, piece.file, (0, len(piece.units)), names, step)
+
+    def head(names: list[str]) -> Any:
+        return next(
+            (table for table in tables(names, SAMPLE) if table.num_rows), schema.empty_table()
+        )
+
+    def labels(name: str) -> Iterator[Any]:
+        return (table[name] for table in tables([name], _LABEL_ROWS))
+
+    return columns_of(schema, source=source, choice=choice, head=head, labels=labels)
 
 
 def _width(kind: str, pieces: list[Piece], column: str, source: str) -> int:
@@ -310,42 +376,6 @@ def _width(kind: str, pieces: list[Piece], column: str, source: str) -> int:
     for piece in pieces:
         if sum(piece.units):
             last = next(i for i, rows in enumerate(piece.units, start=1) if rows)
-            table = next(_tables(kind, piece.file, (last - 1, last), [column], 1))
+            table = next(tables_of(kind, piece.file, (last - 1, last), [column], 1))
             return int(matrix_of(table, [column], source=str(piece.file)).shape[1])
     raise FileError(f"{source} has no rows")
-
-
-def unit_rows(kind: str, content: Any, file: Path) -> tuple[int, ...]:
-    """Return the number of rows in each row group or record batch."""
-    if kind == "parquet":
-        groups = range(content.metadata.num_row_groups)
-        return tuple(content.metadata.row_group(number).num_rows for number in groups)
-    import pyarrow as pa
-
-    # One plain column is enough to count by, and a map reads none of what is not packed.
-    plain = [i for i, field in enumerate(content.schema) if pa.types.is_primitive(field.type)]
-    options = pa.ipc.IpcReadOptions(included_fields=plain[:1], use_threads=False)
-    with pa.memory_map(str(file)) as mapped:
-        batches = pa.ipc.open_file(mapped, options=options)
-        return tuple(batches.get_batch(i).num_rows for i in range(batches.num_record_batches))
-
-
-def _tables(
-    kind: str, file: Path, units: tuple[int, int], columns: list[str], step: int
-) -> Iterator[Any]:
-    """Yield the rows of some units as tables of at most ``step`` rows."""
-    import pyarrow as pa
-
-    with opened(kind, file) as content:
-        if kind == "parquet":
-            for batch in content.iter_batches(
-                step, row_groups=list(range(*units)), columns=columns, use_threads=False
-            ):
-                yield pa.Table.from_batches([batch]).select(columns)
-            return
-        for number in range(*units):
-            batch = content.get_batch(number)
-            batch.validate(full=True)  # a damaged file could point outside of itself
-            table = pa.Table.from_batches([batch]).select(columns)
-            for start in range(0, table.num_rows, step):
-                yield table.slice(start, step)

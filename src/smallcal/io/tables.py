@@ -1,229 +1,138 @@
-"""Tables, one row per sample: which columns are logits, which one is the label."""
+"""Tables, one row per sample: Parquet and Arrow, and what a table is written as."""
 
 from __future__ import annotations
 
-import csv
-import re
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.errors import FileError
-from smallcal.io.layout import LABEL_NAMES, SCORE_KINDS, parse_name
-
-#: Columns that pandas makes of an index: neither scores nor labels.
-_INDEX = re.compile(r"|unnamed: 0|__index_level_\d+__")
-_KIND_WORD = re.compile(r"((?:logits?|prob|probs|probas?|probability|probabilities)_).+")
-_NUMBERED = re.compile(r"(?:(?:logits?|probs?|class|column|col|c|x|z)_?)?(\d+)")
+from smallcal.io.columns import Columns, list_arrays
+from smallcal.io.judge import SAMPLE, Labels
+from smallcal.io.layout import AS_IT_IS, Choice, parse_name
 
 #: Cells turned to text at once when a table is written.
 _CELLS = 100_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """The meaning of a table's columns.
+class Table(NamedTuple):
+    """The arrays that a table holds, by role; whether their order was given; what was left out."""
 
-    Examples
-    --------
-    >>> columns = Columns.of(["cat", "dog", "label"], source="a.csv")
-    >>> columns.scores, columns.label, columns.class_names
-    ((0, 1), 2, ('cat', 'dog'))
-    >>> Columns.of(["prob_0", "prob_1"], source="a.csv").kind
-    'probabilities'
-    """
-
-    scores: tuple[int, ...]
-    label: int | None
-    class_names: tuple[str, ...] | None
-    kind: str
-
-    @classmethod
-    def of(cls, headers: Sequence[str], *, source: str) -> Columns:
-        """Read the header row."""
-        clean = [header.strip() for header in headers]
-        lower = [header.lower() for header in clean]
-        repeated = next((name for name in clean if name and clean.count(name) > 1), None)
-        if repeated is not None:
-            raise FileError(f"{source} has two columns called {repeated!r}; rename one")
-        labels = [i for i, name in enumerate(lower) if name in LABEL_NAMES]
-        if len(labels) > 1:
-            found = " and ".join(clean[i] for i in labels)
-            raise FileError(f"{source} has several label columns, {found}; keep one")
-        scores, word = _score_columns(lower, labels)
-        names = tuple(clean[i][len(word) :] for i in scores)
-        return cls(
-            scores=scores,
-            label=labels[0] if labels else None,
-            class_names=names if _are_names(names, source=source) else None,
-            kind="probabilities" if word.startswith("prob") else "logits",
-        )
+    arrays: Mapping[str, Any]
+    ordered: bool = False
+    notes: tuple[str, ...] = ()
 
 
-def _score_columns(names: Sequence[str], labels: Sequence[int]) -> tuple[tuple[int, ...], str]:
-    """Return which columns are scores, and what all their names begin with: logit_ or prob_.
-
-    They are all but the label, or those that say so by their names: where several columns are
-    called logit_..., or several prob_..., and none the other, columns with other names hold
-    something else: numbers of rows, temperatures.
-    """
-    words = [match[1] if match else "" for match in map(_KIND_WORD.fullmatch, names)]
-    said = [i for i, word in enumerate(words) if word]
-    scores = [i for i, name in enumerate(names) if i not in labels and not _INDEX.fullmatch(name)]
-    if len(said) > 1 and len({words[i][:4] for i in said}) == 1:
-        scores = said
-    shared = {words[i] for i in scores}
-    return tuple(scores), shared.pop() if len(shared) == 1 else ""
-
-
-def _are_names(headers: Sequence[str], *, source: str) -> bool:
-    """Return whether headers name classes; numbers must be in order, and no data."""
-    matches = [_NUMBERED.fullmatch(header.lower()) for header in headers]
-    numbers = [int(match[1]) for match in matches if match]
-    if len(numbers) < len(headers):
-        if all(map(_is_number, headers)):
-            raise FileError(
-                f"{source} has no header row: its first line is numbers. Add column names"
-            )
-        return True
-    if numbers and (numbers[0] > 1 or numbers != [*range(numbers[0], numbers[0] + len(numbers))]):
-        raise FileError(
-            f"{source}: numbered columns must stand in order 0, 1, 2, ...; the first line has "
-            f"{', '.join(headers[:5])}. Without a header row, add one"
-        )
-    return False
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def read_csv(file: Path) -> dict[str, Any]:
-    """Read a comma-separated table with a header row."""
-    with file.open(newline="", encoding="utf-8-sig") as handle:
-        rows = csv.reader(handle)
-        headers = next(rows, [])
-        if len(headers) < 2:
-            raise FileError(
-                f"{file}: the first line must be column names separated by commas; got "
-                f"{','.join(headers)[:60]!r}"
-            )
-        columns = Columns.of(headers, source=str(file))
-        numbers, labels = array("d"), []
-        for row in rows:
-            if not row:
-                continue
-            if len(row) != len(headers):
-                raise FileError(
-                    f"{file}, line {rows.line_num}: {len(row)} columns where the header has "
-                    f"{len(headers)}"
-                )
-            try:
-                numbers.extend([float(row[i]) for i in columns.scores])
-            except ValueError:
-                raise _not_a_number(
-                    row, headers, columns, f"{file}, line {rows.line_num}"
-                ) from None
-            if columns.label is not None:
-                labels.append(row[columns.label].strip())
-    scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
-    found = {
-        columns.kind: scores.reshape(-1, len(columns.scores)) if columns.scores else None,
-        "labels": None if columns.label is None else _typed(labels),
-        "class_names": None if columns.class_names is None else np.array(columns.class_names),
-    }
-    return {name: values for name, values in found.items() if values is not None}
-
-
-def _not_a_number(
-    row: Sequence[str], headers: Sequence[str], columns: Columns, where: str
-) -> FileError:
-    bad = next(i for i in columns.scores if not _is_number(row[i]))
-    return FileError(
-        f"{where}: column {headers[bad]!r} must be a number; got {row[bad][:40]!r}. Every column "
-        f"but the label ({', '.join(LABEL_NAMES)}) is taken as a class"
-    )
-
-
-def lines_of(file: Path) -> list[str]:
-    """Return the lines of a text file that are not blank."""
-    lines = (line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines())
-    values = [line for line in lines if line]
-    if not values:
-        raise FileError(f"{file} has only blank lines; write one entry per line")
-    return values
-
-
-def read_lines(file: Path) -> NDArray[Any]:
-    """Read one label per line; a first line that says "label" is a heading."""
-    values = [line.strip('"') for line in lines_of(file)]
-    if values[0].lower() in LABEL_NAMES:
-        values = values[1:]
-    if not values:
-        raise FileError(f"{file} holds no labels; write one per line")
-    return _typed(values)
-
-
-def _typed(values: Sequence[str]) -> NDArray[Any]:
-    """Return column numbers as integers, other numbers as floats, names as they are."""
-    for kind in (np.int64, np.float64):
-        try:
-            return np.array(values, dtype=str).astype(kind)
-        except (ValueError, OverflowError):
-            continue
-    return np.array(values, dtype=str)
-
-
-def read_parquet(table: Any, *, source: str) -> dict[str, Any]:
+def read_parquet(table: Any, *, source: str, choice: Choice = AS_IT_IS) -> Table:
     """Read a table with one column per class, or one column of lists called logits."""
-    found, names = columns_of(table.schema, source=source)
+    found = columns_of(
+        table.schema,
+        source=source,
+        choice=choice,
+        head=lambda names: table.select(names).slice(0, SAMPLE),
+        labels=lambda name: [table[name]],
+    )
     arrays: dict[str, Any] = {
         name: vector_of(table, columns[0], source=source)
         if parse_name(name)[0] == "labels"
         else matrix_of(table, columns, source=source)
-        for name, columns in found.items()
+        for name, columns in found.arrays.items()
     }
-    return arrays if names is None else {**arrays, "class_names": np.array(names)}
+    if found.class_names is not None:
+        arrays["class_names"] = np.array(found.class_names)
+    return Table(arrays, ordered=found.ordered, notes=found.notes)
+
+
+class Arranged(NamedTuple):
+    """The columns of each array that a table holds, and the names of the classes."""
+
+    arrays: Mapping[str, tuple[str, ...]]
+    class_names: tuple[str, ...] | None = None
+    as_list: bool = False
+    ordered: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def columns_of(
-    schema: Any, *, source: str
-) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...] | None]:
-    """Return the columns of each array that a table holds, and the names of the classes."""
+    schema: Any,
+    *,
+    source: str,
+    choice: Choice,
+    head: Callable[[list[str]], Any],
+    labels: Callable[[str], Iterable[Any]],
+) -> Arranged:
+    """Say which columns are what; ``head`` gives first rows, ``labels`` a column bit by bit."""
     headers = [str(name) for name in schema.names]
-    if lists := list_columns(schema):
-        labels = [name for name in headers if parse_name(name)[0] == "labels"]
-        return {name: (name,) for name in [*lists, *labels]}, None
-    columns = Columns.of(headers, source=source)
+    if lists := list_arrays(headers, list_columns(schema), choice, source=source):
+        return Arranged(lists, as_list=True)
+
+    def look(places: Sequence[int]) -> dict[int, NDArray[np.float64] | None]:
+        table = head([headers[i] for i in places])
+        return {i: _numbers(table[headers[i]]) for i in places}
+
+    columns = Columns.of(
+        headers,
+        source=source,
+        choice=choice,
+        look=look,
+        seen=lambda: _seen(schema, headers, labels, choice, source),
+    )
     found = {columns.kind: tuple(headers[i] for i in columns.scores)} if columns.scores else {}
     if columns.label is not None:
         found["labels"] = (headers[columns.label],)
-    return found, columns.class_names
+    return Arranged(found, columns.class_names, ordered=columns.ordered, notes=columns.notes)
+
+
+def _seen(
+    schema: Any,
+    headers: Sequence[str],
+    labels: Callable[[str], Iterable[Any]],
+    choice: Choice,
+    source: str,
+) -> Labels | None:
+    """Count the labels of a table."""
+    import pyarrow as pa
+
+    place = Columns.of(headers, source=source, choice=replace(choice, labels_only=True)).label
+    if place is None:
+        return None
+    kind = schema.field(place).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    names = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not names and not pa.types.is_integer(kind):
+        return None
+    counts: Counter[str] = Counter()
+    for column in labels(headers[place]):
+        for entry in column.value_counts():
+            counts[str(entry["values"].as_py())] += entry["counts"].as_py()
+    return Labels(names, counts)
+
+
+def _numbers(column: Any) -> NDArray[np.float64] | None:
+    """Return the numbers of a column, or None if it holds something else."""
+    import pyarrow as pa
+
+    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        return None
+    values: NDArray[np.float64] = column.to_numpy().astype(np.float64)
+    return values
 
 
 def list_columns(schema: Any) -> list[str]:
-    """Return the columns that hold a whole row of scores as a list."""
+    """Return the columns that hold a list in each row."""
     import pyarrow as pa
 
-    return [
-        field.name
-        for field in schema
-        if parse_name(field.name)[0] in SCORE_KINDS and not pa.types.is_primitive(field.type)
-    ]
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return [field.name for field in schema if any(kind(field.type) for kind in kinds)]
 
 
 def matrix_of(table: Any, names: Sequence[str], *, source: str, first_row: int = 0) -> NDArray[Any]:
     """Return scores as a matrix: a column of lists, or one column per class."""
-    if names[0] in list_columns(table.schema):
+    if len(names) == 1 and names[0] in list_columns(table.schema):
         _refuse_nulls(table, names[0], source, first_row)
         return _matrix(table[names[0]], f"{source}: {names[0]}", first_row)
     vectors = [vector_of(table, name, source=source, first_row=first_row) for name in names]

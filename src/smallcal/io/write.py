@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import io
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +21,7 @@ from smallcal.errors import FileError, file_errors, needing
 from smallcal.io.atomic import atomic_path
 from smallcal.io.layout import SCORE_KINDS, parse_name
 from smallcal.io.parts import write_tables
+from smallcal.io.readers import suffix_of
 from smallcal.io.tables import csv_rows, to_columns
 
 NamedArrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -39,13 +45,13 @@ def write_arrays(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
     """
     file = require_writable(path)
     with atomic_path(file) as temporary:
-        WRITERS[file.suffix.lower()](temporary, arrays)
+        WRITERS[suffix_of(file)](temporary, arrays)
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
     """Raise before the work is done if the arrays could not be written there."""
     file = Path(path)
-    if file.suffix.lower() not in WRITERS:
+    if suffix_of(file) not in WRITERS:
         raise FileError(f"cannot write {file}: the suffix must be one of {', '.join(WRITERS)}")
     return require_folder(file)
 
@@ -86,12 +92,42 @@ def _npz(file: Path, arrays: NamedArrays) -> None:
         np.savez(handle, **content)
 
 
-def _csv(file: Path, arrays: NamedArrays) -> None:
+@contextmanager
+def _text(file: Path) -> Iterator[IO[str]]:
+    """Open a text file to write, packed if its name says so."""
+    if file.suffix.lower() != ".gz":
+        with file.open("w", newline="", encoding="utf-8") as plain:
+            yield plain
+        return
+    # Without name and time, so that the same numbers give the same bytes.
+    with (
+        file.open("wb") as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed,
+        io.TextIOWrapper(packed, encoding="utf-8", newline="") as text,
+    ):
+        yield text
+
+
+def _csv(file: Path, arrays: NamedArrays, *, separator: str = ",") -> None:
     columns = to_columns(arrays)
-    with file.open("w", newline="", encoding="utf-8") as handle:
-        rows = csv.writer(handle, lineterminator="\n")
+    with _text(file) as handle:
+        rows = csv.writer(handle, lineterminator="\n", delimiter=separator)
         rows.writerow(columns)
         rows.writerows(csv_rows(columns))
+
+
+def _json_lines(file: Path, arrays: NamedArrays) -> None:
+    columns = to_columns(arrays)
+    with _text(file) as handle:
+        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+            record = dict(zip(columns, row, strict=True))
+            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _json(file: Path, arrays: NamedArrays) -> None:
+    content = {name: values.tolist() for name, values in arrays.items()}
+    with _text(file) as handle:
+        handle.write(json.dumps(content, ensure_ascii=False) + "\n")
 
 
 def _parquet(file: Path, arrays: NamedArrays) -> None:
@@ -110,7 +146,6 @@ def _arrow(file: Path, arrays: NamedArrays) -> None:
 def _safetensors(file: Path, arrays: NamedArrays) -> None:
     with needing("safetensors", "safetensors", "writing .safetensors files"):
         from safetensors.numpy import save_file
-    import json
 
     names = arrays.get("class_names")  # text has no tensor type: it goes into the metadata
     metadata = None if names is None else {"class_names": json.dumps([str(n) for n in names])}
@@ -147,7 +182,10 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
     {
         ".npz": _npz,
         ".npy": _npy,
-        ".csv": _csv,
+        **dict.fromkeys((".csv", ".csv.gz"), _csv),
+        **dict.fromkeys((".tsv", ".tsv.gz"), partial(_csv, separator="\t")),
+        **dict.fromkeys((".jsonl", ".jsonl.gz", ".ndjson"), _json_lines),
+        **dict.fromkeys((".json", ".json.gz"), _json),
         ".parquet": _parquet,
         ".safetensors": _safetensors,
         **dict.fromkeys((".pt", ".pth"), _torch),

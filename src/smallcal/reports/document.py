@@ -169,15 +169,17 @@ def report(
         verb_options=_as_read(input, seed) if verb_options is None else verb_options,
     )
 
-    def checked(given: object, role: str) -> Samples:
-        return samples_of(given, role=role, input=input, class_names=class_names)
+    def checked(given: object, role: str, like: Samples | None = None) -> Samples:
+        known = None if like is None else like.class_names
+        return samples_of(given, role=role, input=input, class_names=class_names, known=known)
 
-    cal, held_out = checked(calibration, "calibration"), checked(test, "test")
+    cal = checked(calibration, "calibration")
+    held_out = checked(test, "test", cal)
     require_pair(cal, held_out)
     shifted = {}
     for key, given in (shift or {}).items():
         condition = _condition(key)
-        shifted[condition] = checked(given, " ".join(filter(None, condition)))
+        shifted[condition] = checked(given, " ".join(filter(None, condition)), cal)
         require_same_model(shifted[condition], cal)
     return Report(gather(cal, held_out, settings, shift=shifted, advance=advance))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,9 +44,16 @@ class Samples:
 
 
 def samples_of(
-    given: object, *, role: str, input: str | None = None, class_names: Sequence[str] | None = None
+    given: object,
+    *,
+    role: str,
+    input: str | None = None,
+    class_names: Sequence[str] | None = None,
+    known: Sequence[str] | None = None,
 ) -> Samples:
     """Check what a user gave: a pair, a record with logits and labels, or the path of a file.
+
+    Columns of a file are put in the order of ``known`` classes by their names.
 
     Examples
     --------
@@ -53,7 +61,11 @@ def samples_of(
     1
     """
     if isinstance(given, str | os.PathLike):
-        given = io.read(given, input=input)
+        given = io.read(given, input=input, class_names=class_names, known=known)
+        for note in given.notes:
+            warnings.warn(note, stacklevel=4)
+    if isinstance(given, io.Loaded):
+        given = given.in_order_of(known)
     names = class_names if class_names is not None else getattr(given, "class_names", None)
     file = getattr(given, "source", "")
     source = file or role

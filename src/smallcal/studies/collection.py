@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -125,6 +126,8 @@ def stamp_of(file: str | os.PathLike[str]) -> object:
 def read_split(path: str) -> Predictions:
     """Read and check one file."""
     loaded = io.read(path)
+    for note in loaded.notes:
+        warnings.warn(note, stacklevel=2)
     if loaded.labels is None:
         raise FileError(f"{path} has no labels")
     logits = loaded.logits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from smallcal import io, runtime
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
+from smallcal.cli.inputs import Asked
 from smallcal.cli.options import flag, option
+from smallcal.data.names import order_of
 from smallcal.deploy.apply_in_parts import apply_in_parts
 from smallcal.errors import InputError
 from smallcal.io import Source, Target
@@ -33,6 +36,9 @@ def apply(
         ),
     ],
     input: options.Input = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     with_temperature: Annotated[
         bool, flag("--with-temperature", "Also write each row's temperature.")
     ] = False,
@@ -49,9 +55,10 @@ def apply(
     fitted = runtime.load(calibrator)
     if with_temperature and output.lower().endswith(".npy"):
         raise InputError("--with-temperature: a .npy file holds one array; write to .npz or .csv")
+    asked = inputs.Asked(input=input, columns=columns, logits_key=logits_key, labels_key=labels_key)
     began = time.perf_counter()
     before = 0
-    streamed = _opened(fitted, data, output, input)
+    streamed = _opened(fitted, data, output, asked)
     if streamed is not None:
         n, before = _stream(
             fitted,
@@ -68,7 +75,7 @@ def apply(
             "time"
         )
     else:
-        n = _whole(fitted, data, output, input, with_temperature)
+        n = _whole(fitted, data, output, asked, with_temperature)
     seconds = time.perf_counter() - began
     if as_json:
         told = {"output": output, "n": n, "n_classes": fitted.n_classes}
@@ -82,7 +89,7 @@ def apply(
 
 
 def _opened(
-    fitted: FittedCalibrator, data: str, output: str, input: str | None
+    fitted: FittedCalibrator, data: str, output: str, asked: Asked
 ) -> tuple[Source, Target] | None:
     """Return from where to where rows can be streamed, or None if all must be in memory."""
     found = inputs.in_pieces(data, fitted)
@@ -90,20 +97,27 @@ def _opened(
     if found is None or io.Target.of(output, "parquet") is None:
         io.require_writable(output)
         return None
-    source = io.open_source(found[0], prefix=found[1], input=input)
+    source = io.open_source(found[0], prefix=found[1], choice=asked.choice(fitted))
     target = io.Target.of(output, source.kind)
     assert target is not None
     if not target.path.absolute().parent.is_dir():
         raise io.no_folder(target.path)
     inputs.require_same_input(fitted, source.input, data)
+    source = source.in_order_of(fitted.class_names)
+    terminal.note(*source.notes)
     return source, target
 
 
 def _whole(
-    fitted: FittedCalibrator, data: str, output: str, input: str | None, with_temperature: bool
+    fitted: FittedCalibrator, data: str, output: str, asked: Asked, with_temperature: bool
 ) -> int:
-    loaded = io.read(data, input=input)
-    arrays: dict[str, NDArray[Any]] = {"probabilities": inputs.calibrated(fitted, loaded)}
+    loaded = inputs.load(data, asked, fitted, as_written=True)
+    given = replace(loaded, labels=None).in_order_of(fitted.class_names)
+    proba = inputs.calibrated(fitted, given)
+    if loaded.class_names is not None and given.class_names != loaded.class_names:
+        terminal.note(given.notes[-1])
+        proba = proba[:, order_of(given.class_names or (), loaded.class_names, what="columns")]
+    arrays: dict[str, NDArray[Any]] = {"probabilities": proba}
     if with_temperature:
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
     if loaded.labels is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
-from smallcal import io
 from smallcal import load as load_calibrator
 from smallcal.advice.audit import audit as inspect_closely
 from smallcal.advice.audit_findings import Audit
@@ -12,8 +12,10 @@ from smallcal.advice.refits import Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import FLAGS
 from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli.inputs import Asked
 from smallcal.cli.options import option
 from smallcal.errors import InputError
+from smallcal.io import Loaded
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import SHARE, X100
 
@@ -50,7 +52,11 @@ def audit(
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     seed: options.Seed = 0,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Refit a calibrator on resamples and say how far to trust its numbers."""
@@ -58,10 +64,18 @@ def audit(
         raise InputError("--calibrator brings its own method; leave out --method and --set")
     chosen = choices.method_options(method, setting or [])
     given = None if calibrator is None else load_calibrator(calibrator)
-    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
-    loaded = inputs.named(loaded, None if given is None else given.fitted_)
-    others = _others(apply_to or [], loaded.input)
-    checked = inputs.predictions(loaded)
+    asked = inputs.Asked(
+        labels=labels,
+        input=input,
+        class_names=class_names,
+        columns=columns,
+        logits_key=logits_key,
+        labels_key=labels_key,
+    )
+    fitted = None if given is None else given.fitted_
+    loaded = inputs.named(inputs.load(data, asked, fitted), fitted)
+    others = _others(apply_to or [], loaded, asked)
+    checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     with terminal.progress("Auditing", n_refits + n_null) as advance, inputs.naming(data):
         found = inspect_closely(
             loaded.logits,
@@ -84,12 +98,15 @@ def audit(
         _show(found, data)
 
 
-def _others(files: list[str], input: str) -> dict[str, object]:
+def _others(files: list[str], audited: Loaded, asked: Asked) -> dict[str, object]:
     others: dict[str, object] = {}
     for file in files:
-        other = io.read(file)
-        if other.input != input:
-            raise InputError(f"{file} holds {other.input}, and the audited samples are {input}")
+        other = inputs.load(file, replace(asked, labels=None, input=None))
+        if other.input != audited.input:
+            raise InputError(
+                f"{file} holds {other.input}, and the audited samples are {audited.input}"
+            )
+        other = inputs.in_order(replace(other, labels=None), audited)
         others[file] = (other.logits, other.features)
     return others
 

@@ -35,9 +35,13 @@ def compare(
     ] = None,
     metrics: options.Metrics = None,
     input: options.Input = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     n_boot: options.Boot = 2000,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Fit several methods and show their metrics side by side."""
@@ -45,9 +49,12 @@ def compare(
     names = list(dict.fromkeys(map(true_name, choices.method_names(methods))))
     baseline = _baseline(baseline, names)
     wanted = choices.metric_names(metrics, DEFAULT_METRICS)
-    cal, test = inputs.load_pair(cal_data, test_data, input, verb="compare")
+    asked = inputs.Asked(input=input, columns=columns, logits_key=logits_key, labels_key=labels_key)
+    cal, test = inputs.load_pair(cal_data, test_data, asked, verb="compare")
     if methods == "all":
         names = _possible(names, cal, test)
+    for one in (cal, test):
+        inputs.require_agreement(inputs.predictions(one), one.source, force=force)
     labels = inputs.predictions(test).labels
     probas, errors = _fit_all(names, cal, replace(test, labels=labels), seed)
     if methods == "all":

@@ -20,6 +20,9 @@ def evaluate(
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     metrics: options.Metrics = None,
     fail_if: Annotated[
         list[str] | None,
@@ -30,6 +33,7 @@ def evaluate(
     n_boot: options.Boot = 2000,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Measure the calibration of logits, or of what a calibrator makes of them."""
@@ -40,17 +44,24 @@ def evaluate(
     fitted = None if calibrator is None else runtime.load(calibrator)
     found: dict[str, Interval] = {}
     debiased = None
-    source = inputs_streamed.source_of(data, fitted, input=input, resampled=n_boot > 0)
+    asked = inputs.Asked(
+        labels=labels,
+        input=input,
+        class_names=class_names,
+        columns=columns,
+        logits_key=logits_key,
+        labels_key=labels_key,
+    )
+    source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot > 0)
     if source is not None:
         values, n = inputs_streamed.measured(
-            source, fitted, metrics=wanted, labels=labels, names=class_names
+            source, fitted, metrics=wanted, asked=asked, force=force
         )
         n_classes = source.n_classes
         if n_boot:
             terminal.note(f"{data} does not fit in memory: values without intervals")
     else:
-        loaded = inputs.load(data, labels=labels, input=input, names=class_names)
-        codes, proba = inputs.probabilities(loaded, fitted)
+        codes, proba = inputs.probabilities(inputs.load(data, asked, fitted), fitted, force=force)
         n, n_classes = proba.shape
         if n_boot:
             with terminal.resampling(n_boot, level, seed) as how:

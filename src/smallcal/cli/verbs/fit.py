@@ -22,19 +22,31 @@ def fit(
     input: options.Input = None,
     setting: options.Settings = None,
     class_names: options.ClassNames = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     may_change_predictions: Annotated[
         bool,
         flag("--may-change-predictions", "Let classes win that the model itself puts second."),
     ] = False,
     seed: options.Seed = 0,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Fit a calibrator on held-out logits and labels."""
     chosen = choices.method_options(method, setting or [])
     if output is not None:
         io.require_folder(output)
-    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
-    checked = inputs.predictions(loaded)
+    asked = inputs.Asked(
+        labels=labels,
+        input=input,
+        class_names=class_names,
+        columns=columns,
+        logits_key=logits_key,
+        labels_key=labels_key,
+    )
+    loaded = inputs.load(data, asked)
+    checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     estimator = Calibrator(
         method=method,
         options=chosen,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from smallcal import runtime
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
+from smallcal.cli.inputs import Asked
 from smallcal.cli.options import argument, flag, option
 from smallcal.deploy.monitor import Monitor, Report
 from smallcal.errors import InputError
@@ -46,6 +48,9 @@ def monitor(
         str | None, option("FILE", "Calibration split, for a calibrator saved without its counts.")
     ] = None,
     input: options.Input = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     prometheus: Annotated[
         bool, flag("--prometheus", "Print metrics in Prometheus' text format.")
     ] = False,
@@ -59,14 +64,21 @@ def monitor(
     if data is None and (labels is not None or seen):
         raise InputError("--labels and --seen say something about DATA; name its file")
     settings = {"alpha": alpha, "tolerance": tolerance}
-    begun = _begun(runtime.load(calibrator), state, merge or [], settings, reference)
+    asked = Asked(
+        labels=labels,
+        input=input,
+        columns=columns,
+        logits_key=logits_key,
+        labels_key=labels_key,
+    )
+    begun = _begun(runtime.load(calibrator), state, merge or [], settings, reference, asked)
     whole = begun
     if data is None:
         _require_known(state, merge or [])
     else:
         fresh = begun.fresh()
         with terminal.progress("Reading"):
-            loaded = inputs.load(data, labels=labels, input=input)
+            loaded = inputs.load(data, asked, fresh.calibrator)
             inputs.require_same_input(fresh.calibrator, loaded.input, data)
             with inputs.naming(data):
                 fresh.update(loaded.logits, loaded.labels, loaded.features, seen=seen)
@@ -94,6 +106,7 @@ def _begun(
     merge: list[str],
     settings: dict[str, float | None],
     reference: str | None,
+    asked: Asked,
 ) -> Monitor:
     """Return the monitor of what is known before DATA."""
     old = [state] if state is not None and Path(state).exists() else merge
@@ -105,7 +118,7 @@ def _begun(
         return first
     split: dict[str, Any] = {}
     if reference is not None:
-        loaded = inputs.load(reference)
+        loaded = inputs.load(reference, replace(asked, labels=None, input=None), fitted)
         inputs.require_same_input(fitted, loaded.input, reference)
         split = {"reference": loaded.logits, "reference_features": loaded.features}
     return Monitor(fitted, **given, **split)

@@ -23,6 +23,9 @@ def plan(
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     method: options.Method = "default",
     sizes: Annotated[
         str | None,
@@ -42,13 +45,22 @@ def plan(
     ] = 5000,
     level: options.Level = 0.9,
     seed: options.Seed = 0,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Say how many samples calibration needs, from a pilot split."""
     wanted = None if sizes is None else _sizes(sizes)
     goals = dict(_goal(text) for text in target or [])
-    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
-    checked = inputs.predictions(loaded)
+    asked = inputs.Asked(
+        labels=labels,
+        input=input,
+        class_names=class_names,
+        columns=columns,
+        logits_key=logits_key,
+        labels_key=labels_key,
+    )
+    loaded = inputs.load(data, asked)
+    checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     with inputs.naming(data):
         checked.require_fittable(input=loaded.input)
         require_pilot(checked.n)

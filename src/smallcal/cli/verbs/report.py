@@ -67,9 +67,13 @@ def report(
     title: Annotated[str | None, option("TEXT", "The heading.")] = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     n_boot: options.Boot = 1000,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Report how well a model is calibrated, and which method to use."""
@@ -82,15 +86,27 @@ def report(
         require_page()
     if output is not None:
         io.require_folder(output)
-    cal, test = inputs.load_pair(cal_data, test_data, input, verb="report")
+    asked = inputs.Asked(
+        input=input,
+        class_names=class_names,
+        columns=columns,
+        logits_key=logits_key,
+        labels_key=labels_key,
+    )
+    cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
+    for one in (cal, test):
+        inputs.require_agreement(inputs.predictions(one), one.source, force=force)
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
+    shifted = {
+        key: inputs.in_order(inputs.load(str(file), asked), cal) for key, file in files.items()
+    }
     with terminal.progress("Measuring", settings.steps(len(files))) as advance:
         made = make(
             cal,
             test,
             methods=chosen,
             class_names=None if class_names is None else io.read_names(class_names),
-            shift=files,
+            shift=shifted,
             n_boot=n_boot,
             level=level,
             input=input,

@@ -46,8 +46,12 @@ def select(
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
+    columns: options.Columns = None,
+    logits_key: options.LogitsKey = None,
+    labels_key: options.LabelsKey = None,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Compare the default with others on samples held out, and choose."""
@@ -55,8 +59,16 @@ def select(
     wanted = None if candidates is None else parsed(candidates)
     if output is not None:
         io.require_folder(output)
-    loaded = inputs.load(data, labels=labels, input=input, names=class_names)
-    checked = inputs.predictions(loaded)
+    asked = inputs.Asked(
+        labels=labels,
+        input=input,
+        class_names=class_names,
+        columns=columns,
+        logits_key=logits_key,
+        labels_key=labels_key,
+    )
+    loaded = inputs.load(data, asked)
+    checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     tried = DEFAULT_CANDIDATES if wanted is None else wanted
     fits = len(tried) * (1 if rule == "holdout" else repeats * folds)
     with inputs.naming(data), terminal.progress("Fitting", fits) as advance:
@@ -83,7 +95,14 @@ def select(
     if output is not None:
         terminal.say(f"Wrote {output}: {found.choice}, fitted on all {found.n:,} samples.")
         return
-    given = {"--labels": labels, "--input": input, "--class-names": class_names}
+    given = {
+        "--labels": labels,
+        "--input": input,
+        "--class-names": class_names,
+        "--columns": columns,
+        "--logits-key": logits_key,
+        "--labels-key": labels_key,
+    }
     kept = [word for flag, value in given.items() if value for word in (flag, value)]
     _next_step(found, [data, *kept])
 

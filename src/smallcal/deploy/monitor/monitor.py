@@ -13,6 +13,7 @@ import numpy as np
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels, as_scores
+from smallcal.data.names import by_name
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
@@ -200,7 +201,7 @@ class Monitor:
     ) -> Iterator[State]:
         """Yield the counts of blocks of rows; nothing is counted unless all of them can be."""
         fitted = self._fitted
-        array = as_scores(logits, input=fitted.input)
+        array = by_name(as_scores(logits, input=fitted.input), logits, fitted.class_names)
         n, n_classes = array.shape
         codes, extra = None, None
         if labels is not None:

@@ -1,0 +1,237 @@
+"""Which columns of a table are classes, which one is the label, and which are neither.
+
+The same rules hold for every table, whatever file it came in. A column is taken as a class because
+the caller or its own name says so, or because nothing speaks against it. What is plainly no class
+is left out with a note; where one cannot tell, the caller is asked for ``--columns``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+
+from smallcal.data.names import kind_word, listed, number_of, order_of, read_header
+from smallcal.errors import FileError
+from smallcal.io.judge import Judge, Look, Seen, count_labels
+from smallcal.io.layout import AS_IT_IS, LABEL_NAMES, SCORE_KINDS, Choice, holds_scores, parse_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The meaning of a table's columns.
+
+    Attributes
+    ----------
+    scores : tuple of int
+        Where the classes stand, in order.
+    label : int or None
+    class_names : tuple of str, or None
+    kind : {"logits", "probabilities"}
+    ordered : bool
+        Whether the caller gave the order.
+    notes : tuple of str
+        What was left out.
+
+    Examples
+    --------
+    >>> columns = Columns.of(["cat", "dog", "label"], source="a.csv")
+    >>> columns.scores, columns.label, columns.class_names
+    ((0, 1), 2, ('cat', 'dog'))
+    >>> Columns.of(["prob_0", "prob_1"], source="a.csv").kind
+    'probabilities'
+    >>> Columns.of(["id", "cat", "dog"], source="a.csv").notes
+    ("a.csv: not taken as a class: 'id' (by name or values; --columns names the classes)",)
+    """
+
+    scores: tuple[int, ...]
+    label: int | None
+    class_names: tuple[str, ...] | None
+    kind: str
+    ordered: bool = False
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        headers: Sequence[str],
+        *,
+        source: str,
+        choice: Choice = AS_IT_IS,
+        look: Look | None = None,
+        seen: Seen = lambda: None,
+    ) -> Columns:
+        """Read the header row; look at the rows only where that does not tell."""
+        table = _Header(tuple(header.strip() for header in headers), source)
+        if choice.labels is not None:
+            seen = partial(count_labels, choice.labels)
+        label = table.label(choice)
+        if choice.labels_only:
+            return cls(scores=(), label=label, class_names=None, kind="logits")
+        if choice.columns or choice.logits_key is not None:
+            scores = table.asked_for(choice, label)
+            names, word = read_header([table.names[i] for i in scores])
+            kind = "probabilities" if word.startswith("prob") else "logits"
+            ordered = bool(choice.columns)
+            found = cls(scores=scores, label=label, class_names=names, kind=kind, ordered=ordered)
+        else:
+            found = _by_rule(table, label, choice, look, seen)
+        return found._named(choice.class_names, source)
+
+    def _named(self, names: tuple[str, ...] | None, source: str) -> Columns:
+        """Put the columns in the order of the names, or give the names to columns of others."""
+        own = self.class_names
+        if names is None or not self.scores:
+            return self
+        if own is None or not set(own) & set(names):
+            return replace(self, class_names=names, ordered=True)
+        order = order_of(own, names, what=f"{source}: the columns")
+        scores = self.scores if order is None else tuple(self.scores[i] for i in order)
+        return replace(self, scores=scores, class_names=names, ordered=True)
+
+
+@dataclass(frozen=True)
+class _Header:
+    """The names of all columns, and whose they are."""
+
+    names: tuple[str, ...]
+    source: str
+
+    def __post_init__(self) -> None:
+        counts = Counter(name for name in self.names if name)
+        repeated = next((name for name, count in counts.items() if count > 1), None)
+        if repeated is not None:
+            raise FileError(f"{self.source} has two columns called {repeated!r}; rename one")
+
+    def place(self, name: str, option: str) -> int:
+        if name not in self.names:
+            raise FileError(
+                f"{option}: {self.source} has no column {name!r}; it has {listed(self.names)}"
+            )
+        return self.names.index(name)
+
+    def label(self, choice: Choice) -> int | None:
+        """Return the column of the labels."""
+        if choice.labels_key is not None:
+            return self.place(choice.labels_key, "--labels-key")
+        places = [i for i, name in enumerate(self.names) if name.lower() in LABEL_NAMES]
+        places = [i for i in places if self.names[i] not in choice.columns]
+        if len(places) > 1:
+            found = " and ".join(self.names[i] for i in places)
+            raise FileError(
+                f"{self.source} has several label columns, {found}; keep one, or say --labels-key"
+            )
+        return places[0] if places else None
+
+    def asked_for(self, choice: Choice, label: int | None) -> tuple[int, ...]:
+        """Return the columns that the caller named, or all that begin with a word."""
+        if choice.columns:
+            found = [i for name in choice.columns for i in self._matching(name)]
+        else:
+            key = str(choice.logits_key)
+            begins = tuple(f"{key}{sign}" for sign in "_.- ")
+            found = [i for i, name in enumerate(self.names) if name.startswith(begins)]
+            if not found:
+                self.place(key, "--logits-key")
+                raise FileError(
+                    f"--logits-key: column {key!r} of {self.source} is one number a row; name the "
+                    "classes with --columns"
+                )
+        option = "--columns" if choice.columns else "--logits-key"
+        if label in found:
+            raise FileError(f"{option}: {self.names[label or 0]!r} of {self.source} is the label")
+        scores = tuple(dict.fromkeys(found))
+        if len(scores) < 2:
+            raise FileError(f"{option}: there must be two classes at least; got {len(scores)}")
+        return scores
+
+    def _matching(self, name: str) -> list[int]:
+        if name in self.names:
+            return [self.names.index(name)]
+        found = [i for i, header in enumerate(self.names) if fnmatchcase(header, name)]
+        return found or [self.place(name, "--columns")]
+
+
+def _by_rule(
+    table: _Header, label: int | None, choice: Choice, look: Look | None, seen: Seen
+) -> Columns:
+    """Return the columns that are classes by name, by the labels or by their numbers."""
+    rest = [i for i in range(len(table.names)) if i != label]
+    said = [i for i in rest if kind_word(table.names[i])]
+    known = frozenset(choice.class_names or choice.known or ())
+    notes: tuple[str, ...] = ()
+    if len(said) > 1 and len({kind_word(table.names[i])[:4] for i in said}) == 1:
+        scores = said  # what has another name is something else: numbers of rows, temperatures
+    else:
+        judge = Judge(table.names, table.source, look, seen, known)
+        scores, left_out = judge.classes(rest)
+        notes = _note(table, left_out)
+    names, word = read_header([table.names[i] for i in scores])
+    if names is not None and not known.issuperset(names):
+        _require_names(names, source=table.source)
+    kind = "probabilities" if word.startswith("prob") else "logits"
+    return Columns(scores=tuple(scores), label=label, class_names=names, kind=kind, notes=notes)
+
+
+def _note(table: _Header, left_out: Sequence[int]) -> tuple[str, ...]:
+    """Say which columns were left out."""
+    names = [table.names[i] for i in left_out]
+    if not names:
+        return ()
+    return (
+        f"{table.source}: not taken as a class: {listed(names)} (by name or values; --columns "
+        "names the classes)",
+    )
+
+
+def _require_names(names: Sequence[str], *, source: str) -> None:
+    """Raise where headers are data, or numbers out of order."""
+    numbers = [number_of(name) for name in names]
+    if all(map(_is_number, names)) and None in numbers:
+        raise FileError(f"{source} has no header row: its first line is numbers. Add column names")
+    if names and None not in numbers:
+        raise FileError(
+            f"{source}: numbered columns must stand in order 0, 1, 2, ...; the first line has "
+            f"{', '.join(names[:5])}. Without a header row, add one"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def list_arrays(
+    names: Sequence[str], held: Sequence[str], choice: Choice, *, source: str
+) -> dict[str, tuple[str, ...]]:
+    """Return the arrays of a table with whole rows of scores in a column; nothing without such.
+
+    ``held`` are the columns of lists. What the caller names is called after its role.
+
+    Examples
+    --------
+    >>> list_arrays(["id", "logits", "label"], ["logits"], Choice(), source="a.parquet")
+    {'logits': ('logits',), 'label': ('label',)}
+    """
+    key = choice.logits_key
+    if choice.columns or (key is not None and key not in held):
+        return {}
+    found: dict[str, tuple[str, ...]] = {name: (name,) for name in held if holds_scores(name)}
+    if key is not None:
+        found = {choice.input or _role(key): (key,)}
+    if not found:
+        return {}
+    if choice.labels_key is not None:
+        place = _Header(tuple(names), source).place(choice.labels_key, "--labels-key")
+        return {**found, "labels": (names[place],)}
+    return found | {name: (name,) for name in names if parse_name(name)[0] == "labels"}
+
+
+def _role(key: str) -> str:
+    role = parse_name(key)[0]
+    return role if role in SCORE_KINDS else "logits"

@@ -1,0 +1,334 @@
+"""Tables as text: comma or tab separated, JSON and JSON lines, plain or packed by gzip."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallcal.errors import FileError
+from smallcal.io.columns import Columns, list_arrays
+from smallcal.io.judge import SAMPLE, Labels, count_labels
+from smallcal.io.layout import AS_IT_IS, LABEL_NAMES, Choice, parse_name
+from smallcal.io.tables import Table
+
+#: Text over this many characters is refused when its packed file is a hundred times smaller.
+_BOMB_CHARACTERS = 2**30
+_BOMB_RATIO = 100
+
+
+@contextmanager
+def _text(file: Path) -> Iterator[IO[str]]:
+    """Open a text file, packed or not."""
+    if file.suffix.lower() != ".gz":
+        with file.open(newline="", encoding="utf-8-sig") as plain:
+            yield plain
+        return
+    most = max(_BOMB_CHARACTERS, _BOMB_RATIO * file.stat().st_size)
+    with gzip.open(file, "rb") as packed, _Measured(packed, most, file) as bounded:
+        yield io.TextIOWrapper(io.BufferedReader(bounded), encoding="utf-8-sig", newline="")
+
+
+class _Measured(io.RawIOBase):
+    """Bytes of a packed file, up to a limit."""
+
+    def __init__(self, packed: Any, most: int, file: Path) -> None:
+        self._packed, self._left, self._file = packed, most, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._packed.read(len(buffer))
+        self._left -= len(found)
+        if self._left < 0:
+            raise FileError(f"{self._file} unpacks to more than a hundred times its size; not read")
+        buffer[: len(found)] = found
+        return len(found)
+
+
+class _Row(NamedTuple):
+    line: int
+    cells: list[str]
+
+
+def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> Table:
+    """Read a table with a header row."""
+    with _text(file) as handle:
+        headers, rows = _rows(handle, file, separator)
+        head = list(islice(rows, SAMPLE))
+        columns = Columns.of(
+            headers,
+            source=str(file),
+            choice=choice,
+            look=lambda places: {i: _cells(head, i) for i in places},
+            seen=lambda: _seen(file, separator, headers, choice),
+        )
+        numbers, labels = array("d"), []
+        for row in chain(head, rows):
+            try:
+                numbers.extend([float(row.cells[i]) for i in columns.scores])
+            except ValueError:
+                raise _not_a_number(row, headers, columns, file) from None
+            if columns.label is not None:
+                labels.append(row.cells[columns.label].strip())
+    scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
+    matrix = scores.reshape(-1, len(columns.scores)) if columns.scores else None
+    return _table(columns, matrix, None if columns.label is None else typed(labels))
+
+
+def _table(columns: Columns, scores: NDArray[Any] | None, labels: NDArray[Any] | None) -> Table:
+    names = columns.class_names
+    found = {
+        columns.kind: scores,
+        "labels": labels,
+        "class_names": None if names is None or scores is None else np.array(names),
+    }
+    arrays = {name: values for name, values in found.items() if values is not None}
+    return Table(arrays, ordered=columns.ordered, notes=columns.notes)
+
+
+def _rows(handle: IO[str], file: Path, separator: str) -> tuple[list[str], Iterator[_Row]]:
+    """Return the headers, and the rows under them, each as wide."""
+    reader = csv.reader(handle, delimiter=separator)
+    headers = next(reader, [])
+    if len(headers) < 2:
+        name = "commas" if separator == "," else "tabs"
+        raise FileError(
+            f"{file}: the first line must be column names separated by {name}; got "
+            f"{','.join(headers)[:60]!r}"
+        )
+
+    def rows() -> Iterator[_Row]:
+        for cells in reader:
+            if cells and len(cells) != len(headers):
+                raise FileError(
+                    f"{file}, line {reader.line_num}: {len(cells)} columns where the header has "
+                    f"{len(headers)}"
+                )
+            if cells:
+                yield _Row(reader.line_num, cells)
+
+    return headers, rows()
+
+
+def _cells(rows: Sequence[_Row], place: int) -> NDArray[np.float64] | None:
+    """Return the numbers of a column, NaN where there is none; None if it is all text."""
+    return _floats([row.cells[place] for row in rows])
+
+
+def _floats(cells: Sequence[Any]) -> NDArray[np.float64] | None:
+    values = np.array([_float(cell) for cell in cells], dtype=np.float64)
+    told = [cell for cell in cells if cell is not None and str(cell).strip()]
+    is_text = bool(told) and not any(_is_float(cell) for cell in told)
+    return None if is_text else values
+
+
+def _float(cell: Any) -> float:
+    return float(cell) if _is_float(cell) else np.nan
+
+
+def _is_float(cell: Any) -> bool:
+    if isinstance(cell, bool | list | dict | None):
+        return False
+    try:
+        float(cell)
+    except (ValueError, TypeError, OverflowError):
+        return False
+    return True
+
+
+def _seen(file: Path, separator: str, headers: Sequence[str], choice: Choice) -> Labels | None:
+    """Count the labels of a table."""
+    place = label_place(headers, choice, source=str(file))
+    if place is None:
+        return None
+    with _text(file) as handle:
+        labels = [row.cells[place].strip() for row in _rows(handle, file, separator)[1]]
+    return count_labels(typed(labels))
+
+
+def label_place(headers: Sequence[str], choice: Choice, *, source: str) -> int | None:
+    """Return the column of the labels."""
+    only = Choice(labels_only=True, labels_key=choice.labels_key, columns=choice.columns)
+    return Columns.of(headers, source=source, choice=only).label
+
+
+def _not_a_number(row: _Row, headers: Sequence[str], columns: Columns, file: Path) -> FileError:
+    bad = next(i for i in columns.scores if not _is_float(row.cells[i]))
+    return FileError(
+        f"{file}, line {row.line}: column {headers[bad]!r} must be a number; got "
+        f"{row.cells[bad][:40]!r}. If it is no class, name those that are with --columns"
+    )
+
+
+def lines_of(file: Path) -> list[str]:
+    """Return the lines of a text file that are not blank."""
+    with _text(file) as handle:
+        lines = [line.strip() for line in handle.read().splitlines()]
+    values = [line for line in lines if line]
+    if not values:
+        raise FileError(f"{file} has only blank lines; write one entry per line")
+    return values
+
+
+def read_lines(file: Path) -> NDArray[Any]:
+    """Read one label per line; a first line that says "label" is a heading."""
+    values = [line.strip('"') for line in lines_of(file)]
+    if values[0].lower() in LABEL_NAMES:
+        values = values[1:]
+    if not values:
+        raise FileError(f"{file} holds no labels; write one per line")
+    return typed(values)
+
+
+def one_column(file: Path, separator: str) -> bool:
+    """Whether the first line of a table has one entry."""
+    with _text(file) as handle:
+        return separator not in handle.readline()
+
+
+def typed(values: Sequence[Any]) -> NDArray[Any]:
+    """Return column numbers as integers, other numbers as floats, names as they are.
+
+    Examples
+    --------
+    >>> typed(["1", "2"]), typed(["cat", "2"])
+    (array([1, 2]), array(['cat', '2'], dtype='<U3'))
+    """
+    text = np.array(values, dtype=str)
+    for kind in (np.int64, np.float64):
+        try:
+            return text.astype(kind)
+        except (ValueError, OverflowError):
+            continue
+    return text
+
+
+def read_json_lines(file: Path, choice: Choice = AS_IT_IS) -> Table:
+    """Read one JSON object per line: a list of scores and a label, or a number per class."""
+    records = []
+    with _text(file) as handle:
+        for number, line in enumerate(handle, start=1):
+            if line.strip():
+                records.append(_parsed(line, f"{file}, line {number}"))
+    return _records(records, file, choice, counted_from=1)
+
+
+def read_json(file: Path, choice: Choice = AS_IT_IS) -> Table | Mapping[str, Any]:
+    """Read a JSON object of arrays by name, or a list of objects, one for each sample."""
+    with _text(file) as handle:
+        content = _parsed(handle.read(), str(file))
+    if isinstance(content, list):
+        return _records(content, file, choice, counted_from=0)
+    if not isinstance(content, dict):
+        raise FileError(f"{file} holds a {type(content).__name__}; write an object or a list")
+    if str(content.get("format", "")).startswith("smallcal"):
+        raise FileError(f"{file} is a saved calibrator; name a file of logits")
+    arrays = {name: values for name, values in content.items() if isinstance(values, list)}
+    if not choice.labels_only and arrays and not any(map(_is_nested, arrays.values())):
+        return _records([content], file, choice, counted_from=0)
+    return {name: _plain(values, f"{file}: {name}") for name, values in arrays.items()}
+
+
+def _is_nested(values: list[Any]) -> bool:
+    return bool(values) and isinstance(values[0], list)
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        why = str(error).splitlines()[0]
+        raise FileError(f"{where}: not JSON ({why}); write it again") from None
+
+
+def _plain(values: list[Any], where: str) -> NDArray[Any]:
+    """Return nested lists as an array."""
+    try:
+        found = np.array(values)
+    except (ValueError, OverflowError):
+        raise FileError(f"{where} must hold lists of one length") from None
+    return found if found.dtype.kind in "fiubU" else np.array(values, dtype=object)
+
+
+def _records(records: Sequence[Any], file: Path, choice: Choice, *, counted_from: int) -> Table:
+    """Return the arrays of objects that each describe one sample."""
+    if not records or not all(isinstance(record, dict) and record for record in records):
+        raise FileError(f"{file} must hold one JSON object per sample, such as {{'logits': [...]}}")
+    headers = list(records[0])
+    for number, record in enumerate(records, start=counted_from):
+        if record.keys() != records[0].keys():
+            odd = next(iter(record.keys() ^ records[0].keys()))
+            raise FileError(f"{file}: sample {number} and the first differ in {odd!r}")
+    columns = {name: [record[name] for record in records] for name in headers}
+    held = [name for name in headers if isinstance(records[0][name], list | dict)]
+    if not choice.labels_only:
+        lists = list_arrays(headers, held, choice, source=str(file))
+        if lists:
+            return _from_lists(columns, lists, file)
+    found = Columns.of(
+        headers,
+        source=str(file),
+        choice=choice,
+        look=lambda places: {i: _floats(columns[headers[i]]) for i in places},
+        seen=lambda: _counted_column(columns, headers, choice, file),
+    )
+    scores = [_scores(columns[headers[i]], f"{file}: {headers[i]!r}") for i in found.scores]
+    labels = None if found.label is None else _labels(columns[headers[found.label]], file)
+    return _table(found, np.column_stack(scores) if scores else None, labels)
+
+
+def _counted_column(
+    columns: Mapping[str, list[Any]], headers: Sequence[str], choice: Choice, file: Path
+) -> Labels | None:
+    place = label_place(headers, choice, source=str(file))
+    return None if place is None else count_labels(typed(columns[headers[place]]))
+
+
+def _from_lists(
+    columns: Mapping[str, list[Any]], lists: Mapping[str, tuple[str, ...]], file: Path
+) -> Table:
+    arrays: dict[str, Any] = {}
+    for name, (column,) in lists.items():
+        values = columns[column]
+        if parse_name(name)[0] == "labels":
+            arrays[name] = _labels(values, file)
+            continue
+        if isinstance(values[0], dict):
+            arrays["class_names"] = np.array(list(values[0]), dtype=str)
+            values = [_by_class(row, values[0], file, column) for row in values]
+        arrays[name] = _plain(values, f"{file}: {column!r}")
+    return Table(arrays)
+
+
+def _by_class(row: Any, first: Mapping[str, Any], file: Path, column: str) -> list[Any]:
+    if not isinstance(row, dict) or row.keys() != first.keys():
+        raise FileError(f"{file}: {column!r} must name the same classes in every sample")
+    return [row[name] for name in first]
+
+
+def _scores(values: Iterable[Any], where: str) -> NDArray[np.float64]:
+    found = list(values)
+    bad = next((i for i, one in enumerate(found) if not _is_float(one)), None)
+    if bad is not None:
+        raise FileError(
+            f"{where} must be a number in every sample; sample {bad} has {found[bad]!r}"
+        )
+    return np.array(found, dtype=np.float64)
+
+
+def _labels(values: list[Any], file: Path) -> NDArray[Any]:
+    if any(isinstance(value, list | dict | None) for value in values):
+        raise FileError(f"{file}: a label is missing or no single value; drop those samples")
+    return typed(values)

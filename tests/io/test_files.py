@@ -1,0 +1,281 @@
+"""Files as people have them: other names, batches, packed text, standard input, ignored labels."""
+
+from __future__ import annotations
+
+import gzip
+import io as bytes_io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smallcal import FileError
+from smallcal.io import read, read_labels, splits, write_arrays
+
+Z = np.random.default_rng(0).normal(size=(12, 3))
+Y = np.arange(12) % 3
+P = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
+
+
+def packed(file: Path) -> Path:
+    made = file.with_name(file.name + ".gz")
+    made.write_bytes(gzip.compress(file.read_bytes()))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("names", "input"),
+    [
+        (("predictions", "label_ids"), "logits"),
+        (("outputs", "targets"), "logits"),
+        (("preds", "y"), "logits"),
+        (("scores", "gt"), "logits"),
+        (("y_pred", "y_true"), "logits"),
+        (("softmax", "y_true"), "probabilities"),
+        (("y_proba", "y_true"), "probabilities"),
+        (("val_outputs", "val_targets"), "logits"),
+    ],
+)
+def test_arrays_are_found_under_the_names_they_have(names, input, tmp_path):
+    scores = P if input == "probabilities" else Z
+    np.savez(tmp_path / "a.npz", **{names[0]: scores, names[1]: Y})
+    loaded = read(tmp_path / "a.npz")
+    assert loaded.input == input
+    np.testing.assert_array_equal(loaded.logits, scores)
+    np.testing.assert_array_equal(loaded.labels, Y)
+
+
+def test_logits_go_before_what_else_a_file_calls_outputs(tmp_path):
+    np.savez(tmp_path / "a.npz", logits=Z, preds=Z.argmax(axis=1), outputs=P, y_true=Y, y_pred=Y)
+    loaded = read(tmp_path / "a.npz")
+    np.testing.assert_array_equal(loaded.logits, Z)
+    np.testing.assert_array_equal(loaded.labels, Y)
+    np.savez(tmp_path / "b.npz", val_logits=Z, val_preds=Y, test_logits=Z, test_preds=Y)
+    assert set(splits(tmp_path / "b.npz")) == {"val", "test"}
+
+
+def test_predicted_classes_are_not_taken_for_scores(tmp_path):
+    np.savez(tmp_path / "a.npz", preds=Z.argmax(axis=1), y=Y)
+    with pytest.raises(FileError, match="preds holds one class a row, not its scores"):
+        read(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", outputs=Z, preds=Z, y=Y)
+    with pytest.raises(FileError, match=r"logits twice: outputs and preds; .* say --logits-key"):
+        read(tmp_path / "b.npz")
+    np.testing.assert_array_equal(read(tmp_path / "b.npz", logits_key="preds").logits, Z)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt", ".safetensors", ".json", ".h5"])
+def test_any_name_can_be_given(suffix, tmp_path):
+    needed = {".pt": "torch", ".safetensors": "safetensors", ".h5": "h5py"}.get(suffix, "numpy")
+    pytest.importorskip(needed, reason=f"{suffix} needs {needed}")
+    file = tmp_path / f"a{suffix}"
+    write_arrays(file, {"foo": Z, "bar": Y, "val_probs": P, "labels": Y + 7, "y": Y})
+    loaded = read(file, logits_key="foo", labels_key="bar")
+    np.testing.assert_array_equal(loaded.logits, Z)
+    np.testing.assert_array_equal(loaded.labels, Y)
+    assert read(file, logits_key="val_probs", labels_key="bar").input == "probabilities"
+    with pytest.raises(FileError, match=r"--logits-key: .* has no 'baz'; it has "):
+        read(file, logits_key="baz", labels_key="bar")
+    np.save(tmp_path / "z.npy", Z)
+    found = read(tmp_path / "z.npy", labels=file, labels_key="bar")
+    np.testing.assert_array_equal(found.labels, Y)
+
+
+def test_a_column_of_lists_may_have_any_name(tmp_path):
+    rows = [{"out": z.tolist(), "gold": int(y)} for z, y in zip(Z, Y, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    loaded = read(tmp_path / "a.jsonl", logits_key="out", labels_key="gold")
+    np.testing.assert_array_equal(loaded.logits, Z)
+    np.testing.assert_array_equal(loaded.labels, Y)
+    pa = pytest.importorskip("pyarrow", reason=".parquet needs pyarrow")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"out": Z.tolist(), "gold": Y}), tmp_path / "a.parquet")
+    loaded = read(tmp_path / "a.parquet", logits_key="out", labels_key="gold")
+    np.testing.assert_array_equal(loaded.logits, Z)
+    np.testing.assert_array_equal(loaded.labels, Y)
+
+
+# Batches
+
+
+def test_batches_of_tensors_are_joined(tmp_path):
+    torch = pytest.importorskip("torch", reason=".pt needs torch")
+    z, y = torch.tensor(Z), torch.tensor(Y)
+    cuts = (slice(0, 5), slice(5, 10), slice(10, 12))
+    pairs = [(z[cut], y[cut]) for cut in cuts]
+    shapes = {
+        "pairs": pairs,
+        "lists": [list(pair) for pair in pairs],
+        "two pairs": [(z[:5], y[:5]), (z[5:], y[5:])],
+        "dicts": [{"logits": a, "labels": b} for a, b in pairs],
+        "other names": [{"outputs": a, "targets": b} for a, b in pairs],
+        "dict of lists": {"logits": [a for a, _ in pairs], "labels": [b for _, b in pairs]},
+        "pair of lists": ([a for a, _ in pairs], [b for _, b in pairs]),
+        "single rows": [(z[i : i + 1], y[i]) for i in range(12)],
+    }
+    for name, content in shapes.items():
+        torch.save(content, tmp_path / "a.pt")
+        loaded = read(tmp_path / "a.pt")
+        np.testing.assert_array_equal(loaded.logits, Z, err_msg=name)
+        np.testing.assert_array_equal(loaded.labels, Y, err_msg=name)
+    for content in ([z[cut] for cut in cuts], [z[:5], z[5:]], [z]):
+        torch.save(content, tmp_path / "a.pt")
+        loaded = read(tmp_path / "a.pt")
+        np.testing.assert_array_equal(loaded.logits, Z)
+        assert loaded.labels is None
+
+
+def test_batches_that_differ_are_refused(tmp_path):
+    torch = pytest.importorskip("torch", reason=".pt needs torch")
+    z = torch.tensor(Z)
+    torch.save([z, z[:, :2], z], tmp_path / "a.pt")
+    with pytest.raises(FileError, match=r"the first has shape \(12, 3\), batch 1 \(12, 2\)"):
+        read(tmp_path / "a.pt")
+    torch.save([{"logits": z}, {"logits": z, "labels": torch.tensor(Y)}], tmp_path / "b.pt")
+    with pytest.raises(FileError, match="batch 1 holds logits, labels and the first logits"):
+        read(tmp_path / "b.pt")
+    torch.save([z, "x"], tmp_path / "c.pt")
+    with pytest.raises(FileError, match="holds a list of Tensor and str"):
+        read(tmp_path / "c.pt")
+    torch.save([], tmp_path / "d.pt")
+    with pytest.raises(FileError, match="holds a list; save"):
+        read(tmp_path / "d.pt")
+
+
+# Text
+
+
+def test_json_comes_in_three_shapes(tmp_path):
+    names = ("cat", "dog", "bird")
+    rows = [{"logits": z.tolist(), "label": int(y)} for z, y in zip(Z, Y, strict=True)]
+    by_class = [
+        {"logits": dict(zip(names, z.tolist(), strict=True)), "label": names[y]}
+        for z, y in zip(Z, Y, strict=True)
+    ]
+    arrays = {"logits": Z.tolist(), "labels": Y.tolist(), "class_names": names, "model": "m1"}
+    for content in (rows, by_class, arrays):
+        (tmp_path / "a.json").write_text(json.dumps(content))
+        loaded = read(tmp_path / "a.json")
+        np.testing.assert_array_equal(loaded.logits, Z)
+        assert loaded.class_names == (None if content is rows else names)
+        assert len(loaded.labels) == 12
+    (tmp_path / "one.json").write_text(json.dumps(rows[0]))
+    assert read(tmp_path / "one.json").logits.shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{\n", "line 1: not JSON"),
+        ("[1, 2]\n", "one JSON object per sample"),
+        ('{"logits": [1, 2]}\n{"logits": [1]}\n', "lists of one length"),
+        ('{"a": 1, "b": 2}\n{"a": 1}\n', "sample 2 and the first differ in 'b'"),
+        ('{"a": 1.5, "b": 2}\n{"a": null, "b": 1}\n', "'a' must be a number in every sample"),
+        ('{"logits": [1, 2], "label": null}\n', "a label is missing"),
+        ('{"logits": {"a": 1, "b": 2}}\n{"logits": {"a": 1}}\n', "the same classes"),
+    ],
+)
+def test_json_lines_that_cannot_be_used_say_where(text, message, tmp_path):
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(FileError, match=message):
+        read(tmp_path / "a.jsonl")
+
+
+def test_packed_text_is_unpacked(tmp_path):
+    for suffix in (".csv", ".tsv", ".jsonl", ".json"):
+        file = tmp_path / f"a{suffix}"
+        write_arrays(file, {"logits": Z, "labels": Y})
+        np.testing.assert_array_equal(read(packed(file)).logits, Z)
+    (tmp_path / "y.csv").write_text("label\n" + "\n".join(map(str, Y)))
+    np.testing.assert_array_equal(read_labels(packed(tmp_path / "y.csv")), Y)
+    with pytest.raises(FileError, match=r"cannot read .*a\.npz\.gz"):
+        read(tmp_path / "a.npz.gz")
+
+
+def test_a_packed_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr("smallcal.io.text._BOMB_CHARACTERS", 10**5)
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write("a,b\n" + "0,1\n" * 10**6)
+    with pytest.raises(FileError, match="more than a hundred times its size"):
+        read(tmp_path / "a.csv.gz")
+
+
+# Labels that mean no label
+
+
+def test_ignored_labels_are_left_out_with_a_note(tmp_path):
+    y = np.where(np.arange(12) % 4 == 0, -100, Y)
+    np.savez(tmp_path / "a.npz", predictions=Z, label_ids=y, features=Z)
+    loaded = read(tmp_path / "a.npz")
+    kept = y != -100
+    np.testing.assert_array_equal(loaded.logits, Z[kept])
+    np.testing.assert_array_equal(loaded.labels, Y[kept])
+    np.testing.assert_array_equal(loaded.features, Z[kept])
+    assert "3 of 12 rows left out, their label is -100" in loaded.notes[0]
+    assert len(read(tmp_path / "a.npz", keep_ignored=True).labels) == 12
+    np.savez(tmp_path / "b.npz", logits=Z, labels=np.full(12, -100))
+    with pytest.raises(FileError, match="every label is -100"):
+        read(tmp_path / "b.npz")
+
+
+def test_tokens_become_rows(tmp_path):
+    y = np.where(np.arange(12) % 4 == 0, -100, Y)
+    np.savez(tmp_path / "a.npz", predictions=Z.reshape(3, 4, 3), label_ids=y.reshape(3, 4))
+    loaded = read(tmp_path / "a.npz")
+    np.testing.assert_array_equal(loaded.logits, Z[y != -100])
+    assert "one row for each of 12 labels" in loaded.notes[0]
+
+
+# Standard input
+
+
+@pytest.fixture
+def piped(monkeypatch):
+    def pipe(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", bytes_io.TextIOWrapper(bytes_io.BytesIO(content)))
+
+    return pipe
+
+
+@pytest.mark.parametrize(
+    "suffix", [".npz", ".npy", ".csv", ".tsv", ".jsonl", ".json", ".csv.gz", ".jsonl.gz", ".pt"]
+)
+def test_standard_input_is_read_by_what_it_holds(suffix, tmp_path, piped):
+    if suffix == ".pt":
+        pytest.importorskip("torch", reason=".pt needs torch")
+    file = tmp_path / f"a{suffix}"
+    write_arrays(file, {"logits": Z, "labels": Y})
+    piped(file.read_bytes())
+    for _ in range(2):  # what is gone from the pipe is still there
+        loaded = read("-")
+        np.testing.assert_array_equal(loaded.logits, Z)
+        assert loaded.source == "standard input"
+
+
+def test_a_split_of_standard_input_can_be_named(tmp_path, piped):
+    np.savez(tmp_path / "a.npz", val_logits=Z, val_labels=Y, test_logits=Z[:4], test_labels=Y[:4])
+    piped((tmp_path / "a.npz").read_bytes())
+    assert len(read("-:test").logits) == 4
+
+
+def test_what_is_wrong_with_standard_input_names_it(piped, monkeypatch):
+    piped(b"")
+    with pytest.raises(FileError, match=r"^standard input is empty"):
+        read("-")
+    piped(b"cat,dog\n1,2\n1,x\n")
+    with pytest.raises(FileError, match=r"^standard input, line 3: column 'dog' must be a number"):
+        read("-")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("smallcal.io.stdin._kept", {})
+    with pytest.raises(FileError, match="standard input is a terminal"):
+        read("-")
+
+
+def test_a_file_called_by_its_old_suffix_is_still_read(tmp_path):
+    write_arrays(tmp_path / "a.csv", {"logits": Z, "labels": Y})
+    shutil.copy(tmp_path / "a.csv", tmp_path / "B.CSV")
+    np.testing.assert_array_equal(read(tmp_path / "B.CSV").logits, Z)
