@@ -44,7 +44,8 @@ def table() -> str:
     ]
     for name, row in METHODS.items():
         kept = PEERS[name].preserves_argmax if row.map == "peer" else row.keeps_argmax
-        alias = "".join(f" (= `{other}`)" for other, true in ALIASES.items() if true == name)
+        others = ", ".join(f"`{other}`" for other, true in ALIASES.items() if true == name)
+        alias = f" (= {others})" if others else ""
         cells = [
             f"`{name}`{alias}",
             row.objective if row.map not in ("identity", "peer") else "–",

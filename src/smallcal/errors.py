@@ -8,7 +8,7 @@
     ├── ArtefactError (ValueError)       a saved calibrator that must not be trusted
     └── MissingExtraError (ImportError)  an optional package that is not installed
 
-    FitWarning (UserWarning)             the fit succeeded, but part of it rests on thin evidence
+    FitWarning (UserWarning)             the fit succeeded, but something about it asks for action
 
 A caller who wants "anything smallcal objects to" catches ``SmallcalError``; a caller who
 thinks in builtins catches ``ValueError`` or ``ImportError`` and is served as well.
@@ -16,12 +16,54 @@ thinks in builtins catches ``ValueError`` or ``ImportError`` and is served as we
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeVar
+
+Self = TypeVar("Self", bound="SmallcalError")
+
+#: Letters that a slip of the finger adds or leaves out at most: n_groups is not min_group_size.
+_SLIP = 4
 
 
 class SmallcalError(Exception):
-    """Base of everything smallcal raises on purpose."""
+    """Base of everything smallcal raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, and what to do about it where that is the same everywhere.
+    python, shell : str
+        What to do, in the keywords of Python and in the options of the command line.
+
+    Attributes
+    ----------
+    shell : str
+        The text that the command line prints; ``str(error)`` is the one for Python.
+
+    Examples
+    --------
+    >>> error = InputError("no labels: ", python="pass y", shell="name them with --labels")
+    >>> str(error), error.shell
+    ('no labels: pass y', 'no labels: name them with --labels')
+    """
+
+    def __init__(self, message: object = "", *, python: str = "", shell: str = "") -> None:
+        super().__init__(f"{message}{python}")
+        self.shell = f"{message}{shell or python}"
+
+    def about(self: Self, source: object) -> Self:
+        """Return the same error with the name of what it is about in front."""
+        return self._with(f"{source}: {self}", f"{source}: {self.shell}")
+
+    def calling(self: Self, name: object, other: str) -> Self:
+        """Return the same error with another name for a file."""
+        return self._with(*(text.replace(str(name), other) for text in (str(self), self.shell)))
+
+    def _with(self: Self, python: str, shell: str) -> Self:
+        return type(self)(python=python, shell=shell)
 
 
 class InputError(SmallcalError, ValueError):
@@ -41,7 +83,7 @@ class MissingExtraError(SmallcalError, ImportError):
 
 
 class FitWarning(UserWarning):
-    """A fit that succeeded but rests on thin evidence; ``flags_`` has the details."""
+    """A fit that succeeded, and something a person should act on; ``flags_`` has the details."""
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
@@ -73,3 +115,50 @@ def file_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise FileError(f"{what}: {error.strerror or error}") from None
+
+
+def missing_input(who: str, name: str) -> InputError:
+    """Build the error for what a method needs beside the logits and was not given."""
+    return InputError(
+        f"{who} needs {name} as well as logits: ",
+        python=f"pass {name}=...",
+        shell=f"put an array called {name} into the file",
+    )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the question for a name that is unknown and close to a known one, or nothing.
+
+    Examples
+    --------
+    >>> did_you_mean("srts_bec", ["none", "srts-bce"])
+    "did you mean 'srts-bce'?"
+    >>> did_you_mean("magic", ["none", "srts-bce"])
+    ''
+    """
+    name = str(name).lower()
+    of = {one.lower(): one for one in known if abs(len(one) - len(name)) <= _SLIP}
+    close = get_close_matches(name, of, n=1)
+    return f"did you mean {of[close[0]]!r}?" if close else ""
+
+
+def choose(name: str, known: Iterable[str]) -> str:
+    """Return what to do about an unknown name: the one that was meant, else all there are.
+
+    Examples
+    --------
+    >>> choose("ecE51", ["ece15", "nll"]), choose("luck", ["ece15", "nll"])
+    ("did you mean 'ece15'?", 'choose from ece15, nll')
+    """
+    known = list(known)
+    return did_you_mean(name, known) or f"choose from {', '.join(known)}"
+
+
+def missing_file(file: Path) -> str:
+    """Return the question for a file that is not there and a name like its own in its folder."""
+    with suppress(OSError):
+        if not file.exists():
+            there = {other.name: str(file.with_name(other.name)) for other in file.parent.iterdir()}
+            close = get_close_matches(file.name, there, n=1)
+            return f"; did you mean {there[close[0]]!r}?" if close else ""
+    return ""

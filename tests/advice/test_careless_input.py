@@ -79,9 +79,9 @@ def said(cli, tmp_path, verb, name):
     z, y = nasty()[name]
     file = tmp_path / "nasty.npz"
     np.savez(file, logits=z, labels=y)
-    code, out, _ = cli(verb, str(file), *COMMANDS[verb])
+    code, out, err = cli(verb, str(file), *COMMANDS[verb])
     assert code == 0
-    return " ".join(out.split())
+    return " ".join((out + err).split())
 
 
 @pytest.mark.parametrize("name", ["no errors", "already calibrated"])
@@ -101,4 +101,5 @@ def test_fit_says_when_only_a_prior_holds_the_temperature(cli, tmp_path):
 @pytest.mark.parametrize("name", ["already calibrated", "twenty samples"])
 def test_fit_holds_back_where_such_a_model_needs_nothing_and_says_so(name, cli, tmp_path):
     text = said(cli, tmp_path, "fit", name)
-    assert "Flag held_back: only little evidence" in text
+    assert "smallcal: note: held_back: only little evidence" in text
+    assert text.count("held_back") == 1

@@ -186,7 +186,8 @@ def test_mixed_is_nll_plus_weighted_bce():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nlll", "unknown objective 'nlll'; choose from nll, bce"),
+        ("nlll", r"unknown objective 'nlll'; did you mean 'nll'\?"),
+        ("luck", "unknown objective 'luck'; choose from nll, bce"),
         ("mixed(-1)", "finite and not negative"),
         ("mixed(1e999)", "finite and not negative"),
         ("mixed(1-1)", "is not a number"),

@@ -104,7 +104,7 @@ def test_fit_takes_options_of_the_method(cli):
         ("n_groups=true", "--set n_groups must be a whole number"),
         ("C=big", "--set C must be a number"),
         ("n_groups=0", "n_groups must be a whole number of at least 1"),
-        ("depth=3", "srts-bce has no such option; it has C, bounds"),
+        ("depth=3", "srts-bce has no such option; choose from C, bounds"),
         ("random_state=3", "use --seed"),
         ("bounds=a,b", "bounds must be two temperatures"),
         ("statistics=luck", "statistics must be different names among"),
@@ -418,7 +418,7 @@ def test_features_in_the_files_reach_the_methods_that_need_them(cli):
     assert "needs features as well as logits" in err
     code, _, err = cli("compare", "both.npz", *compare)
     assert code == 1
-    assert "features-k3 failed: InputError: this method needs features" in err
+    assert "features-k3 failed: InputError: features-k3 needs features" in err
 
 
 def test_one_method_that_fails_does_not_lose_the_others(cli, monkeypatch):

@@ -25,7 +25,7 @@ Y = np.arange(20) % 3
         (Z.astype(complex), Y, "got type complex128"),
         (Z, Y[:-1], "one entry per row: 20 rows, 19 labels"),
         (Z, np.r_[Y, 0], "one entry per row: 20 rows, 21 labels"),
-        (Z, np.eye(3)[Y], r"labels must have shape \(20,\); got \(20, 3\).*argmax"),
+        (Z, 2 * np.eye(3)[Y], r"labels is a matrix of other numbers than 0 and 1.*argmax"),
         (Z, Y + 1, r"0 \.\. 2 .*rows 2, 5, 8, 11, 14 and 1 more.*row 2 is 3.*pass labels - 1"),
         (Z, np.where(np.arange(20) == 4, -1, Y), r"row 4 do not \(row 4 is -1\)"),
         (Z, np.where(np.arange(20) == 3, 0.5, Y), r"whole numbers.*row 3 .*0\.5"),
@@ -160,7 +160,7 @@ def test_bad_weights_are_refused(weight, message):
 @pytest.mark.parametrize(
     ("proba", "message"),
     [
-        (Z, r"probabilities in \[0, 1\].*Logits must go through a softmax"),
+        (Z, r"probabilities in \[0, 1\].*If they are logits, take their softmax first"),
         (np.full((4, 3), 0.5), r"must sum to 1; rows 0, 1, 2, 3 do not \(row 0 sums to 1.5\)"),
         (np.full((4, 3), 0.3), r"must sum to 1; rows 0, 1, 2, 3 do not \(row 0 sums to 0.9\)"),
         (np.full((4, 3), np.nan), "must be finite"),

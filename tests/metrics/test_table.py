@@ -237,8 +237,10 @@ def test_what_is_called_good_is_what_a_better_model_shows(softmax_case):
 
 
 def test_an_unknown_metric_is_refused_with_the_choices():
-    with pytest.raises(InputError, match="unknown metric 'ECE'; choose from accuracy, ece15, "):
-        evaluate([0], [[0.9, 0.1]], metrics=["nll", "ECE"])
+    with pytest.raises(InputError, match="unknown metric 'luck'; choose from accuracy, ece15, "):
+        evaluate([0], [[0.9, 0.1]], metrics=["nll", "luck"])
+    with pytest.raises(InputError, match=r"unknown metric 'ECE_15'; did you mean 'ece15'\?"):
+        evaluate([0], [[0.9, 0.1]], metrics=["nll", "ECE_15"])
 
 
 def test_a_bare_string_is_not_a_list_of_names():

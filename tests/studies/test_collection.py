@@ -417,7 +417,7 @@ def test_what_is_no_part_of_it_is_told(folder):
 
 def test_an_old_description_is_not_lost(folder):
     (folder / "collection.toml").write_text("mine")
-    with pytest.raises(FileError, match="is there already; --force replaces it"):
+    with pytest.raises(FileError, match="is there already; force=True replaces it"):
         import_folder(folder, folder)
     assert (folder / "collection.toml").read_text() == "mine"
     import_folder(folder, folder, force=True)

@@ -152,14 +152,16 @@ def _subject(
 def _occupancy(audited: CalibratedSplit, name: str, given: object, input: str) -> tuple[float, ...]:
     if not audited.n_bands:
         raise InputError(
-            f"apply_to: {audited.fitted.method} has neither groups nor temperatures that samples "
-            "could fall into"
+            f"{audited.fitted.method} has neither groups nor temperatures that samples could fall "
+            "into: leave out ",
+            python="apply_to",
+            shell="--apply-to",
         )
     logits, features = given if isinstance(given, tuple) else (given, None)
     try:
         shares = audited.occupancy(logits, features, input=input)
     except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+        raise error.about(name) from error
     return tuple(shares.tolist())
 
 

@@ -140,7 +140,7 @@ def fit_at_size(
             try:
                 estimator.fit(preds.logits[rows], preds.labels[rows])
             except InputError as error:
-                raise InputError(f"{method} cannot be fitted on {size} samples: {error}") from error
+                raise error.about(f"{method} cannot be fitted on {size} samples") from error
         view = Scored.of(preds.labels[left], estimator.predict_proba(preds.logits[left]))
         held[draw, left] = True
         confidence[draw, left], residual[draw, left] = view.confidence, view.residual

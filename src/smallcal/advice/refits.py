@@ -18,8 +18,8 @@ from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Scored
+from smallcal.metrics.binned import mean_noise
 from smallcal.statistics.bootstrap import counts_of_draws
-from smallcal.statistics.noise import mean_noise
 
 #: Measured on the samples that a resample left out.
 HELD_OUT = ("top_label_bce", "ece15", "nll")

@@ -250,12 +250,17 @@ def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: f
         means = [name for name, row in METRICS.items() if row.values and row.better == "lower"]
         raise InputError(
             f"rule 'sample' needs a loss that is a mean over samples ({', '.join(means)}); got "
-            f"{loss!r}. Say rule='repeat', 'fold' or 'holdout' to select by it"
+            f"{loss!r}. To select by it ",
+            python="say rule='repeat', 'fold' or 'holdout'",
+            shell="say --rule repeat, fold or holdout",
         )
     whole_number(n_repeats, "n_repeats", least=1)
     whole_number(n_folds, "n_folds", least=2)
     if rule == "repeat" and n_repeats < 2:
-        raise InputError("rule 'repeat' needs n_repeats of at least 2 for its standard error")
+        needs = "of at least 2 for its standard error"
+        raise InputError(
+            "rule 'repeat' needs ", python=f"n_repeats {needs}", shell=f"--repeats {needs}"
+        )
 
 
 def candidates_for(

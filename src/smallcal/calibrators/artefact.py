@@ -19,7 +19,7 @@ from smallcal.calibrators import plugins
 from smallcal.calibrators.maps import FittedMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.signals import FittedSignal
-from smallcal.errors import ArtefactError
+from smallcal.errors import ArtefactError, missing_file
 from smallcal.io.atomic import atomic_path
 
 FORMAT = "smallcal-calibrator"
@@ -120,9 +120,14 @@ def read_text(path: str | os.PathLike[str], *, most: int, what: str) -> str:
             )
         return source.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ArtefactError(f"{source} is not JSON text; pass the file `save` wrote") from None
+        raise ArtefactError(
+            f"{source} is not JSON text; name the file that ",
+            python="`save` wrote",
+            shell="`smallcal fit -o` wrote",
+        ) from None
     except OSError as error:
-        raise ArtefactError(f"cannot read {source}: {error.strerror or error}") from None
+        why = f"{error.strerror or error}{missing_file(source)}"
+        raise ArtefactError(f"cannot read {source}: {why}") from None
 
 
 def parse(text: str, *, source: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
+from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import GroupMap
 from smallcal.calibrators.method import Method
@@ -238,8 +239,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _warn(fitted: FittedCalibrator) -> None:
-    """Say once, in words, what about this fit rests on thin evidence."""
+    """Say once, in words, what about this fit a person should act on."""
     for name, groups in fitted.flags.items():
+        if name in NOTES:
+            continue
         where = ""
         if groups:
             plural = "s" if len(groups) > 1 else ""

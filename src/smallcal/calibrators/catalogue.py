@@ -15,7 +15,7 @@ from smallcal.calibrators import plugins
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.rows import TEMPERATURES
 from smallcal.calibrators.rows_others import OTHERS
-from smallcal.errors import InputError
+from smallcal.errors import InputError, did_you_mean
 
 ROWS = {**TEMPERATURES, **OTHERS}
 
@@ -109,8 +109,27 @@ METHODS: Mapping[str, Method] = _Catalogue(
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "default": "adaptive",
+        "raw": "none",
+        "identity": "none",
+        "ts": "ts-nll",
+        "temperature": "ts-nll",
+        "temperature-scaling": "ts-nll",
+        "tva": "tva-ts",
+        "srts": "srts-bce",
         # In the paper too, this is the same network under another name.
         "lts-feature": "sats-features-nll",
+        "vector": "vector-scaling",
+        "matrix": "matrix-scaling",
+        # Of two classes a matrix on logits is Platt's line, and one on log-probabilities the beta
+        # map; of more classes these are what they became.
+        "platt": "matrix-scaling",
+        "sigmoid": "matrix-scaling",
+        "beta": "dirichlet-odir",
+        "dirichlet": "dirichlet-odir",
+        "isotonic": "sklearn:isotonic",
+        "histogram": "netcal:histogram",
+        "svs": "probmetrics:svs",
+        "sms": "probmetrics:sms",
     }
 )
 
@@ -138,8 +157,12 @@ def method(name: str) -> Method:
     try:
         return METHODS[true_name(name)]
     except KeyError:
-        choices = ", ".join([*METHODS, *ALIASES])
-        raise InputError(f"unknown method {name!r}; choose from {choices}") from None
+        meant = did_you_mean(name, [*METHODS, *ALIASES])
+        raise InputError(
+            f"unknown method {name!r}; ",
+            python=meant or "smallcal.methods() lists them",
+            shell=meant or "`smallcal methods` lists them",
+        ) from None
 
 
 def named(made: Method) -> Method:

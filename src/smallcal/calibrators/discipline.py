@@ -37,6 +37,9 @@ FLAGS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+#: Flags that say what the fit did and ask nothing of anyone: notes, not warnings.
+NOTES = ("kept_raw", "held_back")
+
 
 def explained(name: str, found: Mapping[str, Any]) -> str:
     """Return what a flag means, with the numbers that were found.

@@ -20,7 +20,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.fitted import load as load_fitted
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES, STATISTICS
-from smallcal.errors import ArtefactError, InputError
+from smallcal.errors import ArtefactError, InputError, choose
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
@@ -232,7 +232,7 @@ class Calibrator(BaseCalibrator):
         try:
             return _variant(row, options, renamed=bool(options.keys() & renaming))
         except InputError as error:
-            raise InputError(f"{self.method}: {error}") from None
+            raise error.about(self.method) from None
 
 
 #: What the estimators of one map each are variants of.
@@ -302,7 +302,7 @@ def make(name: str, **options: Any) -> BaseCalibrator:
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InputError(
-            f"{name} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+            f"{name} has no option {unknown[0]!r}; {choose(unknown[0], sorted(known))}"
         )
     own = {key: value for key, value in row.known_options().items() if key in known}
     estimator.set_params(**own | options)

@@ -37,7 +37,7 @@ from smallcal.data.checks import (
     require_finite,
 )
 from smallcal.data.names import by_name
-from smallcal.errors import ArtefactError, InputError
+from smallcal.errors import ArtefactError, InputError, missing_input
 
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
@@ -119,8 +119,8 @@ class FittedCalibrator:
     @property
     def _n_free(self) -> int:
         """Parameters that no prior holds."""
-        moved = 0 if self.correction is None else self.correction.n_parameters
-        return self.n_parameters - moved - self.map.n_held
+        held = self.correction.n_parameters if self.correction else 0
+        return self.n_parameters - held - self.map.n_held
 
     def flag_text(self, name: str) -> str:
         """Return what a flag means, with the numbers of this fit."""
@@ -343,16 +343,15 @@ class FittedCalibrator:
             raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
 
     def _checked(self, logits: object, features: object, labels: object) -> Given:
-        array = by_name(as_scores(logits, input=self.input), logits, self.class_names)
+        given = as_scores(logits, input=self.input, name=self.input)
+        array = by_name(given, logits, self.class_names)
         if array.shape[1] != self.n_classes:
-            raise InputError(
-                f"logits must have the {self.n_classes} columns this calibrator was fitted on; "
-                f"got {array.shape[1]}"
-            )
+            want = f"the {self.n_classes} columns this calibrator was fitted on"
+            raise InputError(f"{self.input} must have {want}; got {array.shape[1]}")
         needs = self.signal.needs
         for name, value in (("features", features), ("labels", labels)):
             if name in needs and value is None:
-                raise InputError(f"{self.method} needs {name} as well as logits: pass {name}=...")
+                raise missing_input(self.method, name)
         checked = None
         if "features" in needs:
             checked = as_features(features, n=len(array))

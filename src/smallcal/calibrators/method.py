@@ -42,7 +42,7 @@ from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, 
 from smallcal.calibrators.softmax import keep_predictions
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import FloatArray, Predictions
-from smallcal.errors import InputError
+from smallcal.errors import InputError, choose, missing_input
 
 _CARE = tuple(entry.name for entry in fields(Discipline))
 
@@ -120,11 +120,11 @@ class Method:
             object.__setattr__(self, "objective", objective(self.objective).name)
 
     def _require_sound(self, known: Mapping[str, Any]) -> None:
-        unknown = ", ".join(sorted(set(self.options) - set(known)))
+        unknown = sorted(set(self.options) - set(known))
         if unknown:
             raise InputError(
-                f"a method of {self.signal} and {self.map} has no option {unknown}; "
-                f"it has {', '.join(known) or 'none'}"
+                f"a method of {self.signal} and {self.map} has no option {unknown[0]!r}; "
+                + (choose(unknown[0], known) if known else "it has none")
             )
         for name, choices in _EXTRAS.items():
             given = getattr(self, name)
@@ -193,9 +193,7 @@ class Method:
         known = self.known_options()
         unknown = sorted(set(options) - set(known) - set(own))
         if unknown:
-            raise InputError(
-                f"no option {', '.join(unknown)}; there are {', '.join(sorted(known))}"
-            )
+            raise InputError(f"no option {unknown[0]!r}; {choose(unknown[0], sorted(known))}")
         axes = {name: options[name] for name in _AXES if name in options}
         care = {name: frozen(options[name]) for name in _CARE if name in options}
         kept = {name: value for name, value in {**self.options, **options}.items() if name in own}
@@ -294,9 +292,7 @@ class Method:
     def _fit_routed(self, split: Split, seen: Observed, own: Mapping[str, Any]) -> _Found:
         """Fit the signal, then the map on its scores."""
         if "features" in self.needs and seen.preds.features is None:
-            raise InputError(
-                "this method needs features as well as logits: pass features=... to fit"
-            )
+            raise missing_input(self.name or "this method", "features")
         route = ROUTES[self.signal]
         routed = route.fit(seen, **{name: self.options[name] for name in route.options})
         if routed.signal.kind == "none":
@@ -359,9 +355,9 @@ class _Found:
 def _part_options(signal: str, map_name: str) -> dict[str, Any]:
     """Return the options of a signal and a map, with their defaults."""
     if map_name not in RECIPES:
-        raise InputError(f"unknown map {map_name!r}; choose from {', '.join(RECIPES)}")
+        raise InputError(f"unknown map {map_name!r}; {choose(map_name, RECIPES)}")
     if signal not in ROUTES:
-        raise InputError(f"unknown signal {signal!r}; choose from {', '.join(ROUTES)}")
+        raise InputError(f"unknown signal {signal!r}; {choose(signal, ROUTES)}")
     return {**ROUTES[signal].options, **RECIPES[map_name].options}
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
-from smallcal.errors import InputError
+from smallcal.errors import InputError, choose
 
 #: Rows x classes per block of the kernel: 512 kB of float64 stays in a core's own cache.
 _BLOCK_SIZE = 65_536
@@ -365,8 +365,8 @@ def objective(name: str) -> Objective:
         return OBJECTIVES[name]
     match = re.fullmatch(r"mixed(?:\(([0-9.eE+-]+)\))?", name) if isinstance(name, str) else None
     if match is None:
-        choices = ", ".join(["nll", "bce", "brier", "softece", "mixed(weight)"])
-        raise InputError(f"unknown objective {name!r}; choose from {choices}")
+        known = ["nll", "bce", "brier", "softece", "mixed(weight)"]
+        raise InputError(f"unknown objective {name!r}; {choose(name, known)}")
     try:
         weight = float(match.group(1) or 1)
     except ValueError:

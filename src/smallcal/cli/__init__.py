@@ -14,8 +14,9 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 
-from smallcal.errors import SmallcalError
+from smallcal.errors import SmallcalError, did_you_mean
 
 BAD_INPUT = 2
 DEFECT = 3
@@ -62,8 +63,11 @@ def _invoke(args: Sequence[str]) -> int:
     from typer.main import get_command
 
     from smallcal.cli.app import app
+    from smallcal.cli.complete import ASKED
 
     command = get_command(app)
+    if ASKED in os.environ:
+        command.main(list(args), prog_name="smallcal", standalone_mode=False)
     try:
         # Not command(...): that would print errors in its own way and hide interrupts.
         with command.make_context("smallcal", list(args)) as context:
@@ -77,14 +81,26 @@ def _report(error: Exception) -> int:
     if os.environ.get("SMALLCAL_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, SmallcalError):
-        return _fail(str(error), BAD_INPUT)
+        return _fail(error.shell, BAD_INPUT)
     if hasattr(error, "format_message"):  # a usage error of typer, which may carry its own click
-        return _fail(f"{error.format_message()} (smallcal -h helps)", BAD_INPUT)
+        return _fail(_usage(error), BAD_INPUT)
     return _fail(
         f"unexpected {type(error).__name__}: {error} (a defect in smallcal, please report it; "
         "SMALLCAL_DEBUG=1 shows the traceback)",
         DEFECT,
     )
+
+
+def _usage(error: Any) -> str:
+    """Return what is wrong with the words that were typed, and one thing that was meant."""
+    context = getattr(error, "ctx", None)
+    verb = "smallcal" if context is None else context.command_path
+    said = str(error.format_message())
+    if context is not None and hasattr(error, "possibilities"):  # an option that is not there
+        known = [name.lstrip("-") for one in context.command.params for name in one.opts]
+        meant = did_you_mean(error.option_name.lstrip("-"), known)
+        said = "; ".join(filter(None, [error.message, meant.replace("'", "'--", 1)]))
+    return f"{said} ({verb} -h helps)"
 
 
 def _fail(message: str, code: int) -> int:

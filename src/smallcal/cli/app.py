@@ -25,6 +25,7 @@ _HELP = {
     "inspect": "Say what a saved calibrator does, in words.",
     "methods": "List the methods by name.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
+    "help": "Show the help of a verb.",
 }
 
 
@@ -40,7 +41,6 @@ app = typer.Typer(
     help="Calibrate a classifier from a few hundred labelled examples.",
     epilog="Start with: smallcal demo",
     context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

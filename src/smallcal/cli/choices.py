@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.catalogue import METHODS
 from smallcal.calibrators.catalogue import method as row
-from smallcal.errors import InputError
-from smallcal.metrics import METRICS
+from smallcal.errors import InputError, choose
+from smallcal.metrics.table import chosen_metrics
 
 #: Options that have a flag of their own.
-_OWN_FLAGS = {"input": "--input", "class_names": "--class-names", "random_state": "--seed"}
+_OWN_FLAGS = {
+    "input": "--input",
+    "class_names": "--class-names",
+    "random_state": "--seed",
+    "seed": "--seed",
+    "keep_predictions": "--may-change-predictions",
+}
 
 
 def metric_names(text: str | None, default: Sequence[str]) -> list[str]:
     """Return the metrics that were asked for, each known."""
-    return _listed(text, METRICS, "metric") if text is not None else list(default)
+    if text is None:
+        return list(default)
+    names = list(words(text, "--metrics"))
+    chosen_metrics(names)
+    return names
 
 
 def method_names(text: str) -> list[str]:
     """Return the methods that were asked for, each known; "all" is every one."""
-    return list(METHODS) if text == "all" else _listed(text, {**METHODS, **ALIASES}, "method")
+    if text == "all":
+        return list(METHODS)
+    names = list(words(text, "--methods"))
+    for name in names:
+        row(name)
+    return names
 
 
 def words(text: str, option: str) -> tuple[str, ...]:
@@ -37,14 +52,6 @@ def words(text: str, option: str) -> tuple[str, ...]:
     if not found:
         raise InputError(f"{option} names none; got {text!r}")
     return found
-
-
-def _listed(text: str, known: Mapping[str, object], what: str) -> list[str]:
-    names = list(words(text, f"--{what}s"))
-    for name in names:
-        if name not in known:
-            raise InputError(f"unknown {what} {name!r}; choose from {', '.join(known)}")
-    return names
 
 
 def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
@@ -68,8 +75,8 @@ def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
         if name in _OWN_FLAGS:
             raise InputError(f"--set {name}: use {_OWN_FLAGS[name]}")
         if name not in known:
-            choices = ", ".join(sorted(known)) or "none"
-            raise InputError(f"--set {name}: {method} has no such option; it has {choices}")
+            advice = choose(name, sorted(known)) if known else "it has none"
+            raise InputError(f"--set {name}: {method} has no such option; {advice}")
         options[name] = _typed(name, text.strip(), known[name])
     return options
 

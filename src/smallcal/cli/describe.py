@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.summary import effects_of, groups_of
 from smallcal.cli import terminal
@@ -17,8 +18,13 @@ _OBJECTIVES = {
 }
 
 
-def describe(fitted: FittedCalibrator) -> None:
-    """Print a calibrator in words."""
+def notes_of(fitted: FittedCalibrator) -> list[str]:
+    """Return what a fit has to say that asks nothing of anyone, for :func:`terminal.note`."""
+    return [f"{name}: {fitted.flag_text(name)}" for name in fitted.flags if name in NOTES]
+
+
+def describe(fitted: FittedCalibrator, *, noted: bool = False) -> None:
+    """Print a calibrator in words; without its notes, where these were said before."""
     n = fitted.data.get("n")
     on = "" if n is None else f"fitted on {terminal.count(n, 'sample')} of "
     terminal.say(f"{fitted.method}: {on}{fitted.n_classes:,} classes ({fitted.input}).")
@@ -41,7 +47,7 @@ def describe(fitted: FittedCalibrator) -> None:
             text=(0,),
         )
         terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
-    terminal.say(_parameters(fitted), *_outcome(fitted))
+    terminal.say(_parameters(fitted), *_outcome(fitted, noted=noted))
 
 
 def _what_it_does(fitted: FittedCalibrator) -> str:
@@ -104,7 +110,7 @@ def _if_free(fitted: FittedCalibrator) -> Iterator[str]:
         yield f"With predictions that may change: {said}."
 
 
-def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
+def _outcome(fitted: FittedCalibrator, *, noted: bool) -> Iterator[str]:
     """Yield what is known about the fit: confidence before and after, and the flags."""
     found = fitted.fit_metrics
     if {"accuracy", "before", "after"} <= set(found):
@@ -115,6 +121,8 @@ def _outcome(fitted: FittedCalibrator) -> Iterator[str]:
         )
     yield from _if_free(fitted)
     for name, groups in fitted.flags.items():
+        if noted and name in NOTES:
+            continue
         where = f" (group {', '.join(map(str, groups))})" if groups else ""
         yield f"Flag {name}{where}: {fitted.flag_text(name)}."
     if not fitted.flags:

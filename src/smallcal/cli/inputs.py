@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.shapes import one_hot_codes
 from smallcal.data.special import softmax
 from smallcal.errors import InputError
 from smallcal.io import Choice, Loaded
@@ -26,7 +30,7 @@ def naming(source: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{source}: {error}") from error
+        raise error.about(source) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +175,14 @@ def probabilities(
     if calibrator is not None:
         return checked.labels, calibrated(calibrator, loaded)
     return checked.labels, softmax(checked.logits)
+
+
+def label_column(labels: NDArray[Any], loaded: Loaded) -> NDArray[Any]:
+    """Return labels as one column, to be written along; one-hot ones become column numbers."""
+    if labels.ndim < 2 or labels.shape[1] < 2:
+        return labels
+    with naming(loaded.source):
+        return one_hot_codes(labels, n=len(loaded.logits), n_classes=loaded.logits.shape[1])
 
 
 def named(loaded: Loaded, calibrator: FittedCalibrator | None) -> Loaded:

@@ -14,6 +14,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from smallcal.cli.complete import outline
+from smallcal.errors import InputError, choose
+
 
 class Verb(NamedTuple):
     """A verb before its module is imported.
@@ -68,6 +71,8 @@ class LazyGroup(TyperGroup):
     """Commands that are listed from :attr:`verbs` and imported when one of them is called."""
 
     verbs: ClassVar[Mapping[str, Verb]] = {}
+    #: What one of them is called.
+    what: ClassVar[str] = "verb"
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -76,6 +81,15 @@ class LazyGroup(TyperGroup):
             self.add_command(listed)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Return the command that was typed, imported now; a name that is unknown is an error."""
-        name, _, rest = super().resolve_command(ctx, args)
-        return name, self.verbs[str(name)].command(str(name)), rest
+        """Return the command that was typed, imported now; a name that is unknown is an error.
+
+        A shell that completes a line gets an outline of the command, which imports nothing.
+        """
+        name, rest = args[0], args[1:]
+        if name not in self.verbs:
+            if ctx.resilient_parsing:
+                return None, None, rest
+            raise InputError(f"unknown {self.what} {name!r}; {choose(name, self.verbs)}")
+        if ctx.resilient_parsing:
+            return name, outline(name), rest
+        return name, self.verbs[name].command(name), rest

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.data.shapes import listed_rows, one_hot_codes, shape_advice
 from smallcal.errors import InputError
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
@@ -30,8 +31,6 @@ PROBABILITY_FLOOR = 1e-30
 
 #: The largest seed that every generator takes.
 MAX_SEED = 2**32 - 1
-
-_SHOWN_ROWS = 5
 
 
 def as_numpy(values: object, *, name: str) -> NDArray[Any]:
@@ -78,31 +77,37 @@ def as_scores(values: object, *, input: str = "logits", name: str = "logits") ->
     ``input="probabilities"`` checks the rows and takes the logarithm. Finiteness is left to
     :func:`require_finite`, so that a memory-mapped file is not read twice.
     """
-    if input not in INPUT_KINDS:
-        raise InputError(f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}")
-    array = _float_matrix(values, name=name)
+    require_input_kind(input)
+    array = _float_matrix(values, name=name, kind=input)
     if input == "probabilities":
-        require_probabilities(array, name=name)
+        require_probabilities(array, name=name, advice="say input='logits'")
         wide = array if array.dtype.itemsize == 8 else array.astype(np.float32)
         return np.log(np.maximum(wide, wide.dtype.type(PROBABILITY_FLOOR)))
     return array
 
 
+def require_input_kind(input: str) -> None:
+    """Raise unless this is one of the two things that scores may be."""
+    if input not in INPUT_KINDS:
+        must = f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}"
+        raise InputError(python=must, shell=f"--{must}")
+
+
 def as_probabilities(values: object, *, name: str = "y_proba") -> FloatArray:
     """Return checked float64 probabilities of shape (n, C)."""
-    array = _float_matrix(values, name=name)
+    array = _float_matrix(values, name=name, kind="probabilities")
     require_probabilities(array, name=name)
     return array.astype(np.float64, copy=False)
 
 
-def _float_matrix(values: object, *, name: str) -> FloatArray:
+def _float_matrix(values: object, *, name: str, kind: str) -> FloatArray:
     array = as_numpy(values, name=name)
     if array.dtype.kind == "f" and array.ndim == 2 and min(*array.shape, 2) == 2:
         return array if array.dtype.itemsize <= 8 else array.astype(np.float64)
-    return _made_matrix(array, name=name)
+    return _made_matrix(array, name=name, kind=kind)
 
 
-def _made_matrix(array: NDArray[Any], *, name: str) -> FloatArray:
+def _made_matrix(array: NDArray[Any], *, name: str, kind: str) -> FloatArray:
     if array.dtype.kind not in "fiu":
         what = "ragged rows or mixed types" if array.dtype == object else f"type {array.dtype}"
         raise InputError(f"{name} must hold real numbers; got {what}")
@@ -110,25 +115,14 @@ def _made_matrix(array: NDArray[Any], *, name: str) -> FloatArray:
         array = array.astype(np.float64)
     if array.ndim != 2 or array.shape[1] == 1:
         raise InputError(
-            f"{name} must have shape (n, C) with one column per class; got {array.shape}"
-            + _shape_advice(array)
+            f"{name} must have shape (n, C) with one column per class; got {array.shape}",
+            **shape_advice(array, kind),
         )
     if array.shape[0] == 0:
         raise InputError(f"{name} has no rows (shape {array.shape})")
     if array.shape[1] == 0:
         raise InputError(f"{name} has no columns (shape {array.shape})")
     return array
-
-
-def _shape_advice(array: NDArray[Any]) -> str:
-    if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1):
-        return (
-            ". A binary model's margin m becomes two columns with "
-            "np.column_stack([np.zeros(len(m)), m])"
-        )
-    if array.ndim > 2:
-        return f". Flatten the leading axes with .reshape(-1, {array.shape[-1]})"
-    return ""
 
 
 def require_finite(array: FloatArray, *, name: str, first_row: int = 0) -> FloatArray:
@@ -159,22 +153,29 @@ def bad_rows_error(
         must, fix = "finite", "A masked class must lose its column, not be set to infinity"
     return InputError(
         f"{name} must be {must}; {int(bad.sum())} of {len(bad)} rows are not: "
-        f"{_rows(bad, first_row)} (column {column} of the first is {value:g}). {fix}"
+        f"{listed_rows(bad, first_row)} (column {column} of the first is {value:g}). {fix}"
     )
 
 
-def require_probabilities(array: FloatArray, *, name: str) -> None:
-    """Raise :class:`InputError` unless every row lies on the simplex."""
+def require_probabilities(
+    array: FloatArray, *, name: str, advice: str = "take their softmax first"
+) -> None:
+    """Raise :class:`InputError` unless every row lies on the simplex.
+
+    ``advice`` is for numbers that are logits.
+    """
     finite = np.asarray(np.isfinite(array).all(axis=1))
     if not bool(finite.all()):
-        raise InputError(f"{name} must be finite; {_rows(~finite)} are not")
+        raise InputError(f"{name} must be finite; {listed_rows(~finite)} are not")
     outside = np.asarray((array.min(axis=1) < -1e-6) | (array.max(axis=1) > 1 + 1e-3))
     if bool(outside.any()):
         row = int(np.argmax(outside))
         raise InputError(
-            f"{name} must be probabilities in [0, 1]; {_rows(outside)} are not (row {row} spans "
-            f"{float(array[row].min()):g} to {float(array[row].max()):g}). Logits must go through "
-            "a softmax first"
+            f"{name} must be probabilities in [0, 1]; {listed_rows(outside)} are not (row {row} "
+            f"spans {float(array[row].min()):g} to {float(array[row].max()):g}). If they are "
+            "logits, ",
+            python=advice,
+            shell="say --input logits",
         )
     total = array.sum(axis=1, dtype=np.float64)
     # float16 rows of a thousand classes drift by a few per mille; a wrong array is far off.
@@ -183,7 +184,7 @@ def require_probabilities(array: FloatArray, *, name: str) -> None:
     if bool(off.any()):
         row = int(np.argmax(off))
         raise InputError(
-            f"every row of {name} must sum to 1; {_rows(off)} do not (row {row} sums to "
+            f"every row of {name} must sum to 1; {listed_rows(off)} do not (row {row} sums to "
             f"{float(total[row]):g})"
         )
 
@@ -215,9 +216,11 @@ def as_labels(
     """Return labels as integers in 0 .. C-1, one per row.
 
     Integers, booleans and floats that are whole numbers are taken as column numbers;
-    strings are looked up in ``class_names``.
+    strings are looked up in ``class_names``. A matrix with a single 1 in each row is one-hot.
     """
     array = as_numpy(values, name=name)
+    if array.ndim == 2 and array.shape[1] > 1:
+        array = one_hot_codes(array, n=n, n_classes=n_classes, name=name)
     if array.dtype.kind not in "iu" or array.shape != (n,):
         array = _label_codes(_column(array, n=n, name=name), class_names=class_names, name=name)
     if array.min() < 0 or array.max() >= n_classes:
@@ -228,12 +231,14 @@ def as_labels(
 def _outside(codes: IntArray, n_classes: int, *, name: str) -> InputError:
     outside = (codes < 0) | (codes >= n_classes)
     row = int(np.argmax(outside))
-    hint = ""
+    hint = {}
     if int(codes.min()) == 1 and int(codes.max()) == n_classes:
-        hint = f". They seem to start at 1: pass {name} - 1"
+        start = ". They seem to start at 1: "
+        hint = {"python": f"{start}pass {name} - 1", "shell": f"{start}take 1 off each"}
     return InputError(
         f"{name} must lie in 0 .. {n_classes - 1} (there are {n_classes} columns); "
-        f"{_rows(outside)} do not (row {row} is {int(codes[row])}){hint}"
+        f"{listed_rows(outside)} do not (row {row} is {int(codes[row])})",
+        **hint,
     )
 
 
@@ -242,8 +247,7 @@ def _column(array: NDArray[Any], *, n: int, name: str) -> NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        advice = f". One-hot labels become {name}.argmax(axis=1)" if array.ndim == 2 else ""
-        raise InputError(f"{name} must have shape ({n},); got {array.shape}{advice}")
+        raise InputError(f"{name} must have shape ({n},); got {array.shape}")
     if array.shape[0] != n:
         raise InputError(f"{name} must have one entry per row: {n} rows, {array.shape[0]} {name}")
     return array
@@ -265,7 +269,7 @@ def _label_codes(array: NDArray[Any], *, class_names: Sequence[str] | None, name
             row = int(np.argmin(whole))
             raise InputError(
                 f"{name} must be whole numbers (the column of the true class); "
-                f"{_rows(~whole)} are not (row {row} is {float(array[row]):g})"
+                f"{listed_rows(~whole)} are not (row {row} is {float(array[row]):g})"
             )
         return array.astype(np.int64)
     raise InputError(f"{name} must be integers; got type {array.dtype}")
@@ -275,7 +279,9 @@ def _lookup_names(array: NDArray[Any], *, class_names: Sequence[str] | None, nam
     if class_names is None:
         raise InputError(
             f"{name} are strings (the first is {str(array[0])!r}); say which column is which "
-            "class with class_names=[...], or pass column numbers"
+            "class with ",
+            python="class_names=[...], or pass column numbers",
+            shell="--class-names FILE, one name per line, or save column numbers",
         )
     position = {str(label): i for i, label in enumerate(class_names)}
     codes = np.array([position.get(str(label), -1) for label in array], dtype=np.int64)
@@ -283,7 +289,7 @@ def _lookup_names(array: NDArray[Any], *, class_names: Sequence[str] | None, nam
     if bool(unknown.any()):
         row = int(np.argmax(unknown))
         raise InputError(
-            f"{name} must be among class_names; {_rows(unknown)} are not "
+            f"{name} must be among class_names; {listed_rows(unknown)} are not "
             f"(row {row} is {str(array[row])!r})"
         )
     return codes
@@ -297,7 +303,7 @@ def as_weight(values: object, *, n: int, name: str = "sample_weight") -> FloatAr
     weight = array.astype(np.float64)
     bad = ~(np.isfinite(weight) & (weight >= 0))
     if bool(bad.any()):
-        raise InputError(f"{name} must be finite and not negative; {_rows(bad)} are not")
+        raise InputError(f"{name} must be finite and not negative; {listed_rows(bad)} are not")
     if not bool(weight.any()):
         raise InputError(f"{name} is zero everywhere ({n} rows)")
     return weight
@@ -366,8 +372,10 @@ def refuse_unfittable(logits: FloatArray, *, input: str, least: int, name: str) 
         )
     if input == "logits" and on_simplex(logits):
         raise InputError(
-            f"{name} look like probabilities (every row lies in [0, 1] and sums to 1). Pass the "
-            "raw logits, or say input='probabilities'"
+            f"{name} look like probabilities (every row lies in [0, 1] and sums to 1). Give the "
+            "raw logits, or say ",
+            python="input='probabilities'",
+            shell="--input probabilities",
         )
     if bool((logits == logits[:, :1]).all()):
         raise InputError(
@@ -381,11 +389,3 @@ def on_simplex(array: FloatArray) -> bool:
     return bool(
         (array >= 0).all() and (array <= 1).all() and (np.abs(array.sum(axis=1) - 1) < 1e-3).all()
     )
-
-
-def _rows(bad: BoolArray, first_row: int = 0) -> str:
-    """Say which rows, the first few by number: 'rows 3, 7, 12 and 40 more'."""
-    rows = np.flatnonzero(bad)
-    shown = ", ".join(str(int(row) + first_row) for row in rows[:_SHOWN_ROWS])
-    more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
-    return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"

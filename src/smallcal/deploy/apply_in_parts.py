@@ -216,7 +216,7 @@ def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> NDArray[An
     except InputError as error:
         counted = fitted.input == "logits" or not block.start
         where = "" if counted else f" (counting from row {block.start} of the file)"
-        raise InputError(f"{shown}: {error}{where}") from error
+        raise error.about(f"{shown}{where}") from error
 
 
 def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
@@ -225,7 +225,7 @@ def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
         scores = as_scores(block.scores, input=input)
         require_finite(scores, name=input, first_row=block.start)
     except InputError as error:
-        raise InputError(f"{shown}: {error}") from error
+        raise error.about(shown) from error
     return softmax(scores)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.data.checks import INPUT_KINDS, as_numpy
-from smallcal.errors import FileError, InputError, file_errors
+from smallcal.data.checks import as_numpy, require_input_kind
+from smallcal.errors import FileError, SmallcalError, file_errors, missing_file
 from smallcal.io.layout import AS_IT_IS, Choice, Layout, Loaded, score_role, two_columns
 from smallcal.io.memory import require_memory
 from smallcal.io.readers import (
@@ -97,8 +97,8 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
     >>> read(path).logits.shape, read(path).labels
     ((2, 3), None)
     """
-    if input is not None and input not in INPUT_KINDS:
-        raise InputError(f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}")
+    if input is not None:
+        require_input_kind(input)
     choice = Choice(
         input=input,
         columns=tuple(columns),
@@ -293,8 +293,8 @@ def _opened(
         try:
             with _opened(f"{copy}:{prefix}" if prefix else copy, table, choice) as found:
                 yield found
-        except (FileError, InputError) as error:  # the copy is nothing the user knows of
-            raise type(error)(str(error).replace(str(copy), NAMED)) from error
+        except SmallcalError as error:  # the copy is nothing the user knows of
+            raise error.calling(copy, NAMED) from error
         return
     reader, source = reader_of(file, table), str(file)
     opener: Opener = partial(_read_by, reader, choice)
@@ -315,6 +315,8 @@ def reader_of(file: Path, table: Mapping[str, Reader]) -> Reader:
     """Return the reader for a file's suffix."""
     reader = table.get(suffix_of(file))
     if reader is None:
+        if meant := missing_file(file):
+            raise FileError(f"cannot read {file}: No such file or directory{meant}")
         given = file.suffix or "no suffix"
         raise FileError(f"cannot read {file} ({given}): the type must be one of {', '.join(table)}")
     return reader

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from smallcal.errors import FileError, SmallcalError, needing
+from smallcal.errors import FileError, SmallcalError, missing_file, needing
 from smallcal.io.batches import arrays_of, tensors_of
 from smallcal.io.layout import Choice
 from smallcal.io.tables import Table, read_parquet
@@ -95,7 +95,8 @@ def explained(file: Path) -> Iterator[None]:
         raise FileError(f"{file} does not fit in memory: {_first_line(error)}") from error
     except Exception as error:
         if isinstance(error, OSError) and error.strerror and error.filename:
-            raise FileError(f"cannot read {file}: {error.strerror}") from error
+            why = f"{error.strerror}{missing_file(file)}"
+            raise FileError(f"cannot read {file}: {why}") from error
         raise FileError(
             f"{file} cannot be read as {suffix_of(file)}: {_first_line(error)}. It is damaged or "
             "of another type; write it again"

@@ -6,6 +6,7 @@ form needs no case for an empty bin, and :func:`bin_sums` is the only place that
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -207,3 +208,17 @@ def classwise_ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
 
 def _mean_absolute(sums: FloatArray, n: int) -> float:
     return float(np.abs(sums).sum() / n)
+
+
+def mean_noise(confidence: FloatArray, *, bins: int = DEFAULT_BINS) -> float:
+    """Return the ECE that a perfectly calibrated model would show on average, without simulating.
+
+    The number of right predictions in a bin varies as its confidences say, nearly normally.
+
+    Examples
+    --------
+    >>> round(mean_noise(np.full(100, 0.8)), 3)  # sqrt(2 / pi) times 0.4 / sqrt(100)
+    0.032
+    """
+    variance = bin_sums(equal_width(confidence, bins), confidence * (1 - confidence), bins)
+    return float(math.sqrt(2 / math.pi) * np.sqrt(variance).sum() / len(confidence))

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from smallcal.errors import InputError
+from smallcal.errors import InputError, choose
 from smallcal.metrics.table import METRICS
 
 _CONDITION = re.compile(r"\s*(\w+)\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*(%?)\s*")
@@ -39,21 +39,17 @@ class Condition:
         except ValueError:
             bound = math.nan
         if match is None or not math.isfinite(bound):
-            raise InputError(
-                f"--fail-if must look like ece15>0.03 (a metric, one of < <= > >=, a number); "
-                f"got {text!r}"
-            )
+            raise _wrong("must look like ece15>0.03 (a metric, one of < <= > >=, a number)", text)
         name = match[1]
         if name not in METRICS:
-            raise InputError(
-                f"--fail-if: unknown metric {name!r}; choose from {', '.join(METRICS)}"
-            )
+            raise _wrong(f"unknown metric {name!r}; {choose(name, METRICS)}", text)
         if match[4]:
             bound /= 100
         elif METRICS[name].percent and abs(bound) > 1:
-            raise InputError(
-                f"--fail-if {text}: {name} is a fraction of 1, so {bound:g} is out of reach; "
-                f"write {name}{match[2]}{bound:g}% or {name}{match[2]}{bound / 100:g}"
+            raise _wrong(
+                f"{name} is a fraction of 1, so {bound:g} is out of reach; write "
+                f"{name}{match[2]}{bound:g}% or {name}{match[2]}{bound / 100:g}",
+                text,
             )
         return cls(text.strip(), name, match[2], bound)
 
@@ -73,3 +69,8 @@ class Condition:
             "failed": failed,
             "reason": reason,
         }
+
+
+def _wrong(what: str, text: str) -> InputError:
+    """Build the error for a condition, which is an option on the command line."""
+    return InputError(python=f"{text!r}: {what}", shell=f"--fail-if {text!r}: {what}")

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from smallcal.data.predictions import FloatArray
-from smallcal.errors import InputError
+from smallcal.errors import InputError, choose
 from smallcal.metrics import binned, proper, selective, smooth, threshold
 from smallcal.metrics.scored import Scored
 from smallcal.metrics.units import PERCENT, X100, Unit
@@ -175,5 +175,5 @@ def chosen_metrics(
     wanted = list(names)
     for name in wanted:
         if name not in known:
-            raise InputError(f"{lack} {name!r}; choose from {', '.join(known)}")
+            raise InputError(f"{lack} {name!r}; {choose(name, known)}")
     return [METRICS[name] for name in wanted]

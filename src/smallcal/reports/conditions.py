@@ -32,8 +32,8 @@ def require_known(text: str, methods: Iterable[str]) -> None:
     method, _ = parse(text)
     known = list(methods)
     if method is not None and method not in known:
-        named = ", ".join(known)
-        raise InputError(f"--fail-if {text}: no method {method!r} here; there are {named}")
+        wrong = f"{text!r}: no method {method!r} here; there are {', '.join(known)}"
+        raise InputError(python=wrong, shell=f"--fail-if {wrong}")
 
 
 def check(text: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def samples_of(
                 name=kind,
             )
         except InputError as error:
-            raise InputError(f"{source}: {error}") from error
+            raise error.about(source) from error
     path = split_path(file)[0] if file else None
     return Samples(
         preds=preds,

@@ -108,7 +108,7 @@ def evaluate(
     >>> rows["ece15"].low <= rows["ece15"].point <= rows["ece15"].high
     True
     """
-    require_options(n_boot, level)
+    require_options(n_boot, level, least=1 if ci else 0, why="ci=True asks for intervals")
     chosen = chosen_metrics(METRICS if metrics is None else metrics)
     if by is not None:
         names = [metric.name for metric in chosen]

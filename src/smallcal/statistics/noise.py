@@ -157,20 +157,6 @@ def noise_floor_of(
     return found
 
 
-def mean_noise(confidence: FloatArray, *, bins: int = DEFAULT_BINS) -> float:
-    """Return the ECE that a perfectly calibrated model would show on average, without simulating.
-
-    The number of right predictions in a bin varies as its confidences say, nearly normally.
-
-    Examples
-    --------
-    >>> round(mean_noise(np.full(100, 0.8)), 3)  # sqrt(2 / pi) times 0.4 / sqrt(100)
-    0.032
-    """
-    variance = bin_sums(equal_width(confidence, bins), confidence * (1 - confidence), bins)
-    return float(math.sqrt(2 / math.pi) * np.sqrt(variance).sum() / len(confidence))
-
-
 @measure
 def debiased_ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
     """Calibration error of the confidence with the expected contribution of noise taken off.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from smallcal.errors import InputError
+from smallcal.errors import InputError, choose
 from smallcal.metrics import METRICS
 from smallcal.studies.frame import ALL
 from smallcal.studies.study import Entry, Study
@@ -302,5 +302,5 @@ def study_named(name: str) -> Study:
     (250, 625, 1250, 2500)
     """
     if name not in STUDIES:
-        raise InputError(f"unknown study {name!r}; choose from {', '.join(STUDIES)}")
+        raise InputError(f"unknown study {name!r}; {choose(name, STUDIES)}")
     return STUDIES[name]

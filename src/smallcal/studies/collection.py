@@ -138,7 +138,7 @@ def read_split(path: str) -> Predictions:
     try:
         return Predictions.of(logits, loaded.labels, input=loaded.input, features=loaded.features)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise error.about(path) from error
 
 
 def draw_rows(labels: IntArray, budget: int, *, seed: int, draw: int) -> IntArray:

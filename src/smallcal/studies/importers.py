@@ -246,7 +246,11 @@ def _refuse_twins(cells: Sequence[Cell]) -> None:
 
 def _refuse_old(file: Path, *, force: bool) -> None:
     if file.exists() and not force:
-        raise FileError(f"{file} is there already; --force replaces it")
+        raise FileError(
+            f"{file} is there already; ",
+            python="force=True replaces it",
+            shell="--force replaces it",
+        )
 
 
 def _relative(file: Path, folder: Path) -> str:

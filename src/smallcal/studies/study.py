@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from smallcal._version import versions
-from smallcal.calibrators.catalogue import METHODS, true_name
-from smallcal.errors import FileError, InputError
+from smallcal.calibrators.catalogue import ALIASES, METHODS, true_name
+from smallcal.errors import FileError, InputError, did_you_mean
 from smallcal.studies.collection import FILE_NAME, Cell, Collection
 from smallcal.studies.frame import ALL
 
@@ -158,7 +158,10 @@ class Study:
         chosen = {self.baseline: known[self.baseline]}
         for name in methods:
             if name not in known and true_name(name) not in METHODS:
-                raise InputError(f"unknown method {name!r}; this study has {', '.join(known)}")
+                meant = did_you_mean(name, [*known, *METHODS, *ALIASES])
+                raise InputError(
+                    f"unknown method {name!r}; {meant or 'this study has ' + ', '.join(known)}"
+                )
             entry = known.get(name, Entry(name))
             chosen[entry.label] = known.get(entry.label, entry)
         return tuple(chosen.values())

@@ -239,7 +239,7 @@ def test_numbers_that_cannot_be_a_curve_are_refused(part, message):
 
 def test_options_reach_the_parts_and_unknown_ones_are_named(tmp_path):
     assert sc.make("pwlinear-3", scale="logit").options == {"scale": "logit"}
-    with pytest.raises(InputError, match="pwlinear-3: no option n_groups; there are"):
+    with pytest.raises(InputError, match="pwlinear-3: no option 'n_groups'; choose from"):
         sc.make("pwlinear-3", n_groups=4)
     fitted = fit("pwlinear-3", *simulate(400, 6), scale="logit", objective="nll")
     assert fitted.method_ == "pwlinear-3[objective=nll,scale=logit]"

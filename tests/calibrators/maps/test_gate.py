@@ -145,7 +145,7 @@ def test_a_tail_is_earned_by_weight_as_by_copies():
 def test_the_gate_is_for_temperatures_and_has_one_spelling():
     with pytest.raises(InputError, match="gate must be None, or 'evidence' or 'weight' where one"):
         sc.TemperatureScaling(gate="yes").fit(*simulate(100, 4))
-    with pytest.raises(InputError, match="no option gate"):
+    with pytest.raises(InputError, match="no option 'gate'"):
         sc.make("ets", gate="evidence")
     assert sc.SRTS(gate="evidence").fit(*simulate(900, 5)).method_ == "srts-bce[gate=evidence]"
 

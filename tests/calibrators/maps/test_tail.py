@@ -132,7 +132,7 @@ def test_the_option_is_there_for_maps_of_one_temperature_and_refused_elsewhere()
     assert fit("srts-bce", z, y, tail="nll").method_ == "srts-bce+tail"
     assert sc.TemperatureScaling(objective="bce", tail="nll").fit(z, y).method_ == "tva-ts+tail"
     for name in ("vector-scaling", "meta-cal"):
-        with pytest.raises(InputError, match="no option tail"):
+        with pytest.raises(InputError, match="no option 'tail'"):
             fit(name, z, y, tail="nll")
     with pytest.raises(InputError, match="tail must be None, or 'nll'"):
         fit("srts-bce", z, y, tail="bce")

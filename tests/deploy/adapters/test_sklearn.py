@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import log_loss
+from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -24,6 +24,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
     cross_val_predict,
 )
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -504,3 +505,65 @@ def test_the_examples_in_the_docs_run(page, least):
     results = run_page(Path(__file__).parents[3] / "docs" / page)
     assert results.attempted >= least
     assert results.failed == 0
+
+
+@pytest.mark.filterwarnings("ignore::smallcal.FitWarning")
+@pytest.mark.parametrize("method", ["ts-nll", "srts-bce", "default", "matrix-scaling"])
+def test_two_classes_are_ranked_by_decision_function_as_by_probabilities(binary, method):
+    X, y = binary
+    model = quick(method=method).fit(X, y)
+    margin, proba = model.decision_function(X), model.predict_proba(X)
+    assert margin.shape == (300,)
+    assert np.allclose(1 / (1 + np.exp(-margin)), proba[:, 1])
+    assert np.array_equal(model.classes_[(margin > 0).astype(int)], model.predict(X))
+    assert roc_auc_score(y, margin) == pytest.approx(roc_auc_score(y, proba[:, 1]))
+    scorer = get_scorer("roc_auc")  # asks for decision_function first
+    assert scorer(model, X, y) == pytest.approx(roc_auc_score(y, proba[:, 1]))
+
+
+def test_more_classes_have_log_probabilities_as_decisions(data):
+    X, y = data
+    model = quick().fit(X, y)
+    assert np.array_equal(model.decision_function(X), np.log(model.predict_proba(X)))
+    assert np.array_equal(model.decision_function(X).argmax(axis=1), model.predict(X))
+
+
+def test_methods_are_there_where_the_wrapped_model_has_them(data):
+    linear, votes = quick(), quick(estimator=GaussianNB())
+    for model in (linear, votes, linear.fit(*data), votes.fit(*data)):
+        has = model.estimator.__class__ is LogisticRegression
+        assert hasattr(model, "decision_function") == has
+        assert not hasattr(model, "set_output")
+    with pytest.raises(AttributeError, match="no attribute 'decision_function'"):
+        votes.decision_function(data[0])
+    with pytest.raises(NotFittedError):
+        quick().decision_function(data[0])
+
+
+def test_set_output_reaches_the_transformers(data):
+    pandas = pytest.importorskip("pandas")
+    X, y = data
+    frame = pandas.DataFrame(X).rename(columns="x{}".format)
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    plain = quick(estimator=pipeline).fit(frame, y)
+    assert not hasattr(plain.estimator_[-1], "feature_names_in_")
+    model = quick(estimator=clone(pipeline))
+    assert model.set_output(transform="pandas") is model
+    model.fit(frame, y)
+    assert list(model.estimator_[-1].feature_names_in_) == list(frame.columns)
+    assert isinstance(model.estimator_[0].transform(frame), pandas.DataFrame)
+    assert isinstance(model.predict_proba(frame), np.ndarray)
+    assert np.array_equal(model.predict_proba(frame), plain.predict_proba(frame))
+    model.set_output(transform="default")
+    assert isinstance(model.estimator_[0].transform(frame), np.ndarray)
+
+
+def test_labels_in_several_columns_are_told_what_to_do(data):
+    X, y = data
+    with pytest.raises(sc.InputError, match=r"y is one-hot, of shape \(400, 3\); pass .*argmax"):
+        quick().fit(X, np.eye(3)[y])
+    two = np.column_stack([y == 0, y != 1]).astype(int)
+    with pytest.raises(sc.InputError, match=r"multilabel.*MultiOutputClassifier"):
+        quick().fit(X, two)
+    each = MultiOutputClassifier(quick()).fit(X, two)
+    assert [p.shape for p in each.predict_proba(X)] == [(400, 2), (400, 2)]

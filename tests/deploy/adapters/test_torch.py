@@ -382,6 +382,7 @@ BATCHES = {
     "named": (lambda x, y: {"x": x, "target": y}, {"label_key": "target"}),
     "column": (lambda x, y: (x, y[:, None]), {}),
     "array": (lambda x, y: (x, y.numpy()), {}),
+    "one-hot": (lambda x, y: (x, torch.nn.functional.one_hot(y, 12)), {}),
     "nested": (
         lambda x, y: {"in": {"x": x}, "labels": y},
         {"forward_fn": lambda model, batch: model(**batch["in"])},
@@ -437,6 +438,47 @@ def test_a_calibrated_model_gives_what_its_parts_give(method):
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert torch.equal(calibrated.predict([X[:9], (X[9:],)]), X.argmax(-1))  # without labels
     assert model.training
+
+
+@pytest.mark.parametrize("output", ["probabilities", "logits"])
+def test_probabilities_of_anything_are_n_rows_of_c(output):
+    model = Model()
+    calibrated = calibrate(model, loader_of(), method="ts-nll", output=output)
+    expected = sc.make("ts-nll").fit(X.numpy(), Y).predict_proba(X.numpy())
+    y = torch.as_tensor(Y)
+    given = {
+        "tensor": X,
+        "array of another type": Z,
+        "a row": X[:1],
+        "a sample without a batch axis": X[0],
+        "loader": loader_of(),
+        "DataLoader": torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, y), 64),
+        "DataLoader without labels": torch.utils.data.DataLoader(X, 64),
+        "data set": torch.utils.data.TensorDataset(X, y),
+        "tuple with labels": (X, y),
+        "tuple without": (X,),
+        "what a DataLoader gives": [X, y],
+        "mapping": {"x": X, "labels": y},
+        "tensors": [X[:100], X[100:]],
+        "tuple of batches": tuple(loader_of()),
+        "iterator": iter(loader_of()),
+    }
+    for name, data in given.items():
+        found = calibrated.predict_proba(data)
+        n = 1 if name.startswith("a ") else 300
+        assert tuple(found.shape) == (n, 12), name
+        assert not found.requires_grad
+        np.testing.assert_allclose(found, expected[:n], atol=1e-6, err_msg=name)
+    for data, n in ((X, 300), (Z, 300), (X[0], 1), ((X, y), 300)):
+        assert torch.equal(calibrated.predict(data), X.argmax(-1)[:n])
+    assert model.training
+
+
+def test_a_frame_is_taken_as_an_array():
+    pandas = pytest.importorskip("pandas")
+    calibrated = calibrate(Model(), loader_of(), method="ts-nll")
+    frame = pandas.DataFrame(Z)
+    assert torch.equal(calibrated.predict_proba(frame), calibrated.predict_proba(X))
 
 
 def test_a_calibrated_model_goes_through_files(tmp_path):
@@ -526,7 +568,8 @@ def test_a_bar_is_shown_on_terminals(monkeypatch, capsys):
         (Model(), [X], {}, "batch 0: there are no labels; a batch should be a tuple"),
         (Model(), loader_of(), {"label_key": "y"}, "label_key must be the position"),
         (Model(), [(X, Y[:5])], {}, r"300 rows of logits, but labels of shape \(5,\)"),
-        (Model(), [(X, np.eye(12)[Y])], {}, "One-hot labels must become column numbers"),
+        (Model(), [(X, np.eye(12)[Y] + np.eye(12)[0])], {}, "a matrix of other numbers than 0 and"),
+        (Model(), [(X, np.ones((300, 12)))], {}, "labels are multilabel"),
         (Model(), [(X[None], Y)], {}, r"have \(1, 300, 12\). For a prediction per token or pixel"),
         (Model(lambda z: z[:, :1]), loader_of(), {}, "A binary model's one logit z becomes"),
         (Model(lambda z: {"out": z}), loader_of(), {}, "gives a dict with keys out; it should"),

@@ -226,7 +226,10 @@ def test_models_that_cannot_take_a_calibrator_are_refused_in_one_line(saved, tmp
 
     plain = saved(linear_model())
     refused(plain, "there is no output 'z'; the model has logits", output_name="z")
-    refused(saved(linear_model(extra=("y",)), "two.onnx"), "which output has them; .* logits, y")
+    refused(
+        saved(linear_model(extra=("y",)), "two.onnx"),
+        "the outputs logits, y; say which one has the logits with output_name=",
+    )
     refused(saved(linear_model(shape=("batch", 5)), "five.onnx"), "has 5 columns; .* 12 classes")
     refused(saved(linear_model(kind="int64"), "int.onnx"), "of type int64")
     refused(tmp_path / "none.onnx", "cannot read", FileError)

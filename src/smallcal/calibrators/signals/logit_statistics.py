@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smallcal.data.checks import MAX_MAGNITUDE, FloatArray, IntArray, as_scores, bad_rows_error
-from smallcal.errors import InputError
+from smallcal.errors import InputError, missing_input
 
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
 
@@ -213,5 +213,5 @@ class Rows:
 
 def _given(array: object, name: str) -> object:
     if array is None:
-        raise InputError(f"this calibrator needs {name} as well as logits: pass {name}=...")
+        raise missing_input("this calibrator", name)
     return array

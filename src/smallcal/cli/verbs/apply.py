@@ -121,7 +121,7 @@ def _whole(
     if with_temperature:
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
     if loaded.labels is not None:
-        arrays["labels"] = loaded.labels
+        arrays["labels"] = inputs.label_column(loaded.labels, loaded)
     names = loaded.class_names or fitted.class_names
     if names is not None:
         arrays["class_names"] = np.array(names)

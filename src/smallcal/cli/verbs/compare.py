@@ -9,6 +9,7 @@ from smallcal.advice.recommend import DEFAULT, ON_TEST
 from smallcal.calibrators.catalogue import METHODS, true_name
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli.describe import notes_of
 from smallcal.cli.options import option
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError, MissingExtraError
@@ -60,7 +61,8 @@ def compare(
     if methods == "all":
         errors = _forgive_missing(errors)
     failures = {
-        name: " ".join(f"{type(error).__name__}: {error}".split()) for name, error in errors.items()
+        name: " ".join(f"{type(error).__name__}: {getattr(error, 'shell', error)}".split())
+        for name, error in errors.items()
     }
     result = None
     if probas:
@@ -141,6 +143,7 @@ def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
     estimator = Calibrator(method=name, input=cal.input, random_state=seed)
     estimator.fit(cal.logits, cal.labels, features=cal.features)
     fitted = estimator.fitted_
+    terminal.note(*(f"{name}: {text}" for text in notes_of(fitted)))
     labels = test.labels if "labels" in fitted.signal.needs else None
     return fitted.predict_proba(test.logits, features=test.features, labels=labels)
 
@@ -159,8 +162,10 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
     """Print differences with their intervals, and what they amount to in words."""
     if not result.intervals:
         terminal.say(f"Difference to {result.baseline}:")
-        headers = [_heading(metric, difference=True) for metric in wanted]
-        terminal.show_table(["method", *headers], _rows(result.differences, wanted, signed=True))
+        for start in range(0, len(wanted), _ABREAST // 2):
+            part = wanted[start : start + _ABREAST // 2]
+            headers = [_heading(metric, difference=True) for metric in part]
+            terminal.show_table(["method", *headers], _rows(result.differences, part, signed=True))
         return
     terminal.say(f"Difference to {result.baseline}, {100 * result.level:g} % interval:")
     for start in range(0, len(wanted), _DIFFERENCES_ABREAST):

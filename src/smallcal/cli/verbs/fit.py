@@ -8,7 +8,7 @@ from smallcal import io
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.summary import summary
 from smallcal.cli import choices, inputs, options, terminal
-from smallcal.cli.describe import describe
+from smallcal.cli.describe import describe, notes_of
 from smallcal.cli.options import flag, option
 
 
@@ -60,10 +60,11 @@ def fit(
     if output is not None:
         estimator.save(output)
     fitted = estimator.fitted_
+    terminal.note(*notes_of(fitted))
     if as_json:
         terminal.show_json({"output": output, **summary(fitted)})
         return
-    describe(fitted)
+    describe(fitted, noted=True)
     if output is None:
         terminal.say("Nothing was written; -o cal.json keeps this calibrator.")
     else:

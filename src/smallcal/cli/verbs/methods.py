@@ -26,5 +26,7 @@ def methods(as_json: options.Json = False) -> None:
         terminal.show_json({"methods": rows, "aliases": dict(ALIASES)})
         return
     listed = [[name, row.summary] for name, row in METHODS.items()]
-    listed += [[alias, f"the same as {name}"] for alias, name in ALIASES.items()]
     terminal.show_table(["method", "what it does"], listed, text=(0, 1))
+    others = {true: [a for a, name in ALIASES.items() if name == true] for true in METHODS}
+    known = [[name, ", ".join(names)] for name, names in others.items() if names]
+    terminal.show_table(["method", "other names that do as well"], known, text=(0, 1))

@@ -11,6 +11,7 @@ from smallcal.advice.select import DEFAULT_CANDIDATES, Selection, require_rule
 from smallcal.advice.select import select as choose
 from smallcal.advice.select_walk import Row
 from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli.describe import notes_of
 from smallcal.cli.options import option
 from smallcal.errors import InputError
 from smallcal.io import Loaded
@@ -131,6 +132,7 @@ def _fit(found: Selection, loaded: Loaded, labels: object, output: str) -> None:
     estimator = found.estimator().set_params(class_names=loaded.class_names)
     with terminal.noted_warnings():
         estimator.fit(loaded.logits, labels, features=loaded.features)
+    terminal.note(*notes_of(estimator.fitted_))
     estimator.save(output)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import typer
 
 from smallcal.cli.lazy import LazyGroup, Verb, verbs_of
-from smallcal.errors import InputError
 from smallcal.studies import STUDIES
 
 _AROUND = {
@@ -29,11 +28,7 @@ class Studies(LazyGroup):
         **{name: Verb(_RUN, one.question, "Studies") for name, one in STUDIES.items()},
     }
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its name or a study's."""
-        if cmd_name not in self.verbs:
-            raise InputError(f"unknown study {cmd_name!r}; choose from {', '.join(self.verbs)}")
-        return super().get_command(ctx, cmd_name)
+    what: ClassVar[str] = "study"
 
 
 study = typer.Typer(

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from smallcal.calibrators.catalogue import method as method_row
@@ -26,6 +27,7 @@ from smallcal.deploy.adapters.sklearn_scores import (
     floored,
     response_of,
     scores_of,
+    wrapped_has,
 )
 from smallcal.errors import FitWarning, InputError
 
@@ -185,6 +187,47 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         """Return the class with the highest calibrated probability."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
+
+    @available_if(wrapped_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return calibrated log-odds of two classes, or log-probabilities of more.
+
+        There is one where the estimator has one. It is not the estimator's own: a scorer that asks
+        for it, such as ``roc_auc``, sees what :meth:`predict_proba` says, in the same order, and
+        0 lies between two classes as 0.5 does there. :meth:`scores` has the estimator's own.
+
+        Parameters
+        ----------
+        X : array-like
+            What the estimator takes.
+
+        Returns
+        -------
+        ndarray of shape (n,), above 0 for ``classes_[1]``; or (n, C) for more than two classes
+        """
+        logs = self.predict_log_proba(X)
+        return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
+
+    @available_if(wrapped_has("set_output"))  # type: ignore[untyped-decorator]
+    def set_output(self: Self, *, transform: str | None = None) -> Self:
+        """Choose what the transformers inside the estimator hand on, as a pipeline's does.
+
+        There is one where the estimator has one. As with scikit-learn's own classifiers, what
+        :meth:`predict_proba` and the others give stays an array.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, optional
+            None changes nothing.
+
+        Returns
+        -------
+        self
+        """
+        for name in ("estimator", "estimator_"):
+            if hasattr(self, name):
+                getattr(self, name).set_output(transform=transform)
+        return self
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return where metadata goes when scikit-learn's routing is switched on."""

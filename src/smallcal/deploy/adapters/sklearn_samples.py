@@ -49,6 +49,7 @@ class Samples:
             raise InputError(
                 "y is None: this classifier requires y to be passed, but the target y is None"
             )
+        _refuse_matrix(y)
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
         try:
@@ -90,6 +91,23 @@ class Samples:
         """Return the labels as positions in the classes, which need not be sorted."""
         order = np.argsort(classes)
         return np.asarray(order[np.searchsorted(classes[order], self.y)], dtype=np.int64)
+
+
+def _refuse_matrix(y: Any) -> None:
+    """Raise, saying what to do, where y has several columns."""
+    try:
+        table = np.asarray(y)
+    except ValueError:  # ragged; what comes after says so
+        return
+    shape = table.shape
+    if len(shape) != 2 or shape[1] < 2:
+        return
+    if table.dtype.kind in "fiub" and bool(((table != 0).sum(axis=1) == 1).all()):
+        raise InputError(f"y is one-hot, of shape {shape}; pass the classes, y.argmax(axis=1)")
+    raise InputError(
+        f"y is multilabel or multioutput, of shape {shape}; a classifier here has one class per "
+        "row. MultiOutputClassifier(CalibratedModel(...)) fits and calibrates each column by itself"
+    )
 
 
 def shuffled_folds(data: Samples, n_folds: int, seed: int) -> KFold | StratifiedKFold:

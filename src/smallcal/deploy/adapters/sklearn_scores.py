@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,16 @@ from smallcal.errors import InputError
 
 #: What a classifier may be asked for, best first: a margin has not been rounded to 0 or 1.
 RESPONSES = ("decision_function", "predict_proba")
+
+
+def wrapped_has(name: str) -> Callable[[Any], bool]:
+    """Return what tells scikit-learn whether a meta-estimator's model has a method."""
+
+    def check(owner: Any) -> bool:
+        getattr(getattr(owner, "estimator_", owner.estimator), name)  # its own reason, if it lacks
+        return True
+
+    return check
 
 
 def response_of(model: Any, X: Any, asked: str) -> str:

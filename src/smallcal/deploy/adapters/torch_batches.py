@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.data.checks import FloatArray, as_numpy
+from smallcal.data.shapes import one_hot_codes
 from smallcal.errors import InputError, needing
 from smallcal.io.progress import progress
 
@@ -68,7 +69,7 @@ def collect_logits(
     def keep(logits: Tensor, labels: Any) -> None:
         _require_rows(logits)
         rows = as_numpy(logits, name="logits")
-        codes = _labels_of(labels, n=len(rows))
+        codes = _labels_of(labels, n=len(rows), n_classes=rows.shape[1])
         kept = np.asarray(codes != ignore_index)
         parts.append((rows[kept], codes[kept], int((~kept).sum())))
 
@@ -240,7 +241,7 @@ def _require_rows(logits: Tensor) -> None:
     raise InputError(f"logits must have one row per sample; the model's have {shape}. {advice}")
 
 
-def _labels_of(labels: Any, *, n: int) -> NDArray[Any]:
+def _labels_of(labels: Any, *, n: int, n_classes: int) -> NDArray[Any]:
     if labels is None:
         raise InputError(
             "there are no labels; a batch should be a tuple that ends with them or a mapping with "
@@ -249,9 +250,8 @@ def _labels_of(labels: Any, *, n: int) -> NDArray[Any]:
     codes = as_numpy(labels, name="labels")
     if codes.size == n:
         return codes.reshape(-1)
-    hint = (
-        ". One-hot labels must become column numbers: labels.argmax(-1)" if codes.ndim > 1 else ""
-    )
+    if codes.shape == (n, n_classes):
+        return one_hot_codes(codes, n=n, n_classes=n_classes)
     raise InputError(
-        f"{n} rows of logits, but labels of shape {codes.shape}; there must be one for each{hint}"
+        f"{n} rows of logits, but labels of shape {codes.shape}; there must be one for each"
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from smallcal.calibrators.base import BaseCalibrator
+from smallcal.data.checks import as_numpy
 from smallcal.deploy.adapters.torch_batches import Forward, device_of, logits_of, run_batches
 from smallcal.errors import needing
 
@@ -72,22 +73,65 @@ class CalibratedTorchModel(nn.Module):
         assert self.forward_fn is not None
         return self.forward_fn(self.model, batch)
 
-    def predict_proba(self, loader: Iterable[Any]) -> Tensor:
-        """Return what the module gives for every row of a loader, on the processor.
+    def predict_proba(self, data: Any) -> Tensor:
+        """Return calibrated probabilities of every row, of shape (n, C), on the processor.
 
-        Batches are as for :func:`smallcal.calibrate`; labels may be missing. The model is run in
-        eval mode and without gradients, with a bar on terminals.
+        The model is run in eval mode and without gradients, with a bar on terminals; whatever
+        ``output`` the module has, these are probabilities.
+
+        Parameters
+        ----------
+        data : tensor, array, batch or iterable of batches
+            A tensor or an array is one batch of inputs; a floating array takes the model's type.
+            So is a mapping, or a tuple of tensors, as a loader gives them: labels are left out. One
+            sample without a batch axis gives one row. Anything else, such as a ``DataLoader``, is
+            gone through batch by batch, as for :func:`smallcal.calibrate`; a list of tensors is
+            several batches, unless their numbers of axes differ, as those of inputs and labels do.
+
+        Returns
+        -------
+        Tensor of shape (n, C)
+
+        Examples
+        --------
+        >>> import smallcal as sc
+        >>> val = sc.load_demo("cal")
+        >>> cal = sc.TemperatureScaling().fit(val.logits, val.labels)
+        >>> calibrated = CalibratedTorchModel(nn.Linear(8, 345), cal)
+        >>> calibrated.predict_proba(torch.zeros(4, 8)).shape
+        torch.Size([4, 345])
         """
         parts: list[Tensor] = []
+
+        def keep(logits: Tensor, labels: Any) -> None:
+            given = self.head(logits[None] if logits.ndim == 1 else logits)
+            proba = given if self.head.output == "probabilities" else given.softmax(dim=-1)
+            parts.append(proba.cpu())
+
         run_batches(
             self.model,
-            loader,
-            lambda logits, labels: parts.append(self.head(logits).cpu()),
+            _batches(data, self.model),
+            keep,
             forward_fn=self.forward_fn,
             label_key=self.label_key,
         )
         return torch.cat(parts)
 
-    def predict(self, loader: Iterable[Any]) -> Tensor:
-        """Return the class, as a column number, of every row of a loader."""
-        return self.predict_proba(loader).argmax(dim=-1)
+    def predict(self, data: Any) -> Tensor:
+        """Return the class of every row, as a column number; see :meth:`predict_proba`."""
+        return self.predict_proba(data).argmax(dim=-1)
+
+
+def _batches(data: Any, model: nn.Module) -> Iterable[Any]:
+    """Return what was given as batches: one, where it is a tensor, an array or a batch itself."""
+    if isinstance(data, Tensor | Mapping):
+        return [data]
+    if hasattr(data, "__array__"):
+        tensor = torch.tensor(as_numpy(data, name="data"))  # a copy: it may be read-only
+        kinds = [part.dtype for part in model.parameters() if part.is_floating_point()]
+        return [tensor.to(kinds[0]) if kinds and tensor.is_floating_point() else tensor]
+    if isinstance(data, tuple) and any(isinstance(part, Tensor) for part in data):
+        return [data]
+    if isinstance(data, list) and all(isinstance(part, Tensor) for part in data):
+        return [tuple(data)] if len({part.ndim for part in data}) > 1 else data
+    return data  # type: ignore[no-any-return]

@@ -19,7 +19,7 @@ from smallcal.deploy.export.onnx import (
     require_onnx,
 )
 from smallcal.deploy.export.origin import Origin, origin_of
-from smallcal.errors import FileError, InputError, file_errors
+from smallcal.errors import FileError, InputError, did_you_mean, file_errors
 
 #: One file of the format cannot be larger.
 MAX_BYTES = 2**31 - 1
@@ -59,7 +59,11 @@ def append_to_onnx(
     program_inputs = {"logits": output_name}
     if fitted.signal.n_features:
         if features_name is None:
-            raise InputError(f"{fitted.method} needs features: say which output has them")
+            raise InputError(
+                f"{fitted.method} needs features: say which output has them with ",
+                python="features_name=...",
+                shell="--features-name",
+            )
         program_inputs["features"] = features_name
     loaded = _modern(onnx, _loaded(onnx, Path(model)), Path(model))
     graph = loaded.graph
@@ -140,8 +144,16 @@ def _output(graph: Any, name: str | None, role: str) -> Any:
     if name is None and len(names) == 1:
         return graph.output[0]
     if name not in names:
-        asked = "which output has them" if name is None else f"there is no output {name!r}"
-        raise InputError(f"{role}: {asked}; the model has {', '.join(names) or 'none'}")
+        there = ", ".join(names) or "none"
+        if name is not None:
+            advice = did_you_mean(name, names) or f"the model has {there}"
+            raise InputError(f"{role}: there is no output {name!r}; {advice}")
+        option = {"logits": "output_name"}.get(role, f"{role}_name")
+        raise InputError(
+            f"the model has the outputs {there}; say which one has the {role} with ",
+            python=f"{option}=...",
+            shell=f"--{option.replace('_', '-')}",
+        )
     return graph.output[names.index(name)]
 
 

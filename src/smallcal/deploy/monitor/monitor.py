@@ -85,8 +85,9 @@ class Monitor:
             counted = seen.counted(len(self._fitted.group_counts))
         if counted is None:
             raise InputError(
-                "this calibrator was saved without counts of its calibration split; pass the "
-                "split's logits as reference=... (--reference FILE), or fit again"
+                "this calibrator was saved without counts of its calibration split; fit again, or ",
+                python="pass the split's logits as reference=...",
+                shell="name the split with --reference FILE",
             )
         self._state = State.empty(
             fingerprint(self._fitted), counted, alpha=alpha, tolerance=tolerance

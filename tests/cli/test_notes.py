@@ -1,0 +1,92 @@
+"""What asks nothing of anyone is a note, said once; what asks for action is a warning."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import smallcal as sc
+from smallcal.calibrators.discipline import FLAGS, NOTES
+from support.simulated import simulate
+
+GATED = "class-linear+tail+gate"
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    """Labels drawn from the model's own probabilities: there is nothing to mend."""
+    rng = np.random.default_rng(1)
+    z = 1.5 * rng.normal(size=(200, 4))
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    y = np.array([rng.choice(4, p=row) for row in p])
+    return z, y
+
+
+@pytest.mark.parametrize(("method", "flag"), [(GATED, "kept_raw"), ("default", "held_back")])
+def test_a_model_that_was_left_alone_is_a_note(method, flag, calibrated, cli):
+    z, y = calibrated
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cal = sc.Calibrator(method=method).fit(z, y)
+    assert list(cal.flags_) == [flag]
+    np.savez("cal.npz", logits=z, labels=y)
+    for more in ([], ["--json"]):
+        code, out, err = cli("fit", "cal.npz", "--method", method, "-o", "cal.json", *more)
+        assert code == 0
+        assert err.startswith(f"smallcal: note: {flag}: ")
+        assert err.count("\n") == 1
+    assert flag in json.loads(out)["flags"]
+    out = cli("fit", "cal.npz", "--method", method)[1]
+    assert flag not in out
+    assert "No flags" not in out
+    code, out, err = cli("inspect", "cal.json")
+    assert (out.count(flag), err) == (1, "")
+    _, _, err = cli("compare", "cal.npz", "cal.npz", "--methods", f"none,{method}", "--n-boot", "0")
+    assert err.count(f"note: {method}: {flag}: ") == 1
+
+
+def test_what_asks_for_action_still_warns():
+    z, y = simulate(60, 12)
+    with pytest.warns(sc.FitWarning) as found:
+        cal = sc.SRTS().fit(z, y)
+    assert len(found) == len(cal.flags_) > 1
+    assert set(NOTES) < set(FLAGS)
+
+
+# Resamples.
+
+
+@pytest.fixture
+def file(here):
+    z, y = simulate(150, 4)
+    np.savez("cal.npz", logits=z, labels=y)
+    return "cal.npz"
+
+
+def test_no_resamples_means_no_intervals(file, cli):
+    code, out, _ = cli("evaluate", file, "--n-boot", "0")
+    assert (code, "interval" in out) == (0, False)
+    found = json.loads(cli("evaluate", file, "--n-boot", "0", "--json")[1])
+    assert (found["intervals"], found["metrics"]["ece15"] > 0) == ({}, True)
+    args = ["compare", file, file, "--methods", "none,ts-nll", "--n-boot", "0"]
+    code, out, _ = cli(*args)
+    assert (code, "interval" in out, "Difference to none:" in out) == (0, False, True)
+    assert max(map(len, out.splitlines())) <= 80
+    found = json.loads(cli(*args, "--json")[1])
+    assert found["intervals"] == {}
+
+
+def test_a_report_says_that_it_needs_resamples(file, cli):
+    assert "every verdict rests" in " ".join(cli("report", "-h")[1].replace("│", " ").split())
+    code, _, err = cli("report", file, file, "--n-boot", "0")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_intervals_without_resamples_are_refused():
+    z, y = simulate(150, 4)
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    with pytest.raises(sc.InputError, match=r"n_boot must be .* at least 1 .*ci=True"):
+        sc.evaluate(y, p, ci=True, n_boot=0)
+    assert sc.evaluate(y, p, n_boot=0)["ece15"] > 0
+    assert sc.compare(y, {"a": p, "b": p}, n_boot=0).intervals == {}
