@@ -37,7 +37,8 @@ def test_a_plan_is_two_tables_and_sentences_in_80_columns(cli):
     assert (measured, beyond) == (["50", "100", "200"], ["250", "500", "1,000"])
     assert [line[0] for line in lines if line[:1] in (["none"], ["tva-ts"], ["srts-bce"])]
     assert "With all 250 samples srts-bce is expected to show ECE" in out
-    assert "Calibrating is worth it" in out
+    assert "Calibrating lowers ECE" in out
+    assert "Use adaptive, the default." in out
 
 
 def test_json_is_the_plan_of_the_library(cli):

@@ -330,10 +330,14 @@ def test_who_compares_the_default_sees_adaptive_everywhere(cli):
     code, out, _ = cli("compare", "both.npz", *options, "--baseline", "default")
     assert code == 0
     assert "Difference to adaptive, 95 % interval:" in out
-    assert "default" not in out
+    table, _, advice = out.partition("Use adaptive, the default")
+    assert "default" not in table
+    assert "choosing by them flatters" in " ".join(advice.split())
     found = json.loads(cli("compare", "both.npz", *options, "--json")[1])
     assert list(found["values"]) == ["ts-nll", "adaptive"]
-    assert "default" not in cli("compare", "both.npz", "--metrics", "nll", "--n-boot", "50")[1]
+    assert found["recommended"] == "adaptive"
+    out = cli("compare", "both.npz", "--metrics", "nll", "--n-boot", "50")[1]
+    assert "default" not in out.partition("Use adaptive, the default")[0]
 
 
 def test_compare_in_json_has_values_and_differences(cli):

@@ -42,7 +42,7 @@ RAW_SCALE = 0.05
 #: Bands are wider by this than the pilot's own rows and draws say: splits of one collection differ
 #: by more than chance, and a few hundred rows seldom hold the rare large losses. Chosen on the
 #: models of ``make study-plan``, where it brings the bands to their level.
-WIDER = 1.2
+WIDER, WIDER_ECE = 1.2, 1.25
 
 #: Any tau that could matter: from a hundredth of a point to half of everything.
 _TAU = np.geomspace(1e-4, 0.5, 120)
@@ -278,5 +278,5 @@ class Forecast:
         values = np.take_along_axis(errors, picked, axis=1).mean(axis=1)
         spread = errors.std(axis=1, ddof=1) if len(shift) > 1 else np.zeros(1)
         point = float(errors.mean())
-        values = np.maximum(point + WIDER * (values - point), 0)
+        values = np.maximum(point + WIDER_ECE * (values - point), 0)
         return MetricForecast(point, values, float(np.sqrt((spread**2).mean())))

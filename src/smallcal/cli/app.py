@@ -16,7 +16,7 @@ _HELP = {
     "apply": "Write calibrated probabilities; .npy, Parquet and Arrow stream, however large.",
     "evaluate": "Measure the calibration of logits, or of what a calibrator makes of them.",
     "compare": "Fit several methods and show their metrics side by side.",
-    "select": "Choose a calibrator by cross-validation, or none where the data do not tell.",
+    "select": "Compare the default with others on samples held out, and choose.",
     "audit": "Refit a calibrator on resamples and say how far to trust its numbers.",
     "plan": "Say how many samples calibration needs, from a pilot split.",
     "report": "Report how well a model is calibrated, and which method to use.",
