@@ -16,6 +16,7 @@ thinks in builtins catches ``ValueError`` or ``ImportError`` and is served as we
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -23,6 +24,9 @@ from pathlib import Path
 from typing import TypeVar
 
 Self = TypeVar("Self", bound="SmallcalError")
+
+#: An option of the command line.
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 
 #: Letters that a slip of the finger adds or leaves out at most: n_groups is not min_group_size.
 _SLIP = 4
@@ -53,6 +57,19 @@ class SmallcalError(Exception):
     def __init__(self, message: object = "", *, python: str = "", shell: str = "") -> None:
         super().__init__(f"{message}{python}")
         self.shell = f"{message}{shell or python}"
+
+    @classmethod
+    def with_options(cls: type[Self], text: str) -> Self:
+        """Return an error whose text names options; in Python it names keywords.
+
+        Examples
+        --------
+        >>> error = InputError.with_options("two of them; say --labels-key")
+        >>> str(error), error.shell
+        ('two of them; say labels_key', 'two of them; say --labels-key')
+        """
+        keywords = _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
+        return cls(python=keywords, shell=text)
 
     def about(self: Self, source: object) -> Self:
         """Return the same error with the name of what it is about in front."""

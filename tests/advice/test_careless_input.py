@@ -91,10 +91,10 @@ def test_select_keeps_the_raw_model_where_nothing_speaks_against_it(name, cli, t
     assert "keep the raw model" in text
 
 
-def test_fit_says_when_only_a_prior_holds_the_temperature(cli, tmp_path):
+def test_fit_leaves_a_model_without_errors_alone_and_says_so(cli, tmp_path):
     # 300 of 300 right, at a mean confidence far below: evidence enough, but for how much?
     text = said(cli, tmp_path, "fit", "no errors")
-    assert "one_sided" in text
+    assert "kept_raw: no prediction is wrong" in text
     assert "No flags" not in text
 
 

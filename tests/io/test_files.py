@@ -62,7 +62,7 @@ def test_predicted_classes_are_not_taken_for_scores(tmp_path):
     with pytest.raises(FileError, match="preds holds one class a row, not its scores"):
         read(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", outputs=Z, preds=Z, y=Y)
-    with pytest.raises(FileError, match=r"logits twice: outputs and preds; .* say --logits-key"):
+    with pytest.raises(FileError, match=r"logits twice: outputs and preds; .* say logits_key"):
         read(tmp_path / "b.npz")
     np.testing.assert_array_equal(read(tmp_path / "b.npz", logits_key="preds").logits, Z)
 
@@ -77,7 +77,7 @@ def test_any_name_can_be_given(suffix, tmp_path):
     np.testing.assert_array_equal(loaded.logits, Z)
     np.testing.assert_array_equal(loaded.labels, Y)
     assert read(file, logits_key="val_probs", labels_key="bar").input == "probabilities"
-    with pytest.raises(FileError, match=r"--logits-key: .* has no 'baz'; it has "):
+    with pytest.raises(FileError, match=r"logits_key: .* has no 'baz'; it has "):
         read(file, logits_key="baz", labels_key="bar")
     np.save(tmp_path / "z.npy", Z)
     found = read(tmp_path / "z.npy", labels=file, labels_key="bar")

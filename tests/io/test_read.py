@@ -257,7 +257,7 @@ def test_frames_in_parquet_are_read(tmp_path, logits, labels):
     [
         ({"logits": [[1.0, 2.0], [1.0]]}, "row 0 has 2 numbers, row 1 has 1"),
         ({"a": [1.0, None], "b": [1.0, 2.0]}, "column 'a' has missing values"),
-        ({"a": ["x", "y"], "b": [1.0, 2.0]}, "cannot tell whether 'a' is a class.*--columns"),
+        ({"a": ["x", "y"], "b": [1.0, 2.0]}, "cannot tell whether 'a' is a class.*columns"),
     ],
 )
 def test_a_parquet_table_that_cannot_be_used_says_where(columns, message, tmp_path):
@@ -420,7 +420,7 @@ def test_arrays_without_a_known_name_are_listed(tmp_path, logits, labels):
     with pytest.raises(FileError, match=r"it has arr_0, arr_1. Name the arrays logits and labels"):
         read(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", logits=logits, y=labels, labels=labels)
-    with pytest.raises(FileError, match=r"holds labels twice: y and labels; .* say --labels-key"):
+    with pytest.raises(FileError, match=r"holds labels twice: y and labels; .* say labels_key"):
         read(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", logits=logits.astype(complex))
     with pytest.raises(FileError, match="logits must hold numbers; it has type complex"):

@@ -63,7 +63,7 @@ def test_blocks_are_never_empty_however_many_the_classes(monkeypatch):
         ([0, 1, 1], [[0.5, 0.5], [0.1, 0.9]], "2 rows, 3 y_true"),
         ([0, 2], [[0.5, 0.5], [0.1, 0.9]], r"y_true must lie in 0 \.\. 1"),
         ([0, -1], [[0.5, 0.5], [0.1, 0.9]], r"row 1 is -1"),
-        ([0, 1], [[3.0, -1.0], [0.0, 2.0]], "Logits must go through a softmax"),
+        ([0, 1], [[3.0, -1.0], [0.0, 2.0]], "If they are logits, take their softmax first"),
         ([0, 1], [[0.5, 0.3], [0.1, 0.9]], "row 0 sums to 0.8"),
         ([0, 1], [[np.nan, 0.3], [0.1, 0.9]], "y_proba must be finite"),
         ([0, 1], [0.2, 0.7], r"y_proba must have shape \(n, C\)"),

@@ -107,7 +107,7 @@ class _Header:
 
     def place(self, name: str, option: str) -> int:
         if name not in self.names:
-            raise FileError(
+            raise FileError.with_options(
                 f"{option}: {self.source} has no column {name!r}; it has {listed(self.names)}"
             )
         return self.names.index(name)
@@ -120,7 +120,7 @@ class _Header:
         places = [i for i in places if self.names[i] not in choice.columns]
         if len(places) > 1:
             found = " and ".join(self.names[i] for i in places)
-            raise FileError(
+            raise FileError.with_options(
                 f"{self.source} has several label columns, {found}; keep one, or say --labels-key"
             )
         return places[0] if places else None
@@ -135,16 +135,20 @@ class _Header:
             found = [i for i, name in enumerate(self.names) if name.startswith(begins)]
             if not found:
                 self.place(key, "--logits-key")
-                raise FileError(
+                raise FileError.with_options(
                     f"--logits-key: column {key!r} of {self.source} is one number a row; name the "
                     "classes with --columns"
                 )
         option = "--columns" if choice.columns else "--logits-key"
         if label in found:
-            raise FileError(f"{option}: {self.names[label or 0]!r} of {self.source} is the label")
+            raise FileError.with_options(
+                f"{option}: {self.names[label or 0]!r} of {self.source} is the label"
+            )
         scores = tuple(dict.fromkeys(found))
         if len(scores) < 2:
-            raise FileError(f"{option}: there must be two classes at least; got {len(scores)}")
+            raise FileError.with_options(
+                f"{option}: there must be two classes at least; got {len(scores)}"
+            )
         return scores
 
     def _matching(self, name: str) -> list[int]:

@@ -156,7 +156,7 @@ class Judge:
             return
         n_classes = int(max(float(label) for label in labels.counts)) + 1
         if 1 < n_classes < len(rest):
-            raise FileError(
+            raise FileError.with_options(
                 f"{self._source}: labels run from 0 to {n_classes - 1} and {len(rest)} columns may "
                 "be classes; name those that are: --columns A,B,..."
             )
@@ -176,7 +176,7 @@ class Judge:
         said = f"cannot tell whether {listed(names)} {are}"
         if self._known and self._known <= {*self._names}:
             said = f"the columns do not name the classes: unknown {listed(names)}"
-        return FileError(
+        return FileError.with_options(
             f"{self._source}: {said}; name those that are: --columns {offer or 'A,B,...'}"
         )
 

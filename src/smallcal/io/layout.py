@@ -199,7 +199,7 @@ def renumbered(
     if labels.dtype.kind not in "iubf":
         return labels
     if not ordered:
-        raise InputError(
+        raise InputError.with_options(
             f"{source}: the columns stand in another order than in the fit, so labels that are "
             "numbers may count in either; write them as names, or say with --columns in which "
             "order they count"
@@ -258,7 +258,7 @@ class Layout:
             return self.splits[self.scored[0]]
         if self.scored:
             raise FileError(f"{self.source} holds several splits; {self._offer()}")
-        raise FileError(
+        raise FileError.with_options(
             f"{self.source} holds no array called logits or probabilities; it has "
             f"{self.described()}. Name the arrays logits and labels, or say --logits-key and "
             "--labels-key"
@@ -278,7 +278,9 @@ class Layout:
 
     def _there(self, key: str, option: str) -> str:
         if key not in self.names:
-            raise FileError(f"{option}: {self.source} has no {key!r}; it has {self.described()}")
+            raise FileError.with_options(
+                f"{option}: {self.source} has no {key!r}; it has {self.described()}"
+            )
         return key
 
     def labels(self, prefix: str | None, choice: Choice = AS_IT_IS) -> str:
@@ -294,7 +296,7 @@ class Layout:
         if labelled:
             offer = ", ".join(f"{self.source}:{key}" for key in labelled if key)
             raise FileError(f"{self.source} holds several splits of labels; choose one: {offer}")
-        raise FileError(
+        raise FileError.with_options(
             f"{self.source} holds no array called labels; it has {self.described()}. --labels-key "
             "names it"
         )
@@ -330,7 +332,9 @@ def _sorted(
         if first != name and role not in named:
             option = {"labels": ", or say --labels-key"}.get(role, "")
             option = ", or say --logits-key" if role in SCORE_KINDS else option
-            raise FileError(f"{source} holds {role} twice: {first} and {name}; keep one{option}")
+            raise FileError.with_options(
+                f"{source} holds {role} twice: {first} and {name}; keep one{option}"
+            )
     return splits
 
 

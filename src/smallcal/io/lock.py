@@ -50,7 +50,7 @@ def alone_in(
         except OSError:
             claimed = None  # no locks here: work may be done twice, but each part is written whole
         if claimed is False:
-            raise InputError(
+            raise InputError.with_options(
                 f"another process is at work on {what} ({_holder(folder)}); wait for it, or name "
                 f"{instead}"
             )

@@ -157,13 +157,13 @@ def _file(path: PathLike, choice: Choice, *, labelled: bool) -> Loaded:
 
 def _refuse_columns(choice: Choice, arrays: Arrays, file: Path) -> None:
     if choice.columns and arrays.table is None:
-        raise FileError(f"--columns: {file} is no table with one column per class")
+        raise FileError.with_options(f"--columns: {file} is no table with one column per class")
 
 
 def _refuse_predicted(scores: NDArray[Any], name: str, file: Path) -> None:
     """Raise where an array called preds, say, holds the predicted classes."""
     if scores.ndim == 1 and scores.dtype.kind in "iubU":
-        raise FileError(
+        raise FileError.with_options(
             f"{file}: {name} holds one class a row, not its scores; name the array of shape "
             "(n, classes) with --logits-key"
         )

@@ -277,7 +277,7 @@ def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT
     kind = KINDS[files[0].suffix.lower()]
     if kind == "npy":
         if choice.columns:
-            raise FileError(f"--columns: {path} is no table with one column per class")
+            raise FileError.with_options(f"--columns: {path} is no table with one column per class")
         with explained(path):
             header = require_npy(path)
             piece = Piece(path, path.stem, (header.shape[0],), stamp_of(path))

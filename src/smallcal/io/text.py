@@ -166,7 +166,7 @@ def label_place(headers: Sequence[str], choice: Choice, *, source: str) -> int |
 
 def _not_a_number(row: _Row, headers: Sequence[str], columns: Columns, file: Path) -> FileError:
     bad = next(i for i in columns.scores if not _is_float(row.cells[i]))
-    return FileError(
+    return FileError.with_options(
         f"{file}, line {row.line}: column {headers[bad]!r} must be a number; got "
         f"{row.cells[bad][:40]!r}. If it is no class, name those that are with --columns"
     )

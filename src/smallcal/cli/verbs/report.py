@@ -24,7 +24,7 @@ from smallcal.reports import report as make
 from smallcal.reports.conditions import require_known
 from smallcal.reports.document import FORMATS, format_of
 from smallcal.reports.render.html import require_page
-from smallcal.reports.settings import DEFAULT_METHODS, Settings
+from smallcal.reports.settings import DEFAULT_METHODS, MIN_BOOT, Settings
 
 #: Options with the same name in several verbs that say nothing of how files are read.
 _OWN = {"output", "method", "as_json"}
@@ -78,6 +78,8 @@ def report(
 ) -> None:
     """Report how well a model is calibrated, and which method to use."""
     chosen = tuple(choices.method_names(methods)) if methods else DEFAULT_METHODS
+    if 0 < n_boot < MIN_BOOT:
+        raise InputError(f"--n-boot must be 0 or at least {MIN_BOOT}; got {n_boot}")
     settings = Settings(methods=chosen, n_boot=n_boot, level=level)
     for text in fail_if or []:
         require_known(text, settings.names)
