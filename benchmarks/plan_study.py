@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import smallcal as sc
-from no_harm import kinds_in
+from no_harm import kinds_in, write
 from smallcal.advice.plan_fits import draw_rows
 from smallcal.calibrators.catalogue import ALIASES
 
@@ -92,10 +92,12 @@ def one_model(path, options):
 
 
 def show(rows, options):
-    """Print the table, all numbers times 100."""
-    print("| pilot | samples | metric | truth | mean error | bias | plain mean's error ", end="")
-    print("| one number's error | band holds truth % | width | spread: predicted / true |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    """Yield the table, all numbers times 100."""
+    yield (
+        "| pilot | samples | metric | truth | mean error | bias | plain mean's error "
+        "| one number's error | band holds truth % | width | spread: predicted / true |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for n in options.pilots:
         for metric, name in enumerate(METRICS.values()):
             for size in SIZES:
@@ -103,7 +105,7 @@ def show(rows, options):
                 value, low, high, spread, naive, true, true_spread = 100 * part[:, 3:].T
                 held = 100 * np.mean((low <= true) & (true <= high))
                 beside = "" if np.isnan(true_spread).all() else f"{np.nanmedian(true_spread):.2f}"
-                print(
+                yield (
                     f"| {n} | {size:,} | {name} | {true.mean():.2f} "
                     f"| {np.abs(value - true).mean():.2f} | {(value - true).mean():+.2f} "
                     f"| {np.abs(naive - true).mean():.2f} "
@@ -116,10 +118,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--method", default="default")
-    parser.add_argument("--pilots", type=int, nargs="+", default=[250, 500])
-    parser.add_argument("--repeats", type=int, default=2, help="pilots of each size and model")
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--save", type=Path, help="every forecast with its truth, as .npy")
+    parser.add_argument("--pilots", type=int, nargs="+", default=[300])
+    parser.add_argument("--repeats", type=int, default=1, help="pilots of each size and model")
+    parser.add_argument("--draws", type=int, default=5, help="behind each truth")
+    parser.add_argument("--write", type=Path, help="put the table into this page")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     kinds = kinds_in(options.folder)
@@ -136,11 +138,11 @@ def main():
     print(file=sys.stderr)
     name = ALIASES.get(options.method, options.method)
     pilots = "one pilot" if options.repeats == 1 else f"{options.repeats} pilots"
-    print(f"{name}: {len(paths)} models, {pilots} of each size per model, 90 % bands")
-    print("(numbers x100)\n")
-    show(np.array(rows), options)
-    if options.save is not None:
-        np.save(options.save, np.array(rows))
+    sizes = f"{len(paths)} models, {pilots} of each size per model, {options.draws} draws"
+    text = "\n".join([f"`{name}`: {sizes}.", "", *show(np.array(rows), options)])
+    print(text)
+    if options.write is not None:
+        write(options.write, text, ("<!-- begin plan -->", "<!-- end plan -->"))
     return 0
 
 
