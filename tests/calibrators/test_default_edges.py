@@ -63,7 +63,7 @@ def softmax(z):
 @pytest.mark.parametrize("n_classes", [2, 7])
 @pytest.mark.parametrize("n", [12, 276])
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_split_without_errors_leaves_the_model_alone(n_classes, n, keep):
+def test_a_split_without_errors_leaves_the_model_alone(n_classes, n, keep, tmp_path):
     z = 1.5 * np.random.default_rng(n).normal(size=(n, n_classes))
     cal = sc.Calibrator(keep_predictions=keep)
     with warnings.catch_warnings():
@@ -71,6 +71,11 @@ def test_a_split_without_errors_leaves_the_model_alone(n_classes, n, keep):
         cal.fit(z, z.argmax(axis=1))
     np.testing.assert_allclose(cal.predict_proba(z), softmax(z), rtol=1e-12)
     assert list(cal.fitted_.flags) == ["kept_raw"]
+    assert cal.fitted_.n_parameters == 0
+    cal.save(tmp_path / "cal.json")
+    np.testing.assert_array_equal(
+        sc.load(tmp_path / "cal.json").predict_proba(z), cal.predict_proba(z)
+    )
     assert "no prediction is wrong" in cal.fitted_.flag_text("kept_raw")
 
 

@@ -146,9 +146,7 @@ def test_a_column_beside_numbered_ones_is_not_a_class(tmp_path):
     )
     assert (loaded.logits.shape, loaded.class_names) == ((N, 3), None)
     other = np.random.default_rng(2).normal(size=N)
-    with pytest.raises(
-        FileError, match=r"cannot tell whether 'age' is a class; .* columns 0,1,2"
-    ):
+    with pytest.raises(FileError, match=r"cannot tell whether 'age' is a class; .* columns 0,1,2"):
         read(table(tmp_path / "b.csv", {"age": other, **numbered}))
 
 

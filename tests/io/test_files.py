@@ -279,3 +279,9 @@ def test_a_file_called_by_its_old_suffix_is_still_read(tmp_path):
     write_arrays(tmp_path / "a.csv", {"logits": Z, "labels": Y})
     shutil.copy(tmp_path / "a.csv", tmp_path / "B.CSV")
     np.testing.assert_array_equal(read(tmp_path / "B.CSV").logits, Z)
+
+
+def test_notes_on_standard_input_do_not_name_its_copy(piped):
+    piped(b"id,cat,dog,label\n" + b"".join(b"%d,0.5,1.25,cat\n" % i for i in range(20)))
+    (note,) = read("-").notes
+    assert note.startswith("standard input: not taken as a class: 'id'")

@@ -15,7 +15,9 @@ import numpy as np
 from smallcal.calibrators.fitted import FittedCalibrator, Given
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.gate import weight_of_change
+from smallcal.calibrators.maps.temperature import ScalarMap
 from smallcal.calibrators.objectives import Seen, losses, sigmoid, softplus
+from smallcal.calibrators.signals import NoSignal
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 
 #: Below this share of the change, the fit says that it is held back.
@@ -90,6 +92,11 @@ class Made:
 
     def _at(self, weight: float) -> FittedCalibrator:
         """Return the calibrator with what the fit changes at this share."""
+        if not weight:  # a model that is left alone is left alone altogether
+            n = self.moved.gaps.n
+            alone = ScalarMap(1.0, fitted=False)
+            bare = replace(self.fitted, map=alone, signal=NoSignal(), tail_temperature=None)
+            return replace(bare, pooled_temperature=1.0, group_counts=(n,))
         tail, correction = self.fitted.tail_temperature, self.correction
         return replace(
             self.fitted,

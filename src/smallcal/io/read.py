@@ -144,13 +144,15 @@ def _file(path: PathLike, choice: Choice, *, labelled: bool) -> Loaded:
         class_names = None if names is None else _names(_array(arrays, names, file))
     if table is None:
         class_names = _renamed(class_names, choice.class_names, str(path))
+    source = NAMED if str(path) == DASH else str(path)
+    notes = () if table is None else table.notes
     return Loaded(
         logits=scores,
         class_names=class_names,
         input=choice.input or role,
-        source=NAMED if str(path) == DASH else str(path),
+        source=source,
         ordered=table is None or table.ordered,
-        notes=() if table is None else table.notes,
+        notes=tuple(note.replace(str(file), source) for note in notes),
         **others,
     )
 
