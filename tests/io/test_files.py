@@ -282,6 +282,9 @@ def test_a_file_called_by_its_old_suffix_is_still_read(tmp_path):
 
 
 def test_notes_on_standard_input_do_not_name_its_copy(piped):
-    piped(b"id,cat,dog,label\n" + b"".join(b"%d,0.5,1.25,cat\n" % i for i in range(20)))
+    piped(
+        b"id,cat,dog,label\n"
+        + b"".join(b"%d,0.5,1.25,%s\n" % (i, (b"cat", b"dog")[i % 2]) for i in range(20))
+    )
     (note,) = read("-").notes
     assert note.startswith("standard input: not taken as a class: 'id'")
