@@ -433,18 +433,18 @@ def test_a_fit_that_leaves_the_model_alone_differs_by_nothing(n):
 
 def slightly_off(n, seed):
     """A model that is nearly calibrated: a few hundred rows do not tell."""
-    return simulate(n, 6, temperature=1.25, seed=seed)
+    return simulate(n, 6, temperature=1.2, seed=seed)
 
 
 def test_what_is_held_back_is_expected_to_come_with_more_rows():
     """A pilot whose fits are held back was said to gain nothing however many rows there are."""
-    found = sc.plan(*slightly_off(300, seed=4), draws=8, sizes=[100, 3000])
+    found = sc.plan(*slightly_off(300, seed=5), draws=8, sizes=[100, 3000])
     assert found.share < 0.9
     assert 300 < found.whole_from < 6000
     said = next(text for text in found.sentences if "support" in text)
     assert f"from about {found.whole_from:,} on they would support nearly all of it" in said
     now, later = (found.row(size).gains["top_label_bce"].point for size in (300, 3000))
-    assert later < now - 1e-4
+    assert later < 2 * now < 0
     truth = []
     for seed in range(8):
         cal = quiet("default", *slightly_off(3000, seed=[50, seed]))
