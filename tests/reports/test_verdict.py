@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,6 +100,22 @@ def test_the_headline_says_in_what(verdicts, headline):
     result = "mixed" if len(found) > 1 else next(iter(found), "tie")
     choice = judging.Choice(DEFAULT, "default", "")
     assert judging._headline(choice, result, told).endswith(headline)
+
+
+@pytest.mark.parametrize(
+    ("value", "word"), [(0.0012, "close"), (0.012, "worse"), (-0.01, "better")]
+)
+def test_a_difference_that_hardly_matters_does_not_stop_anyone(value, word):
+    told = {"top_label_bce": row(value, 1e-5)}
+    measured = SimpleNamespace(
+        fits={DEFAULT: SimpleNamespace(fitted=SimpleNamespace(flags={}))},
+        result=SimpleNamespace(n_boot=100),
+    )
+    assert judging.outcome(measured, DEFAULT, told) == word
+    if word == "close":
+        choice = judging.Choice(DEFAULT, "default", "")
+        said = judging._headline(choice, word, told)
+        assert said.endswith("but by less than 0.5 points in top-label BCE.")
 
 
 def row(value, noise, n=400, seed=0):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from smallcal.advice.recommend import Recommendation
 from smallcal.advice.refits import Band, Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
+from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.plain import plain_fields
 from smallcal.metrics.units import PERCENT, X100
@@ -176,7 +177,8 @@ def _flags(audit: Audit, fitted: FittedCalibrator) -> Iterator[Finding]:
     for name, groups in fitted.flags.items():
         if name != "unidentified":
             where = f" (group {', '.join(map(str, groups))})" if groups else ""
-            yield Finding("care", f"Flag {name}{where}: {fitted.flag_text(name)}.")
+            level: Level = "fine" if name in NOTES else "care"
+            yield Finding(level, f"Flag {name}{where}: {fitted.flag_text(name)}.")
         elif len(audit.bands) > 1:  # of all samples it is said already
             for group in groups:
                 what = "no errors" if not audit.bands[group].errors else "nothing but errors"

@@ -160,6 +160,8 @@ def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCal
     """
     rows = np.flatnonzero(counts)
     weight = counts[rows]
+    if composed.gate == "weight":  # a row that is drawn twice is no more evidence than once
+        weight = weight * (len(rows) / weight.sum())
     drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
     drawn.require_fittable()
     least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())

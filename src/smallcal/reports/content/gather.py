@@ -13,10 +13,10 @@ the time or the machine but the versions. The keys, in order:
 ``versions`` : of smallcal, python, numpy, scipy, scikit-learn.
 ``verdict`` : ``recommended`` and ``asked`` (its true name, and the one it was asked for by),
     ``basis`` ("default", fixed before the test samples were seen, or "test", chosen on them),
-    ``reason`` (why that one), ``outcome`` ("raw", "better", "tie", "mixed", "worse", or without
-    resamples "unknown", against the raw model), ``headline`` (a sentence or two), ``changes`` (a
-    list of ``metric``, ``called``, ``before``, ``after`` and ``difference``, each ``value``,
-    ``low``, ``high``, ``verdict``, ``text``), ``threshold`` (``confidence``, ``before`` and
+    ``reason`` (why that one), ``outcome`` ("raw", "better", "tie", "close", "mixed", "worse", or
+    without resamples "unknown", against the raw model), ``headline`` (a sentence or two),
+    ``changes`` (a list of ``metric``, ``called``, ``before``, ``after`` and ``difference``, each
+    ``value``, ``low``, ``high``, ``verdict``, ``text``), ``threshold`` (``confidence``, ``before`` and
     ``after``: ``n``, ``share``, ``n_wrong``, ``error_rate``, ``error_low``, ``error_high`` of the
     test samples above it; ``text``), ``rival`` (None, or ``method``, ``metric``, ``value``,
     ``low``, ``high``, ``text``: what is better than the default on these test samples),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from smallcal.advice.recommend import DEFAULT
+from smallcal.calibrators.discipline import NOTES
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.measure import COMPARED, Difference, Measured, chance_of
@@ -30,6 +31,9 @@ TWO = {"ece15": "ECE", DECIDING: "top-label BCE"}
 TOLD = {**TWO, "nll": "NLL"}
 #: The confidence above which many let a model decide by itself.
 THRESHOLD = 0.9
+
+#: A difference below this (half a point) hardly matters, however sure it is.
+LITTLE = 0.005
 
 #: With fewer calibration samples, or fewer errors among them, the report says so.
 _FEW_SAMPLES = 250
@@ -126,7 +130,10 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> str:
-    """Return "raw", "better", "tie", "mixed", "worse" or "unknown", against the raw model."""
+    """Return "raw", "better", "tie", "close", "mixed", "worse" or "unknown", against the raw model.
+
+    "close" is worse beyond chance, but by so little that it hardly matters.
+    """
     if chosen == RAW or "kept_raw" in measured.fits[chosen].fitted.flags:
         return "raw"
     if not measured.result.n_boot:
@@ -134,6 +141,8 @@ def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> 
     found = {row.verdict for row in told.values()}
     if {"better", "worse"} <= found:
         return "mixed"
+    if found == {"worse"} and all(row.row.point < LITTLE for row in told.values()):
+        return "close"
     return next((word for word in ("better", "worse") if word in found), "tie")
 
 
@@ -150,6 +159,8 @@ def _headline(choice: Choice, result: str, told: Mapping[str, Difference]) -> st
         "raw": f"Keep the raw model. {kept if name != RAW else _sentence(choice.reason)}",
         "better": f"Use {name}. It is better than the raw model beyond chance{where}.",
         "tie": f"Use {name} or the raw model. They are level within chance.",
+        "close": f"Use {name} or the raw model. On these test samples {name} is worse beyond "
+        f"chance, but by less than {PERCENT.scale * LITTLE:g} points in {worse}.",
         "mixed": f"Use {name} with care. Beyond chance it is better than the raw model in "
         f"{better} and worse in {worse}.",
         "worse": f"Do not ship {name} yet. On these test samples it is worse than the raw model "
@@ -284,7 +295,8 @@ def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
     fit = measured.fits[chosen]
     for flag, where in fit.fitted.flags.items():
         groups = f" (group {', '.join(map(str, where))})" if where else ""
-        yield "care", f"{chosen}{groups}, {flag}: {fit.fitted.flag_text(flag)}."
+        level = "fine" if flag in NOTES else "care"
+        yield level, f"{chosen}{groups}, {flag}: {fit.fitted.flag_text(flag)}."
     if DEFAULT in measured.failures:
         yield "care", f"{DEFAULT} could not be fitted: {measured.failures[DEFAULT]}"
     if not fit.fitted.preserves_argmax:
