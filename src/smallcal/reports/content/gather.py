@@ -16,9 +16,9 @@ the time or the machine but the versions. The keys, in order:
     ``reason`` (why that one), ``outcome`` ("raw", "better", "tie", "close", "mixed", "worse", or
     without resamples "unknown", against the raw model), ``headline`` (a sentence or two),
     ``changes`` (a list of ``metric``, ``called``, ``before``, ``after`` and ``difference``, each
-    ``value``, ``low``, ``high``, ``verdict``, ``text``), ``threshold`` (``confidence``, ``before`` and
-    ``after``: ``n``, ``share``, ``n_wrong``, ``error_rate``, ``error_low``, ``error_high`` of the
-    test samples above it; ``text``), ``rival`` (None, or ``method``, ``metric``, ``value``,
+    ``value``, ``low``, ``high``, ``verdict``, ``text``), ``threshold`` (``confidence``, ``before``
+    and ``after``: ``n``, ``share``, ``n_wrong``, ``error_rate``, ``error_low``, ``error_high`` of
+    the test samples above it; ``text``), ``rival`` (None, or ``method``, ``metric``, ``value``,
     ``low``, ``high``, ``text``: what is better than the default on these test samples),
     ``findings`` (a list of ``level`` "fine", "care" or "bad", and ``text``), ``ship`` (None, or
     ``language`` "sh" or "python", and ``text``: lines that put it to work), ``facts`` (sentences

@@ -263,7 +263,9 @@ def _harm(found: Mapping[str, Difference]) -> Iterator[Finding]:
     worse = {metric: row for metric, row in found.items() if row.verdict == "worse"}
     if worse:
         sizes = [f"{m} ({METRICS[m].unit.difference(row.row.point)})" for m, row in worse.items()]
-        yield "bad", f"Worse than the raw model beyond chance: {listed(sizes)}."
+        little = all(row.row.point < LITTLE for row in worse.values())
+        level = "care" if little else "bad"
+        yield level, f"Worse than the raw model beyond chance: {listed(sizes)}."
 
 
 def _calibration(measured: Measured, chosen: str, result: str) -> Iterator[Finding]:
