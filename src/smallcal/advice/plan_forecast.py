@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -171,7 +172,7 @@ class Forecast:
         # A mean over m rows varies as one over n does, times the root of n / m.
         self._tests = (tests - self._level) * math.sqrt(len(self._loss) / test_size)
 
-    @property
+    @cached_property
     def raw(self) -> Forecast:
         """The raw model on the rows that the fits of each size were measured on."""
         curve = [fits.raw for fits in self.curve if fits.raw is not None]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,18 @@ class Asked:
     columns: str | None = None
     logits_key: str | None = None
     labels_key: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Asked:
+        """Return what the parameters of a verb, its ``locals()``, say of the data."""
+        return cls(**{each.name: given[each.name] for each in fields(cls) if each.name in given})
+
+    def words(self) -> list[str]:
+        """Return the same as options of the command line."""
+        said = {
+            f"--{each.name.replace('_', '-')}": getattr(self, each.name) for each in fields(self)
+        }
+        return [word for name, value in said.items() if value for word in (name, value)]
 
     def choice(self, calibrator: FittedCalibrator | None = None) -> Choice:
         """Return what to take of a file."""

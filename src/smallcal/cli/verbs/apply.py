@@ -55,7 +55,7 @@ def apply(
     fitted = runtime.load(calibrator)
     if with_temperature and output.lower().endswith(".npy"):
         raise InputError("--with-temperature: a .npy file holds one array; write to .npz or .csv")
-    asked = inputs.Asked(input=input, columns=columns, logits_key=logits_key, labels_key=labels_key)
+    asked = inputs.Asked.of(locals())
     began = time.perf_counter()
     before = 0
     streamed = _opened(fitted, data, output, asked)

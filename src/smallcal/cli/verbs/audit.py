@@ -64,14 +64,7 @@ def audit(
         raise InputError("--calibrator brings its own method; leave out --method and --set")
     chosen = choices.method_options(method, setting or [])
     given = None if calibrator is None else load_calibrator(calibrator)
-    asked = inputs.Asked(
-        labels=labels,
-        input=input,
-        class_names=class_names,
-        columns=columns,
-        logits_key=logits_key,
-        labels_key=labels_key,
-    )
+    asked = inputs.Asked.of(locals())
     fitted = None if given is None else given.fitted_
     loaded = inputs.named(inputs.load(data, asked, fitted), fitted)
     others = _others(apply_to or [], loaded, asked)

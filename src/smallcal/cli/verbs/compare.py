@@ -50,7 +50,7 @@ def compare(
     names = list(dict.fromkeys(map(true_name, choices.method_names(methods))))
     baseline = _baseline(baseline, names)
     wanted = choices.metric_names(metrics, DEFAULT_METRICS)
-    asked = inputs.Asked(input=input, columns=columns, logits_key=logits_key, labels_key=labels_key)
+    asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="compare")
     if methods == "all":
         names = _possible(names, cal, test)

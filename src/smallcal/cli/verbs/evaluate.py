@@ -44,14 +44,7 @@ def evaluate(
     fitted = None if calibrator is None else runtime.load(calibrator)
     found: dict[str, Interval] = {}
     debiased = None
-    asked = inputs.Asked(
-        labels=labels,
-        input=input,
-        class_names=class_names,
-        columns=columns,
-        logits_key=logits_key,
-        labels_key=labels_key,
-    )
+    asked = inputs.Asked.of(locals())
     source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot > 0)
     if source is not None:
         values, n = inputs_streamed.measured(

@@ -37,14 +37,7 @@ def fit(
     chosen = choices.method_options(method, setting or [])
     if output is not None:
         io.require_folder(output)
-    asked = inputs.Asked(
-        labels=labels,
-        input=input,
-        class_names=class_names,
-        columns=columns,
-        logits_key=logits_key,
-        labels_key=labels_key,
-    )
+    asked = inputs.Asked.of(locals())
     loaded = inputs.load(data, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     estimator = Calibrator(

@@ -51,14 +51,7 @@ def plan(
     """Say how many samples calibration needs, from a pilot split."""
     wanted = None if sizes is None else _sizes(sizes)
     goals = dict(_goal(text) for text in target or [])
-    asked = inputs.Asked(
-        labels=labels,
-        input=input,
-        class_names=class_names,
-        columns=columns,
-        logits_key=logits_key,
-        labels_key=labels_key,
-    )
+    asked = inputs.Asked.of(locals())
     loaded = inputs.load(data, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     with inputs.naming(data):

@@ -88,13 +88,7 @@ def report(
         require_page()
     if output is not None:
         io.require_folder(output)
-    asked = inputs.Asked(
-        input=input,
-        class_names=class_names,
-        columns=columns,
-        logits_key=logits_key,
-        labels_key=labels_key,
-    )
+    asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
     for one in (cal, test):
         inputs.require_agreement(inputs.predictions(one), one.source, force=force)

@@ -60,14 +60,7 @@ def select(
     wanted = None if candidates is None else parsed(candidates)
     if output is not None:
         io.require_folder(output)
-    asked = inputs.Asked(
-        labels=labels,
-        input=input,
-        class_names=class_names,
-        columns=columns,
-        logits_key=logits_key,
-        labels_key=labels_key,
-    )
+    asked = inputs.Asked.of(locals())
     loaded = inputs.load(data, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     tried = DEFAULT_CANDIDATES if wanted is None else wanted
@@ -96,16 +89,7 @@ def select(
     if output is not None:
         terminal.say(f"Wrote {output}: {found.choice}, fitted on all {found.n:,} samples.")
         return
-    given = {
-        "--labels": labels,
-        "--input": input,
-        "--class-names": class_names,
-        "--columns": columns,
-        "--logits-key": logits_key,
-        "--labels-key": labels_key,
-    }
-    kept = [word for flag, value in given.items() if value for word in (flag, value)]
-    _next_step(found, [data, *kept])
+    _next_step(found, [data, *asked.words()])
 
 
 def parsed(text: str) -> list[tuple[str, dict[str, Any]]]:
