@@ -47,7 +47,7 @@ def _against(measured: Measured, chosen: str) -> Iterator[str]:
     if chosen == RAW:
         return
     if "kept_raw" in measured.fits[chosen].fitted.flags:
-        yield f"{chosen} changes nothing: its gate kept the raw model."
+        yield f"{chosen} changes nothing: it left the raw model as it is."
     else:
         yield _compared(measured, chosen, RAW, "the raw model")
     if CLASSIC in measured.fits and chosen != CLASSIC:

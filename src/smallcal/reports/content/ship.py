@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from smallcal.calibrators.catalogue import ALIASES
+from smallcal.advice.recommend import DEFAULT
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import Settings
@@ -19,7 +19,7 @@ def ship(fit: Fit, calibration: Samples, test: Samples, settings: Settings) -> d
     dict
         ``language`` ("sh" or "python") and ``text``.
     """
-    default = fit.name == ALIASES["default"]
+    default = fit.name == DEFAULT
     if not calibration.file:
         return {"language": "python", "text": _python(fit, calibration, settings, default=default)}
     extra = {verb: list(given) for verb, given in settings.verb_options.items()}
