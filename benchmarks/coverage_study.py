@@ -1,10 +1,8 @@
 """Do 95 % intervals hold the truth 95 % of the time? `python benchmarks/coverage_study.py`.
 
-Logits come from a known generator and labels from known probabilities, so that every metric has a
-known population value. Many test sets are drawn; each gets its bootstrap intervals; the table
-counts how often they hold that value. For a small ece15 percentile intervals do not, because the
-estimate is biased upward and resampling adds the bias again: the table shows by how much, and what
-`corrected` leaves of it.
+In each world logits come from a known generator and labels from known probabilities, so that every
+metric has a known population value. Many test sets are drawn; each gets its intervals, of two
+methods and of their difference; the table counts how often they hold that value.
 
 Not named coverage.py: that would hide the package coverage from numba and pytest-cov.
 """
@@ -14,88 +12,154 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 import smallcal as sc
-from smallcal.data.special import log_softmax, softmax
-from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
+from smallcal.data.special import softmax
+from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_mass, equal_width
+from smallcal.metrics.scored import Scored
+from smallcal.metrics.smooth import smece_exact
 
-METRICS = ("accuracy", "nll", "brier", "top_label_bce", "ece15")
-#: Temperatures of the two methods. Labels follow softmax(z / TRUE).
-TRUE = 1.6
-METHODS = {"raw": 1.0, "near": 1.5}
-DIFFERENCE = "near - raw"
-N_CLASSES = 10
+MEANS = ("accuracy", "nll", "brier", "top_label_bce")
+BINNED = ("ece15", "adaece15")
+OTHERS = ("cwece15", "smece_exact")
+SIZES = (500, 3_000, 10_000)
 #: Rows at a time when the population values are computed.
-BLOCK = 100_000
+BLOCK = 50_000
 
 
-def draw_logits(n, rng):
-    """Draw logits: noise, and a signal of random strength on one class."""
-    z = rng.normal(size=(n, N_CLASSES))
-    z[np.arange(n), rng.integers(N_CLASSES, size=n)] += 5.0 * rng.random(n)
-    return 2.0 * z
+@dataclass(frozen=True)
+class World:
+    """What is drawn: from rows and a generator to true chances and two methods' probabilities."""
+
+    name: str
+    draw: Callable
 
 
-def draw_set(n, rng):
+def temperatures(classes, scale, strength, first, second, true=1.6):
+    """Labels follow softmax(z / true); the methods divide by other temperatures."""
+
+    def draw(n, rng):
+        z = rng.normal(size=(n, classes))
+        z[np.arange(n), rng.integers(classes, size=n)] += strength * rng.random(n)
+        return [softmax(scale * z / t) for t in (true, first, second)]
+
+    return draw
+
+
+def two_columns(confidence):
+    return np.column_stack([confidence, 1 - confidence])
+
+
+def wavy(n, rng):
+    """Two classes; the first method is too sure and not sure enough in turn, the other exact."""
+    confidence = 0.5 + 0.5 * rng.beta(2, 1.2, size=n)
+    gap = 0.09 * np.sin(2 * np.pi * (confidence - 0.5) / 0.13)
+    chance = np.clip(confidence - gap * np.minimum(1, (1 - confidence) / 0.1), 0, 1)
+    return [two_columns(values) for values in (chance, confidence, chance)]
+
+
+def rounded(n, rng):
+    """Two classes and two calibrated methods; the second one knows less."""
+    chance = 0.5 + 0.5 * rng.random(n)
+    cell = np.minimum((10 * (chance - 0.5)).astype(int), 4)
+    return [two_columns(values) for values in (chance, chance, 0.55 + cell / 10)]
+
+
+WORLDS = (
+    World("10 classes: raw, better", temperatures(10, 2, 5, 1.0, 1.5)),
+    World("10 classes: raw, calibrated", temperatures(10, 2, 5, 1.0, 1.6)),
+    World("100 classes: raw, calibrated", temperatures(100, 2, 7, 1.0, 1.6)),
+    World("10 classes: near tie of two bad", temperatures(10, 2, 5, 1.0, 1.03)),
+    World("100 classes: near tie, opposite errors", temperatures(100, 2, 7, 1.5, 1.7)),
+    World("88 % right: raw, calibrated", temperatures(10, 4, 8, 1.0, 1.6)),
+    World("2 classes: wavy, calibrated", wavy),
+    World("2 classes: both calibrated", rounded),
+)
+PAIR = ("first", "second")
+DIFFERENCE = "difference"
+
+
+def draw_set(world, n, rng):
     """Draw a test set: labels, and each method's probabilities."""
-    z = draw_logits(n, rng)
-    steps = softmax(z / TRUE).cumsum(axis=1)
+    chance, *probas = world.draw(n, rng)
+    steps = chance.cumsum(axis=1)
     labels = (steps > steps[:, -1:] * rng.random((n, 1))).argmax(axis=1)
-    return labels, {name: softmax(z / t) for name, t in METHODS.items()}
+    return labels, dict(zip(PAIR, probas, strict=True))
 
 
-def expected_sums(z, temperature):
-    """Return sums over rows of what each metric expects given the logits, and ECE's bin sums."""
-    chance = softmax(z / TRUE)
-    logs = log_softmax(z / temperature)
-    p = np.exp(logs)
-    rows, top = np.arange(len(z)), p.argmax(axis=1)
+def gap_sums(chance, p, edges):
+    """Return the sums over rows of what each metric expects; several where they are added up."""
+    rows, top = np.arange(len(p)), p.argmax(axis=1)
     hit, confidence = chance[rows, top], p[rows, top]
-    p[rows, top] = 0.0
-    doubt = p.sum(axis=1)
-    squares = (p**2).sum(axis=1) + confidence**2
-    on_truth = (chance * p).sum(axis=1) + hit * confidence
-    values = {
-        "accuracy": hit,
-        "nll": -(chance * logs).sum(axis=1),
-        "brier": squares - 2 * on_truth + 1,
-        "top_label_bce": -hit * np.log(confidence) - (1 - hit) * np.log(doubt),
+    logs = np.log(np.maximum(p, 1e-300))
+    doubt = np.log(np.maximum(1 - confidence, 1e-300))
+    cells = equal_width(p, DEFAULT_BINS) + DEFAULT_BINS * np.arange(p.shape[1])
+    mass = np.minimum(np.searchsorted(edges, confidence, side="right"), DEFAULT_BINS - 1)
+    gap = confidence - hit
+    return {
+        "accuracy": hit.sum(),
+        "nll": -(chance * logs).sum(),
+        "brier": ((p**2).sum(axis=1) - 2 * (chance * p).sum(axis=1) + 1).sum(),
+        "top_label_bce": -(hit * np.log(confidence) + (1 - hit) * doubt).sum(),
+        "ece15": bin_sums(equal_width(confidence, DEFAULT_BINS), gap, DEFAULT_BINS),
+        "adaece15": bin_sums(mass, gap, DEFAULT_BINS),
+        "cwece15": bin_sums(cells.ravel(), (p - chance).ravel(), p.shape[1] * DEFAULT_BINS)
+        / p.shape[1],
     }
-    bins = bin_sums(equal_width(confidence, DEFAULT_BINS), confidence - hit, DEFAULT_BINS)
-    return {name: value.sum() for name, value in values.items()} | {"ece15": bins}
 
 
-def population(rows, seed=1):
+def population(world, rows, seed=1):
     """Return the true value of every metric by (method, metric), from known probabilities.
 
     Labels are never drawn: what is left of chance is that of the logits of so many rows.
     """
     rng = np.random.default_rng([seed, rows])
-    sums = {(name, metric): 0.0 for name in METHODS for metric in METRICS}
+    pilot = world.draw(BLOCK, rng)
+    edges = [_mass_edges(p.max(axis=1)) for p in pilot[1:]]
+    sums, smooth = {}, {}
     for start in range(0, rows, BLOCK):
-        z = draw_logits(min(BLOCK, rows - start), rng)
-        for name, temperature in METHODS.items():
-            for metric, total in expected_sums(z, temperature).items():
-                sums[name, metric] = sums[name, metric] + total
-    # One rule for all: only ece15 has several sums, one per bin, whose sizes add up.
-    truth = {
-        (name, metric): float(np.abs(total).sum() / rows) for (name, metric), total in sums.items()
-    }
-    for metric in METRICS:
-        truth[DIFFERENCE, metric] = truth["near", metric] - truth["raw", metric]
+        chance, *probas = world.draw(min(BLOCK, rows - start), rng)
+        for name, p, cut in zip(PAIR, probas, edges, strict=True):
+            for metric, total in gap_sums(chance, p, cut).items():
+                sums[name, metric] = sums.get((name, metric), 0.0) + total
+            if start < 4 * BLOCK:
+                smooth.setdefault(name, []).append(_smooth_error(chance, p))
+    # One rule for all: where there are several sums, one per bin, their sizes add up.
+    truth = {key: float(np.abs(total).sum() / rows) for key, total in sums.items()}
+    truth |= {(name, "smece_exact"): float(np.mean(found)) for name, found in smooth.items()}
+    for metric in (*MEANS, *BINNED, *OTHERS):
+        first, second = (truth[name, metric] for name in PAIR)
+        truth[DIFFERENCE, metric] = second - first
     return truth
 
 
-def intervals(n, n_boot, seed):
+def _mass_edges(confidence):
+    """Return the largest confidence of each bin of equal count but the last."""
+    index = equal_mass(confidence, DEFAULT_BINS)
+    return np.array([confidence[index == i].max() for i in range(DEFAULT_BINS - 1)])
+
+
+def _smooth_error(chance, p):
+    """Return the smooth error of expected residuals: the metric reads nothing else."""
+    scored = Scored.of(np.zeros(len(p), dtype=int), p)
+    hit = chance[np.arange(len(p)), p.argmax(axis=1)]
+    object.__setattr__(scored, "residual", scored.confidence - hit)
+    return smece_exact.of(scored)
+
+
+def intervals(world, n, n_boot, metrics, seed):
     """Draw one test set and return its intervals by (method, metric), differences too."""
     rng = np.random.default_rng(seed)
-    labels, probas = draw_set(n, rng)
+    labels, probas = draw_set(world, n, rng)
     options = {"n_boot": n_boot, "random_state": int(rng.integers(2**32))}
-    found = sc.compare(labels, probas, baseline="raw", metrics=METRICS, **options)
-    tables = found.value_intervals | {DIFFERENCE: found.intervals["near"]}
+    found = sc.compare(labels, probas, baseline="first", metrics=metrics, **options)
+    tables = found.value_intervals | {DIFFERENCE: found.intervals["second"]}
     return {(name, metric): row for name, rows in tables.items() for metric, row in rows.items()}
 
 
@@ -106,94 +170,128 @@ class Coverage:
     Attributes
     ----------
     truth : float
-    percentile, basic : float
-        Shares of test sets whose interval holds the truth.
-    above : float
-        Share of test sets whose percentile interval lies wholly above the truth.
-    bias : float
-        Mean point minus truth.
+    held : float
+        Share of test sets whose interval holds the truth.
+    width : float
+        Mean width of the intervals.
+    plain, point : float
+        Mean of the metric as it is, and of the estimate that the interval is about.
     bias_error : float
-        Monte-Carlo standard error of that mean.
-    seen : float
-        Mean over test sets of the bias that resampling shows: bootstrap mean minus point.
-    left : float
-        Mean of ``corrected`` minus truth.
-    left_error : float
-        Monte-Carlo standard error of that mean.
+        Monte-Carlo standard error of the mean of the metric.
+    inside : bool
+        Whether every estimate lay in its interval.
     sets : int
     """
 
     truth: float
-    percentile: float
-    basic: float
-    above: float
-    bias: float
+    held: float
+    width: float
+    plain: float
+    point: float
     bias_error: float
-    seen: float
-    left: float
-    left_error: float
+    inside: bool
     sets: int
 
     @classmethod
     def of(cls, rows, truth):
         """Summarise the intervals of many test sets."""
-        point = np.array([row.point for row in rows])
-        corrected = np.array([row.corrected for row in rows])
+        plain, point = (np.array([getattr(row, key) for row in rows]) for key in ("plain", "point"))
         low, high = np.array([tuple(row) for row in rows]).T
-        below, top = np.array([row.basic for row in rows]).T
+        # A difference that is always the same has no width; its sums differ by rounding.
+        held = (low <= truth + 1e-12) & (truth <= high + 1e-12)
         return cls(
             truth=truth,
-            percentile=float(np.mean((low <= truth) & (truth <= high))),
-            basic=float(np.mean((below <= truth) & (truth <= top))),
-            above=float(np.mean(low > truth)),
-            bias=float(point.mean() - truth),
-            bias_error=float(point.std(ddof=1) / np.sqrt(len(rows))),
-            seen=float(np.mean([row.bias for row in rows])),
-            left=float(corrected.mean() - truth),
-            left_error=float(corrected.std(ddof=1) / np.sqrt(len(rows))),
+            held=float(held.mean()),
+            width=float((high - low).mean()),
+            plain=float(plain.mean()),
+            point=float(point.mean()),
+            bias_error=float(plain.std(ddof=1) / np.sqrt(len(rows))),
+            inside=bool(((low <= point) & (point <= high)).all()),
             sets=len(rows),
         )
 
-    def share(self, value):
-        """Return a share and its Monte-Carlo standard error, in percent."""
-        error = np.sqrt(value * (1 - value) / self.sets)
-        return f"{100 * value:.1f} ± {100 * error:.1f}"
+    @property
+    def share(self):
+        """Return the share that held, in percent."""
+        return f"{100 * self.held:.1f}"
 
 
-def study(n, sets, n_boot, *, rows=2_000_000, seed=0):
+def study(world, truth, n, sets, n_boot, metrics=BINNED):
     """Return the coverage of every quantity, by (method, metric)."""
-    truth = population(rows)
-    found = [intervals(n, n_boot, [seed, i]) for i in range(sets)]
-    return {key: Coverage.of([row[key] for row in found], truth[key]) for key in truth}
+    found = [intervals(world, n, n_boot, metrics, [n, i]) for i in range(sets)]
+    return {key: Coverage.of([row[key] for row in found], truth[key]) for key in found[0]}
 
 
-def show(found):
-    """Print the table."""
-    print("| metric | of | truth | percentile % | basic % | wholly above % ", end="")
-    print("| bias | seen by resampling | left in `corrected` |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for name, metric in sorted(found, key=lambda key: METRICS.index(key[1])):
-        row = found[name, metric]
-        if metric == "accuracy" and name == DIFFERENCE:
-            continue  # A temperature never changes the prediction: the difference is always 0.
-        shares = " | ".join(row.share(value) for value in (row.percentile, row.basic, row.above))
-        print(f"| {metric} | {name} | {row.truth:.4f} | {shares} ", end="")
-        print(f"| {row.bias:+.4f} ± {row.bias_error:.4f} | {row.seen:+.4f} ", end="")
-        print(f"| {row.left:+.4f} ± {row.left_error:.4f} |")
+def _job(task):
+    place, options, metrics = task
+    world = WORLDS[place]
+    truth = population(world, options.rows)
+    return {n: study(world, truth, n, options.sets, options.boot, metrics) for n in options.sizes}
+
+
+def table(found, sizes, metrics):
+    """Return the lines of a Markdown table: coverage by world, quantity and size."""
+    lines = [
+        f"| world | metric | of | truth % | {' | '.join(f'{n:,}' for n in sizes)} |",
+        "|---|---|---|" + "---|" * (len(sizes) + 1),
+    ]
+    for world, by_size in zip(WORLDS, found, strict=True):
+        for metric in metrics:
+            for name in (*PAIR, DIFFERENCE):
+                rows = [by_size[n][name, metric] for n in sizes]
+                if rows[0].width == 0:
+                    continue  # a temperature never changes the prediction, so neither accuracy
+                shares = " | ".join(row.share for row in rows)
+                lines.append(
+                    f"| {world.name} | {metric} | {name} | {100 * rows[0].truth:.2f} | {shares} |"
+                )
+    return lines
+
+
+def worst(found, metrics):
+    """Return the range of coverages of some metrics, and whether estimates lay inside."""
+    rows = [
+        row
+        for by_size in found
+        for by_key in by_size.values()
+        for (_, metric), row in by_key.items()
+        if metric in metrics and row.width > 0
+    ]
+    held = [row.held for row in rows]
+    return min(held), max(held), all(row.inside for row in rows)
+
+
+MARKS = ("<!-- coverage -->", "<!-- end of coverage -->")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n", type=int, default=1000, help="samples in a test set")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="samples in a test set")
     parser.add_argument("--sets", type=int, default=500, help="test sets")
-    parser.add_argument("--boot", type=int, default=1000, help="resamples of each test set")
+    parser.add_argument("--boot", type=int, default=400, help="resamples of each test set")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows behind the truth")
+    parser.add_argument("--metrics", nargs="+", default=BINNED, help="what to look at")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--write", type=Path, help="put the table into this page, between marks")
     options = parser.parse_args()
     start = time.perf_counter()
-    found = study(options.n, options.sets, options.boot)
-    print(f"{options.sets:,} test sets of {options.n:,} samples, {options.boot:,} resamples each;")
-    print("95 % intervals; ± is one Monte-Carlo standard error\n")
-    show(found)
-    print(f"\n{time.perf_counter() - start:.0f} s")
+    tasks = [(place, options, options.metrics) for place in range(len(WORLDS))]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        found = list(pool.map(_job, tasks))
+    lines = table(found, options.sizes, options.metrics)
+    for metric in options.metrics:
+        low, high, inside = worst(found, [metric])
+        kept = "lies in its interval every time" if inside else "is left out of some intervals"
+        lines += ["", f"{metric}: {100 * low:.1f} to {100 * high:.1f} %; the estimate {kept}."]
+    print("\n".join(lines))
+    print(f"\n{options.sets:,} test sets each, {options.boot:,} resamples; ", end="")
+    print(f"{time.perf_counter() - start:.0f} s")
+    if options.write:
+        text = options.write.read_text()
+        before, rest = text.split(MARKS[0])
+        _, after = rest.split(MARKS[1])
+        body = "\n".join(["", *lines, ""])
+        options.write.write_text(before + MARKS[0] + body + MARKS[1] + after)
     return 0
 
 

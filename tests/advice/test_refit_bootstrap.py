@@ -7,10 +7,12 @@ import pytest
 
 import smallcal as sc
 from smallcal.advice.refit_bootstrap import refit_bootstrap, resample_counts
+from smallcal.metrics import METRICS, Scored
+from smallcal.metrics.debiased import estimate
 from smallcal.statistics.bootstrap import counts_of_draws
 from support.simulated import simulate
 
-NAMES = ["ece15", "nll"]
+NAMES = ["brier", "nll"]
 
 
 @pytest.mark.filterwarnings("ignore::smallcal.FitWarning")
@@ -56,6 +58,19 @@ def test_every_number_is_that_of_a_plain_loop(seed, resample_test):
         np.testing.assert_allclose(row.values, difference, atol=1e-12)
         assert row.point == pytest.approx(points["margin-k3"][metric] - points["tva-ts"][metric])
         assert tuple(row) == pytest.approx(tuple(np.quantile(difference, [0.1, 0.9])))
+
+
+@pytest.mark.filterwarnings("ignore::smallcal.FitWarning")
+def test_errors_in_bins_are_refitted_without_noise():
+    (z, y), (z2, y2) = simulate(240, 5), simulate(240, 5, seed=1)
+    found = refit_bootstrap((z, y), (z2, y2), ["none", "tva-ts"], metrics=["ece15"], n_boot=30)
+    for row in (*found.values.values(), *found.differences.values()):
+        ece = row["ece15"]
+        assert ece.low <= ece.point <= ece.high
+    scored = Scored.of(y2, sc.make("tva-ts").fit(z, y).predict_proba(z2))
+    ece = found.values["tva-ts"]["ece15"]
+    assert ece.plain == METRICS["ece15"].of(scored)
+    assert ece.values.mean() == pytest.approx(estimate("ece15", scored))
 
 
 def test_a_size_draws_that_many_rows_once():

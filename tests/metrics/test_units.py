@@ -36,7 +36,7 @@ def test_a_metric_reads_the_same_in_every_place(name):
     text = METRICS[name].unit.number(value)
     row = interval_of(value, np.array([value]), unit="samples")
     assert with_interval(name, row).startswith(f"{text} {METRICS[name].unit.sign} (")
-    cell = {"value": value, "low": value, "high": value, "floor": None}
+    cell = {"value": value, "plain": value, "low": value, "high": value, "floor": None}
     assert pages.metric_cell(name, cell).text == text
     assert pages.metric_column(name).unit == METRICS[name].unit.sign
     assert pages.metric_column(name, difference=True).unit == "points"

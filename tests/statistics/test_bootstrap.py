@@ -12,7 +12,7 @@ from smallcal.statistics.groups import by_group, holm
 from smallcal.statistics.interval import Interval, interval_of
 from support.simulated import simulate
 
-METRICS = ["ece15", "nll", "brier", "top_label_bce", "auroc"]
+METRICS = ["accuracy", "nll", "brier", "top_label_bce", "auroc"]
 
 
 def softmax(z):
@@ -131,7 +131,7 @@ def test_methods_of_different_length_are_refused():
     ],
 )
 def test_verdicts(low, high, better, margin, verdict):
-    found = Interval(0.0, 0.0, low, high, 0.95, 10, "samples", 0.4, 0.6)
+    found = Interval(0.0, low, high, 0.95, 10, "samples", 0.4, 0.6, 0.0)
     assert found.verdict(better, margin=margin) == verdict
     assert found.win_rate("lower") == 0.4
     assert found.win_rate("higher") == 0.6
@@ -139,39 +139,20 @@ def test_verdicts(low, high, better, margin, verdict):
         found.verdict(margin=0.0)
 
 
-def test_percentile_basic_and_direction_by_hand():
+def test_percentiles_and_direction_by_hand():
     values = np.arange(-10.0, 90.0)
     found = interval_of(30.0, values, unit="samples", level=0.9)
     low, high = np.quantile(values, [0.05, 0.95])
     assert tuple(found) == pytest.approx((low, high))
-    assert found.basic == pytest.approx((60 - high, 60 - low))
     assert (found.p_below, found.p_above) == (0.1, 0.89)
-    assert found.corrected == pytest.approx(60 - values.mean())
 
 
 def test_resamples_without_a_value_count_in_no_share():
     values = np.array([-1.0, np.nan, 0.0, 2.0, 3.0, np.nan])
     found = interval_of(1.0, values, unit="samples", level=0.5)
     assert (found.p_below, found.p_above) == (0.25, 0.5)
-    assert (found.n_boot, found.n_undefined, found.mean) == (6, 2, 1.0)
+    assert (found.n_boot, found.n_undefined) == (6, 2)
     assert tuple(found) == pytest.approx(np.quantile([-1.0, 0.0, 2.0, 3.0], [0.25, 0.75]))
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "point", "sure"),
-    [
-        (1.0, 3.0, 2.0, True),  # mirrored at 2: the same interval
-        (1.0, 9.0, 2.0, False),  # mirrored: -5 to 3
-        (-1.0, 3.0, 4.0, False),  # mirrored: 5 to 9, but the interval itself holds zero
-        (-3.0, -1.0, -2.0, True),
-        (-9.0, -1.0, -2.0, False),
-        (-3.0, 1.0, -4.0, False),
-        (0.0, 2.0, 1.0, False),
-    ],
-)
-def test_sure_is_what_both_intervals_say(low, high, point, sure):
-    found = Interval(point, 0.0, low, high, 0.95, 10, "samples", 0.4, 0.6)
-    assert found.sure is sure
 
 
 def test_holm_is_the_step_down_rule():

@@ -9,8 +9,6 @@ import smallcal as sc
 from smallcal.metrics import METRICS
 from smallcal.metrics.replicas import SLOW
 from smallcal.statistics.bootstrap import SLOW_BOOT, counts_of_draws
-from smallcal.statistics.compare import Comparison
-from smallcal.statistics.interval import Interval
 from smallcal.statistics.noise import noise_floor
 from support.simulated import simulate
 
@@ -42,7 +40,7 @@ def test_values_and_differences_are_those_of_evaluate(three):
 
 def test_intervals_equal_a_plain_loop_over_the_same_resamples(three):
     y, probas = three
-    quick = [name for name in METRICS if name not in SLOW]
+    quick = [name for name in METRICS if name not in SLOW and not METRICS[name].biased]
     result = sc.compare(y, probas, baseline="none", metrics=quick, n_boot=30)
     (counts,) = counts_of_draws(400, 30, np.random.default_rng(0))
     rows = [np.repeat(np.arange(400), row.astype(int)) for row in counts]
@@ -78,12 +76,12 @@ def test_evaluate_with_intervals_and_floors(three):
     found = sc.evaluate(y, probas["none"], metrics=names, ci=True, n_boot=200)
     plain = sc.evaluate(y, probas["none"], metrics=names)
     for name, row in found.items():
-        assert row.point == plain[name]
-        assert row.low <= row.high
+        assert row.plain == plain[name]
+        assert row.low <= row.point <= row.high
     assert found["ece15"].floor > 0
     assert found["nll"].floor is None
-    assert found["ece15"].mean > found["ece15"].point  # resampling adds error, and it is told
-    assert found["ece15"].corrected < found["ece15"].point
+    assert found["ece15"].point < found["ece15"].plain  # without the noise
+    assert found["nll"].point == found["nll"].plain
     again = json.loads(json.dumps(found["ece15"].to_dict()))
     assert again["floor"] == found["ece15"].floor
     assert "values" not in again
@@ -104,28 +102,6 @@ def test_a_verdict_never_calls_an_interval_with_zero_in_it_a_change(three):
     assert "nll equivalent within the margin" in wide
     with pytest.raises(sc.InputError, match="no intervals for 'x'"):
         result.verdict("x")
-
-
-def moved(low, high, *, point):
-    """A difference whose resamples span low to high."""
-    return Interval(point, (low + high) / 2, low, high, 0.9, 100, "test samples", 0.0, 1.0)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_calibration_error_changes_only_where_the_basic_interval_agrees(sign):
-    """Mirrored at 0.002, the interval 0.001 to 0.02 goes down to -0.016."""
-    ends = sorted([sign * 0.001, sign * 0.02])
-    biased, plain = ["ece15", "adaece15", "cwece15", "smece", "smece_exact"], ["nll", "brier"]
-    off = {name: moved(*ends, point=sign * 0.002) for name in [*biased, *plain]}
-    sure = {name: moved(*ends, point=sign * 0.0105) for name in biased}
-    result = Comparison({}, "a", {}, intervals={"off": off, "sure": sure})
-    verb = "raises" if sign > 0 else "lowers"
-    said = result.verdict("off")
-    for name in plain:
-        assert f"{verb} {name} by 0.20 points, 90 % interval 0.10 to 2.00" in said
-    assert f"{', '.join(biased)} unchanged beyond chance" in said
-    for name in biased:
-        assert f"{verb} {name} by 1.05" in result.verdict("sure")
 
 
 def test_the_floor_is_the_mean_that_a_calibrated_model_shows(three):

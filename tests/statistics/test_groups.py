@@ -9,7 +9,7 @@ from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.groups import by_group
 from support.simulated import simulate
 
-NAMES = ["accuracy", "nll", "ece15"]
+NAMES = ["accuracy", "nll", "brier"]
 
 
 def sure_of(n_right, n_wrong):

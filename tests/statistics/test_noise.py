@@ -6,7 +6,7 @@ import pytest
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS, Scored, adaece, classwise_ece, ece, smece
 from smallcal.statistics import noise
-from smallcal.statistics.noise import calibration_p_value, debiased_ece, noise_floor, spiegelhalter
+from smallcal.statistics.noise import calibration_p_value, noise_floor, spiegelhalter
 
 
 def probabilities(n, n_classes=10, *, seed=0, sharpness=2.0):
@@ -115,65 +115,6 @@ def test_rows_that_do_not_sum_to_one_are_served():
         assert floor.mean == pytest.approx(exact[name].mean, rel=0.05)
 
 
-# ----------------------------------------------------------------------------- debiased error
-
-
-def confidences(rng, n, profile):
-    if profile == "even":
-        return rng.uniform(0.5, 1, n)
-    return 1 - 0.5 * rng.beta(0.6, 3, n)  # most above 0.9
-
-
-@pytest.mark.parametrize("profile", ["even", "sure"])
-@pytest.mark.parametrize("n", [250, 1000, 5000])
-def test_debiased_error_of_a_calibrated_model_is_a_fraction_of_the_plug_in(n, profile):
-    rng = np.random.default_rng(1)
-    pairs = []
-    for _ in range(200):
-        confidence = confidences(rng, n, profile)
-        y, p = labels_with_accuracy(confidence, rng), two_columns(confidence)
-        pairs.append((debiased_ece(y, p), ece(y, p)))
-    debiased, plug_in = np.mean(pairs, axis=0)
-    assert debiased < 0.45 * plug_in
-    assert min(value for value, _ in pairs) == 0.0
-    assert all(value <= plain + 1e-15 for value, plain in pairs)
-
-
-@pytest.mark.parametrize("profile", ["even", "sure"])
-@pytest.mark.parametrize("n", [1000, 5000])
-@pytest.mark.parametrize(("signs", "within"), [("over", 0.005), ("both", 0.0075)])
-def test_debiased_error_finds_a_known_five_percent(n, profile, signs, within):
-    """Accuracy 5 points below confidence everywhere, or below in the top half and above else.
-
-    Gaps of both signs do not help each other, so they are found less well: half a point too low
-    at n = 1,000 with even confidences.
-    """
-    rng = np.random.default_rng(2)
-    values = []
-    for _ in range(200):
-        confidence = confidences(rng, n, profile)
-        # 0.8 is an edge of the 15 bins, so that gaps of both signs do not meet in a bin.
-        gap = np.where((confidence >= 0.8) | (signs == "over"), 0.05, -0.05)
-        y = labels_with_accuracy(confidence - gap, rng)
-        values.append(debiased_ece(y, two_columns(confidence)))
-    assert np.mean(values) == pytest.approx(0.05, abs=within)
-
-
-def test_debiased_error_is_not_fooled_when_all_are_correct_by_luck():
-    assert debiased_ece([0], [[0.7, 0.3]]) == 0.0
-    assert debiased_ece([0] * 10, [[0.95, 0.05]] * 10) == 0.0
-
-
-def test_mean_absolute_value_of_a_normal_variable_is_its_integral():
-    x = np.linspace(-12, 12, 200_001)
-    density = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-    for centre, deviation in [(0.0, 1.0), (0.3, 0.5), (2.0, 0.1), (0.7, 3.0)]:
-        integral = float((np.abs(centre + deviation * x) * density).sum() * (x[1] - x[0]))
-        assert noise._mean_absolute(centre, np.array([deviation]))[0] == pytest.approx(integral)
-    assert noise._mean_absolute(0.4, np.zeros(1)).tolist() == [0.4]
-    assert noise._mean_absolute(0.0, np.zeros(1)).tolist() == [0.0]
-
-
 # ----------------------------------------------------------------------------- the two tests
 
 
@@ -245,8 +186,6 @@ def test_certain_predictions_have_no_floor(n):
     for floor in noise_floor(certain, metrics=EVERY, n_sim=5).values():
         assert (floor.mean, floor.high) == pytest.approx((0.0, 0.0), abs=1e-12)
     right, wrong = np.zeros(n, dtype=int), np.ones(n, dtype=int)
-    assert debiased_ece(right, certain) == 0.0
-    assert debiased_ece(wrong, certain) == 1.0
     assert calibration_p_value(right, certain, n_sim=9).p_value == 1.0
     assert calibration_p_value(wrong, certain, n_sim=9).p_value == 0.1
 
@@ -299,7 +238,5 @@ def test_bad_arrays_and_names_are_refused():
         noise_floor([[3.0, -1.0]])
     with pytest.raises(InputError, match="no noise floor for 'accuracy'"):
         calibration_p_value([0], [[0.7, 0.3]], metric="accuracy")
-    with pytest.raises(InputError, match="bins must be"):
-        debiased_ece([0], [[0.7, 0.3]], bins=0)
     with pytest.raises(InputError):
         spiegelhalter([0, 1], [[0.7, 0.3]])

@@ -22,7 +22,7 @@ from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, In
 from smallcal.errors import FitWarning, InputError
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
-from smallcal.statistics.noise import binned_gaps
+from smallcal.metrics.debiased import binned_gaps
 
 #: The largest draw leaves this share of the rows to measure on.
 HELD_OUT = 0.2

@@ -14,8 +14,10 @@ from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.metrics import Metric, Scored
+from smallcal.metrics.debiased import CUTS, estimate
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import intervals_by_method
+from smallcal.statistics.draws import Draws
 from smallcal.statistics.interval import Interval, require_options
 
 
@@ -112,9 +114,18 @@ def refit_bootstrap(
     if failed == n_boot:
         raise InputError("no resample of the calibration split could be fitted")
     unit = "calibration samples" + (" and test samples" if resample_test else "")
-    drawn = {key: np.array(values) for key, values in rows.items()}
-    table = {name: {m.name: m.of(view) for m in chosen} for name, view in points.items()}
-    told = partial(intervals_by_method, table, drawn, unit=unit, level=level)
+    drawn = {
+        (name, metric.name): Draws(
+            plain=metric.of(view),
+            point=_estimate(metric, view),
+            values=np.array(rows[name, metric.name]),
+            again=np.empty((0, 0)) if metric.name in CUTS else None,
+            wide=metric.biased and metric.name not in CUTS,
+        )
+        for name, view in points.items()
+        for metric in chosen
+    }
+    told = partial(intervals_by_method, drawn, unit=unit, level=level)
     return RefitIntervals(told(), told(baseline=reference), failed)
 
 
@@ -139,4 +150,9 @@ def _measure(
     for name, view in views.items():
         again = view if picked is None else view.take(picked)
         for metric in metrics:
-            rows.setdefault((name, metric.name), []).append(metric.of(again))
+            rows.setdefault((name, metric.name), []).append(_estimate(metric, again))
+
+
+def _estimate(metric: Metric, view: Scored) -> float:
+    """Return the metric; errors in bins without noise, as their intervals are about that."""
+    return estimate(metric.name, view) if metric.name in CUTS else metric.of(view)

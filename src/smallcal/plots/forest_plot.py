@@ -66,8 +66,7 @@ def forest_data(
     differences : Comparison, or rows
         What ``sc.compare(..., n_boot=...)`` returns; or mappings with ``label``, ``value``,
         ``low``, ``high`` and, if there is a second interval (say, one that also refits),
-        ``wide_low`` and ``wide_high``. For a comparison of calibration errors, whose resamples
-        are biased, the wider interval also covers the mirrored (basic) one.
+        ``wide_low`` and ``wide_high``.
     metric : str, optional
         Which metric of a comparison; its first by default.
     better : {"lower", "higher", "zero"}
@@ -128,11 +127,6 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
     for number, (method, row) in enumerate(found.intervals.items()):
         point, (low, high) = row[name].point, row[name]
         ends = {"value": point, "low": low, "high": high}
-        if METRICS[name].biased:
-            # Resampled calibration errors are biased; a change must survive the mirrored
-            # interval too.
-            below, above = row[name].basic
-            ends |= {"wide_low": min(below, low), "wide_high": max(above, high)}
         scaled = {end: unit.scale * value for end, value in ends.items()}
         rows.append(_row({"label": method, **scaled}, number, METRICS[name].better))
     label = f"{name}, difference from {found.baseline} ({unit.change})"

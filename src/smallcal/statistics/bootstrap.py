@@ -17,12 +17,16 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
+from smallcal.metrics.debiased import CUTS, estimate
 from smallcal.metrics.replicas import SLOW, Falling, Linear, Ordered, Replicator, replicators
 from smallcal.metrics.table import chosen_metrics
-from smallcal.statistics.interval import Interval, interval_of, require_options
+from smallcal.statistics.draws import REPEATS, Draws
+from smallcal.statistics.interval import Interval, require_options
 
-#: Resampled values, (n_boot,), by method and metric.
-Values = dict[tuple[str, str], FloatArray]
+#: Resamples by method and metric.
+Resamples = dict[tuple[str, str], Draws]
+
+_Values = dict[tuple[str, str], FloatArray]
 
 #: Counts at a time: 16 MB of them.
 _BLOCK_SIZE = 2_000_000
@@ -47,6 +51,9 @@ def interval(
 ) -> Interval:
     """Return a metric with its bootstrap interval, resampling test samples.
 
+    That of a calibration error is about the error without noise, see
+    :mod:`smallcal.statistics.draws`.
+
     Parameters
     ----------
     y_true : array-like of shape (n,)
@@ -70,10 +77,8 @@ def interval(
     require_options(n_boot, level, least=1, why="evaluate gives the value alone")
     (row,) = chosen_metrics([metric])
     view = Scored.of(y_true, y_proba)
-    values = resample({"it": view}, [row], n_boot=n_boot, random_state=random_state)
-    return interval_of(
-        row.of(view), values["it", metric], unit="test samples", level=level, biased=row.biased
-    )
+    drawn = resample({"it": view}, [row], n_boot=n_boot, random_state=random_state)
+    return intervals_by_method(drawn, unit="test samples", level=level)["it"][metric]
 
 
 @dataclass(frozen=True)
@@ -135,22 +140,29 @@ def seed_samples(
         raise InputError("every run must have the same methods")
     rng = np.random.default_rng(random_state)
     slots = rng.integers(len(runs), size=(n_boot, len(runs)))
-    drawn: dict[tuple[str, str], FloatArray] = {}
+    others = [name for name in views[0] if name != baseline]
+    keys = [(name, metric.name) for name in others for metric in chosen]
+    drawn = {key: np.empty(slots.shape) for key in keys}
+    gaps: dict[tuple[str, str], list[Draws]] = {key: [] for key in keys}
     for seed, view in enumerate(views):
         here = slots == seed
         n = int(here.sum())
         found = resample(view, chosen, n_boot=n, random_state=rng, advance=advance, capped=False)
-        for key, values in found.items():
-            drawn.setdefault(key, np.empty(slots.shape))[here] = values
+        for name, metric in keys:
+            gap = found[name, metric] - found[baseline, metric]
+            gaps[name, metric].append(gap)
+            drawn[name, metric][here] = gap.around_point()
     note = "one seed: how seeds differ is not seen" if len(runs) == 1 else ""
     result: dict[str, dict[str, Interval]] = {}
-    for name in views[0]:
-        for metric in chosen if name != baseline else ():
-            gap = drawn[name, metric.name] - drawn[baseline, metric.name]
-            point = np.mean([metric.of(view[name]) - metric.of(view[baseline]) for view in views])
-            result.setdefault(name, {})[metric.name] = interval_of(
-                float(point), gap.mean(axis=1), unit="seeds, then samples", level=level, note=note
-            )
+    for name, metric in keys:
+        mean = Draws(
+            plain=float(np.mean([gap.plain for gap in gaps[name, metric]])),
+            point=float(np.mean([gap.point for gap in gaps[name, metric]])),
+            values=drawn[name, metric].mean(axis=1),
+            wide=gaps[name, metric][0].wide,
+        )
+        found_here = mean.interval(unit="seeds, then samples", level=level, note=note)
+        result.setdefault(name, {})[metric] = found_here
     return result
 
 
@@ -163,32 +175,20 @@ def _views(run: Run, baseline: str) -> dict[str, Scored]:
 
 
 def intervals_by_method(
-    points: Mapping[str, Mapping[str, float]],
-    drawn: Values,
-    *,
-    unit: str,
-    level: float,
-    baseline: str | None = None,
-    tell_bias: bool = False,
+    drawn: Resamples, *, unit: str, level: float, baseline: str | None = None
 ) -> dict[str, dict[str, Interval]]:
-    """Return the interval of each method's metrics; with a baseline, of the differences from it.
-
-    ``tell_bias`` notes by how much resampling raises a calibration error.
-    """
-
-    def found(name: str, metric: str) -> Interval:
-        point, values = points[name][metric], drawn[name, metric]
-        if baseline is not None:
-            point = point - points[baseline][metric]
-            values = values - drawn[baseline, metric]
-        biased = tell_bias and METRICS[metric].biased
-        return interval_of(point, values, unit=unit, level=level, biased=biased)
-
-    return {
-        name: {metric: found(name, metric) for metric in row}
-        for name, row in points.items()
-        if name != baseline
-    }
+    """Return the interval of each method's metrics; with a baseline, of the differences from it."""
+    result: dict[str, dict[str, Interval]] = {}
+    for (name, metric), draws in drawn.items():
+        if baseline is None:
+            least = 0.0 if METRICS[metric].biased else None
+            found = draws.interval(unit=unit, level=level, least=least)
+        elif name != baseline:
+            found = (draws - drawn[baseline, metric]).interval(unit=unit, level=level)
+        else:
+            continue
+        result.setdefault(name, {})[metric] = found
+    return result
 
 
 def resample(
@@ -196,32 +196,48 @@ def resample(
     metrics: Sequence[Metric],
     *,
     n_boot: int,
+    points: Mapping[str, Mapping[str, float]] | None = None,
     random_state: int | np.random.Generator = 0,
     advance: Advance = lambda rows: None,
     capped: bool = True,
-) -> Values:
+) -> Resamples:
     """Return every metric of every method in each resample of the samples they share.
 
     Slow metrics are given at most ``SLOW_BOOT`` of them, if capped. A generator draws on.
+    ``points`` has the metrics themselves, if they are known.
     """
     rng = np.random.default_rng(random_state)
     replicate = Replication(scored, metrics)
-    parts: dict[tuple[str, str], list[FloatArray]] = {}
+    parts: dict[tuple[str, str], list[FloatArray]] = {key: [] for key in replicate.parts}
     done = 0
     for counts in counts_of_draws(_shared_length(scored), n_boot, rng):
         few = max(0, SLOW_BOOT - done) if capped else None
         for key, values in replicate(counts, slow=few).items():
-            parts.setdefault(key, []).append(values)
+            parts[key].append(values)
         done += len(counts)
         advance(len(counts))
-    return {key: np.concatenate(blocks) for key, blocks in parts.items()}
+    known = {metric.name: metric for metric in metrics}
+    found = {}
+    for (name, metric), blocks in parts.items():
+        view = scored[name]
+        plain = known[metric].of(view) if points is None else points[name][metric]
+        binned = metric in CUTS
+        found[name, metric] = Draws(
+            plain=plain,
+            point=estimate(metric, view) if binned else plain,
+            values=np.concatenate(blocks) if blocks else np.empty(0),
+            again=replicate.again(name, metric) if binned else None,
+            wide=known[metric].biased and not binned,
+        )
+    return found
 
 
 class Replication:
     """Several methods' metrics on the same samples, ready to be computed for any resample.
 
     Every linear metric of every method is one stretch of one matrix, so that a single product
-    serves them all; a method's samples are put in order once for all metrics that need it.
+    serves them all; a method's samples are put in order once for all metrics that need it. The
+    sums of the first resamples of calibration errors are kept, to be resampled again.
     """
 
     def __init__(self, scored: Mapping[str, Scored], metrics: Sequence[Metric]) -> None:
@@ -232,15 +248,18 @@ class Replication:
         }
         columns = [how.columns for how in self.parts.values() if isinstance(how, Linear)]
         self.columns = np.hstack(columns) if columns else np.empty((_shared_length(scored), 0))
+        self.sums: dict[tuple[str, str], FloatArray] = {}
 
-    def __call__(self, counts: FloatArray, *, slow: int | None = None) -> Values:
+    def __call__(self, counts: FloatArray, *, slow: int | None = None) -> _Values:
         """Return each metric in each resample; slow ones for the first ``slow`` only."""
-        found: Values = {}
+        found: _Values = {}
         sums, start = counts @ self.columns, 0
         for key, how in self.parts.items():
             if isinstance(how, Linear):
                 stop = start + how.columns.shape[1]
                 found[key] = how.finish(sums[:, start:stop])
+                if how.bent:
+                    self._keep(key, sums[:, start:stop])
                 start = stop
         few = max(1, _CACHED // counts.shape[1])
         pieces = [self._others(counts[i : i + few]) for i in range(0, len(counts), few)]
@@ -251,9 +270,27 @@ class Replication:
                 found[key] = np.asarray(how(counts if slow is None else counts[:slow]))
         return found
 
-    def _others(self, counts: FloatArray) -> Values:
+    def _keep(self, key: tuple[str, str], sums: FloatArray) -> None:
+        kept = self.sums.get(key, np.empty((0, sums.shape[1])))
+        self.sums[key] = np.vstack([kept, sums[: 2 * REPEATS - len(kept)]])
+
+    def again(self, name: str, metric: str) -> FloatArray:
+        """Return the first resamples of an error in bins, each resampled by the next ones.
+
+        Sums are linear in the resample, so a resample's resample is its sums plus the deviations
+        of another one.
+        """
+        how = self.parts[name, metric]
+        if not isinstance(how, Linear) or (name, metric) not in self.sums:
+            return np.empty((0, 0))
+        sums = self.sums[name, metric]
+        k = len(sums) // 2
+        moved = sums[k : 2 * k] - how.columns.sum(axis=0)
+        return how.finish(sums[:k, None] + moved)
+
+    def _others(self, counts: FloatArray) -> _Values:
         """Return what is neither linear nor slow, for a few resamples that fit in cache."""
-        found: Values = {}
+        found: _Values = {}
         falling: dict[int, Falling] = {}
         for key, how in self.parts.items():
             if isinstance(how, Ordered):

@@ -12,7 +12,12 @@ from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.table import chosen_metrics
-from smallcal.statistics.bootstrap import DEFAULT_BOOT, intervals_by_method, resample
+from smallcal.statistics.bootstrap import (
+    DEFAULT_BOOT,
+    Resamples,
+    intervals_by_method,
+    resample,
+)
 from smallcal.statistics.groups import GroupRow, by_group
 from smallcal.statistics.interval import Interval, require_options
 from smallcal.statistics.noise import FLOORED, noise_floor
@@ -125,9 +130,11 @@ def evaluate(
     points = {metric.name: metric.of(view) for metric in chosen}
     if not ci:
         return points
-    values = resample({"": view}, chosen, n_boot=n_boot, random_state=random_state, advance=advance)
-    table = intervals_by_method({"": points}, values, unit=_UNIT, level=level, tell_bias=True)
-    found = table[""]
+    known = {"": points}
+    drawn = resample(
+        {"": view}, chosen, points=known, n_boot=n_boot, random_state=random_state, advance=advance
+    )
+    found = intervals_by_method(drawn, unit=_UNIT, level=level)[""]
     shown = [name for name in found if name in FLOORED]
     floors = noise_floor(view.proba, metrics=shown, random_state=random_state)
     return {
@@ -148,11 +155,13 @@ class Comparison:
         Method minus baseline.
     intervals : dict of method to dict of metric to Interval
         Of those differences, paired by sample; empty when ``n_boot`` is 0. An interval unpacks
-        to (low, high).
+        to (low, high). Of calibration errors in bins they are about differences without noise.
     value_intervals : dict of method to dict of metric to Interval
         Of the values.
     level : float
     n_boot, n : int
+    drawn : dict of (method, metric) to Draws
+        The resamples behind the intervals.
     """
 
     values: Table
@@ -163,6 +172,12 @@ class Comparison:
     level: float = 0.95
     n_boot: int = 0
     n: int = 0
+    drawn: Resamples = field(default_factory=dict, repr=False, compare=False)
+
+    def paired(self, method: str, baseline: str, metric: str) -> Interval:
+        """Return the interval of method minus baseline, any two of them, paired by sample."""
+        gap = self.drawn[method, metric] - self.drawn[baseline, metric]
+        return gap.interval(unit=_UNIT, level=self.level)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
@@ -181,8 +196,7 @@ class Comparison:
     def verdict(self, method: str, *, margin: Mapping[str, float] | None = None) -> str:
         """Say in one line how a method differs from the baseline.
 
-        Only a difference whose interval lies on one side of zero is called one; for calibration
-        errors, the basic interval must agree.
+        Only a difference whose interval lies on one side of zero is called one.
 
         Parameters
         ----------
@@ -199,10 +213,7 @@ class Comparison:
         same: dict[str, list[str]] = {"tie": [], "equivalent": []}
         for name, row in rows.items():
             verdict = row.verdict(METRICS[name].better, margin=margins.get(name))
-            # Resampled calibration errors are biased; a change must survive both intervals.
-            real = row.sure if METRICS[name].biased else row.excludes_zero
-            changed = real and verdict != "equivalent"
-            if changed:
+            if row.excludes_zero and verdict != "equivalent":
                 said.append(_change(name, row))
             else:
                 same["equivalent" if verdict == "equivalent" else "tie"].append(name)
@@ -304,6 +315,8 @@ def compare_of(
     )
     if not n_boot:
         return result
-    values = resample(scored, metrics, n_boot=n_boot, random_state=seed, advance=advance)
-    told = partial(intervals_by_method, points, values, unit=_UNIT, level=level, tell_bias=True)
-    return replace(result, intervals=told(baseline=baseline), value_intervals=told())
+    drawn = resample(
+        scored, metrics, points=points, n_boot=n_boot, random_state=seed, advance=advance
+    )
+    told = partial(intervals_by_method, drawn, unit=_UNIT, level=level)
+    return replace(result, intervals=told(baseline=baseline), value_intervals=told(), drawn=drawn)

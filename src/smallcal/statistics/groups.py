@@ -13,8 +13,8 @@ from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics import Metric, Scored
 from smallcal.metrics.table import chosen_metrics
-from smallcal.statistics.bootstrap import DEFAULT_BOOT, resample
-from smallcal.statistics.interval import Interval, interval_of, require_options
+from smallcal.statistics.bootstrap import DEFAULT_BOOT, intervals_by_method, resample
+from smallcal.statistics.interval import Interval, require_options
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,12 @@ def _group_rows(
     inside, outside = (view.take(np.flatnonzero(m)) for m in (member, ~member))
     own = resample({"": inside}, metrics, n_boot=n_boot, random_state=seed)
     rest = resample({"": outside}, metrics, n_boot=n_boot, random_state=seed + 1)
+    found = intervals_by_method(own, unit="test samples", level=level)[""]
     rows = {}
     for metric in metrics:
         drawn, others = own["", metric.name], rest["", metric.name]
-        found = interval_of(metric.of(inside), drawn, unit="test samples", level=level)
-        rows[metric.name] = GroupRow(found, inside.n, _two_sided(drawn - others), differs=False)
+        p_value = _two_sided((drawn - others).around_point())
+        rows[metric.name] = GroupRow(found[metric.name], inside.n, p_value, differs=False)
     return rows
 
 

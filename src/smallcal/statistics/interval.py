@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from smallcal.data.checks import whole_number
-from smallcal.data.plain import plain, plain_fields
+from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -25,12 +25,10 @@ class Interval:
     Attributes
     ----------
     point : float
-        The estimate on the data themselves.
-    mean : float
-        Mean over resamples. For calibration errors it lies above the point: resampling adds
-        noise, and noise adds error. ``corrected`` takes that off.
+        The estimate. Of a calibration error in bins (``ece15``, ``adaece15``) it is the error
+        without the noise of the samples, and at least 0: see :mod:`smallcal.metrics.debiased`.
     low, high : float
-        Percentile interval.
+        Its ends; the point lies between them.
     level : float
     n_boot : int
     unit : str
@@ -38,6 +36,8 @@ class Interval:
     p_below, p_above : float
         Shares of resamples below and above zero: for a difference, the probability of its
         direction.
+    plain : float
+        The number as it is on these data: the point, but for calibration errors in bins.
     n_undefined : int
         Resamples in which the number does not exist; they are left out and counted here.
     floor : float or None
@@ -53,7 +53,6 @@ class Interval:
     """
 
     point: float
-    mean: float
     low: float
     high: float
     level: float
@@ -61,6 +60,7 @@ class Interval:
     unit: str
     p_below: float
     p_above: float
+    plain: float
     n_undefined: int = 0
     floor: float | None = None
     note: str = ""
@@ -74,36 +74,12 @@ class Interval:
     @property
     def numbers(self) -> dict[str, float]:
         """The value and the ends of its interval, as documents have them."""
-        return {"value": self.point, "low": self.low, "high": self.high}
-
-    @property
-    def bias(self) -> float:
-        """What resampling adds: mean minus point."""
-        return self.mean - self.point
-
-    @property
-    def corrected(self) -> float:
-        """The point with the bias that resampling shows taken off."""
-        return 2 * self.point - self.mean
-
-    @property
-    def basic(self) -> tuple[float, float]:
-        """The basic interval: the percentile interval mirrored at the point."""
-        return 2 * self.point - self.high, 2 * self.point - self.low
+        return {"value": self.point, "plain": self.plain, "low": self.low, "high": self.high}
 
     @property
     def excludes_zero(self) -> bool:
         """Whether the interval is on one side of zero; never where it does not exist."""
         return self.low > 0 or self.high < 0
-
-    @property
-    def sure(self) -> bool:
-        """Whether the basic interval, too, lies on the same side of zero.
-
-        For calibration errors, whose resamples are biased, the two intervals can disagree.
-        """
-        low, high = self.basic
-        return (self.low > 0 and low > 0) or (self.high < 0 and high < 0)
 
     def win_rate(self, better: Better = "lower") -> float:
         """Return the share of resamples in which a difference is for the better."""
@@ -134,9 +110,7 @@ class Interval:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON; NaN becomes None."""
-        derived = ("excludes_zero", "basic", "bias", "corrected")
-        own = plain_fields(self, without="values")
-        return own | {name: plain(getattr(self, name)) for name in derived}
+        return plain_fields(self, without="values") | {"excludes_zero": self.excludes_zero}
 
 
 def interval_of(
@@ -146,22 +120,15 @@ def interval_of(
     unit: str,
     level: float = 0.95,
     note: str = "",
-    biased: bool = False,
 ) -> Interval:
-    """Return the interval that resampled values give; undefined ones (NaN) are counted.
-
-    ``biased`` marks a number that resampling raises; its note then gives the corrected value.
-    """
+    """Return the percentile interval of resampled values; undefined ones (NaN) are counted."""
     defined = values[~np.isnan(values)]
     tail = (1 - level) / 2
     low, high = np.quantile(defined, [tail, 1 - tail]) if len(defined) else (np.nan, np.nan)
     share = max(len(defined), 1)
-    mean = float(defined.mean()) if len(defined) else math.nan
-    if biased and len(defined):
-        note = f"resampling is biased by {mean - point:+.4f}; corrected {2 * point - mean:.4f}"
     return Interval(
         point=float(point),
-        mean=mean,
+        plain=float(point),
         low=float(low),
         high=float(high),
         level=level,

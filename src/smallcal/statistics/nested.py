@@ -259,7 +259,7 @@ def student(
     below = float(stdtr(n - 1, -point / spread)) if spread else float(point < 0)
     return Interval(
         point=point,
-        mean=point,
+        plain=point,
         low=point - reach,
         high=point + reach,
         level=level,

@@ -1,4 +1,4 @@
-"""How large a calibration error is before it means anything: floors, debiasing and tests.
+"""How large a calibration error is before it means anything: floors and tests.
 
 A calibration error measured on n samples is above zero even for a perfectly calibrated model,
 because accuracies in bins are noisy. Everything here compares a measured error with that noise.
@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtr
 
 from smallcal.data.checks import BoolArray, FloatArray, as_probabilities, whole_number
-from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_mass, equal_width
-from smallcal.metrics.measure import measure
+from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
+from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.scored import BLOCK_SIZE, Scored, row_blocks
 from smallcal.metrics.table import METRICS, chosen_metrics
 from smallcal.statistics.interval import require_level
@@ -27,7 +26,6 @@ from smallcal.statistics.interval import require_level
 #: Metrics without a fast path are simulated at most this often.
 SLOW_SIMULATIONS = 200
 
-_FAST = {"ece15": equal_width, "adaece15": equal_mass}
 _DEFAULT = ("ece15", "adaece15", "smece")
 #: Metrics that have a noise floor.
 FLOORED = tuple(name for name, row in METRICS.items() if row.biased)
@@ -157,80 +155,6 @@ def noise_floor_of(
     return found
 
 
-@measure
-def debiased_ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
-    """Calibration error of the confidence with the expected contribution of noise taken off.
-
-    The gap d_B between mean confidence and accuracy of bin B is a true gap plus noise of
-    variance v_B, and E|d_B| exceeds the true |gap|. How much depends on the true gaps, so these
-    are modelled as draws from one normal distribution, N(mu, tau^2), whose two parameters are
-    estimated from all bins by moments. With F(mu, s) the mean absolute value of N(mu, s^2) and
-    w_B the share of samples in bin B, the estimate is
-
-        sum_B w_B (|d_B| - F(mu, sqrt(tau^2 + v_B)) + F(mu, tau)),
-
-    and 0 when that is negative. For a calibrated model mu and tau are about 0, and what is taken
-    off is the noise floor; where gaps stand out of the noise, next to nothing is taken off.
-
-    Cutting off at 0 and estimating mu and tau leave about two fifths of the floor in the mean
-    for a calibrated model. Gaps near the size of the noise come out low: 5 % of either sign in
-    bins of 130 samples are reported as 4.3 % on average (benchmarks/small_counts.py).
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-        Column of the true class.
-    y_proba : array-like of shape (n, C)
-        Class probabilities.
-    bins : int, default 15
-        Number of bins of equal width.
-
-    Returns
-    -------
-    float
-        Between 0 and the plug-in value that :func:`smallcal.metrics.ece` gives.
-
-    Examples
-    --------
-    >>> y_true, y_proba = [0] * 75 + [1] * 25, [[0.8, 0.2]] * 100
-    >>> round(debiased_ece(y_true, y_proba), 4)  # 0.05 before noise is taken off
-    0.0367
-    """
-    gap, noise, share = binned_gaps(scored.confidence, scored.residual, bins=bins)
-    full = share > 0
-    gap, noise, share = gap[full], noise[full], share[full]
-    centre, spread = _true_gaps(gap, noise, share)
-    seen = _mean_absolute(centre, np.sqrt(spread + noise))
-    true = _mean_absolute(centre, np.full_like(noise, math.sqrt(spread)))
-    return max(0.0, float(share @ (np.abs(gap) - seen + true)))
-
-
-def binned_gaps(
-    confidence: FloatArray, residual: FloatArray, *, bins: int = DEFAULT_BINS
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return each bin's mean gap, the variance that noise gives it, and its share of samples.
-
-    ``residual`` is confidence minus correctness. Bins without samples have zeros in all three.
-    """
-    index = equal_width(confidence, bins)
-    count = bin_sums(index, np.ones(len(confidence)), bins)
-    full = count > 0
-    size, share = count[full], count[full] / len(confidence)
-    gap = bin_sums(index, residual, bins)[full] / size
-
-    def noise_if(shift: float) -> FloatArray:
-        """Variances of the gaps if the chance of being correct is c - shift."""
-        chance = np.clip(confidence - shift, 0.0, 1.0)
-        return np.asarray(bin_sums(index, chance * (1 - chance), bins)[full] / size**2)
-
-    # Accuracies, of a bin or of all samples, would give no variance where all are correct by
-    # luck. So only the part of the mean gap that is above the noise moves the chances.
-    noise = noise_if(math.copysign(_true_gaps(gap, noise_if(0.0), share)[0], share @ gap))
-    found = np.zeros((3, bins))
-    found[:, full] = gap, noise, share
-    return found[0], found[1], found[2]
-
-
 def spiegelhalter(y_true: object, y_proba: object) -> TestResult:
     """Spiegelhalter's test: whether the squared error is what the confidences promise.
 
@@ -334,13 +258,13 @@ def _simulated(
     """Return simulated values of each metric, every one of them begun from the seed."""
     whole_number(n_sim, "n_sim", least=1)
     whole_number(seed, "random_state")
-    fast = [name for name in names if name in _FAST]
+    fast = [name for name in names if name in CUTS]
     found = _binned_values(scored, fast, n_sim, seed) if fast else {}
     few = min(n_sim, SLOW_SIMULATIONS)
     for name in names:
         if name == "cwece15":
             found[name] = _classwise_values(scored, few, seed)
-        elif name not in _FAST:
+        elif name not in CUTS:
             found[name] = _looped_values(scored, name, few, seed)
     return {name: found[name] for name in names}
 
@@ -358,7 +282,7 @@ def _binned_values(
 ) -> dict[str, FloatArray]:
     """Simulate binned errors together: one matrix product counts the hits of all bins."""
     bins, n = DEFAULT_BINS, scored.n
-    index = [_FAST[name](scored.confidence, bins) for name in names]
+    index = [CUTS[name](scored.confidence, bins) for name in names]
     due = np.concatenate([bin_sums(cut, scored.confidence, bins) for cut in index])
     member = np.zeros((n, len(names) * bins))
     for j, cut in enumerate(index):
@@ -397,24 +321,3 @@ def _classwise_values(scored: Scored, n_sim: int, seed: int) -> FloatArray:
             drawn = np.minimum(drawn, (row + 1) * n_classes - 1)
             total -= np.bincount(cell[drawn], minlength=cells)
     return np.asarray(np.abs(sums).sum(axis=1) / (scored.n * n_classes))
-
-
-def _true_gaps(gap: FloatArray, noise: FloatArray, share: FloatArray) -> tuple[float, float]:
-    """Estimate |mean| and variance of the true gaps by moments; noise is taken off both."""
-    shift = float(share @ gap)
-    shift_noise = float(share**2 @ noise)
-    centre = math.sqrt(max(0.0, shift**2 - shift_noise))
-    freedom = 1 - float(share @ share)
-    if freedom < _ROUNDING:  # one bin holds everything: no spread to see
-        return centre, 0.0
-    seen = float(share @ (gap - shift) ** 2)
-    return centre, max(0.0, (seen - float(share @ noise) + shift_noise) / freedom)
-
-
-def _mean_absolute(centre: float, deviation: FloatArray) -> FloatArray:
-    """Return the mean absolute value of normal variables with a common mean >= 0."""
-    # Beyond 40 deviations the tail is 0 in floating point. The bound also serves a deviation of
-    # 0, and the tiny number a mean of 0 with it.
-    z = centre / np.maximum(deviation, centre / 40 + 1e-300)
-    tail = deviation * np.exp(-(z**2) / 2) * math.sqrt(2 / math.pi)
-    return np.asarray(centre * (1 - 2 * ndtr(-z)) + tail)

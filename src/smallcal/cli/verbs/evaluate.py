@@ -9,9 +9,9 @@ from smallcal.cli import choices, inputs, inputs_streamed, options, terminal
 from smallcal.cli.options import option
 from smallcal.metrics import METRICS
 from smallcal.metrics.condition import Condition
+from smallcal.metrics.debiased import CUTS
 from smallcal.statistics.compare import evaluate as measure
 from smallcal.statistics.interval import Interval, require_options
-from smallcal.statistics.noise import debiased_ece
 
 
 def evaluate(
@@ -43,7 +43,6 @@ def evaluate(
     wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))
     fitted = None if calibrator is None else runtime.load(calibrator)
     found: dict[str, Interval] = {}
-    debiased = None
     asked = inputs.Asked.of(locals())
     source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot > 0)
     if source is not None:
@@ -59,10 +58,9 @@ def evaluate(
         if n_boot:
             with terminal.resampling(n_boot, level, seed) as how:
                 found = measure(codes, proba, metrics=wanted, ci=True, **how)
-            values = {name: row.point for name, row in found.items()}
+            values = {name: row.plain for name, row in found.items()}
         else:
             values = measure(codes, proba, metrics=wanted)
-        debiased = debiased_ece(codes, proba) if "ece15" in found else None
     checks = [condition.check(values[condition.metric]) for condition in conditions]
     if as_json:
         terminal.show_json(
@@ -72,7 +70,7 @@ def evaluate(
                 "n": n,
                 "n_classes": n_classes,
                 "metrics": values,
-                "debiased_ece15": debiased,
+                "debiased": {name: found[name].point for name in CUTS if name in found},
                 "intervals": {name: row.to_dict() for name, row in found.items()},
                 "checks": checks,
             }
@@ -82,13 +80,12 @@ def evaluate(
         if fitted is not None:
             what = f"calibrated by {calibrator} ({fitted.method})"
         terminal.say(f"{data}: {terminal.size(n, n_classes)}, {what}")
-        _show(values, found, level, debiased)
+        _show(values, found, level)
     terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])
 
 
-def _show(
-    values: dict[str, float], found: dict[str, Interval], level: float, debiased: float | None
-) -> None:
+def _show(values: dict[str, float], found: dict[str, Interval], level: float) -> None:
+    binned = [name for name in found if name in CUTS]
     more = [f"{100 * level:g} % interval", "floor"] if found else []
     rows = []
     for name, value in values.items():
@@ -105,6 +102,8 @@ def _show(
             "Intervals: resampled test samples. Floor: what a perfectly calibrated model with "
             "these confidences would show on average; an error near its floor is noise."
         )
-    if debiased is not None:
-        left = METRICS["ece15"].unit.value(debiased)
-        terminal.say(f"ece15 with the expected noise taken off: {left}.")
+    if binned:
+        each = ", ".join(f"{name} {METRICS[name].unit.value(found[name].point)}" for name in binned)
+        terminal.say(
+            f"Debiased, without the noise of these samples: {each}; intervals are about that."
+        )

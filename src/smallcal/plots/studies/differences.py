@@ -61,4 +61,4 @@ def _numbers(run: Run, part: Frame, label: str) -> dict[str, float]:
     if found is None or is_bare(found):
         return {}
     scale = unit_of(run.metric).scale
-    return {name: scale * value for name, value in found.numbers.items()}
+    return {"value": scale * found.point, "low": scale * found.low, "high": scale * found.high}

@@ -29,7 +29,7 @@ def _noise(measured: Measured, chosen: str) -> Iterator[str]:
     yield f"Mean confidence of the raw model minus its accuracy: {gap}."
     for name in dict.fromkeys([RAW, chosen]):
         floor, value = measured.floors[name]["ece15"], measured.value(name, "ece15")
-        said = "more than noise" if value.point > floor.high else "no more than noise"
+        said = "more than noise" if value.plain > floor.high else "no more than noise"
         yield (
             f"The ECE of {_called(name)}, {with_interval('ece15', value)}, is {said}: a perfectly "
             f"calibrated model with these confidences would show {PERCENT.value(floor.mean)} on "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from smallcal import plots
-from smallcal.metrics import METRICS
+from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.units import PERCENT
 from smallcal.plots.shift_errors_plot import errors_of
 from smallcal.reports.content.measure import CLASSIC, Measured
@@ -63,12 +63,11 @@ def _forests(measured: Measured) -> Iterator[Spec]:
             for name in measured.result.differences
             for row, verdict, _ in [measured.difference(name, RAW, metric)]
         ]
-        thin = " The thin line adds the basic interval, as resampled errors are biased."
         yield (
             f"forest-{metric.replace('_', '-')}",
             f"{metric}: difference from the raw model",
             f"Left of zero is better. {100 * measured.result.level:g} % intervals, paired by "
-            f"sample.{thin if METRICS[metric].biased else ''}",
+            f"sample.{' Debiased.' if metric in CUTS else ''}",
             f"Difference in {metric} from the raw model: {'; '.join(parts)}.",
             "forest",
             plots.forest_data(measured.result, metric=metric),
@@ -211,9 +210,9 @@ def _of_shift(rows: Sequence[Mapping[str, Any]], *, level: float) -> Iterator[Sp
     yield (
         "shift-errors",
         "Calibration error under shift",
-        "Each mark is a shifted set, by the accuracy that is left there; bars are "
+        "Each mark is the debiased error of a shifted set, by the accuracy left there; bars are "
         f"{100 * level:g} % intervals.",
-        f"ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
+        f"Debiased ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
         "shift_errors",
         found,
     )

@@ -170,7 +170,8 @@ def _errors(
     found = by_group_of(scored, codes, [METRICS["ece15"]], bootstrap=bootstrap)
     return {
         int(name): {
-            "ece15": row["ece15"].interval.point,
+            "ece15": row["ece15"].interval.plain,
+            "ece15_debiased": row["ece15"].interval.point,
             "ece15_low": row["ece15"].interval.low,
             "ece15_high": row["ece15"].interval.high,
             "ece15_differs": row["ece15"].differs,

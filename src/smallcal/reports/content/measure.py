@@ -15,11 +15,12 @@ from smallcal.calibrators.maps import TemperatureMap
 from smallcal.errors import MissingExtraError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
+from smallcal.metrics.debiased import debiased_ece
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
 from smallcal.statistics.compare import Comparison, compare_of
 from smallcal.statistics.interval import Interval, interval_of
-from smallcal.statistics.noise import FLOORED, Floor, debiased_ece, noise_floor_of
+from smallcal.statistics.noise import FLOORED, Floor, noise_floor_of
 
 #: The method everybody knows; differences from it are shown where it was fitted.
 CLASSIC = "ts-nll"
@@ -42,8 +43,8 @@ COMPARED = tuple(name for name in SHOWN if METRICS[name].better != "zero")
 
 _NOTE = (
     "Floor: what a perfectly calibrated model with these confidences would show on average; an "
-    "error near its floor is noise. Resampling adds noise, and noise adds to calibration errors: "
-    "their intervals lie high and may even leave out a small value."
+    "error near its floor is noise. Debiased: the error without that noise, as endless test "
+    "samples would show it; intervals of ece15 and adaece15 are about this."
 )
 
 
@@ -207,41 +208,34 @@ def compared(
     if bootstrap[0]:
         return result
     bare = {
-        name: {
-            metric: interval_of(value, np.empty(0), unit="test samples", level=result.level)
-            for metric, value in row.items()
-        }
+        name: {metric: _bare(value, result.level) for metric, value in row.items()}
         for name, row in result.values.items()
     }
     return replace(result, value_intervals=bare)
 
 
+def _bare(value: float, level: float) -> Interval:
+    """Return a number without an interval."""
+    return interval_of(value, np.empty(0), unit="test samples", level=level)
+
+
 def paired(result: Comparison, method: str, baseline: str, metric: str) -> Difference:
     """Return the difference of any two methods of a comparison, paired by sample.
 
-    It is better or worse only where its interval lies on one side of zero; for calibration errors,
-    whose resamples are biased, the basic interval must agree.
+    It is better or worse only where its interval lies on one side of zero.
     """
-    about = METRICS[metric]
-    one, other = (result.value_intervals[name][metric] for name in (method, baseline))
-    row = interval_of(
-        one.point - other.point,
-        one.values - other.values,
-        unit=one.unit,
-        level=result.level,
-        biased=about.biased,
-    )
-    real = row.sure if about.biased else row.excludes_zero
-    found = row.verdict(about.better) if real else "tie"
-    return Difference(row, found if result.n_boot else "", chance_of(row))
+    if not result.n_boot:
+        one, other = (result.values[name][metric] for name in (method, baseline))
+        return Difference(_bare(one - other, result.level), "", 1.0)
+    row = result.paired(method, baseline, metric)
+    return Difference(row, row.verdict(METRICS[metric].better), chance_of(row))
 
 
 def chance_of(row: Interval) -> float:
     """Return the two-sided p-value of "it is zero", from the spread of the resamples.
 
     The law is taken as normal: the share of resamples beyond zero is too coarse to be corrected
-    for many comparisons. Resampled calibration errors lie beside the point; then both the mean of
-    the resamples and its mirror image must be far from zero.
+    for many comparisons.
 
     Examples
     --------
@@ -249,12 +243,10 @@ def chance_of(row: Interval) -> float:
     >>> [round(chance_of(interval_of(x, draws + x, unit="")), 4) for x in (0.0, 1.96)]
     [1.0, 0.05]
     """
-    ends = (row.mean, row.corrected)
-    far = min(map(abs, ends)) if ends[0] * ends[1] > 0 else 0.0
     spread = float(np.nanstd(row.values)) if len(row.values) > row.n_undefined else 0.0
-    if not far:
+    if not row.point:
         return 1.0
-    return math.erfc(far / spread / math.sqrt(2)) if spread else 0.0
+    return math.erfc(abs(row.point) / spread / math.sqrt(2)) if spread else 0.0
 
 
 def result_tables(measured: Measured) -> dict[str, Any]:
@@ -319,7 +311,6 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
             row, verdict, _ = measured.difference(name, baseline, metric)
             cells[metric] = {
                 **row.numbers,
-                "basic": list(row.basic),
                 "win_rate": row.win_rate(METRICS[metric].better),
                 "verdict": verdict,
             }
@@ -332,7 +323,7 @@ def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
     floor = measured.floors[method].get(metric)
     return {
         **row.numbers,
-        "text": unit.value(row.point),
+        "text": unit.value(row.plain),
         "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined)
         if row.n_boot
         else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from smallcal.metrics import METRICS
+from smallcal.metrics.debiased import CUTS
 from smallcal.reports.content.measure import Difference
 from smallcal.statistics.interval import Interval
 
@@ -14,18 +15,24 @@ def with_interval(name: str, row: Interval, *, signed: bool = False) -> str:
 
     Examples
     --------
+    >>> from dataclasses import replace
     >>> import numpy as np
     >>> from smallcal.statistics.interval import interval_of
     >>> found = interval_of(0.03, np.array([0.02, 0.04]), unit="samples", level=0.9)
-    >>> with_interval("ece15", found)
-    '3.00 % (90 % interval 2.10 to 3.90)'
+    >>> with_interval("nll", found)
+    '3.00 x100 (90 % interval 2.10 to 3.90)'
+    >>> with_interval("ece15", replace(found, plain=0.034))
+    '3.40 % (debiased 3.00, 90 % interval 2.10 to 3.90)'
     """
     unit = METRICS[name].unit
-    value = unit.difference(row.point) if signed else unit.value(row.point)
+    value = unit.difference(row.point) if signed else unit.value(row.plain)
     if not row.n_boot:
         return value
     ends = unit.interval(row.low, row.high, signed=signed, n_undefined=row.n_undefined)
-    return f"{value} ({100 * row.level:g} % interval {ends})"
+    said = f"{100 * row.level:g} % interval {ends}"
+    if name in CUTS and not signed:
+        said = f"debiased {unit.number(row.point)}, {said}"
+    return f"{value} ({said})"
 
 
 def changes(rows: Mapping[str, Difference]) -> str:

@@ -255,7 +255,7 @@ def _gap(row: Content) -> Cell:
 def _error(row: Content) -> Cell:
     if "ece15" not in row:  # there is one group only
         return number(None)
-    keys = {"value": "ece15", "low": "ece15_low", "high": "ece15_high"}
+    keys = {"plain": "ece15", "value": "ece15_debiased", "low": "ece15_low", "high": "ece15_high"}
     return metric_cell("ece15", {name: row[key] for name, key in keys.items()})
 
 

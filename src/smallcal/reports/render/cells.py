@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from smallcal.metrics import METRICS, units
+from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.units import PERCENT, Unit
 from smallcal.reports.render.blocks import Cell, Column, Row, Table
 
@@ -119,8 +120,11 @@ def metric_cell(
     notes = [between(row.get("low"), row.get("high"), unit)]
     if row.get("floor") is not None:
         notes.append(f"floor {unit.number(row['floor'])}")
+    if notes[0] and name in CUTS and not signed:
+        notes[0] = f"debiased {unit.number(row['value'])}, {notes[0]}"
+    shown = row["value"] if signed else row["plain"]
     # The content is JSON, which has no NaN: None is a value that the data leave undefined.
-    value = math.nan if row["value"] is None else row["value"]
+    value = math.nan if shown is None else shown
     cell = number(unit.scale * value, unit.digits, notes=notes, signed=signed)
     return replace(cell, verdict=row.get("verdict", ""), best=value == best)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from smallcal.metrics import METRICS
+from smallcal.metrics.debiased import CUTS
 from smallcal.reports.render.blocks import (
     Block,
     Card,
@@ -72,10 +73,12 @@ def _card(content: Content, entry: Content) -> Card:
     ends = [between(entry[key]["low"], entry[key]["high"], unit) for key in ("before", "after")]
     note = ""
     if ends[0]:
-        note = f"{level_of(content)} interval {ends[0]}"
+        about = " without noise" if name in CUTS else ""
+        note = f"{level_of(content)} interval{about} {ends[0]}"
         if entry["difference"]:
-            note = f"{entry['verdict']}; {level_of(content)} intervals {ends[0]} → {ends[1]}"
-    value = _arrow(entry, lambda row: unit.number(row["value"]))
+            spans = f"intervals{about} {ends[0]} → {ends[1]}"
+            note = f"{entry['verdict']}; {level_of(content)} {spans}"
+    value = _arrow(entry, lambda row: unit.number(row["plain"]))
     return Card(entry["called"], METRICS[name].summary, f"{value} {unit.sign}", note)
 
 
@@ -141,7 +144,7 @@ def _metric_table(content: Content, names: Sequence[str], number_of: int) -> Tab
 
 
 def _best(rows: Sequence[Content], name: str) -> float | None:
-    values = [row["cells"][name]["value"] for row in rows]
+    values = [row["cells"][name]["plain"] for row in rows]
     known = [float(value) for value in values if value is not None]
     # Where all are the same, none stands out.
     if len(set(known)) < 2:
@@ -160,7 +163,7 @@ def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
     boot = content["settings"]["n_boot"]
     rule = (
         " A difference is called better or worse only where its own interval lies on one side of "
-        "zero (for calibration errors the basic interval, too); otherwise it is a tie. The verdict "
+        "zero; otherwise it is a tie. Differences in ece15 and adaece15 are debiased. The verdict "
         "also corrects for the number of comparisons."
     )
     yield Text(
