@@ -102,7 +102,7 @@ bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)
 
 study-coverage: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/coverage_study.py
+	$(VENV)/bin/python benchmarks/coverage_study.py --write docs/statistics.md
 
 study-calarena: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/calarena.py $(SMALLCAL_DATA)

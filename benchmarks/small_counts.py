@@ -14,8 +14,8 @@ import sys
 import numpy as np
 
 from smallcal.metrics import ece
+from smallcal.metrics.debiased import debiased_ece
 from smallcal.statistics.nested import nested, student
-from smallcal.statistics.noise import debiased_ece
 
 DRAWS = 20
 BINS = 15

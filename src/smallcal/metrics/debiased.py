@@ -69,7 +69,7 @@ def debiased_ece(scored: Scored, *, bins: int = DEFAULT_BINS) -> float:
     """Calibration error of the confidence with the noise of the samples taken off.
 
     See :func:`without_noise`. The sum over bins is cut off at 0 and at the plain value, so that for
-    a calibrated model about a third of the error that noise shows remains.
+    a calibrated model about two fifths of what noise shows remains.
 
     Parameters
     ----------
