@@ -74,10 +74,10 @@ def test_fit_metrics_are_the_metrics_of_the_calibration_split():
         (["version"], "1", "artefact version '1'"),
         (["version"], True, "artefact version True"),
         (["format"], "x", "not a smallcal calibrator"),
-        (["n_classes"], 1, r"n_classes must lie in \[2, inf\], got 1"),
+        (["n_classes"], 1, r"n_classes must lie in \[2, 1000000\], got 1"),
         (["n_classes"], 2.5, "n_classes must be integer, got 2.5"),
         (["n_classes"], "many", "n_classes must be integer"),
-        (["class_names"], ["a"] * 3, "3 class_names for 12 classes"),
+        (["class_names"], ["a", "b", "c"], "3 class_names for 12 classes"),
         (["class_names"], "abc", "class_names must be array"),
         (["input"], "images", "input must be one of"),
         (["pooled_temperature"], 0, "pooled_temperature must be above 0, got 0"),
@@ -175,7 +175,7 @@ def test_an_unknown_field_is_refused(document, tmp_path):
         (b"hello", "is not a JSON document"),
         (b"\x80\x04\x95pickle", "is not JSON text"),
         (b"[1, 2]", "not a smallcal calibrator"),
-        (b'{"a": 1, "a": 2}', "a key appears twice"),
+        (b'{"a": 1, "a": 2}', "the key 'a' appears twice"),
         (b'{"a": NaN}', "NaN is not a number JSON allows"),
         (b"[" * 100_000, "is not a JSON document"),
         (b'{"a": ' + b"9" * 5000 + b"}", "is not a JSON document"),
@@ -192,7 +192,7 @@ def test_infinities_in_disguise_are_refused(document, tmp_path):
     text = json.dumps(document).replace('"intercept": ', '"intercept": 1e999, "was": ')
     file = tmp_path / "cal.json"
     file.write_text(text.replace(', "was":', ', "intercepted":'))
-    with pytest.raises(sc.ArtefactError, match=r"intercept must be finite, got inf"):
+    with pytest.raises(sc.ArtefactError, match=r"a number beyond 1\.8e308"):
         sc.load(file)
 
 

@@ -18,13 +18,13 @@ from sklearn.exceptions import NotFittedError
 
 import smallcal as sc
 from smallcal import runtime
-from smallcal.calibrators import artefact
 from smallcal.calibrators.reference import Bins, Reference, log_odds
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State
 from smallcal.io import lock
+from smallcal.io.documents import parse_document
 from smallcal.studies.simulate import World
 from support.cases import features_of, fit
 from support.simulated import simulate
@@ -494,7 +494,7 @@ def test_a_damaged_state_is_an_error_and_nothing_else(data):
     junk = data.draw(st.text(alphabet='0123456789-.eE[]{},:"nul', max_size=8))
     damaged = text[:start] + junk + text[stop:]
     with contextlib.suppress(sc.ArtefactError):
-        document = artefact.plain(damaged, source="it")
+        document = parse_document(damaged, source="it")
         assert State.from_dict(document).to_dict() == document
 
 

@@ -22,10 +22,13 @@ from smallcal.calibrators.maps.base import (
     recipe,
 )
 from smallcal.calibrators.maps.regressed_fit import Problem, Solved
-from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.parts import Rule, Scores, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
+
+#: exp of a coefficient is what it does to the temperature, and finite.
+MOST_EXPONENT = 700.0
 
 #: Where the split decides the scales, as if so many coefficients, and so many effects, of the
 #: scales given had been seen beforehand.
@@ -60,11 +63,17 @@ class RegressedMap(TemperatureMap):
     def __post_init__(self) -> None:
         if not self.coefficients or not 0 < self.low < self.high < float("inf"):
             raise InputError("a regressed map needs coefficients, and 0 < low < high < infinity")
+        require_exponents(self.coefficients)
 
     @property
     def n_parameters(self) -> int:
         """Intercept and coefficients."""
         return 1 + len(self.coefficients)
+
+    @property
+    def reads(self) -> tuple[Scores, ...]:
+        """A column per coefficient, and the class where that has an effect."""
+        return (Scores(len(self.coefficients), classed=self.extra_columns == 1),)
 
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row, from its scores (m, d)."""
@@ -114,6 +123,15 @@ class ClassRegressedMap(RegressedMap):
         "effects": rule("numbers", "Of each predicted class, on the log inverse temperature."),
     }
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_exponents(self.effects)
+
+    @property
+    def n_classes(self) -> int:
+        """Classes that have an effect."""
+        return len(self.effects)
+
     @property
     def n_parameters(self) -> int:
         """Intercept, coefficients, and the effect of each class that was predicted."""
@@ -138,6 +156,12 @@ class ClassRegressedMap(RegressedMap):
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the temperature; in a program the class is not a number but a column each."""
         return self._temperature(scores, np.concatenate([self.coefficients, self.effects]))
+
+
+def require_exponents(numbers: tuple[float, ...]) -> None:
+    """Raise unless the exponential of each number is finite."""
+    if not max(map(abs, numbers), default=0.0) <= MOST_EXPONENT:
+        raise InputError(f"no coefficient may be larger than {MOST_EXPONENT:g} in size")
 
 
 @recipe("regressed", tailed=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.objectives import sigmoid
-from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.parts import Rule, list_of, require_scale, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
 from smallcal.calibrators.signals.crossfit import (
@@ -22,7 +22,7 @@ from smallcal.calibrators.signals.crossfit import (
     ridge_solver,
 )
 from smallcal.calibrators.signals.logit_statistics import STATISTICS, Rows, require_statistics
-from smallcal.calibrators.signals.statistic import STATISTICS_RULE, require_scale
+from smallcal.calibrators.signals.statistic import STATISTICS_RULE
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 

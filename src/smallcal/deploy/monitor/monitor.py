@@ -265,7 +265,7 @@ def _streams(state: State) -> Iterator[Stream]:
 def _by_group(
     correct: BoolArray, confidence: FloatArray, groups: IntArray | None, n_groups: int
 ) -> tuple[Gap, ...]:
-    if groups is None:
+    if groups is None or n_groups == 1:  # a reference need not count the groups there are
         return (Gap.of(correct, confidence),)
     return tuple(Gap.of(correct[groups == k], confidence[groups == k]) for k in range(n_groups))
 

@@ -18,6 +18,7 @@ from smallcal.data.plain import plain_fields
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.errors import ArtefactError, InputError
 from smallcal.io.atomic import atomic_path
+from smallcal.io.documents import read_document, shown
 
 FORMAT = "smallcal-monitor"
 VERSION = 1
@@ -114,8 +115,8 @@ class State:
         version = document.get("version")
         if version != VERSION or isinstance(version, bool):
             raise ArtefactError(
-                f"{source} has state version {version!r}; this smallcal reads version {VERSION}. "
-                "Install the release that wrote it, or begin a new state"
+                f"{source} has state version {shown(version)}; this smallcal reads version "
+                f"{VERSION}. Install the release that wrote it, or begin a new state"
             )
         wrong = artefact.problem(document, _rule())
         if wrong:
@@ -140,8 +141,8 @@ class State:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> State:
         """Read a state that :meth:`save` wrote."""
-        text = artefact.read_text(path, most=MAX_BYTES, what="state")
-        return cls.from_dict(artefact.plain(text, source=str(path)), source=str(path))
+        found = read_document(path, most=MAX_BYTES, what="state", wrote="smallcal monitor --state")
+        return cls.from_dict(found, source=str(path))
 
 
 def fingerprint(fitted: FittedCalibrator) -> str:
