@@ -214,7 +214,9 @@ def _object_problem(value: dict[str, Any], rule: dict[str, Any], where: str) -> 
     for key, entry in value.items():
         inner = properties.get(key, extra)
         if inner is False:
-            return f"{where or 'document'} has an unknown field {key!r}"
+            return f"{where or 'document'} has an unknown field {shown(key)}"
+        if wrong := _text_problem(key, f"the name {shown(key)} in {where or 'document'}"):
+            return wrong
         wrong = problem(entry, {} if inner is True else inner, f"{where}.{key}".lstrip("."))
         if wrong:
             return wrong
@@ -247,6 +249,8 @@ def _all_alike(value: list[Any], rule: dict[str, Any]) -> bool:
 
 
 def _scalar_problem(value: object, rule: dict[str, Any], where: str) -> str:
+    if isinstance(value, str):
+        return _text_problem(value, where)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return ""
     if isinstance(value, float) and not math.isfinite(value):
@@ -258,6 +262,15 @@ def _scalar_problem(value: object, rule: dict[str, Any], where: str) -> str:
         return f"{where} must lie in [{low}, {high}], got {shown(value)}"
     if abs(value) > MAX_NUMBER:
         return f"{where} must be at most {MAX_NUMBER:g} in size, got {shown(value)}"
+    return ""
+
+
+def _text_problem(text: str, where: str) -> str:
+    """Say that a text cannot be written anywhere, where it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as broken:
+        return f"{where} holds {text[broken.start]!a}, which is half of a character"
     return ""
 
 

@@ -1,8 +1,8 @@
 """JSON that smallcal itself wrote, read so that no file can do harm.
 
 Calibrators, states of monitors, manifests and reference values all come through here. What is not
-a file, is too large or nested too deeply, names a key twice, or holds a number or a text that
-cannot be used is one clear error, in bounded time and memory.
+a file, is too large or nested too deeply, names a key twice, or holds a number that is not one is
+one clear error, in bounded time and memory.
 """
 
 from __future__ import annotations
@@ -79,10 +79,11 @@ def read_document(
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
+        said = f"{source} is not JSON text"
+        if not wrote:
+            raise error(said) from None
         raise error(
-            f"{source} is not JSON text; name the file that ",
-            python="`save` wrote",
-            shell=f"`{wrote or 'smallcal'}` wrote",
+            f"{said}; name the file that ", python="`save` wrote", shell=f"`{wrote}` wrote"
         ) from None
     return parse_document(text, source=str(source), error=error)
 
@@ -148,7 +149,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _require_plain(document: Any) -> None:
-    """Raise unless numbers are finite, texts are whole, and nothing is nested too deeply."""
+    """Raise unless all numbers are finite, and nothing is nested too deeply."""
     level = [[document]]
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
@@ -161,23 +162,16 @@ def _require_plain(document: Any) -> None:
 
 
 def _entries(node: Any) -> list[Any]:
-    return [*node, *node.values()] if isinstance(node, dict) else node
+    return list(node.values()) if isinstance(node, dict) else node
 
 
 def _require_each(entries: list[Any]) -> Iterable[Any]:
-    """Check the numbers and texts of one list, and return the lists and objects in it."""
+    """Check the numbers of one list, and return the lists and objects in it."""
     kinds = set(map(type, entries))  # a matrix is a million numbers: no loop over them in Python
     if float in kinds:
         numbers = entries if len(kinds) == 1 else [one for one in entries if type(one) is float]
         if not all(map(math.isfinite, numbers)):
             raise ValueError("it has a number beyond 1.8e308, the largest there is")
-    if str in kinds:
-        texts = [one for one in entries if type(one) is str]
-        try:
-            "".join(texts).encode()
-        except UnicodeEncodeError as broken:
-            letter = f"{broken.object[broken.start]!a}"
-            raise ValueError(f"a text in it holds {letter}, half of a character") from None
     return [one for one in entries if type(one) in (list, dict)] if kinds & {list, dict} else ()
 
 

@@ -20,9 +20,13 @@ from typing import Any, Generic, TypeVar
 
 from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io.atomic import atomic_path
+from smallcal.io.documents import read_document
 from smallcal.io.lock import FILE_NAME, alone_in
 
 Task = TypeVar("Task")
+
+#: A manifest names each input file: a hundred bytes or two for each.
+MAX_BYTES = 64 * 1024 * 1024
 
 
 class Refused(InputError):
@@ -163,12 +167,9 @@ class Resumable(Generic[Task]):
 
 def read_manifest(file: Path) -> dict[str, Any] | None:
     """Return what was asked for; None if there is no such file."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not file.exists():
         return None
-    except (OSError, ValueError) as error:
-        raise FileError(f"{file} cannot be read: {error}") from None
+    found = read_document(file, most=MAX_BYTES, what="manifest", error=FileError)
     if not isinstance(found, dict):
         raise FileError(f"{file} is not a manifest")
     return found

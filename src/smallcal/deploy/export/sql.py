@@ -106,9 +106,10 @@ def _guarded(name: str, width: int, good: str, what: str) -> str:
 
 def _text(text: str) -> str:
     """Write text; what no SQL text can hold is refused."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InputError(f"the class name {text!a} cannot be written in SQL; rename the class")
-    return "'" + text.replace("'", "''") + "'"
+    # No text between quotes can hold a zero byte, and what reads the file may stop there.
+    return "'" + text.replace("'", "''").replace("\0", "' || chr(0) || '") + "'"
 
 
 class _Chain(Writer):
