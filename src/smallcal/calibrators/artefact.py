@@ -35,6 +35,9 @@ MAX_BYTES = 64 * 1024 * 1024
 #: The largest number in an artefact: products of a few of them, and of logits, stay finite.
 MAX_NUMBER = 1e30
 
+#: The largest whole number in the place of a float: an array takes no longer ones.
+MAX_WHOLE = 2**63 - 1
+
 #: The parts that are known, by what holds them in a document.
 _KINDS: dict[str, dict[str, Any]] = {
     "signal": FittedSignal.kinds,
@@ -262,6 +265,8 @@ def _scalar_problem(value: object, rule: dict[str, Any], where: str) -> str:
         return f"{where} must lie in [{low}, {high}], got {shown(value)}"
     if abs(value) > MAX_NUMBER:
         return f"{where} must be at most {MAX_NUMBER:g} in size, got {shown(value)}"
+    if isinstance(value, int) and abs(value) > MAX_WHOLE and "integer" not in _types(rule):
+        return f"{where} is too long for a whole number; write {float(value):g}"
     return ""
 
 

@@ -44,6 +44,9 @@ from smallcal.io.documents import shown
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
 
+#: Letters of an error about a file: it may quote numbers, and there may be many.
+_LONGEST = 300
+
 #: Logits that a correction moves at once: in memory beside the caller's own.
 _MOVED_BYTES = 2**23
 
@@ -313,7 +316,9 @@ class FittedCalibrator:
                 raise InputError(f"n_parameters says {shown(says)}, {has}")
             require_sound(fitted)
         except InputError as error:
-            raise ArtefactError(f"{source} is not a valid calibrator: {error}") from None
+            why = str(error)
+            why = why if len(why) <= _LONGEST else f"{why[:_LONGEST]}..."
+            raise ArtefactError(f"{source} is not a valid calibrator: {why}") from None
         return fitted
 
     def save(self, path: str | os.PathLike[str]) -> None:
