@@ -1,4 +1,4 @@
-"""Artefacts damaged with a knowledge of their structure, and what one that loads must be able to do.
+"""Artefacts damaged with a knowledge of their structure, and what one that loads must do.
 
 A mutation takes a document, dice and the documents of other methods, and changes the document in
 place; bytes are damaged afterwards. Half of what is damaged is then made consistent again, as far

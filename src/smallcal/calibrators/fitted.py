@@ -39,13 +39,10 @@ from smallcal.data.checks import (
 )
 from smallcal.data.names import by_name
 from smallcal.errors import ArtefactError, InputError, missing_input
-from smallcal.io.documents import shown
+from smallcal.io.documents import shortened
 
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
-
-#: Letters of an error about a file: it may quote numbers, and there may be many.
-_LONGEST = 300
 
 #: Logits that a correction moves at once: in memory beside the caller's own.
 _MOVED_BYTES = 2**23
@@ -311,13 +308,9 @@ class FittedCalibrator:
             }
             others = {each.name for each in fields(cls) if each.init} - set(made)
             fitted = cls(**made, **{name: frozen(document[name]) for name in others})
-            if (says := document["n_parameters"]) != fitted.n_parameters:
-                has = f"the parts have {fitted.n_parameters}"
-                raise InputError(f"n_parameters says {shown(says)}, {has}")
-            require_sound(fitted)
+            require_sound(fitted, n_parameters=document["n_parameters"])
         except InputError as error:
-            why = str(error)
-            why = why if len(why) <= _LONGEST else f"{why[:_LONGEST]}..."
+            why = shortened(str(error))  # it may quote numbers, and there may be many
             raise ArtefactError(f"{source} is not a valid calibrator: {why}") from None
         return fitted
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from smallcal.calibrators.fitted import FittedCalibrator
 
 
-def require_sound(fitted: FittedCalibrator) -> None:
+def require_sound(fitted: FittedCalibrator, *, n_parameters: int | None = None) -> None:
     """Raise :class:`InputError` unless the parts of a calibrator fit together.
+
+    ``n_parameters`` is what its file says of them.
 
     Examples
     --------
@@ -28,6 +30,9 @@ def require_sound(fitted: FittedCalibrator) -> None:
     _require_scores(fitted)
     _require_groups(fitted)
     _require_reference(fitted)
+    if n_parameters not in (None, fitted.n_parameters):
+        parts = f"the parts have {fitted.n_parameters}"
+        raise InputError(f"n_parameters says {n_parameters}, {parts}")
 
 
 def _require_temperatures(fitted: FittedCalibrator) -> None:

@@ -185,5 +185,15 @@ def shown(value: object) -> str:
     """
     if isinstance(value, int) and abs(value) > 10**40:  # longer ones Python may refuse to write
         return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
-    text = repr(value[:100] if isinstance(value, str) else value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shortened(repr(value[:100] if isinstance(value, str) else value), 60)
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """Return a text, or its beginning.
+
+    Examples
+    --------
+    >>> shortened("a long story", 7)
+    'a lo...'
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."
