@@ -21,6 +21,7 @@ from smallcal.calibrators.signals.statistic import LogEntropy, StandardisedStati
 from smallcal.errors import InputError
 from support.cases import DEPLOYABLE, fitted_once, missing_package, require_package
 from support.mutations import require_sound
+from support.simulated import simulate
 
 NAMES = [name for name in DEPLOYABLE if not missing_package(name)]
 
@@ -157,6 +158,13 @@ def test_one_column_is_not_one_number():
         replace(fitted, signal=column, reference=None).save("never.json")
 
 
+@pytest.mark.parametrize("name", ["linear-risk", "hts-nll", "qats-nll"])
+def test_a_curve_without_a_signal_is_one_temperature_and_can_be_saved(name, tmp_path):
+    made = sc.make(name, signal="none").fit(*simulate(600, 12))
+    made.save(tmp_path / "cal.json")
+    assert runtime.load(tmp_path / "cal.json").map.kind == "scalar"
+
+
 def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     fitted = fitted_once("srts-bce").fitted_
     file = tmp_path / "cal.json"
@@ -222,6 +230,8 @@ def test_a_network_that_may_overflow_is_refused():
     layers = [[[1e30]]] * 8
     with pytest.raises(InputError, match="the network's output may overflow"):
         NetworkMap(layers, [[0.0]] * 8, activation="relu", offset=0.1, floor=0.0)
+    with pytest.raises(InputError, match="not both zero, or below 1e-20"):
+        NetworkMap(layers[:1], [[0.0]], activation="relu", offset=0.0, floor=1e-90)
     NetworkMap(layers[:2], [[0.0]] * 2, activation="relu", offset=0.1, floor=0.0)
 
 

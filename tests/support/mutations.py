@@ -21,11 +21,14 @@ from smallcal import runtime
 from smallcal.calibrators import artefact
 from smallcal.calibrators.summary import summary
 from smallcal.cli.describe import describe
-from smallcal.deploy.export import EXPORTERS, to_python
+from smallcal.deploy.export import EXPORTERS, to_onnx, to_python
 from smallcal.errors import InputError
+from support.backends import session_of
 
 NUMBERS = [0, -1, 1, 2, 0.5, -0.0, 1e-300, 5e-324, 1e-20, 1e-21, 1e15, 1e29, 1e31, 1e308, -1e308]
 NUMBERS += [2**31, 2**63, 10**30, 10**309, -(10**400), math.nan, math.inf, -math.inf]
+TEMPERATURES = [1e-20, 1e-9, 0.05, 1, 20.0, 1e6]
+LIMITS = [*TEMPERATURES, 0.0, 1e29, -1e29, 1e-90, 1e-300, 699.0, -699.0, 1e15, 0.5, -0.5, 1e-10]
 TEXTS = ["", "a", "\ud800", "\udfff\ud800", "\x00", "\u202e", "\U0001f600", "é", "e\u0301"]
 TEXTS += ["'; DROP TABLE t; --", '"""\nimport os', "__import__('os')", "\\", "{0}", "x" * 10_000]
 OTHERS = [None, True, False, [], {}, [[]], [None], {"kind": "risk"}, "1", "NaN"]
@@ -94,6 +97,28 @@ def change_numbers(document, dice, _):
     _put(document, path, changed(at(document, path)))
 
 
+def to_the_limit(document, dice, _):
+    """Many numbers of a part at once, none beyond what is allowed."""
+    part = dice.choice([part for part in ("signal", "map", "correction") if document[part]])
+    often, some = dice.random(), dice.sample(LIMITS, 3)
+
+    def changed(node):
+        if isinstance(node, dict):
+            return {name: changed(one) for name, one in node.items()}
+        if isinstance(node, list):
+            return [changed(one) for one in node]
+        return dice.choice(some) if isinstance(node, float) and dice.random() < often else node
+
+    document[part] = changed(document[part])
+
+
+def change_beside(document, dice, _):
+    """What stands beside the parts and changes what they do."""
+    document[dice.choice(["tail_temperature", "pooled_temperature"])] = dice.choice(TEMPERATURES)
+    document["keep_predictions"] = dice.random() < 0.5
+    document["input"] = dice.choice(["logits", "probabilities"])
+
+
 def change_text(document, dice, _):
     _put(document, _some_place(document, dice, str), dice.choice(TEXTS))
 
@@ -158,7 +183,7 @@ def reorder(document, dice, _):
 
 MUTATIONS = [replace_value, change_number, change_number, change_numbers, change_text, delete_key]
 MUTATIONS += [rename_key, swap_part, swap_part, swap_routing, stretch_list, nest, resize, reorder]
-MUTATIONS += [name_classes]
+MUTATIONS += [name_classes, to_the_limit, to_the_limit, change_beside]
 
 
 def mutated(document, dice, others):
@@ -299,6 +324,8 @@ def require_exported(fitted):
         require_torch(fitted)
     if fitted.n_classes <= 200:
         require_python(fitted)
+    if fitted.n_classes <= 200 and importlib.util.find_spec("onnxruntime"):
+        require_onnx(fitted)
 
 
 def require_torch(fitted):
@@ -309,6 +336,15 @@ def require_torch(fitted):
     z, features = rows_for(fitted)
     extra = () if features is None else (torch.tensor(features),)
     found = to_torch(fitted)(torch.tensor(z), *extra).numpy()
+    expected = fitted.predict_proba(z, features=features)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def require_onnx(fitted):
+    session = session_of(to_onnx(fitted, dtype="float64"))
+    z, features = rows_for(fitted)
+    given = dict(zip((entry.name for entry in session.get_inputs()), (z, features), strict=False))
+    (found,) = session.run(["probabilities"], given)
     expected = fitted.predict_proba(z, features=features)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
-from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
+from smallcal.calibrators.maps.temperature import LEAST_TEMPERATURE, one_sided, scalar_fallback
 from smallcal.calibrators.objectives import sigmoid, softplus
 from smallcal.calibrators.parts import ONE_SCORE, Rule, Scores, list_of, rule
 from smallcal.calibrators.program import Row, Value
@@ -82,10 +82,10 @@ class NetworkMap(TemperatureMap):
         _require_chain(self.weights, self.biases)
         _require_finite_output(self.weights, self.biases)
         low, high = sorted((self.offset, self.floor))
-        if not 0 <= low <= high < math.inf or high == 0:
+        if not 0 <= low <= high < math.inf or high < LEAST_TEMPERATURE:
             raise InputError(
-                "offset and floor must be finite, not negative and not both zero; "
-                f"got {self.offset} and {self.floor}"
+                "offset and floor must be finite, not negative and not both zero, or below "
+                f"{LEAST_TEMPERATURE:g}; got {self.offset} and {self.floor}"
             )
 
     @property
