@@ -27,9 +27,6 @@ from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
-#: exp of a coefficient is what it does to the temperature, and finite.
-MOST_EXPONENT = 700.0
-
 #: Where the split decides the scales, as if so many coefficients, and so many effects, of the
 #: scales given had been seen beforehand.
 SEEN = 2.0
@@ -63,7 +60,6 @@ class RegressedMap(TemperatureMap):
     def __post_init__(self) -> None:
         if not self.coefficients or not 0 < self.low < self.high < float("inf"):
             raise InputError("a regressed map needs coefficients, and 0 < low < high < infinity")
-        require_exponents(self.coefficients)
 
     @property
     def n_parameters(self) -> int:
@@ -123,10 +119,6 @@ class ClassRegressedMap(RegressedMap):
         "effects": rule("numbers", "Of each predicted class, on the log inverse temperature."),
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_exponents(self.effects)
-
     @property
     def n_classes(self) -> int:
         """Classes that have an effect."""
@@ -156,12 +148,6 @@ class ClassRegressedMap(RegressedMap):
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the temperature; in a program the class is not a number but a column each."""
         return self._temperature(scores, np.concatenate([self.coefficients, self.effects]))
-
-
-def require_exponents(numbers: tuple[float, ...]) -> None:
-    """Raise unless the exponential of each number is finite."""
-    if not max(map(abs, numbers), default=0.0) <= MOST_EXPONENT:
-        raise InputError(f"no coefficient may be larger than {MOST_EXPONENT:g} in size")
 
 
 @recipe("regressed", tailed=True)
