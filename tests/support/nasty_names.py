@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 import smallcal as sc
@@ -21,7 +23,15 @@ NASTY = (
     "]]><!-- -->",
     "&lt;b&gt;&amp;amp;",
     "$\\frac{1}{0}$ x\u202e\u2028y",
+    "\x1b[2J\x1b]0;owned\x07red",
+    "a\r\nsmallcal: error: forged\x9b31m\x7f",
+    "\\input{/etc/passwd} 100 % & #1_a ~^ $x$ {b}",
+    "![x](http://example.org/x.png) [a](http://example.org) # h `c` | d",
+    "_hidden\tby\u2066matplotlib\ufeff",
 )
+
+#: What must stand raw in nothing that people are shown: controls, breaks, turned directions.
+RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 def nasty_report(**options):
