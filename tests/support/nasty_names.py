@@ -33,6 +33,41 @@ NASTY = (
 #: What must stand raw in nothing that people are shown: controls, breaks, turned directions.
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
 
+#: Names of classes that a table could lose: what separates, quotes, breaks or pads its cells.
+ODD_NAMES = {
+    "line break": "c\nd",
+    "carriage return": "c\rd",
+    "both": "c\r\nd\n",
+    "comma": "a,b",
+    "tab": "a\tb",
+    "quotes": "say \"hi\" 'there'",
+    "only quotes": '""',
+    "leading blank": "  a",
+    "trailing blank": "a \t",
+    "only blank": " ",
+    "empty": "",
+    "NUL inside": "a\0b",
+    "dots": "a.b.c",
+    "slash": "a/b",
+    "semicolon": "a;b",
+    "backslash": "a\\nb",
+    "word": "logit_prob_x",
+    "label": "label",
+    "id": "id",
+    "bracket": "[a]*",
+    "hash": "#a",
+    "equals": "=1+1",
+    "unicode": "été ☃ 猫 😀",
+    "combining": "e\u0301",
+    "wide blank": "a\u3000",
+    "line separator": "a\u2028b\x85c",
+    "bidi": "a\u202eb",
+    "escape": "\x1b[31mred",
+    "BOM": "\ufeffa",
+    "long": "long" * 1000,
+    "upper": "İstanbul",
+}
+
 
 def nasty_report(**options):
     """Return a report whose title, command, class names, files and shifts are nasty."""
