@@ -179,7 +179,6 @@ NAME = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter(
 )
 
 
-@pytest.mark.hard
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @thrown(25)
 @given(names=st.lists(NAME, min_size=2, max_size=5, unique=True))

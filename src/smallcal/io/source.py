@@ -341,7 +341,7 @@ def _open_tables(
         kind=kind,
         pieces=tuple(pieces),
         n_classes=n_classes,
-        row_bytes=n_classes * max(1, getattr(item, "bit_width", 64) // 8),
+        row_bytes=n_classes * _item_bytes(item),
         scores=scores,
         label=None if label is None else columns[label][0],
         others=tuple(str(name) for name in first.names if name not in scores),
@@ -351,6 +351,14 @@ def _open_tables(
         ordered=found.as_list or found.ordered,
         notes=found.notes,
     )
+
+
+def _item_bytes(item: Any) -> int:
+    """Return the bytes of one number; what is none, lists of lists say, is refused when read."""
+    try:
+        return max(1, int(item.bit_width) // 8)
+    except ValueError:
+        return 8
 
 
 def _arranged(kind: str, pieces: list[Piece], schema: Any, source: str, choice: Choice) -> Arranged:
