@@ -76,7 +76,8 @@ def through_all(suffix, names):
             ["export", "cal.json", "-o", "cal.sql"],
         ):
             found = command(*args)
-            assert found[0] in (0, 1), found
+            refused = "cannot be written in SQL" in found[2] and "\0" in "".join(names)
+            assert found[0] in (0, 1) or refused, found
             if "--json" in args:
                 json.loads(found[1])
             if args[-1] == "python":
@@ -84,7 +85,7 @@ def through_all(suffix, names):
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet", ".jsonl"])
-@thrown(4)
+@thrown(4, shrink=False)
 @given(names=NAMES)
 def test_any_names_of_classes_through_all_verbs(suffix, names):
     if suffix == ".parquet":
@@ -93,7 +94,7 @@ def test_any_names_of_classes_through_all_verbs(suffix, names):
     through_all(suffix, names)
 
 
-@thrown(1)
+@thrown(1, shrink=False)
 @given(names=NAMES, title=NAME)
 def test_any_names_in_a_report(names, title):
     pytest.importorskip("matplotlib", reason="a page needs matplotlib")
@@ -185,7 +186,7 @@ COMMANDS = [
 ]
 
 
-@thrown(80)
+@thrown(80, shrink=False)
 @given(name=PATH_NAMES, verb=st.sampled_from(COMMANDS))
 def test_any_path_at_every_place(name, verb):
     with furnished(name) as folder:

@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 
 from smallcal.cli import run
 from support.nasty_names import RAW
@@ -28,14 +28,20 @@ SEED = os.environ.get("SMALLCAL_FUZZ_SEED")
 PATIENCE = 60
 
 
-def thrown(examples):
-    """Throw so many examples at a test, the same ones each time unless a seed is given."""
+def thrown(examples, *, shrink=True):
+    """Throw so many examples at a test, the same ones each time unless a seed is given.
+
+    Without ``shrink`` the first failure is told as it was found: for tests of whole commands, of
+    which a smaller failure would take minutes to find.
+    """
+    phases = (Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else []))
     chosen = settings(
         max_examples=examples * TIMES,
         deadline=None,
         derandomize=SEED is None,
         database=None,
         print_blob=False,
+        phases=phases,
         suppress_health_check=list(HealthCheck),
     )
 
@@ -97,7 +103,8 @@ def command(*args, folder=None, outputs=()):
     assert "Traceback" not in said
     assert not RAW.search(said.replace("\t", "")), repr(said)
     wrong = [line for line in err.getvalue().split("\n") if "smallcal: error: " in line[:20]]
-    assert len(wrong) == (code == 2), said
+    assert bool(wrong) == (code == 2), said
+    assert len(wrong) <= 1 or "study" in args, said  # which tells of each cell
     if folder is not None:
         _require_whole(before, contents(folder), [Path(name) for name in outputs], code)
     return code, out.getvalue(), err.getvalue()

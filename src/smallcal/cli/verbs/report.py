@@ -16,7 +16,6 @@ from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import option
 from smallcal.cli.verbs.apply import apply
 from smallcal.cli.verbs.fit import fit
-from smallcal.data.shown import in_json
 from smallcal.errors import FileError, InputError
 from smallcal.io import READERS
 from smallcal.io.read import split_path
@@ -116,8 +115,7 @@ def report(
     if output is not None:
         made.save(output, format=kind)
     if as_json or output is None:
-        text = made.text("json" if as_json else kind)
-        sys.stdout.write(in_json(text) if as_json else text)
+        sys.stdout.write(made.text("json" if as_json else kind))
     else:
         _say(made.content["verdict"])
         terminal.say(f"Wrote {output}.")
