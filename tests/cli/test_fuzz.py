@@ -73,7 +73,7 @@ def through_all(suffix, names):
             ["evaluate", data, "--calibrator", "cal.json", "--n-boot", "0", "--json"],
             ["monitor", "cal.json", data, "--state", "state.json", "--prometheus"],
             ["export", "cal.json", "--to", "python"],
-            ["export", "cal.json", "-o", "cal.sql"],
+            ["export", "cal.json", "--to", "sql"],
         ):
             found = command(*args)
             refused = "cannot be written in SQL" in found[2] and "\0" in "".join(names)
