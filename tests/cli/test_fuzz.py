@@ -103,9 +103,9 @@ def test_any_names_in_a_report(names, title):
         if len(set(names)) < len(names) or not written("a.npz", names):
             return
         for target in ("r.html", "r.md"):
-            args = ["report", "a.npz", "a.npz", "-o", target, "--n-boot", "50", "--methods"]
+            args = ["report", "a.npz", "a.npz", "-o", target, "--n-boot", "100", "--methods"]
             code, _, err = command(*args, "none,ts-nll", "--title", title)
-            assert code in (0, 1, 2), err
+            assert code in (0, 1) or "letters" in err or "NUL" in err, err
             if code < 2:
                 assert not RAW.search(Path(target).read_text(encoding="utf-8")), names
         assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
@@ -174,7 +174,7 @@ COMMANDS = [
     ["monitor", "cal.json", "good.npz", "--state", "?"],
     ["monitor", "cal.json", "--merge", "?"],
     ["report", "?", "gone.npz", "-o", "r.md"],
-    ["compare", "good.npz", "?", "--methods", "none", "--n-boot", "50"],
+    ["compare", "good.npz", "?", "--methods", "none", "--n-boot", "100"],
     ["study", "check", "?"],
     ["study", "show", "?"],
     ["study", "budget", "?", "--out", "run"],

@@ -37,9 +37,9 @@ def evil(here):
         ["evaluate", "?", "--metrics", EVIL],
         ["fit", "?", "-o", "a.json", "--method", EVIL],
         ["fit", "?", f"--{EVIL}"],
-        ["compare", "?", "?", "--methods", "none,ts-nll", "--n-boot", "60"],
-        ["report", "?", "?", "--methods", "none,ts-nll", "--n-boot", "60"],
-        ["report", "?", "?", "--methods", "none,ts-nll", "--n-boot", "60", "--json"],
+        ["compare", "?", "?", "--methods", "none,ts-nll", "--n-boot", "100"],
+        ["report", "?", "?", "--methods", "none,ts-nll", "--n-boot", "100"],
+        ["report", "?", "?", "--methods", "none,ts-nll", "--n-boot", "100", "--json"],
         ["study", "check", EVIL],
         ["demo", "--export", EVIL],
         [EVIL],
@@ -51,8 +51,7 @@ def test_no_verb_prints_them_raw(words, evil, cli):
     assert not RAW.search(out + err)
     assert code == 2 or out
     if "--json" in words:
-        assert EVIL in json.dumps(json.loads(out), ensure_ascii=False).encode().decode() or True
-        assert evil in str(json.loads(out))[:10_000_000].encode().decode() or "\\x1b" in repr(out)
+        json.loads(out)
 
 
 def test_a_line_break_in_a_name_begins_no_line(here, cli):

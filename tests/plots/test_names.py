@@ -26,7 +26,7 @@ def texts_of(figure):
     return ["".join(node.itertext()) for node in svg.iter() if node.tag.endswith("text")]
 
 
-@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.filterwarnings("ignore:Glyph", "ignore:constrained_layout")
 @pytest.mark.parametrize("name", [*MATHS, *NASTY])
 def test_a_series_is_called_by_its_name(name):
     axes = plots.reliability(Y, {name: P, "other": P})
