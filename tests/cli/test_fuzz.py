@@ -76,8 +76,7 @@ def through_all(suffix, names):
             ["export", "cal.json", "--to", "sql"],
         ):
             found = command(*args)
-            refused = "cannot be written in SQL" in found[2] and "\0" in "".join(names)
-            assert found[0] in (0, 1) or refused, found
+            assert found[0] in (0, 1), found
             if "--json" in args:
                 json.loads(found[1])
             if args[-1] == "python":
@@ -124,7 +123,7 @@ PATH_NAMES = st.one_of(
     st.sampled_from(["/dev/null", "a.json", "a.csv", "a.parquet", "a.npy", "a.html", "a.npz"]),
     st.text(max_size=8),
     st.text(max_size=4).map(lambda text: f"{text}.npz"),
-).filter(lambda name: "\0" not in name)  # which no shell can type
+).filter(lambda name: "\0" not in name and name not in ("/", "//"))  # no shell types NUL
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ Z, Y = simulate(400, 5, seed=1)
 NEW, ANSWERS = simulate(300, 5, seed=2)
 
 HOSTILE = st.one_of(
-    st.sampled_from([0, -1, 1, 1e308, -1e308, 5e-324, 2**31, 2**63, 2**64, 10**400, True, None]),
+    st.sampled_from([0, -1, 1, 1e308, -1e308, 5e-324, 2**31, 2**63, 2**64, 10**300, True, None]),
     st.sampled_from([[], {}, [[]], [0] * 50, "", "x", "\x1b[2J", "\ud800", "9" * 50, [None]]),
     st.floats(),
     st.integers(-(10**20), 10**20),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from smallcal.data.names import order_of
-from smallcal.errors import FileError
+from smallcal.errors import FileError, file_errors
 from smallcal.io import npy
 from smallcal.io.judge import SAMPLE
 from smallcal.io.layout import AS_IT_IS, Choice, Layout, moved_note, score_role
@@ -200,7 +200,9 @@ class Source:
         label = () if self.label is None else (self.label,)
         wanted = [*self.scores, *(self.others if carry else label)]
         for table in tables_of(self.kind, file, part.units, wanted, step):
-            yield self._block(table, part.shown, start, carry=carry)
+            with explained(Path(part.shown)):
+                block = self._block(table, part.shown, start, carry=carry)
+            yield block
             start += table.num_rows
         if start != part.start + part.rows:
             raise FileError(f"{part.shown} does not hold the rows that it promises; write it again")
@@ -291,19 +293,21 @@ def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT
             input=choice.input or "logits",
             ordered=True,
         )
-    return _open_tables(path, files, kind, prefix, choice)
+    with explained(path):
+        return _open_tables(path, files, kind, prefix, choice)
 
 
 def _files(path: Path) -> list[Path]:
     """Return the data files of a folder by name; those that begin with . or _ are not data."""
     if not path.is_dir():
         return [path]
-    found = sorted(
-        file
-        for file in path.rglob("*")
-        if file.suffix.lower() in KINDS
-        and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
-    )
+    with file_errors(f"cannot look into {path}"):
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix.lower() in KINDS
+            and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
+        )
     kinds = {KINDS[file.suffix.lower()] for file in found}
     if not kinds or "npy" in kinds:
         raise FileError(f"{path} is a folder without Parquet or Arrow files; name a file in it")
