@@ -71,10 +71,14 @@ def test_what_cannot_be_streamed_is_one_line(suffix, kind, tmp_path):
     else:
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, made.schema) as out:
             out.write_table(made)
-    with pytest.raises(SmallcalError, match=re.escape(str(file))):
+
+    def streamed():
         source = open_source(file)
         blocks = [block for part in source.parts() for block in source.blocks(part)]
-        as_scores(blocks[0].scores, name=str(file))
+        return as_scores(blocks[0].scores, name=str(file))
+
+    with pytest.raises(SmallcalError, match=re.escape(str(file))):
+        streamed()
     with pytest.raises(SmallcalError):
         as_scores(read(file).logits)
 
