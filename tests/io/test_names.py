@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from smallcal import FileError, InputError
 from smallcal.io import WRITERS, open_source, read, read_labels, read_names, write_arrays
+from smallcal.io.stdin import sniffed
 from support.fuzzing import thrown
 from support.nasty_names import NASTY, ODD_NAMES
 
@@ -167,6 +168,13 @@ def test_labels_alone_are_found_under_a_header_of_several_lines(tmp_path):
         },
     )
     assert read_labels(tmp_path / "a.csv").tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_standard_input_is_known_by_a_header_of_several_lines(suffix, tmp_path):
+    names = ("a\nb", "c", "d")
+    round_trip(tmp_path, suffix, names)
+    assert sniffed(tmp_path / f"a{suffix}") == suffix
 
 
 def test_a_file_of_names_breaks_lines_where_people_do(tmp_path):

@@ -452,3 +452,13 @@ def test_a_file_that_only_claims_to_be_npz_is_not_called_a_pickle(tmp_path):
     file.write_text("hello")
     with pytest.raises(FileError, match=r"is not an \.npz archive; numpy\.savez writes one"):
         read(file)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy", ".parquet", ".csv", ".npz:val"])
+def test_a_name_that_is_too_long_is_one_line(suffix, cli, tmp_path):
+    name = "x" * 300 + suffix
+    with pytest.raises(FileError, match=r"cannot read x+.*: File name too long"):
+        read(name)
+    code, out, err = cli("evaluate", name, "--n-boot", "0")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "File name too long" in err

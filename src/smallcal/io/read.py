@@ -110,7 +110,7 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         labels=None if labels is None else read_labels(labels, key=labels_key),
     )
     folder, _ = split_path(path)
-    if folder.is_dir():
+    if os.path.isdir(folder):
         loaded = _folder(folder, choice)
     else:
         loaded = _file(path, choice, labelled=labels is None)
@@ -269,11 +269,12 @@ def split_path(path: PathLike) -> tuple[Path, str | None]:
     """
     text = os.fspath(path)
     grouped = _GROUPED.fullmatch(text)
-    if grouped and not Path(text).exists():
+    # os.path, which does not raise where a name is too long: opening it says so in one line.
+    if grouped and not os.path.exists(text):
         return Path(grouped[1]), grouped[2]
     file, colon, prefix = text.rpartition(":")
     typed = Path(file).suffix or file == DASH
-    if colon and _PREFIX.fullmatch(prefix) and typed and not Path(text).exists():
+    if colon and _PREFIX.fullmatch(prefix) and typed and not os.path.exists(text):
         return Path(file), prefix
     return Path(text), None
 

@@ -6,6 +6,7 @@ file, so :func:`readable` turns whatever it raises into one line that names the 
 
 from __future__ import annotations
 
+import os
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +72,7 @@ def tabled(
 def readable(file: Path, reader: Opener) -> Iterator[Arrays]:
     """Open a file, turning every failure to read it into one :class:`FileError`."""
     with explained(file):
-        if file.is_dir():
+        if os.path.isdir(file):
             raise FileError(f"{file} is a folder; name a file in it")
         require_bytes(file)
         with reader(file) as arrays:

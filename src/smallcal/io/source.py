@@ -249,7 +249,7 @@ def stamp_of(file: Path) -> Stamp:
 
 def is_source(path: Path) -> bool:
     """Whether a path can be opened as a source: a folder, or a file of one of the kinds."""
-    if path.is_dir():
+    if os.path.isdir(path):
         return True
     kind = KINDS.get(path.suffix.lower())
     if kind != "npy":
@@ -299,7 +299,7 @@ def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT
 
 def _files(path: Path) -> list[Path]:
     """Return the data files of a folder by name; those that begin with . or _ are not data."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [path]
     with file_errors(f"cannot look into {path}"):
         found = sorted(
