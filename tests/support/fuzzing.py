@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import random
 import signal
 import sys
 import threading
@@ -23,7 +24,7 @@ from smallcal.cli import run
 from support.nasty_names import RAW
 
 TIMES = int(os.environ.get("SMALLCAL_FUZZ", "1"))
-SEED = os.environ.get("SMALLCAL_FUZZ_SEED")
+SEED = int(os.environ.get("SMALLCAL_FUZZ_SEED", "0"))
 #: Seconds after which something hangs.
 PATIENCE = 60
 
@@ -38,7 +39,7 @@ def thrown(examples, *, shrink=True):
     chosen = settings(
         max_examples=examples * TIMES,
         deadline=None,
-        derandomize=SEED is None,
+        derandomize=not SEED,
         database=None,
         print_blob=False,
         phases=phases,
@@ -46,15 +47,25 @@ def thrown(examples, *, shrink=True):
     )
 
     def decorate(test):
-        return pytest.mark.hard(chosen(test if SEED is None else seed(int(SEED))(test)))
+        return pytest.mark.hard(chosen(seed(SEED)(test) if SEED else test))
 
     return decorate
 
 
 def again():
     """Return the words that throw the same again."""
-    given = {"SMALLCAL_FUZZ": str(TIMES), "SMALLCAL_FUZZ_SEED": SEED}
-    return " ".join(f"{name}={value}" for name, value in given.items() if value not in (None, "1"))
+    times = [f"SMALLCAL_FUZZ={TIMES}"] if TIMES != 1 else []
+    return " ".join([*times, *([f"SMALLCAL_FUZZ_SEED={SEED}"] if SEED else [])])
+
+
+def dice(name, number):
+    """Give the randomness of one example; ``told`` says which it was."""
+    return random.Random(told(name, number))
+
+
+def told(name, number):
+    """Say how to make an example again."""
+    return f"SMALLCAL_FUZZ_SEED={SEED}, {name}, example {number}"
 
 
 @contextlib.contextmanager
