@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from smallcal.data.shown import one_line, visible
 from smallcal.errors import SmallcalError, did_you_mean
 
 BAD_INPUT = 2
@@ -79,7 +80,7 @@ def _invoke(args: Sequence[str]) -> int:
 
 def _report(error: Exception) -> int:
     if os.environ.get("SMALLCAL_DEBUG"):
-        traceback.print_exception(error)
+        sys.stderr.write(visible("".join(traceback.format_exception(error)), keep="\n"))
     if isinstance(error, SmallcalError):
         return _fail(error.shell, BAD_INPUT)
     if hasattr(error, "format_message"):  # a usage error of typer, which may carry its own click
@@ -105,7 +106,7 @@ def _usage(error: Any) -> str:
 
 def _fail(message: str, code: int) -> int:
     with suppress(OSError):
-        sys.stderr.write(f"smallcal: error: {' '.join(message.split())}\n")
+        sys.stderr.write(f"smallcal: error: {one_line(message)}\n")
     return code
 
 

@@ -242,6 +242,8 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
         if source.order is not None:
             names = [names[i] for i in np.argsort(source.order)]
         columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
+        if len(columns) < len(names):
+            raise InputError("class_names must be different from one another to name columns")
     if order.with_temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))
     for name in source.others:

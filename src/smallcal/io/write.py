@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,13 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.data.names import require_names
 from smallcal.errors import FileError, file_errors, needing
 from smallcal.io.atomic import atomic_path
 from smallcal.io.layout import SCORE_KINDS, parse_name
 from smallcal.io.parts import write_tables
 from smallcal.io.readers import suffix_of
-from smallcal.io.tables import csv_rows, to_columns
+from smallcal.io.tables import codes_of, csv_rows, to_columns
 
 NamedArrays: TypeAlias = Mapping[str, NDArray[Any]]
 Writer: TypeAlias = Callable[[Path, NamedArrays], None]
@@ -44,6 +45,8 @@ def write_arrays(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
     0.75,0.25,0
     """
     file = require_writable(path)
+    if "class_names" in arrays:
+        require_names([str(name) for name in arrays["class_names"]])
     with atomic_path(file) as temporary:
         WRITERS[suffix_of(file)](temporary, arrays)
 
@@ -110,10 +113,19 @@ def _text(file: Path) -> Iterator[IO[str]]:
 
 def _csv(file: Path, arrays: NamedArrays, *, separator: str = ",") -> None:
     columns = to_columns(arrays)
+    words = [column for column in columns.values() if column.dtype.kind == "U"]
     with _text(file) as handle:
-        rows = csv.writer(handle, lineterminator="\n", delimiter=separator)
-        rows.writerow(columns)
-        rows.writerows(csv_rows(columns))
+        _csv_writer(handle, separator, columns).writerow(columns)
+        # Each word once: a table has few.
+        written = (str(word) for column in words for word in np.unique(column))
+        _csv_writer(handle, separator, written).writerows(csv_rows(columns))
+
+
+def _csv_writer(handle: IO[str], separator: str, texts: Iterable[str]) -> Any:
+    """Return a writer that puts all in quotes where a text would not be read back without."""
+    odd = any(text != text.strip() or "\r" in text for text in texts)
+    how: Any = {"quoting": csv.QUOTE_ALL} if odd else {}
+    return csv.writer(handle, lineterminator="\n", delimiter=separator, **how)
 
 
 def _json_lines(file: Path, arrays: NamedArrays) -> None:
@@ -132,15 +144,26 @@ def _json(file: Path, arrays: NamedArrays) -> None:
 
 def _parquet(file: Path, arrays: NamedArrays) -> None:
     with needing("pyarrow", "parquet", "writing .parquet files"):
-        import pyarrow as pa
         import pyarrow.parquet as pq
-    pq.write_table(pa.table(to_columns(arrays)), file)
+    pq.write_table(_arrow_table(arrays), file)
+
+
+def _arrow_table(arrays: NamedArrays) -> Any:
+    import pyarrow as pa
+
+    # Arrow would cut the text of an array at a NUL.
+    return pa.table(
+        {
+            name: values.tolist() if values.dtype.kind == "U" else values
+            for name, values in to_columns(arrays).items()
+        }
+    )
 
 
 def _arrow(file: Path, arrays: NamedArrays) -> None:
     with needing("pyarrow", "parquet", f"writing {file.suffix} files"):
-        import pyarrow as pa
-    write_tables(file, "arrow", iter([pa.table(to_columns(arrays))]))
+        import pyarrow  # noqa: F401 - before anything is written
+    write_tables(file, "arrow", iter([_arrow_table(arrays)]))
 
 
 def _safetensors(file: Path, arrays: NamedArrays) -> None:
@@ -150,11 +173,24 @@ def _safetensors(file: Path, arrays: NamedArrays) -> None:
     names = arrays.get("class_names")  # text has no tensor type: it goes into the metadata
     metadata = None if names is None else {"class_names": json.dumps([str(n) for n in names])}
     numbers = {
-        name: np.ascontiguousarray(values)
+        name: np.ascontiguousarray(_coded(name, values, names))
         for name, values in arrays.items()
         if name != "class_names"
     }
     save_file(numbers, file, metadata=metadata)
+
+
+def _coded(name: str, values: NDArray[Any], names: NDArray[Any] | None) -> NDArray[Any]:
+    """Return text as the column numbers of its classes, for there are no tensors of text."""
+    if values.dtype.kind != "U":
+        return values
+    try:
+        return codes_of(values, [] if names is None else names)
+    except KeyError as error:
+        raise FileError(
+            f"{name} holds text, such as {error}, which a .safetensors file cannot; write column "
+            "numbers, or another type of file"
+        ) from None
 
 
 def _torch(file: Path, arrays: NamedArrays) -> None:

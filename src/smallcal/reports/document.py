@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.calibrators.estimators import seed_of
+from smallcal.data.shown import in_json
 from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path
 from smallcal.reports import conditions
@@ -46,7 +47,8 @@ class Report:
 
     def to_json(self) -> str:
         """Return the report as JSON."""
-        return json.dumps(self.content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(self.content, indent=2, ensure_ascii=False, allow_nan=False)
+        return in_json(text) + "\n"
 
     def to_markdown(self) -> str:
         """Return the report as Markdown."""

@@ -10,7 +10,7 @@ from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
 from support.backends import database, through_sql
 from support.cases import features_of, fit, fitted_once, predict
-from support.nasty_names import NASTY
+from support.nasty_names import NASTY, RAW
 from support.program_numpy import run
 from support.simulated import simulate
 
@@ -119,6 +119,15 @@ def test_names_are_escaped_and_the_text_is_the_same_every_time():
     assert "\0" not in to_sql(named)
     with pytest.raises(InputError, match="cannot be written in SQL"):
         to_sql(replace(fitted, class_names=("\ud800",) * 12))
+
+
+def test_what_acts_on_a_terminal_is_written_by_number():
+    fitted = fitted_once("ts-nll").fitted_
+    nasty = ("a\nb\x1b[2J\x9b", "\u202e'", *NASTY[-5:], *"cdefg")
+    named = replace(fitted, class_names=nasty)
+    base = base_with(named, np.zeros((1, 12)))
+    assert base.execute("SELECT smallcal_class_names()").fetchone()[0] == list(nasty)
+    assert not RAW.search(to_sql(named))
 
 
 def test_what_cannot_be_exported_is_refused():

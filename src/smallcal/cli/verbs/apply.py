@@ -14,7 +14,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import flag, option
-from smallcal.data.names import order_of
+from smallcal.data.names import order_of, require_names
 from smallcal.deploy.apply_in_parts import apply_in_parts
 from smallcal.errors import InputError
 from smallcal.io import Source, Target
@@ -124,6 +124,7 @@ def _whole(
         arrays["labels"] = inputs.label_column(loaded.labels, loaded)
     names = loaded.class_names or fitted.class_names
     if names is not None:
+        require_names(names)  # before an array of text drops what it cannot hold
         arrays["class_names"] = np.array(names)
     io.write_arrays(output, arrays)
     return len(loaded.logits)

@@ -18,6 +18,7 @@ from smallcal.cli import options, terminal
 from smallcal.cli.options import option
 from smallcal.data.demo import DemoSplit, load_demo
 from smallcal.data.predictions import MIN_FIT_SAMPLES, IntArray
+from smallcal.data.shown import command
 from smallcal.errors import FitWarning, InputError, MissingExtraError
 from smallcal.io import write_arrays
 from smallcal.metrics import METRICS
@@ -91,7 +92,7 @@ def demo(
     terminal.say(*findings(cells), ON_TEST)
     if report != NO_REPORT:
         _report(report, cal, test, seed)
-    terminal.say(f"\n{CREDIT}\n\n{_GO_ON}")
+    terminal.say("", CREDIT, "", *_GO_ON.split("\n"))
 
 
 def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
@@ -222,17 +223,18 @@ def _export(folder: Path, demo_splits: dict[str, DemoSplit], *, as_json: bool) -
     if as_json:
         terminal.show_json({"files": [str(file) for file in written], "credit": CREDIT})
         return
-    terminal.say(f"Wrote {' and '.join(map(str, written))}.\n{CREDIT}\n\n{_commands(folder)}")
+    terminal.say(f"Wrote {' and '.join(map(str, written))}.", CREDIT, "", *_commands(folder))
 
 
-def _commands(folder: Path) -> str:
-    return (
-        "Go on with:\n"
-        f"  smallcal fit {folder}/cal.npz -o cal.json\n"
-        f"  smallcal inspect cal.json\n"
-        f"  smallcal evaluate {folder}/test.npz --calibrator cal.json\n"
-        f"  smallcal compare {folder}/cal.npz {folder}/test.npz"
-    )
+def _commands(folder: Path) -> list[str]:
+    cal, test = (folder / f"{name}.npz" for name in ("cal", "test"))
+    lines: list[list[object]] = [
+        ["fit", cal, "-o", "cal.json"],
+        ["inspect", "cal.json"],
+        ["evaluate", test, "--calibrator", "cal.json"],
+        ["compare", cal, test],
+    ]
+    return ["Go on with:", *(f"  {command(['smallcal', *words])}" for words in lines)]
 
 
 _GO_ON = """\

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 from smallcal.cli import options, terminal
 from smallcal.cli.options import argument, flag, option
 from smallcal.cli.studies import size_of
+from smallcal.data import shown
 from smallcal.errors import FileError
 from smallcal.studies.importers import import_calarena, import_folder
 
@@ -44,4 +44,4 @@ def study_import(
         )
         return
     terminal.say(f"Wrote {output}/collection.toml: {size_of(collection)}.")
-    terminal.say(f"Next: smallcal study check {shlex.quote(output)}")
+    terminal.say(f"Next: smallcal study check {shown.command([output])}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smallcal.data.plain import plain_fields
+from smallcal.data.shown import visible
 from smallcal.deploy.monitor.labelled import (
     Gap,
     confidence_sequence,
@@ -300,4 +301,4 @@ def _levels(report: Report) -> Iterator[Metric]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return visible(text, keep="\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

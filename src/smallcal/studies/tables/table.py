@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.data.plain import plain
+from smallcal.data.shown import latex, markdown
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
@@ -89,15 +90,19 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table in Markdown."""
-        lines = [f"## {self.title}", ""]
+        lines = [f"## {markdown(self.title)}", ""]
         if self.rows:
-            lines += [f"| {' | '.join(self.header)} |", "|" + "---|" * len(self.header)]
+            lines += [
+                f"| {' | '.join(map(markdown, self.header))} |",
+                "|" + "---|" * len(self.header),
+            ]
             for row in self.rows:
                 lines.append("| " + " | ".join(_markdown(cell) for cell in row) + " |")
         else:
             lines.append("Nothing was measured.")
-        lines += [""] * bool(self.note) + [self.note] * bool(self.note)
-        lines += ["", *(f"- {sentence}" for sentence in self.sentences)] * bool(self.sentences)
+        lines += ["", markdown(self.note)] * bool(self.note)
+        said = [f"- {markdown(sentence)}" for sentence in self.sentences]
+        lines += ["", *said] * bool(said)
         return "\n".join(lines)
 
     def latex(self) -> str:
@@ -111,12 +116,12 @@ class Table:
                 r"\centering",
                 rf"\begin{{tabular}}{{{columns}}}",
                 r"\toprule",
-                " & ".join(escaped(name) for name in self.header) + r" \\",
+                " & ".join(map(latex, self.header)) + r" \\",
                 r"\midrule",
                 *body,
                 r"\bottomrule",
                 r"\end{tabular}",
-                rf"\caption{{{escaped(' '.join([self.title + '.', self.note]).strip())}}}",
+                rf"\caption{{{latex(' '.join([self.title + '.', self.note]).strip())}}}",
                 rf"\label{{tab:{self.name}}}",
                 r"\end{table}",
             ]
@@ -136,28 +141,16 @@ class Table:
 
 def _markdown(cell: str | Number) -> str:
     if isinstance(cell, str):
-        return cell.replace("|", r"\|")
+        return markdown(cell)
     return f"**{cell.text()}**" if cell.best else cell.text()
 
 
 def _latex(cell: str | Number) -> str:
     if isinstance(cell, str):
-        return escaped(cell)
+        return latex(cell)
     # A hyphen is no minus: the dash of a missing number is put in after it.
     text = cell.text().replace("-", "$-$").replace("±", r"$\pm$").replace("–", "--")
     return rf"\textbf{{{text}}}" if cell.best else text
-
-
-def escaped(text: str) -> str:
-    r"""Return text that LaTeX prints as it is.
-
-    Examples
-    --------
-    >>> escaped("50 % of a_b & c ±1")
-    '50 \\% of a\\_b \\& c $\\pm$1'
-    """
-    kept = "".join("\\" + c if c in "%_&#$" else c for c in text)
-    return kept.replace("±", r"$\pm$").replace("–", "--").replace("→", r"$\to$")
 
 
 def _plain(cell: str | Number) -> Any:
