@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.errors import FileError, file_errors, needing
-from smallcal.io.atomic import atomic_path
+from smallcal.io.atomic import atomic_path, behind_links, is_special
 from smallcal.io.layout import SCORE_KINDS, parse_name
 from smallcal.io.parts import write_tables
 from smallcal.io.readers import suffix_of
@@ -28,8 +28,10 @@ NamedArrays: TypeAlias = Mapping[str, NDArray[Any]]
 Writer: TypeAlias = Callable[[Path, NamedArrays], None]
 
 
-def write_arrays(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
-    """Write named arrays to a file whose suffix is in ``WRITERS``.
+def write_arrays(
+    path: str | os.PathLike[str], arrays: NamedArrays, *, suffix: str | None = None
+) -> None:
+    """Write named arrays to a file whose suffix, or the one given, is in ``WRITERS``.
 
     If anything fails, no half file is left and an old file stays as it was. A .npy file holds
     only the logits or probabilities; tables (.csv, .parquet) hold one split.
@@ -43,15 +45,15 @@ def write_arrays(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
     prob_0,prob_1,label
     0.75,0.25,0
     """
-    file = require_writable(path)
-    with atomic_path(file) as temporary:
-        WRITERS[suffix_of(file)](temporary, arrays)
+    file = require_writable(path, suffix=suffix)
+    with atomic_path(file, suffix=suffix) as temporary:
+        WRITERS[suffix_of(file) if suffix is None else suffix](temporary, arrays)
 
 
-def require_writable(path: str | os.PathLike[str]) -> Path:
+def require_writable(path: str | os.PathLike[str], *, suffix: str | None = None) -> Path:
     """Raise before the work is done if the arrays could not be written there."""
     file = Path(path)
-    if suffix_of(file) not in WRITERS:
+    if (suffix_of(file) if suffix is None else suffix) not in WRITERS:
         raise FileError(f"cannot write {file}: the suffix must be one of {', '.join(WRITERS)}")
     return require_folder(file)
 
@@ -59,10 +61,11 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 def require_folder(path: str | os.PathLike[str]) -> Path:
     """Raise before the work is done if no file can have this path."""
     file = Path(path)
-    if file.is_dir():
-        raise FileError(f"{file} is a folder; name a file to write")
-    if not file.parent.is_dir():
-        raise no_folder(file)
+    with file_errors(f"cannot write {file}"):
+        if file.is_dir():
+            raise FileError(f"{file} is a folder; name a file to write")
+        if not is_special(file) and not behind_links(file).parent.is_dir():
+            raise no_folder(file)
     return file
 
 
@@ -74,7 +77,8 @@ def make_folder(folder: Path) -> None:
 
 def no_folder(file: Path) -> FileError:
     """Build the error for a path in a folder that is not there."""
-    return FileError(f"cannot write {file}: the folder {file.parent} does not exist")
+    folder = behind_links(file).parent
+    return FileError(f"cannot write {file}: the folder {folder} does not exist")
 
 
 def _npy(file: Path, arrays: NamedArrays) -> None:
@@ -145,6 +149,7 @@ def _arrow(file: Path, arrays: NamedArrays) -> None:
 
 def _safetensors(file: Path, arrays: NamedArrays) -> None:
     with needing("safetensors", "safetensors", "writing .safetensors files"):
+        from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
     names = arrays.get("class_names")  # text has no tensor type: it goes into the metadata
@@ -154,7 +159,10 @@ def _safetensors(file: Path, arrays: NamedArrays) -> None:
         for name, values in arrays.items()
         if name != "class_names"
     }
-    save_file(numbers, file, metadata=metadata)
+    try:
+        save_file(numbers, file, metadata=metadata)
+    except SafetensorError as error:  # it has no error of its own for a full disk
+        raise OSError(str(error)) from error
 
 
 def _torch(file: Path, arrays: NamedArrays) -> None:
@@ -166,7 +174,10 @@ def _torch(file: Path, arrays: NamedArrays) -> None:
         else torch.from_numpy(np.array(values))
         for name, values in arrays.items()
     }
-    torch.save(content, file)
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:  # all that it says of a full disk
+        raise OSError("PyTorch could not write it; is the disk full?") from error
 
 
 def _h5(file: Path, arrays: NamedArrays) -> None:
