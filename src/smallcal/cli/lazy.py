@@ -45,8 +45,10 @@ class Verb(NamedTuple):
         found = self.load()
         if isinstance(found, typer.Typer):
             return get_command(found)
+        from smallcal.cli.outputs import Careful  # not at the top: help needs no file
+
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(name, help=self.help)(found)
+        single.command(name, help=self.help, cls=Careful)(found)
         return get_command(single)
 
 

@@ -170,7 +170,7 @@ def stream_of(path: str | os.PathLike[str]) -> int | None:
 
 def behind_links(path: Path) -> Path:
     """Return the path itself, or what it leads to if it is a link; that need not be there yet."""
-    return Path(os.path.realpath(path)) if path.is_symlink() else path
+    return Path(os.path.realpath(path)) if os.path.islink(path) else path
 
 
 def leftovers(files: Iterable[Path]) -> Iterator[Path]:

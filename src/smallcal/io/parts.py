@@ -13,6 +13,7 @@ any moment goes on from the parts that are there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -66,9 +67,9 @@ class Target:
         True
         """
         path = behind_links(Path(output))
-        if path.suffix.lower() in KINDS and not output.endswith("/") and not path.is_dir():
+        if path.suffix.lower() in KINDS and not output.endswith("/") and not os.path.isdir(path):
             return cls(path, KINDS[path.suffix.lower()], folder=False)
-        if output.endswith("/") or not path.suffix or path.is_dir():
+        if output.endswith("/") or not path.suffix or os.path.isdir(path):
             return cls(path, "arrow" if source_kind == "arrow" else "parquet", folder=True)
         return None
 
@@ -120,7 +121,7 @@ def _flaw(kind: str, part: Part, file: Path) -> str:
 def is_finished(target: Target, asked: Mapping[str, Any]) -> bool:
     """Whether a folder is there that was made of the same; another one is an error."""
     path = target.path
-    if not target.folder or not path.exists():
+    if not target.folder or not os.path.exists(path):
         return False
     found = read_manifest(path / MANIFEST) if path.is_dir() else None
     if found is None:

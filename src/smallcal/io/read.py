@@ -30,7 +30,7 @@ from smallcal.io.readers import (
     readable,
     suffix_of,
 )
-from smallcal.io.source import open_source
+from smallcal.io.source import KINDS, open_source
 from smallcal.io.stdin import DASH, NAMED, spooled
 from smallcal.io.text import lines_of
 
@@ -109,7 +109,7 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         labels=None if labels is None else read_labels(labels, key=labels_key),
     )
     folder, _ = split_path(path)
-    if folder.is_dir():
+    if os.path.isdir(folder):
         loaded = _folder(folder, choice)
     else:
         loaded = _file(path, choice, labelled=labels is None)
@@ -266,13 +266,29 @@ def split_path(path: PathLike) -> tuple[Path, str | None]:
     """
     text = os.fspath(path)
     grouped = _GROUPED.fullmatch(text)
-    if grouped and not Path(text).exists():
+    if grouped and not os.path.exists(text):
         return Path(grouped[1]), grouped[2]
     file, colon, prefix = text.rpartition(":")
     typed = Path(file).suffix or file == DASH
-    if colon and _PREFIX.fullmatch(prefix) and typed and not Path(text).exists():
+    if colon and _PREFIX.fullmatch(prefix) and typed and not os.path.exists(text):
         return Path(file), prefix
     return Path(text), None
+
+
+def type_of(path: PathLike) -> str:
+    """Return the suffix that tells the type of what a path names: a file, a folder, or ``-``.
+
+    Examples
+    --------
+    >>> type_of("a/cells.npz:val"), type_of("scores.csv.gz")
+    ('.npz', '.csv.gz')
+    """
+    file, _ = split_path(path)
+    if str(file) == DASH:
+        file = spooled()
+    if os.path.isdir(file):
+        return next((one.suffix for one in sorted(file.rglob("*")) if one.suffix in KINDS), "")
+    return suffix_of(file)
 
 
 def file_sha256(path: PathLike) -> str:

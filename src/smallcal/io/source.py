@@ -247,7 +247,7 @@ def stamp_of(file: Path) -> Stamp:
 
 def is_source(path: Path) -> bool:
     """Whether a path can be opened as a source: a folder, or a file of one of the kinds."""
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path.is_dir, no error where no such name can be
         return True
     kind = KINDS.get(path.suffix.lower())
     if kind != "npy":

@@ -7,8 +7,9 @@ import gzip
 import io
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -17,11 +18,12 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.errors import FileError, file_errors, needing
+from smallcal.errors import FileError, InputError, file_errors, needing
 from smallcal.io.atomic import atomic_path, behind_links, is_special
 from smallcal.io.layout import SCORE_KINDS, parse_name
 from smallcal.io.parts import write_tables
 from smallcal.io.readers import suffix_of
+from smallcal.io.stdin import DASH
 from smallcal.io.tables import csv_rows, to_columns
 
 NamedArrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -64,21 +66,57 @@ def require_folder(path: str | os.PathLike[str]) -> Path:
     with file_errors(f"cannot write {file}"):
         if file.is_dir():
             raise FileError(f"{file} is a folder; name a file to write")
-        if not is_special(file) and not behind_links(file).parent.is_dir():
-            raise no_folder(file)
+        if not is_special(file):
+            require_parent(file)
     return file
+
+
+def require_parent(file: Path) -> None:
+    """Raise where the folder of what would be written is not there."""
+    folder = behind_links(file).absolute().parent
+    with file_errors(f"cannot write {file}"):
+        if not folder.is_dir():
+            said = file.parent if folder == file.absolute().parent else folder
+            raise FileError(f"cannot write {file}: the folder {said} does not exist")
+
+
+def require_apart(
+    output: str | os.PathLike[str], given: str | os.PathLike[str], *, inside: bool = False
+) -> None:
+    """Raise where a result would be written onto what it is made of, however that is spelt.
+
+    Parameters
+    ----------
+    output, given : path
+        What is written and what is read; ``-`` is read from standard input.
+    inside : bool
+        Whether what is read may be a folder that is written into.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "d.npz"
+    >>> file.touch()
+    >>> require_apart(file.with_name("cal.json"), file)
+    >>> require_apart(file.parent / "." / "d.npz", file)
+    Traceback (most recent call last):
+    smallcal.errors.InputError: ...d.npz is read, and would be written over; name another output
+    """
+    with suppress(OSError, ValueError):  # what is not there is neither
+        read = os.fstat(0) if os.fspath(given) == DASH else os.stat(given)
+        folder = stat.S_ISDIR(read.st_mode)
+        above = [] if inside or not folder else Path(os.path.realpath(output)).parents
+        if any(os.path.samestat(read, os.stat(one)) for one in above if one.exists()):
+            raise InputError(f"{output} would be written into {given}, which is read; name another")
+        kept = inside if folder else not stat.S_ISREG(read.st_mode)
+        if not kept and os.path.samestat(read, os.stat(output)):
+            raise InputError(f"{output} is read, and would be written over; name another output")
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, if need be; what stops that is one line."""
     with file_errors(f"cannot make the folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-
-
-def no_folder(file: Path) -> FileError:
-    """Build the error for a path in a folder that is not there."""
-    folder = behind_links(file).parent
-    return FileError(f"cannot write {file}: the folder {folder} does not exist")
 
 
 def _npy(file: Path, arrays: NamedArrays) -> None:
