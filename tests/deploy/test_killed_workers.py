@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 COMMAND = ("apply", "cal.json", "z.npy", "-o", "p.npy", "--part-rows", "150", "--jobs", "4")
 #: What the command line of a worker has in it.
-WORKER = os.environ.get("SMALLCAL_VICTIM", "popen_loky").encode()
+WORKER = b"popen_loky"
 #: A command that takes longer than this hangs.
 PATIENCE = 120
 
