@@ -9,7 +9,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -102,15 +102,26 @@ def require_apart(
     Traceback (most recent call last):
     smallcal.errors.InputError: ...d.npz is read, and would be written over; name another output
     """
-    with suppress(OSError, ValueError):  # what is not there is neither
-        read = os.fstat(0) if os.fspath(given) == DASH else os.stat(given)
-        folder = stat.S_ISDIR(read.st_mode)
-        above = [] if inside or not folder else Path(os.path.realpath(output)).parents
-        if any(os.path.samestat(read, os.stat(one)) for one in above if one.exists()):
+    read = _status(0 if os.fspath(given) == DASH else given)
+    if read is None or (inside and stat.S_ISDIR(read.st_mode)):
+        return
+    if stat.S_ISDIR(read.st_mode):
+        above = map(_status, Path(os.path.realpath(output)).parents)
+        if any(one is not None and os.path.samestat(read, one) for one in above):
             raise InputError(f"{output} would be written into {given}, which is read; name another")
-        kept = inside if folder else not stat.S_ISREG(read.st_mode)
-        if not kept and os.path.samestat(read, os.stat(output)):
-            raise InputError(f"{output} is read, and would be written over; name another output")
+    elif not stat.S_ISREG(read.st_mode):
+        return
+    written = _status(output)
+    if written is not None and os.path.samestat(read, written):
+        raise InputError(f"{output} is read, and would be written over; name another output")
+
+
+def _status(path: int | str | os.PathLike[str]) -> os.stat_result | None:
+    """Return what the system knows of a path or an open stream; None if there is no such thing."""
+    try:
+        return os.stat(path)
+    except (OSError, ValueError):
+        return None
 
 
 def make_folder(folder: Path) -> None:
@@ -221,9 +232,11 @@ def _torch(file: Path, arrays: NamedArrays) -> None:
 def _h5(file: Path, arrays: NamedArrays) -> None:
     with needing("h5py", "h5", "writing .h5 files"):
         import h5py
-    with h5py.File(file, "w") as content:
+    made = io.BytesIO()  # not the file: HDF5 ends the process where a disk is full
+    with h5py.File(made, "w") as content:
         for name, values in arrays.items():
             content[name] = np.char.encode(values, "utf-8") if values.dtype.kind == "U" else values
+    file.write_bytes(made.getbuffer())
 
 
 #: Every file type that can be written.
