@@ -17,7 +17,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
 	@echo "make test         every test, with all extras, peers, style and types"
-	@echo "make test-hard    thousands of damaged files and calibrators; every backend on every row (minutes)"
+	@echo "make test-hard    thousands of damaged files and calibrators; every backend on every row; killed workers (minutes)"
 	@echo "make mutants      plant bugs in the numerical rooms, one at a time, and see which ones the tests miss (minutes)"
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
@@ -71,6 +71,7 @@ test: $(VENV)/.dev
 
 test-hard: $(VENV)/.dev
 	SMALLCAL_FUZZ=20 SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) tests/io/test_fuzz.py tests/deploy/export/test_fuzz.py tests/deploy/export/test_agreement.py
+	SMALLCAL_STRESS=200 $(call PYTEST,$(VENV)) tests/deploy/test_killed_workers.py
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python scripts/mutants.py --jobs 2

@@ -504,7 +504,7 @@ TOO_LONG = (
     ("apply", LONG, "z.npy", "-o", "p.npy"),
     ("export", "cal.json", "-o", f"{LONG}.sql"),
     ("report", "d.npz", "d.npz", "-o", f"{LONG}.md"),
-    ("report", "d.npz", "d.npz", "--shift", f"{LONG}.npz"),
+    ("report", "d.npz", "y.npy", "--shift", f"{LONG}.npz", "-o", f"{LONG}.md"),
     ("inspect", LONG),
     ("evaluate", f"{LONG}.npz"),
     ("monitor", "cal.json", "d.npz", "--state", LONG),
