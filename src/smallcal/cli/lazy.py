@@ -45,10 +45,9 @@ class Verb(NamedTuple):
         found = self.load()
         if isinstance(found, typer.Typer):
             return get_command(found)
-        from smallcal.cli.outputs import Careful  # not at the top: help needs no file
-
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(name, help=self.help, cls=Careful)(found)
+        careful = import_module("smallcal.cli.outputs").Careful  # it needs NumPy, a list does not
+        single.command(name, help=self.help, cls=careful)(found)
         return get_command(single)
 
 
