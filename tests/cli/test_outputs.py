@@ -447,7 +447,6 @@ PRINTING = (
     ("demo", "--export", "demo"),
     ("study", "list"),
     ("study", "--help"),
-    ("--show-completion",),
 )
 
 ONE_BY_ONE = """
