@@ -123,13 +123,16 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
         advance(source.rows)
         return Applied(source.rows, source.rows)
     folder = part_folder(target)
-    with folder.claimed(), cleared_on_error(folder, target, parts):
+    with folder.claimed() as certain:
         folder.begin(asked)
-        missing = folder.missing(parts)
-        before = source.rows - sum(part.rows for part in missing)
-        advance(before)
-        _do(order, missing, jobs, dask, advance)
-        finish(folder, target, parts)
+        with cleared_on_error(folder, target, parts):
+            if certain:
+                folder.sweep(parts)
+            missing = folder.missing(parts)
+            before = source.rows - sum(part.rows for part in missing)
+            advance(before)
+            _do(order, missing, jobs, dask, advance)
+            finish(folder, target, parts)
     return Applied(source.rows, before, tuple(folder.notes))
 
 

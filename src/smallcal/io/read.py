@@ -31,7 +31,7 @@ from smallcal.io.readers import (
     readable,
     suffix_of,
 )
-from smallcal.io.source import open_source
+from smallcal.io.source import KINDS, open_source
 from smallcal.io.stdin import DASH, NAMED, spooled
 from smallcal.io.text import lines_of
 
@@ -277,6 +277,22 @@ def split_path(path: PathLike) -> tuple[Path, str | None]:
     if colon and _PREFIX.fullmatch(prefix) and typed and not os.path.exists(text):
         return Path(file), prefix
     return Path(text), None
+
+
+def type_of(path: PathLike) -> str:
+    """Return the suffix that tells the type of what a path names: a file, a folder, or ``-``.
+
+    Examples
+    --------
+    >>> type_of("a/cells.npz:val"), type_of("scores.csv.gz")
+    ('.npz', '.csv.gz')
+    """
+    file, _ = split_path(path)
+    if str(file) == DASH:
+        file = spooled()
+    if os.path.isdir(file):
+        return next((one.suffix for one in sorted(file.rglob("*")) if one.suffix in KINDS), "")
+    return suffix_of(file)
 
 
 def file_sha256(path: PathLike) -> str:

@@ -249,7 +249,7 @@ def stamp_of(file: Path) -> Stamp:
 
 def is_source(path: Path) -> bool:
     """Whether a path can be opened as a source: a folder, or a file of one of the kinds."""
-    if os.path.isdir(path):
+    if os.path.isdir(path):  # unlike Path.is_dir, no error where no such name can be
         return True
     kind = KINDS.get(path.suffix.lower())
     if kind != "npy":

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import FileError
+from smallcal.errors import FileError, file_errors
 
 #: What stands for standard input, and what messages call it.
 DASH = "-"
@@ -40,11 +40,12 @@ def spooled() -> Path:
     if _kept.get("stream") is not stream:
         if stream is None or stream.isatty():
             raise FileError(f"{NAMED} is a terminal; pipe a file into it: smallcal ... - < FILE")
-        folder = tempfile.mkdtemp(prefix="smallcal-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        file = Path(folder) / "stdin"
-        with file.open("wb") as copy:
-            shutil.copyfileobj(stream.buffer, copy)
+        with file_errors(f"cannot keep a copy of {NAMED}"):
+            folder = tempfile.mkdtemp(prefix="smallcal-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            file = Path(folder) / "stdin"
+            with file.open("wb") as copy:
+                shutil.copyfileobj(stream.buffer, copy)
         _kept.update(stream=stream, file=file.rename(f"{file}{sniffed(file)}"))
     found: Path = _kept["file"]
     return found

@@ -12,7 +12,7 @@ from typing import Any
 from smallcal.calibrators.estimators import seed_of
 from smallcal.data.shown import in_json
 from smallcal.errors import InputError
-from smallcal.io.atomic import atomic_path
+from smallcal.io.atomic import atomic_path, is_special
 from smallcal.reports import conditions
 from smallcal.reports.content.gather import gather
 from smallcal.reports.render import html, markdown
@@ -96,6 +96,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     'md'
     """
     suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS and is_special(path):  # as on a terminal
+        return "md"
     if suffix not in FORMATS:
         raise InputError(
             f"cannot tell what to write as {path}: end the name in {', '.join(FORMATS)}"

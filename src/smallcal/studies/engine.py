@@ -96,8 +96,10 @@ def run(
     tasks = study.tasks(collection)
     asked = study.configuration(collection)
     folder = run_in(Path(out))
-    with folder.claimed(parents=True):
+    with folder.claimed(parents=True) as certain:
         folder.begin(asked)
+        if certain:
+            folder.sweep(tasks)
         missing = folder.missing(tasks)
         advance(len(tasks) - len(missing))
         # With paths that hold everywhere.

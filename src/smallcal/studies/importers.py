@@ -78,7 +78,7 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
     """
     root, target = Path(folder), Path(out)
     _require_text(root.resolve())
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise FileError(f"{root} is not a folder of .npz files")
     _refuse_old(target / FILE_NAME, force=force)
     cells: list[Cell] = []
@@ -256,7 +256,7 @@ def _refuse_twins(cells: Sequence[Cell]) -> None:
 
 
 def _refuse_old(file: Path, *, force: bool) -> None:
-    if file.exists() and not force:
+    if os.path.exists(file) and not force:
         raise FileError(
             f"{file} is there already; ",
             python="force=True replaces it",

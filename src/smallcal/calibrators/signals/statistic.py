@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from smallcal.calibrators.once import once
 from smallcal.calibrators.parts import Rule, Scores, list_of, require_scale, rule
 from smallcal.calibrators.program import Row, Value, constant, log
 from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
@@ -169,7 +170,7 @@ class ConfidenceRank(FittedSignal):
         if not self.confidences or any(np.diff(self.confidences) < 0):
             raise InputError("confidences must be ascending and at least one")
 
-    @cached_property
+    @once
     def _ascending(self) -> FloatArray:
         return np.array(self.confidences)
 

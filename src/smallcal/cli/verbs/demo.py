@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -19,7 +20,7 @@ from smallcal.cli.options import option
 from smallcal.data.demo import DemoSplit, load_demo
 from smallcal.data.predictions import MIN_FIT_SAMPLES, IntArray
 from smallcal.data.shown import command
-from smallcal.errors import FitWarning, InputError, MissingExtraError
+from smallcal.errors import FileError, FitWarning, InputError, MissingExtraError, SmallcalError
 from smallcal.io import write_arrays
 from smallcal.metrics import METRICS
 from smallcal.reports import report
@@ -218,12 +219,24 @@ def _export(folder: Path, demo_splits: dict[str, DemoSplit], *, as_json: bool) -
     io.make_folder(folder)
     written = [folder / f"{name}.npz" for name in demo_splits]
     for file, split in zip(written, demo_splits.values(), strict=True):
+        _require_own(file, split)
+    for file, split in zip(written, demo_splits.values(), strict=True):
         arrays = {"logits": split.logits, "labels": split.labels}
         write_arrays(file, {**arrays, "class_names": np.array(split.class_names)})
     if as_json:
         terminal.show_json({"files": [str(file) for file in written], "credit": CREDIT})
         return
     terminal.say(f"Wrote {' and '.join(map(str, written))}.", CREDIT, "", *_commands(folder))
+
+
+def _require_own(file: Path, split: DemoSplit) -> None:
+    """Raise for a file that would be replaced, and is not this split: it may be somebody's own."""
+    if not file.exists():
+        return
+    with suppress(SmallcalError):
+        if np.array_equal(io.read(file).logits, split.logits):
+            return
+    raise FileError(f"{file} is there already, and is not the demo's; name another folder")
 
 
 def _commands(folder: Path) -> list[str]:

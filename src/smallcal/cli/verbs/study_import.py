@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ def study_import(
     as_json: options.Json = False,
 ) -> None:
     """Write the collection.toml of a folder of logits."""
-    if Path(source).is_dir():
+    if os.path.isdir(source):
         found = import_folder(source, output, force=force)
     elif Path(source).suffix.lower() in (".h5", ".hdf5"):
         with terminal.progress("Copying") as advance:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,7 +191,7 @@ class Monitor:
         """
         with one_at_a_time(path):
             whole = self._state
-            if Path(path).exists():
+            if os.path.exists(path):
                 whole = whole + State.load(path)
             whole.save(path)
         return type(self)(self._fitted, state=whole.to_dict())

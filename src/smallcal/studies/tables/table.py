@@ -16,6 +16,9 @@ from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
 from smallcal.studies.study import Study
 
+#: What tables are written as, beside the rows of a run.
+TABLE_FILES = ("tables.md", "tables.tex", "tables.json")
+
 #: How the names of probes' numbers begin that are shares.
 _SHARES = ("accuracy", "coverage", "risk", "gap", "selective", "changed", "share")
 
@@ -166,12 +169,12 @@ def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
     """Write a run's tables in every form."""
     head = f"# {study.title}\n\n{study.question}\n\n"
     document = {"study": study.name, "tables": [table.document() for table in tables]}
-    texts = {
-        "tables.md": head + "\n\n".join(table.markdown() for table in tables) + "\n",
-        "tables.tex": "\n\n".join(table.latex() for table in tables) + "\n",
-        "tables.json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
-    }
-    for name, text in texts.items():
+    texts = (
+        head + "\n\n".join(table.markdown() for table in tables) + "\n",
+        "\n\n".join(table.latex() for table in tables) + "\n",
+        json.dumps(document, indent=2, ensure_ascii=False) + "\n",
+    )
+    for name, text in zip(TABLE_FILES, texts, strict=True):
         with atomic_path(folder / name) as path:
             path.write_text(text, encoding="utf-8")
 
