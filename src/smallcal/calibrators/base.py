@@ -71,7 +71,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {"input": kind, "class_names": names, "weight": sample_weight}
         preds = Predictions.of(X, y, features=features, **given).counted()
         preds.require_fittable(input=kind)
-        fitted = replace(method.fit(preds), input=kind, class_names=preds.class_names)
+        fitted = method.fit(preds).with_classes(preds.logits, features=preds.features)
+        fitted = replace(fitted, input=kind, class_names=preds.class_names)
         self._adopt(fitted)
         if names is None and as_numpy(y, name="y").dtype.kind in "iubf":
             self.classes_ = np.arange(fitted.n_classes)  # answer in the words that were asked in

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from smallcal.data.plain import plain_fields
+from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, Seen, diagnose
 from smallcal.deploy.monitor.labelled import (
     Gap,
     confidence_sequence,
@@ -99,6 +101,8 @@ class Report:
         Mean calibrated confidence of all rows; accuracy of the labelled ones.
     reference_confidence : float or None
         Mean calibrated confidence of the calibration split.
+    classes : Seen or None
+        Counts of classes, for :attr:`class_shift`.
     """
 
     method: str
@@ -114,6 +118,7 @@ class Report:
     confidence: float | None
     reference_confidence: float | None
     accuracy: float | None
+    classes: Seen | None = None
 
     @property
     def drifted(self) -> bool:
@@ -135,7 +140,24 @@ class Report:
         """What to do: "fine", "label" some rows, or "refit"."""
         if self.miscalibrated:
             return "refit"
-        return "label" if self.drifted and not self.gap.within(self.tolerance) else "fine"
+        if not self.drifted or self.gap.within(self.tolerance):
+            return "fine"
+        shift = self.class_shift
+        return "fine" if shift is not None and shift.within(self.tolerance) else "label"
+
+    @cached_property
+    def class_shift(self) -> ClassShift | None:
+        """Whether frequencies of classes alone explain the drift; None without drift.
+
+        Labelled rows have the last word: a gap that new frequencies do not explain is more.
+        """
+        if not self.drifted:
+            return None
+        found = UNKNOWN if self.classes is None else diagnose(self.classes)
+        if found.kind == "frequencies" and found.low is not None and found.high is not None:
+            refuted = found.high < self.gap.low or self.gap.high < found.low
+            return replace(found, kind="more") if refuted else found
+        return found
 
     @property
     def labels_wanted(self) -> int:
@@ -166,6 +188,8 @@ class Report:
                 "alarm": self.drifted,
                 "p_value": p_value(self.drift_log_e),
                 "streams": {stream.name: stream.to_dict() for stream in self.streams},
+                "class_shift": self.class_shift
+                and {"sentence": _shift(self), **self.class_shift.to_dict()},
             },
             "calibration": {
                 "alarm": self.miscalibrated,
@@ -208,6 +232,8 @@ def _sentences(report: Report) -> Iterator[str]:
         yield _inputs(report)
     if report.labelled:
         yield _calibration(report)
+    if report.drifted:
+        yield _shift(report)
     yield _advice(report)
 
 
@@ -237,12 +263,39 @@ def _calibration(report: Report) -> str:
     return f"Confidence against accuracy: {shown}, {known} the {limit:g} allowed."
 
 
+def _shift(report: Report) -> str:
+    """Say what kind of drift it is, and what that does to confidence."""
+    found, holds = report.class_shift, report.gap.within(report.tolerance)
+    if found is None or found.kind in ("unknown", "unclear"):
+        why = ": there is no table of classes (an older file, or over 1,000 classes)."
+        if found is not None and found.kind == "unclear":
+            why = " yet: rows or calibration samples are too few."
+        return f"Whether only the frequencies of classes moved cannot be told{why}"
+    if found.kind == "more":
+        said = "More than the frequencies of classes moved"
+        if report.miscalibrated:
+            return f"{said}, and labels show that calibration is hurt."
+        if holds:
+            return f"{said}; labels show that calibration holds all the same."
+        return f"{said}: calibration is likely hurt."
+    said = "Only the frequencies of classes moved (estimated)"
+    act = "recalibrate, or correct for the new frequencies"
+    if report.miscalibrated:
+        return f"{said}, and labels show that calibration is hurt: {act}."
+    if holds:
+        return f"{said}; labels show that calibration holds."
+    off = f"{said}; confidence is likely off by about {PERCENT.number(abs(found.gap or 0.0))}"
+    if found.within(report.tolerance):
+        return f"{off} points: no need to act."
+    return f"{off} points, at most {PERCENT.number(found.worst)}: {act}."
+
+
 def _advice(report: Report) -> str:
     if report.verdict == "refit":
         return "Refit: collect fresh labelled rows and fit the calibrator again."
     if report.verdict == "label":
         return f"Label about {report.labels_wanted:,} more rows to see whether refitting is due."
-    if report.drifted:
+    if report.drifted and report.gap.within(report.tolerance):
         return "Nothing to do: inputs have changed, but confidence still matches accuracy."
     return "Nothing to do."
 
