@@ -27,7 +27,10 @@ _LEVEL = 0.05
 _REPLICATES, _FEWER, _MANY_CLASSES = 100, 40, 100
 
 #: Steps of EM at most, and the change of a frequency that ends it.
-_STEPS, _NO_CHANGE = 1000, 1e-7
+_STEPS, _NO_CHANGE = 300, 1e-6
+
+#: Strength of the old frequencies where next to nothing is held back, as a share of the evidence.
+_FREE = 1e-3
 
 #: Share of the moves of frequencies that is believed: never none of it, never all.
 _LEAST_SHARE, _LARGEST_SHARE = 1e-3, 0.999
@@ -111,29 +114,40 @@ def diagnose(seen: Seen) -> ClassShift:
     >>> found.kind, round(found.now[0], 1) > round(found.before[0], 1)
     ('frequencies', True)
     """
-    table, model = seen.table, _Model.of(seen.table)
-    n = sum(table.predicted) / UNIT
+    model, n = _Model.of(seen.table), sum(seen.table.predicted) / UNIT
     counts = np.array(seen.predicted, dtype=np.float64)
     rows = counts.sum()
     # The split is a sample too: its noise and that of the rows count as one.
     worth = rows * n / (rows + n)
-    strength = _strength(counts / rows, model.predicted, worth)
-    found = model.frequencies(worth * counts[None] / rows, strength)[0]
-    few = _FEWER if len(counts) > _MANY_CLASSES else _REPLICATES
-    drawn = np.random.default_rng(0).multinomial(max(round(worth), 1), counts / rows, size=few)
-    others = model.frequencies(drawn.astype(np.float64), strength, found)
-    w, spread_w = found / model.before, others / model.before
-    tests = [
-        _left_over(table.sums(name), np.array(of_rows), n, w, spread_w)
-        for name, of_rows in seen.bins
-    ]
-    alone, unmoved = (min(1.0, len(tests) * min(each)) for each in zip(*tests, strict=True))
-    gap, within = model.gap(w)
-    spread = 1.96 * float(np.std([model.gap(each)[0] for each in spread_w]))
-    kind = "more" if alone < _LEVEL else "frequencies" if unmoved < _LEVEL else "unclear"
-    ends = {"low": gap - spread, "high": gap + spread, "within_classes": within}
-    frequencies = {"before": tuple(model.before.tolist()), "now": tuple(found.tolist())}
-    return ClassShift(kind, alone, gap, **ends, **frequencies)
+    held = _strength(counts / rows, model.predicted, worth)
+    # Frequencies that are held back explain too little, those that are not too much.
+    likely, free = (model.estimate(counts, worth, strength) for strength in (held, _FREE * worth))
+    alone, unmoved = _tests(seen, n, likely)
+    alone_free, _ = _tests(seen, n, free)
+    kind = "unclear"
+    if max(alone, alone_free) < _LEVEL:
+        kind = "more"
+    elif min(alone, alone_free) >= _LEVEL > unmoved:
+        kind = "frequencies"
+    gap, within = model.gap(likely.w)
+    spread = 1.96 * float(np.std([model.gap(each)[0] for each in likely.others]))
+    return ClassShift(
+        kind,
+        p_value=max(alone, alone_free),
+        gap=gap,
+        low=gap - spread,
+        high=gap + spread,
+        within_classes=within,
+        before=tuple(model.before.tolist()),
+        now=tuple((model.before * likely.w).tolist()),
+    )
+
+
+class _Weights(NamedTuple):
+    """By how much each class became more frequent, and the same of replicates."""
+
+    w: FloatArray
+    others: FloatArray
 
 
 class _Model(NamedTuple):
@@ -158,6 +172,15 @@ class _Model(NamedTuple):
         shares = np.array(table.predicted) + UNIT / 2
         levels = (np.array(table.certainty) / total, np.array(table.squares) / total)
         return cls(joint, joint / before, before / before.sum(), shares / shares.sum(), *levels)
+
+    def estimate(self, counts: FloatArray, worth: float, strength: float) -> _Weights:
+        """Return the factors of classes from counts that are worth so many samples."""
+        shares = counts / counts.sum()
+        found = self.frequencies(worth * shares[None], strength)[0]
+        few = _FEWER if len(counts) > _MANY_CLASSES else _REPLICATES
+        drawn = np.random.default_rng(0).multinomial(max(round(worth), 1), shares, size=few)
+        others = self.frequencies(drawn.astype(np.float64), strength, found)
+        return _Weights(found / self.before, others / self.before)
 
     def frequencies(
         self, counts: FloatArray, strength: float, start: FloatArray | None = None
@@ -206,8 +229,18 @@ def _strength(now: FloatArray, before: FloatArray, worth: float) -> float:
     return worth * (1 - share) / share
 
 
+def _tests(seen: Seen, n: float, weights: _Weights) -> tuple[float, float]:
+    """Return the smallest p-values over what is watched, as often as that may be tried."""
+    found = [
+        _left_over(seen.table.sums(name), np.array(counts), n, weights)
+        for name, counts in seen.bins
+    ]
+    alone, unmoved = (min(1.0, len(found) * min(each)) for each in zip(*found, strict=True))
+    return alone, unmoved
+
+
 def _left_over(
-    sums: FloatArray, counts: FloatArray, n: float, w: FloatArray, others: FloatArray
+    sums: FloatArray, counts: FloatArray, n: float, weights: _Weights
 ) -> tuple[float, float]:
     """Return p-values of "the weighed split is where the rows are from", and of the plain split.
 
@@ -219,9 +252,9 @@ def _left_over(
         total = sums @ factors
         return np.asarray(total / total.sum())
 
-    unsure = np.cov(np.array([weighed(each) for each in others]).T)
+    unsure = np.cov(np.array([weighed(each) for each in weights.others]).T)
     found = []
-    for factors in (w, np.ones_like(w)):
+    for factors in (weights.w, np.ones_like(weights.w)):
         mean = weighed(factors)
         squares = sums @ factors**2 / (sums @ factors).sum()
         noise = _multinomial(mean, mean) / rows + _multinomial(squares, mean) / n + unsure
