@@ -1,9 +1,9 @@
 """False alarms, power and delay of the monitor: `python benchmarks/monitor_study.py [FOLDER]`.
 
 By simulation: calibrators fitted on draws of a known world, then streams of new rows from it, clean
-or shifted, looked at sixty times between 10 and 20,000 rows. Then what its diagnosis says where only
-frequencies of classes moved, and where more did. If FOLDER holds real logits with a folder shift/
-beside them, both on those too. `--class-shift` runs the diagnosis alone.
+or shifted, looked at sixty times between 10 and 20,000 rows. Then what its diagnosis says where
+only frequencies of classes moved, and where more did. If FOLDER holds real logits with a folder
+shift/ beside them, both on those too. `--class-shift` runs the diagnosis alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHIFTS = (
 )
 
 
-#: Models whose frequencies of classes are moved, and their files of rows that are shifted otherwise.
+#: Models whose frequencies of classes are moved, and their files of rows that moved otherwise.
 CLASS_SHIFTS = {
     "cifar10__akamaster-resnet56": ("fog-s3", "fog-s5", "gaussian_noise-s1", "gaussian_noise-s5"),
     "fashion10__cnn-ce": ("shift",),
@@ -273,18 +273,19 @@ def show_diagnosed(world, kind, draw, n_fits):
     )
     guess = "-" if np.isnan(likely) else f"{likely:+.1f}"
     print(
-        f"| {world} | {kind} | {percent(said != '')} | {' | '.join(rates)} | {guess} | {gap:+.1f} | "
-        f"{ece_0:.1f}, {ece:.1f} | {bce_0:.1f}, {bce:.1f} |",
+        f"| {world} | {kind} | {percent(said != '')} | {' | '.join(rates)} | {guess} "
+        f"| {gap:+.1f} | {ece_0:.1f}, {ece:.1f} | {bce_0:.1f}, {bce:.1f} |",
         flush=True,
     )
 
 
 def class_shift(n_fits, folder, size=625, rows=2000):
     print(
-        f"\nWhere only frequencies of classes moved, and where more did: {METHODS[-1]} fitted on {size} "
-        f"samples, one look at {rows:,} rows without labels, {n_fits} fits a line. Ratio: of the most "
-        "frequent class to the least. Alarms in %; what is said in % of the alarms; gaps in points, "
-        "likely as said at alarms, true in all; ECE15 and TopBCE x100 on clean rows, then on these.\n"
+        f"\nWhere only frequencies of classes moved, and where more did: {METHODS[-1]} fitted on "
+        f"{size} samples, one look at {rows:,} rows without labels, {n_fits} fits a line. Ratio: "
+        "of the most frequent class to the least. Alarms in %; what is said in % of the alarms; gaps "
+        "in points, likely as said at alarms, true in all; ECE15 and TopBCE x100 on clean rows, "
+        "then on these.\n"
     )
     print(
         "| world | shift | alarms | frequencies, fine | frequencies, act | more | cannot tell "
@@ -326,7 +327,9 @@ def class_shift_real(folder, name, n_fits, size, rows):
             clean = rng.integers(len(test[1]), size=rows)
             factors = moved(rng, val[0].shape[1], ratio)[pool[1]]
             new = rng.choice(len(pool[1]), size=rows, p=factors / factors.sum())
-            return [[each[some] for each in of] for of, some in ((val, cal), (test, clean), (pool, new))]
+            return [
+                [each[some] for each in of] for of, some in ((val, cal), (test, clean), (pool, new))
+            ]
 
         return draw
 

@@ -122,7 +122,8 @@ def keys_of(document, prefix=()):
 REQUIRED = [
     path
     for path in keys_of(saved("srts-bce"))
-    if (path[0] != "options" or len(path) == 1) and path not in (("reference",), ("reference", "classes"))
+    if (path[0] != "options" or len(path) == 1)
+    and path not in (("reference",), ("reference", "classes"))
 ]
 
 

@@ -104,7 +104,9 @@ class ClassTable:
                 if each is not None:
                     _add_by(found, each[0][rows], block)
             start = rows.stop
-        return cls(*map(_row, sums), _largest(pairs), *(tuple(map(_row, each)) for each in watched))
+        predicted, certainty, squares = map(_row, sums)
+        confidence, score = (tuple(map(_row, each)) for each in watched)
+        return cls(predicted, certainty, squares, _largest(pairs), confidence, score)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: a row of numbers is one text, so that files stay short."""
@@ -116,13 +118,15 @@ class ClassTable:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ClassTable:
         """Rebuild the table from a document that the schema allows."""
-        flat = [_numbers(document[name]) for name in ("predicted", "certainty", "squares")]
+        flat = (_numbers(document[name]) for name in ("predicted", "certainty", "squares"))
+        predicted, certainty, squares = flat
         pairs = _numbers(document["confused"])
         if len(pairs) % 3 or len(pairs) > 3 * MAX_PAIRS:
             raise InputError("the table of classes has half a pair, or too many")
         confused = tuple(zip(pairs[::3], pairs[1::3], pairs[2::3], strict=True))
         rows = (tuple(map(_numbers, document[name])) for name in ("confidence", "score"))
-        return cls(*flat, confused, *rows)
+        confidence, score = rows
+        return cls(predicted, certainty, squares, confused, confidence, score)
 
     @property
     def joint(self) -> FloatArray:

@@ -15,7 +15,6 @@ import numpy as np
 
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
-from smallcal.calibrators.class_table import MAX_CLASSES
 from smallcal.calibrators.discipline import Discipline, explained
 from smallcal.calibrators.maps import UNIFORM, FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
@@ -258,18 +257,6 @@ class FittedCalibrator:
             return self
         return replace(self, reference=self._watched(given, odds).counted(len(self.group_counts)))
 
-    def with_classes(self, logits: object, *, features: object = None) -> FittedCalibrator:
-        """Return the calibrator with a table of classes beside the counts of its split."""
-        if self.reference is None or not self.signal.rowwise or self.n_classes > MAX_CLASSES:
-            return self
-        given = self._checked(logits, features, None)
-        size = max(1, _MOVED_BYTES // (8 * self.n_classes))
-        parts = (given.take(slice(i, i + size)) for i in range(0, len(given.logits), size))
-        seen = self._watched(given, log_odds(given.logits))
-        return replace(
-            self, reference=self.reference.with_classes(seen, map(self.calibrate, parts))
-        )
-
     def _write(
         self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray
     ) -> None:
@@ -295,7 +282,6 @@ class FittedCalibrator:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
-        # Artefacts of before there were monitors have none.
         counts, moved = document.get("reference"), document["correction"]
         try:
             made: dict[str, Any] = {
@@ -342,9 +328,8 @@ class FittedCalibrator:
         counted = None if self.reference is None else self.reference.groups
         if counted is not None and len(counted) != len(self.map.steps):
             raise InputError(f"a reference of {len(counted)} groups, not {len(self.map.steps)}")
-        classes = None if self.reference is None else self.reference.classes
-        if classes is not None and len(classes.predicted) != self.n_classes:
-            raise InputError(f"a table of {len(classes.predicted)} classes, not {self.n_classes}")
+        if self.reference and self.reference.n_classes not in (None, self.n_classes):
+            raise InputError(f"a reference of {self.reference.n_classes} classes")
 
     def _require_widths(self) -> None:
         """Check that the parts speak of the same classes and scores."""

@@ -120,6 +120,11 @@ class Reference:
             if rows != (0 if bins is None else len(bins.counts)):
                 raise InputError(f"the table of classes has {rows} rows for the bins of {name}")
 
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes, where there is a table of them."""
+        return None if self.classes is None else len(self.classes.predicted)
+
     def with_classes(self, seen: Watched, proba: Iterable[FloatArray]) -> Reference:
         """Return the reference with a table of the classes of the rows it counts.
 

@@ -1,11 +1,11 @@
-"""Drift has been found: did more change than how frequent the classes are?
+"""What kind of drift: whether how frequent the classes are explains it, or more has changed.
 
-Under label shift, p(x | y) is as it was and only p(y) moved, by a factor w_y. Then everything that
-is watched follows: a bin's share becomes the sum over classes of w_y times what the class had there,
+Under label shift, p(x | y) is as it was and only p(y) moved, by a factor w_y. Then all that is
+watched follows: a bin's share becomes the sum over classes of w_y times what the class had there,
 and a row's true probabilities are p(y | x) w_y, normalised. So w is estimated from how often each
 class is predicted, by the EM algorithm (Saerens et al. 2002; with the confusions of Lipton et al.
-2018), the split is weighed with it, and what is left of the drift is tested. If nothing is, the same w
-says how far confidence is off: that is computed, not guessed.
+2018), the split is weighed with it, and what is left of the drift is tested. If nothing is left,
+the same w says how far confidence is off.
 """
 
 from __future__ import annotations
@@ -84,12 +84,8 @@ class ClassShift:
 
     def within(self, tolerance: float) -> bool:
         """Whether only frequencies moved, and confidence is off by no more than the tolerance."""
-        return self.kind == "frequencies" and self.worst <= tolerance
-
-    @property
-    def worst(self) -> float:
-        """The largest gap of the interval, its sign left out."""
-        return max(abs(self.low or 0.0), abs(self.high or 0.0))
+        worst = max(abs(self.low or 0.0), abs(self.high or 0.0))
+        return self.kind == "frequencies" and worst <= tolerance
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

@@ -12,6 +12,8 @@ import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.reference import Reference
+from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.data.names import by_name
 from smallcal.deploy.monitor import label_free, labelled
@@ -82,10 +84,7 @@ class Monitor:
             return
         counted = self._fitted.reference
         if reference is not None:
-            seen = self._fitted.watch(reference, features=reference_features)
-            counted = seen.counted(len(self._fitted.group_counts))
-            known = replace(self._fitted, reference=counted)
-            counted = known.with_classes(reference, features=reference_features).reference
+            counted = self._counted(reference, reference_features)
         if counted is None:
             raise InputError(
                 "this calibrator was saved without counts of its calibration split; fit again, or ",
@@ -95,6 +94,16 @@ class Monitor:
         self._state = State.empty(
             fingerprint(self._fitted), counted, alpha=alpha, tolerance=tolerance
         )
+
+    def _counted(self, logits: object, features: object) -> Reference | None:
+        """Return the counts of a split."""
+        fitted, extra = self._fitted, None
+        array = by_name(as_scores(logits, input=fitted.input), logits, fitted.class_names)
+        if features is not None and "features" in fitted.signal.needs:
+            extra = as_features(features, n=len(array))
+        fitted = replace(fitted, input="logits")  # the logarithm is taken already
+        counted = fitted.watch(array, features=extra).counted(len(fitted.group_counts))
+        return with_classes(replace(fitted, reference=counted), array, extra).reference
 
     @property
     def calibrator(self) -> FittedCalibrator:

@@ -263,31 +263,29 @@ def _calibration(report: Report) -> str:
     return f"Confidence against accuracy: {shown}, {known} the {limit:g} allowed."
 
 
+_FREQUENCIES = "Only the frequencies of classes moved (estimated)"
+_MORE = "More than the frequencies of classes moved"
+_ACT = "recalibrate, or correct for the new frequencies"
+
+
 def _shift(report: Report) -> str:
     """Say what kind of drift it is, and what that does to confidence."""
-    found, holds = report.class_shift, report.gap.within(report.tolerance)
-    if found is None or found.kind in ("unknown", "unclear"):
-        why = ": there is no table of classes (an older file, or over 1,000 classes)."
-        if found is not None and found.kind == "unclear":
-            why = " yet: rows or calibration samples are too few."
-        return f"Whether only the frequencies of classes moved cannot be told{why}"
-    if found.kind == "more":
-        said = "More than the frequencies of classes moved"
-        if report.miscalibrated:
-            return f"{said}, and labels show that calibration is hurt."
-        if holds:
-            return f"{said}; labels show that calibration holds all the same."
-        return f"{said}: calibration is likely hurt."
-    said = "Only the frequencies of classes moved (estimated)"
-    act = "recalibrate, or correct for the new frequencies"
+    found = report.class_shift or UNKNOWN
+    if found.kind not in ("frequencies", "more"):
+        why = ": there is no table of classes (an older file, or over 1,000 classes)"
+        if found.kind == "unclear":
+            why = " yet: rows or calibration samples are too few"
+        return f"Whether only the frequencies of classes moved cannot be told{why}."
+    alone = found.kind == "frequencies"
+    said = _FREQUENCIES if alone else _MORE
     if report.miscalibrated:
-        return f"{said}, and labels show that calibration is hurt: {act}."
-    if holds:
-        return f"{said}; labels show that calibration holds."
+        return f"{said}, and labels show that calibration is hurt{f': {_ACT}' if alone else ''}."
+    if report.gap.within(report.tolerance):
+        return f"{said}; labels show that calibration holds{'' if alone else ' all the same'}."
+    if not alone:
+        return f"{said}: calibration is likely hurt."
     off = f"{said}; confidence is likely off by about {PERCENT.number(abs(found.gap or 0.0))}"
-    if found.within(report.tolerance):
-        return f"{off} points: no need to act."
-    return f"{off} points, at most {PERCENT.number(found.worst)}: {act}."
+    return f"{off} points: {'no need to act' if found.within(report.tolerance) else _ACT}."
 
 
 def _advice(report: Report) -> str:

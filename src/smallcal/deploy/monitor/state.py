@@ -23,7 +23,7 @@ FORMAT = "smallcal-monitor"
 VERSION = 2
 
 #: What states of version 1 do not say: rows predicted as each class.
-_SINCE_1 = {"classes": []}
+_SINCE_1: dict[str, Any] = {"classes": []}
 
 #: A state has some kilobytes; with hundreds of classes or groups some dozens.
 MAX_BYTES = 1_000_000
