@@ -15,6 +15,7 @@ import numpy as np
 
 from smallcal.advice.recommend import DEFAULT
 from smallcal.calibrators.discipline import NOTES
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.measure import COMPARED, Difference, Measured, chance_of
@@ -121,7 +122,7 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
         "basis": choice.basis,
         "reason": choice.reason,
         "outcome": result,
-        "headline": _headline(choice, result, told),
+        "headline": _headline(choice, result, told, measured.fits[chosen].fitted),
         "changes": [_change(measured, chosen, name, told) for name in TWO],
         "threshold": at_threshold(measured, chosen),
         "rival": rival,
@@ -146,7 +147,9 @@ def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> 
     return next((word for word in ("better", "worse") if word in found), "tie")
 
 
-def _headline(choice: Choice, result: str, told: Mapping[str, Difference]) -> str:
+def _headline(
+    choice: Choice, result: str, told: Mapping[str, Difference], fitted: FittedCalibrator
+) -> str:
     name = choice.method
     words = {m: row.verdict for m, row in told.items()}
     better, worse = (
@@ -154,9 +157,12 @@ def _headline(choice: Choice, result: str, told: Mapping[str, Difference]) -> st
         for word in ("better", "worse")
     )
     where = "" if len(words) == len(TOLD) else f" in {better}"
-    kept = f"{name} found too little evidence against its confidences and left them alone."
+    raw = f"Keep the raw model. {_sentence(choice.reason)}"
+    if name != RAW:  # in the words of every other verb
+        known = ", the default" if name == DEFAULT else ""
+        raw = f"Use {name}{known}: {fitted.flag_text('kept_raw')}."
     said = {
-        "raw": f"Keep the raw model. {kept if name != RAW else _sentence(choice.reason)}",
+        "raw": raw,
         "better": f"Use {name}. It is better than the raw model beyond chance{where}.",
         "tie": f"Use {name} or the raw model. They are level within chance.",
         "close": f"Use {name} or the raw model. On these test samples {name} is worse beyond "
