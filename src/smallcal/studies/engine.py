@@ -61,7 +61,7 @@ def outcome_of(study: Study, rows: Rows, *, notes: tuple[str, ...] = ()) -> Outc
     return Outcome(frame, tables_of(study, frame), failures, notes)
 
 
-def run(
+def run(  # noqa: PLR0913 - where, how, and whether to
     study: Study,
     collection: Collection,
     out: str | os.PathLike[str],
