@@ -15,7 +15,6 @@ import numpy as np
 
 from smallcal.advice.recommend import DEFAULT
 from smallcal.calibrators.discipline import NOTES
-from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.measure import COMPARED, Difference, Measured, chance_of
@@ -122,7 +121,7 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
         "basis": choice.basis,
         "reason": choice.reason,
         "outcome": result,
-        "headline": _headline(choice, result, told, measured.fits[chosen].fitted),
+        "headline": _headline(choice, result, told, _why_kept(measured, chosen)),
         "changes": [_change(measured, chosen, name, told) for name in TWO],
         "threshold": at_threshold(measured, chosen),
         "rival": rival,
@@ -147,9 +146,12 @@ def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> 
     return next((word for word in ("better", "worse") if word in found), "tie")
 
 
-def _headline(
-    choice: Choice, result: str, told: Mapping[str, Difference], fitted: FittedCalibrator
-) -> str:
+def _why_kept(measured: Measured, chosen: str) -> str:
+    """Return why the model was left alone, in the words of the fit."""
+    return measured.fits[chosen].fitted.flag_text("kept_raw")
+
+
+def _headline(choice: Choice, result: str, told: Mapping[str, Difference], kept: str = "") -> str:
     name = choice.method
     words = {m: row.verdict for m, row in told.items()}
     better, worse = (
@@ -160,7 +162,7 @@ def _headline(
     raw = f"Keep the raw model. {_sentence(choice.reason)}"
     if name != RAW:  # in the words of every other verb
         known = ", the default" if name == DEFAULT else ""
-        raw = f"Use {name}{known}: {fitted.flag_text('kept_raw')}."
+        raw = f"Use {name}{known}: {kept}."
     said = {
         "raw": raw,
         "better": f"Use {name}. It is better than the raw model beyond chance{where}.",
