@@ -159,10 +159,10 @@ def _headline(choice: Choice, result: str, told: Mapping[str, Difference], kept:
         for word in ("better", "worse")
     )
     where = "" if len(words) == len(TOLD) else f" in {better}"
-    raw = f"Keep the raw model. {_sentence(choice.reason)}"
-    if name != RAW:  # in the words of every other verb
-        known = ", the default" if name == DEFAULT else ""
-        raw = f"Use {name}{known}: {kept}."
+    known = ", the default" if name == DEFAULT else ""
+    raw = f"Use {name}{known}: {kept}."  # in the words of every other verb
+    if name == RAW:
+        raw = f"Keep the raw model. {_sentence(choice.reason)}"
     said = {
         "raw": raw,
         "better": f"Use {name}. It is better than the raw model beyond chance{where}.",
