@@ -118,11 +118,12 @@ def keys_of(document, prefix=()):
             yield from keys_of(value, (*prefix, key))
 
 
-#: All fields but options of the method, and the counts that artefacts did not always have.
+#: All fields but options of the method, and counts that artefacts did not always have.
 REQUIRED = [
     path
     for path in keys_of(saved("srts-bce"))
-    if (path[0] != "options" or len(path) == 1) and path != ("reference",)
+    if (path[0] != "options" or len(path) == 1)
+    and path not in (("reference",), ("reference", "classes"))
 ]
 
 

@@ -294,7 +294,6 @@ class FittedCalibrator:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
-        # Artefacts of before there were monitors have none.
         counts, moved = document.get("reference"), document["correction"]
         try:
             made: dict[str, Any] = {

@@ -152,7 +152,7 @@ class Part(ABC):
 
 def plain(value: Any) -> Any:
     """Turn parts and other dataclasses, arrays and tuples into what JSON knows."""
-    if isinstance(value, Part):
+    if isinstance(value, Part) or (is_dataclass(value) and hasattr(value, "to_dict")):
         return value.to_dict()
     if is_dataclass(value):
         return plain_fields(value)

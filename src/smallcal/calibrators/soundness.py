@@ -77,3 +77,5 @@ def _require_reference(fitted: FittedCalibrator) -> None:
         raise InputError("a reference of scores, and nothing that a monitor could score a row by")
     if reference.groups is not None and not (grouped and len(reference.groups) == groups):
         raise InputError(f"a reference of {len(reference.groups)} groups, not {groups}")
+    if reference.n_classes not in (None, fitted.n_classes):
+        raise InputError(f"a reference of {reference.n_classes} classes, not {fitted.n_classes}")

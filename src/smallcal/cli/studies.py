@@ -52,7 +52,7 @@ def require_sound(collection: Collection, folder: str, *, force: bool) -> None:
             f"{total} (smallcal study check {shown.command([folder])} lists them): forced"
         )
         return
-    lines = (": ".join(filter(None, (one.cell, one.file, one.what))) for one in errors)
+    lines = (str(one) for one in errors)
     last = f"{total} that would spoil a study: mend them, or go on with --force"
     terminal.leave((f"error: {line}" for line in (*lines, last)), code=BAD_INPUT)
 

@@ -147,10 +147,11 @@ def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[s
 def _rows(cells: list[Cell]) -> Iterator[list[str]]:
     for number, cell in enumerate(cells):
         first = number == 0 or cells[number - 1].budget != cell.budget
-        shown = [
+        spreads = (
             METRICS[metric].unit.spread(cell.mean(metric), cell.std(metric)) for metric in MEASURED
-        ]
-        yield [f"{cell.budget:,}" if first else "", cell.method, *shown]
+        )
+        shown = [text.replace(" ", "") for text in spreads]  # so that 80 columns are enough
+        yield [str(cell.budget) if first else "", cell.method, *shown]
 
 
 def findings(cells: list[Cell]) -> Iterator[str]:

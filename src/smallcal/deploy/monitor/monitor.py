@@ -11,9 +11,12 @@ import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.reference import Reference
+from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.data.names import by_name
 from smallcal.deploy.monitor import label_free, labelled
+from smallcal.deploy.monitor.class_shift import Seen
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State, fingerprint, unlike_error
@@ -80,8 +83,7 @@ class Monitor:
             return
         counted = self._fitted.reference
         if reference is not None:
-            seen = self._fitted.watch(reference, features=reference_features)
-            counted = seen.counted(len(self._fitted.group_counts))
+            counted = self._counted(reference, reference_features)
         if counted is None:
             raise InputError(
                 "this calibrator was saved without counts of its calibration split; fit again, or ",
@@ -91,6 +93,16 @@ class Monitor:
         self._state = State.empty(
             fingerprint(self._fitted), counted, alpha=alpha, tolerance=tolerance
         )
+
+    def _counted(self, logits: object, features: object) -> Reference | None:
+        """Return the counts of a split."""
+        fitted, extra = self._fitted, None
+        array = by_name(as_scores(logits, input=fitted.input), logits, fitted.class_names)
+        if features is not None and "features" in fitted.signal.needs:
+            extra = as_features(features, n=len(array))
+        fitted = replace(fitted, input="logits")  # the logarithm is taken already
+        counted = fitted.watch(array, features=extra).counted(len(fitted.group_counts))
+        return with_classes(replace(fitted, reference=counted), array, extra).reference
 
     @property
     def calibrator(self) -> FittedCalibrator:
@@ -148,6 +160,7 @@ class Monitor:
             confidence=state.certainty / UNIT / state.rows if state.rows else None,
             reference_confidence=after.get("mean_confidence"),
             accuracy=state.correct / gap.n if gap.n else None,
+            classes=_classes(state),
         )
 
     def merge(self, other: Monitor) -> Monitor:
@@ -156,7 +169,7 @@ class Monitor:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain data: a few kilobytes of counts."""
+        """Return the state as plain data: some kilobytes of counts."""
         return self._state.to_dict()
 
     @classmethod
@@ -237,9 +250,11 @@ class Monitor:
             score = tuple(reference.score.count(watched.score).tolist())
         if reference.groups is not None and watched.groups is not None:
             groups = tuple(np.bincount(watched.groups, minlength=len(state.groups)).tolist())
+        classes = np.bincount(predicted, minlength=len(state.classes)) if state.classes else ()
         return replace(
             state,
             rows=len(logits),
+            classes=tuple(map(int, classes)),
             confidence=tuple(reference.confidence.count(watched.confidence).tolist()),
             score=score,
             groups=groups,
@@ -259,6 +274,15 @@ def _streams(state: State) -> Iterator[Stream]:
         counts = getattr(state, name)
         log_e = float(label_free.log_evidence(np.array(counts), prior))
         yield Stream(name, counts, before, log_e)
+
+
+def _classes(state: State) -> Seen | None:
+    """Return what a diagnosis looks at, where the reference has it and rows were seen."""
+    table = state.reference.classes
+    if table is None or not state.rows:
+        return None
+    watched = (("confidence", state.confidence), ("score", state.score))
+    return Seen(table, state.classes, tuple((name, counts) for name, counts in watched if counts))
 
 
 def _by_group(
