@@ -32,6 +32,7 @@ def documents():
     return {name: fitted_once(name).to_dict() for name in NAMES}
 
 
+@pytest.mark.hard
 @pytest.mark.parametrize("name", NAMES)
 def test_a_damaged_artefact_is_refused_or_sound(name, tmp_path):
     """What loads applies, inspects, serialises, is monitored and becomes every kind of file."""
