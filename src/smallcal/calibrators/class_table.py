@@ -23,7 +23,7 @@ UNIT = 100
 MAX_CLASSES = 1000
 
 #: Pairs of classes that are kept one by one; the rest is known by its sums alone.
-MAX_PAIRS = 1000
+MAX_PAIRS = 500
 
 #: Up to so many sums are added up as a product of matrices.
 _FEW = 128
