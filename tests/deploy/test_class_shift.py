@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 from dataclasses import replace
 
@@ -50,7 +52,7 @@ def watched(seed, n, factors, weaker=1.0, cal=CAL):
 
 
 def table_of(proba, codes):
-    return ClassTable.of([proba], [(codes, int(codes.max()) + 1), None])
+    return ClassTable.of(proba, [(codes, int(codes.max()) + 1), None])
 
 
 def plain_em(given, counts, before, strength, steps):
@@ -237,16 +239,41 @@ def test_tables_add_up_what_rows_say():
     assert table.joint == pytest.approx(joint, abs=2e-4)
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_both_ways_of_adding_up_give_the_same(monkeypatch):
     z, y = simulate(300, 5)
-    whole = fit("srts-bce", z, y).fitted_.reference
-    monkeypatch.setattr("smallcal.calibrators.with_classes._BYTES", 5 * 8 * 7)
+    product = fit("srts-bce", z, y).fitted_.reference.classes
     monkeypatch.setattr("smallcal.calibrators.class_table._FEW", 0)
-    parts = fit("srts-bce", z, y).fitted_.reference
-    assert np.array(parts.classes.confidence) == pytest.approx(
-        np.array(whole.classes.confidence), abs=1
-    )
-    assert parts.classes.predicted == whole.classes.predicted
+    sorted_first = fit("srts-bce", z, y).fitted_.reference.classes
+    assert np.array(sorted_first.confidence) == pytest.approx(np.array(product.confidence), abs=1)
+    assert sorted_first.predicted == product.predicted
+
+
+def test_a_table_is_made_when_it_is_asked_for_and_knows_the_rows_of_the_fit(monkeypatch):
+    made = []
+    whole = ClassTable.of
+    monkeypatch.setattr(ClassTable, "of", lambda *given: made.append(1) or whole(*given))
+    z, y = simulate(300, 5)
+    cal = fit("srts-bce", z, y)
+    expected = fit("srts-bce", z.copy(), y).fitted_.to_dict()["reference"]["classes"]
+    assert len(made) == 1
+    z[:] = 0  # what becomes of the caller's array is no matter of the calibrator's
+    copies = [pickle.loads(pickle.dumps(cal)), copy.deepcopy(cal), cal]
+    assert [each.fitted_.to_dict()["reference"]["classes"] for each in copies] == [expected] * 3
+    assert len(made) == 2
+    assert copies[0].fitted_.reference == copies[2].fitted_.reference
+    assert copies[2].fitted_.reference == copies[0].fitted_.reference
+    assert hash(copies[0].fitted_.reference) == hash(copies[2].fitted_.reference)
+    assert "predicted=" in repr(cal.fitted_.reference)
+
+
+def test_a_large_split_gives_a_sample_of_its_rows(monkeypatch):
+    z, y = simulate(3000, 5)
+    whole = fit("srts-bce", z, y).fitted_.reference.classes
+    monkeypatch.setattr("smallcal.calibrators.with_classes._NUMBERS", 5 * 2000)
+    one, two = (fit("srts-bce", z, y).fitted_.reference.classes for _ in range(2))
+    assert one == two
+    assert sum(one.predicted) == UNIT * 2000
+    assert one.joint == pytest.approx(whole.joint, abs=0.03)
 
 
 def test_many_classes_keep_the_largest_confusions_and_the_sums_of_the_rest():
@@ -312,6 +339,7 @@ def test_a_split_named_later_gives_the_table_too():
         ("confused", " ".join(["0 1 1"] * (MAX_PAIRS + 1)), "too many"),
         ("predicted", " ".join(["0"] * 8), "is empty"),
         ("predicted", " ".join(["-5"] * 8), "no counts of samples"),
+        ("predicted", "1 " * 10**6 + "1", "a row of 2,000,001 letters"),
         ("score", ["1 1 1 1 1 1 1 1"], "1 rows for the bins of score"),
         ("more", "1", "unknown field 'more'"),
     ],

@@ -7,7 +7,7 @@ split without labels will do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ UNIT = 100
 MAX_CLASSES = 1000
 
 #: Pairs of classes that are kept one by one; the rest is known by its sums alone.
-MAX_PAIRS = 1000
+MAX_PAIRS = 500
 
 #: Up to so many sums are added up as a product of matrices.
 _FEW = 128
@@ -32,8 +32,8 @@ _FEW = 128
 #: No sum of a split is larger; as in the counts of an artefact.
 _MOST = 10**12
 
-#: Letters of the longest row.
-_LONGEST = 3 * (MAX_PAIRS + 1) * len(f"{_MOST} ")
+#: No row is longer, in letters: neither of classes nor of pairs.
+_LONGEST = 2 * max(MAX_CLASSES, 3 * MAX_PAIRS) * len(f"{_MOST} ")
 
 Row = tuple[int, ...]
 
@@ -73,44 +73,33 @@ class ClassTable:
             raise InputError("the table of classes is empty")
 
     @classmethod
-    def of(
-        cls, proba: Iterable[FloatArray], bins: Sequence[tuple[IntArray, int] | None]
-    ) -> ClassTable:
-        """Sum up calibrated probabilities, given block by block.
+    def of(cls, proba: FloatArray, bins: Sequence[tuple[IntArray, int] | None]) -> ClassTable:
+        """Sum up calibrated probabilities.
 
         Parameters
         ----------
-        proba : iterable of array of shape (m, C)
+        proba : array of shape (n, C)
         bins : sequence of (array of shape (n,), int), or None
             Bin of each row and the number of bins: of the confidence, and of the score.
 
         Examples
         --------
         >>> p = np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]])
-        >>> table = ClassTable.of([p], [(np.array([1, 0, 1]), 2), None])
+        >>> table = ClassTable.of(p, [(np.array([1, 0, 1]), 2), None])
         >>> table.predicted, table.certainty, table.confused
         ((200, 100), (125, 75), ((0, 1, 75), (1, 0, 25)))
         >>> table.confidence, table.score
         (((50, 50), (100, 100)), ())
         """
-        start, sums, pairs, watched = 0, np.zeros((0, 0)), np.zeros((0, 0)), [np.zeros((0, 0))] * 2
-        for block in proba:
-            if not start:
-                n_classes = block.shape[1]
-                sums, pairs = np.zeros((3, n_classes)), np.zeros((n_classes, n_classes))
-                watched = [np.zeros((each[1] if each else 0, n_classes)) for each in bins]
-            rows, top = slice(start, start + len(block)), block.argmax(axis=1)
-            sure = np.take_along_axis(block, top[:, None], axis=1)[:, 0].astype(np.float64)
-            for power in range(3):
-                sums[power] += np.bincount(top, sure**power, minlength=n_classes)
-            _add_by(pairs, top, block)
-            for found, each in zip(watched, bins, strict=True):
-                if each is not None:
-                    _add_by(found, each[0][rows], block)
-            start = rows.stop
-        predicted, certainty, squares = map(_row, sums)
-        confidence, score = (tuple(map(_row, each)) for each in watched)
-        return cls(predicted, certainty, squares, _largest(pairs), confidence, score)
+        n_classes, top = proba.shape[1], proba.argmax(axis=1)
+        sure = np.take_along_axis(proba, top[:, None], axis=1)[:, 0].astype(np.float64)
+        powers = [np.bincount(top, sure**power, minlength=n_classes) for power in range(3)]
+        predicted, certainty, squares = map(_row, np.array(powers))
+        pairs = _largest(_sums_by(top, n_classes, proba))
+        confidence, score = (
+            () if each is None else tuple(map(_row, _sums_by(*each, proba))) for each in bins
+        )
+        return cls(predicted, certainty, squares, pairs, confidence, score)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: a row of numbers is one text, so that files stay short."""
@@ -152,24 +141,69 @@ class ClassTable:
         return np.array(getattr(self, name), dtype=np.float64)
 
 
-def _add_by(found: FloatArray, codes: IntArray, block: FloatArray) -> None:
-    """Add the rows of a block to the rows of sums that their codes say, the faster way."""
-    if len(found) <= _FEW:
-        found += (np.arange(len(found))[:, None] == codes).astype(block.dtype) @ block
-        return
+class LaterTable:
+    """A table that is made when it is asked for, once: a fit should not wait for it.
+
+    Compared, copied and pickled as the table.
+
+    Examples
+    --------
+    >>> p = np.array([[0.75, 0.25], [0.25, 0.75]])
+    >>> later = LaterTable(lambda: ClassTable.of(p, [(np.array([0, 1]), 2), None]))
+    >>> later().predicted, later() is later()
+    ((100, 100), True)
+    """
+
+    def __init__(self, make: Callable[[], ClassTable]) -> None:
+        self._make: Callable[[], ClassTable] | None = make
+        self._made: ClassTable | None = None
+
+    def __call__(self) -> ClassTable:
+        """Return the table."""
+        make = self._make
+        if make is not None:
+            self._made = make()
+            self._make = None  # last, for other threads; it lets go of the rows
+        assert self._made is not None
+        return self._made
+
+    def __eq__(self, other: object) -> bool:
+        return self() == (other() if isinstance(other, LaterTable) else other)
+
+    def __hash__(self) -> int:
+        return hash(self())
+
+    def __repr__(self) -> str:
+        return repr(self())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ClassTable.from_dict, (self().to_dict(),)
+
+
+def _sums_by(codes: IntArray, n_codes: int, proba: FloatArray) -> FloatArray:
+    """Return a row of sums for each code, the faster way."""
+    if n_codes <= _FEW:
+        chosen = np.arange(n_codes)[:, None] == codes
+        return np.asarray(chosen.astype(proba.dtype) @ proba, dtype=np.float64)
     order = np.argsort(codes, kind="stable")
     here, starts = np.unique(codes[order], return_index=True)
-    found[here] += np.add.reduceat(block[order], starts, axis=0)
+    found = np.zeros((n_codes, proba.shape[1]))
+    found[here] = np.add.reduceat(proba[order], starts, axis=0)
+    return found
 
 
 def _largest(pairs: FloatArray) -> tuple[tuple[int, int, int], ...]:
     """Return the pairs that hold most, in order, without a class and itself."""
     units = np.rint(pairs * UNIT).astype(np.int64)
     np.fill_diagonal(units, 0)
-    flat = units.ravel()
-    kept = np.flatnonzero(flat)
-    kept = np.sort(kept[np.argsort(-flat[kept], kind="stable")[:MAX_PAIRS]])
-    ways = (*np.unravel_index(kept, units.shape), flat[kept])
+    kept = np.flatnonzero(units)
+    if len(kept) > MAX_PAIRS:
+        # Ties go to the first; sorting all of them would take longer than all the rest.
+        amounts = units.ravel()[kept]
+        last = np.partition(amounts, -MAX_PAIRS)[-MAX_PAIRS]
+        ties = kept[amounts == last][: MAX_PAIRS - int((amounts > last).sum())]
+        kept = np.sort(np.concatenate((kept[amounts > last], ties)))
+    ways = (*np.unravel_index(kept, units.shape), units.ravel()[kept])
     return tuple(zip(*(way.tolist() for way in ways), strict=True))
 
 
@@ -182,10 +216,12 @@ def _text(numbers: Sequence[int]) -> str:
 
 
 def _numbers(text: str) -> Row:
-    """Read a row of whole numbers; no row has more than all pairs have."""
+    """Read a row of whole numbers."""
+    if len(text) > _LONGEST:
+        raise InputError(f"the table of classes has a row of {len(text):,} letters")
     found: Row = ()
     with suppress(ValueError):
-        found = tuple(map(int, text.split())) if len(text) <= _LONGEST else ()
+        found = tuple(map(int, text.split()))
     if _text(found) != text:
         raise InputError("the table of classes must have whole numbers with a space between them")
     return found

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from smallcal.calibrators import objectives
-from smallcal.calibrators.class_table import ClassTable
+from smallcal.calibrators.class_table import ClassTable, LaterTable
 from smallcal.calibrators.objectives import Gaps
-from smallcal.calibrators.parts import frozen, plain_fields
+from smallcal.calibrators.parts import frozen, plain
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
@@ -103,46 +103,45 @@ class Reference:
         Of the routing score, where there is one.
     groups : tuple of int, or None
         Samples that deployment would put in each group, where there are several.
-    classes : ClassTable or None
+    table : ClassTable, LaterTable or None
         Classes of the samples; none in older files, nor where there are too many.
     """
 
     confidence: Bins
     score: Bins | None = None
     groups: tuple[int, ...] | None = None
-    classes: ClassTable | None = None
+    table: ClassTable | LaterTable | None = None
 
     def __post_init__(self) -> None:
-        if self.classes is None:
+        if not isinstance(self.table, ClassTable):
             return
         for name in ("confidence", "score"):
-            bins, rows = getattr(self, name), len(getattr(self.classes, name))
+            bins, rows = getattr(self, name), len(getattr(self.table, name))
             if rows != (0 if bins is None else len(bins.counts)):
                 raise InputError(f"the table of classes has {rows} rows for the bins of {name}")
+
+    @property
+    def classes(self) -> ClassTable | None:
+        """The table of classes, made now if need be."""
+        return self.table() if isinstance(self.table, LaterTable) else self.table
 
     @property
     def n_classes(self) -> int | None:
         """Number of classes, where there is a table of them."""
         return None if self.classes is None else len(self.classes.predicted)
 
-    def with_classes(self, seen: Watched, proba: Iterable[FloatArray]) -> Reference:
-        """Return the reference with a table of the classes of the rows it counts.
-
-        ``proba`` are their calibrated probabilities, block by block.
-        """
+    def codes(self, seen: Watched) -> list[tuple[IntArray, int] | None]:
+        """Return the bin of each row and the number of bins, of the confidence and the score."""
         watched = ((self.confidence, seen.confidence), (self.score, seen.score))
-        codes = [
+        return [
             None if bins is None or values is None else (bins.code(values), len(bins.counts))
             for bins, values in watched
         ]
-        return replace(self, classes=ClassTable.of(proba, codes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as plain data; those of older files as they were."""
-        found = plain_fields(self)
-        if self.classes is None:
-            del found["classes"]
-        return found
+        found = {name: plain(getattr(self, name)) for name in ("confidence", "score", "groups")}
+        return found if self.classes is None else {**found, "classes": self.classes.to_dict()}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Reference:
@@ -153,7 +152,7 @@ class Reference:
             confidence=Bins.from_dict(confidence),
             score=None if score is None else Bins.from_dict(score),
             groups=frozen(document["groups"]),
-            classes=None if classes is None else ClassTable.from_dict(classes),
+            table=None if classes is None else ClassTable.from_dict(classes),
         )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smallcal.calibrators.class_table import MAX_CLASSES
+import numpy as np
+
+from smallcal.calibrators.class_table import MAX_CLASSES, ClassTable, LaterTable
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.checks import FloatArray
+from smallcal.data.predictions import IntArray
 
-#: Probabilities in memory at once.
-_BYTES = 2**23
+#: Logits that a table is made of: as many rows as hold so many numbers.
+_NUMBERS = 2**20
 
 
 def with_classes(
@@ -17,8 +20,9 @@ def with_classes(
 ) -> FittedCalibrator:
     """Return the calibrator with a table of classes beside the counts of its split.
 
-    As it is where it has no counts, where its scores depend on the whole batch, and where there
-    are too many classes for a table.
+    The table is made when somebody asks for it, from a copy of the rows: of all of them, or of a
+    sample where they hold more than a million numbers. No table where there are no counts, where
+    scores depend on the whole batch, and where there are too many classes.
 
     Examples
     --------
@@ -31,11 +35,19 @@ def with_classes(
     reference = fitted.reference
     if reference is None or not fitted.signal.rowwise or fitted.n_classes > MAX_CLASSES:
         return fitted
-    size = max(1, _BYTES // (8 * fitted.n_classes))
-    parts = (slice(start, start + size) for start in range(0, len(logits), size))
-    proba = (
-        fitted.predict_proba(logits[rows], features=None if features is None else features[rows])
-        for rows in parts
-    )
-    seen = fitted.watch(logits, features=features)
-    return replace(fitted, reference=reference.with_classes(seen, proba))
+    rows = _sample(len(logits), _NUMBERS // fitted.n_classes)
+    kept = np.array(logits[rows])
+    known = None if features is None else np.array(features[rows])
+
+    def make() -> ClassTable:
+        proba = fitted.predict_proba(kept, features=known)
+        return ClassTable.of(proba, reference.codes(fitted.watch(kept, features=known)))
+
+    return replace(fitted, reference=replace(reference, table=LaterTable(make)))
+
+
+def _sample(n: int, size: int) -> slice | IntArray:
+    """Return all rows, or the same random ones every time."""
+    if n <= size:
+        return slice(None)
+    return np.sort(np.random.default_rng(0).choice(n, size, replace=False, shuffle=False))

@@ -102,7 +102,7 @@ def diagnose(seen: Seen) -> ClassShift:
     --------
     >>> p = np.repeat([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], [200, 200, 400], axis=0)
     >>> bins = np.repeat([2, 0, 1], [200, 200, 400])
-    >>> table = ClassTable.of([p], [(bins, 3), None])
+    >>> table = ClassTable.of(p, [(bins, 3), None])
     >>> likelier = 2 * p[:, 0] + 0.4 * p[:, 1]                 # class 0 five times as frequent
     >>> counts = np.bincount(bins, likelier).round().astype(int)
     >>> first = int(likelier[:400].sum())
