@@ -17,7 +17,9 @@ PIP := -m pip install --quiet --disable-pip-version-check
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
 	@echo "make test         every test, with all extras, peers, style and types"
-	@echo "make test-hard    thousands of damaged files and calibrators; every backend on every row (minutes)"
+	@echo "make test-hard    every test marked hard, twenty times as much thrown: damaged files, odd names, paths and states,"
+	@echo "                  hostile calibrators; every backend on every row; killed workers (20 minutes)."
+	@echo "                  SMALLCAL_FUZZ_SEED=7 throws others"
 	@echo "make mutants      plant bugs in the numerical rooms, one at a time, and see which ones the tests miss (minutes)"
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
@@ -70,7 +72,7 @@ test: $(VENV)/.dev
 	$(call PYTEST,$(VENV))
 
 test-hard: $(VENV)/.dev
-	SMALLCAL_FUZZ=20 SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) tests/io/test_fuzz.py tests/deploy/export/test_fuzz.py tests/deploy/export/test_agreement.py
+	SMALLCAL_FUZZ=$${SMALLCAL_FUZZ:-20} SMALLCAL_STRESS=$${SMALLCAL_STRESS:-200} SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) -m hard tests
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python scripts/mutants.py --jobs 2

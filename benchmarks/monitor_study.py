@@ -1,8 +1,9 @@
 """False alarms, power and delay of the monitor: `python benchmarks/monitor_study.py [FOLDER]`.
 
 By simulation: calibrators fitted on draws of a known world, then streams of new rows from it, clean
-or shifted, looked at sixty times between 10 and 20,000 rows. Then, if FOLDER holds real logits with
-a folder shift/ beside them, the same monitor on those, in one random order.
+or shifted, looked at sixty times between 10 and 20,000 rows. Then what its diagnosis says where
+only frequencies of classes moved, and where more did. If FOLDER holds real logits with a folder
+shift/ beside them, both on those too. `--class-shift` runs the diagnosis alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from smallcal.studies.simulate import World
 
 ALPHA, TOLERANCE = 0.01, 0.02
 SIZES = (250, 625, 2500)
-METHODS = ("srts-bce", ALIASES["default"])
+METHODS = ("srts-bce", "class-linear+tail+gate", ALIASES["default"])
 LOOKS = np.unique(np.geomspace(10, 20_000, 60).round().astype(int))
 FAR_LOOKS = np.unique(np.geomspace(10, 1_000_000, 60).round().astype(int))
 #: Rows that splits and streams are drawn from, with replacement: the whole population.
@@ -37,6 +38,16 @@ SHIFTS = (
     "debian55__",
     "fashion10__",
 )
+
+
+#: Models whose frequencies of classes are moved, and their files of rows that moved otherwise.
+CLASS_SHIFTS = {
+    "cifar10__akamaster-resnet56": ("fog-s3", "fog-s5", "gaussian_noise-s1", "gaussian_noise-s5"),
+    "fashion10__cnn-ce": ("shift",),
+    "debian55__minilm-ls": ("shift_typos",),
+    "banking77__tfidf-mlp-seed0": ("typo05", "typo15"),
+    "cities158__mlp-ls": ("shift",),
+}
 
 
 class Traces:
@@ -181,7 +192,7 @@ def power(n_fits):
 
 def real(folder, size=625):
     print(
-        f"\nReal logits, {METHODS[-1]} fitted on {size} samples: rows at the first alarm in one "
+        f"\nReal logits, {METHODS[1]} fitted on {size} samples: rows at the first alarm in one "
         "random order.\n"
     )
     print("| model | rows from | rows | gap, points | label-free alarm | labelled alarm |")
@@ -194,7 +205,7 @@ def real(folder, size=625):
         home = folder / f"{dataset}__{model}.npz"
         with np.load(home) as arrays:
             rows = np.random.default_rng(0).permutation(len(arrays["val_labels"]))[:size]
-            fitted = fit(METHODS[-1], arrays["val_logits"][rows], arrays["val_labels"][rows])
+            fitted = fit(METHODS[1], arrays["val_logits"][rows], arrays["val_labels"][rows])
             clean = arrays["test_logits"], arrays["test_labels"]
         with np.load(path) as arrays:
             shifted = arrays["logits"], arrays["labels"]
@@ -213,16 +224,139 @@ def real_line(model, kind, fitted, logits, labels):
     return f"| {model} | {kind} | {len(labels):,} | {mean:+.1f} | {delay(drift)} | {delay(gap)} |"
 
 
+def uneven(rng, n, signal, factors, weaker=1.0):
+    """Draw rows of classes that are easy to different degrees; the truth is known.
+
+    Evidence is `weaker` than the model thinks: 1 is what it was made for.
+    """
+    labels = rng.choice(len(signal), size=n, p=factors / factors.sum())
+    seen = rng.standard_normal((n, len(signal)))
+    seen[np.arange(n), labels] += weaker * signal[labels]
+    return 1.5 * (signal * seen - signal**2 / 2), labels
+
+
+def moved(rng, classes, ratio):
+    """Return factors of classes, the largest `ratio` times the smallest, in random order."""
+    return rng.permutation(np.geomspace(1, ratio, classes))
+
+
+def errors(fitted, logits, labels):
+    """Return gap, ECE15 and top-label BCE of the calibrated rows, x100."""
+    proba = fitted.predict_proba(logits)
+    found = sc.evaluate(labels, proba, metrics=("ece15", "top_label_bce"))
+    gap = np.mean(proba.argmax(axis=1) == labels) - proba.max(axis=1).mean()
+    return 100 * np.array([gap, found["ece15"], found["top_label_bce"]])
+
+
+def diagnosed(draw, n_fits):
+    """Return for each fit what the monitor says at 2,000 rows, and what is so."""
+    said, sizes = [], []
+    for number in range(n_fits):
+        rng = np.random.default_rng([number, 7])
+        cal, clean, rows = draw(rng)
+        fitted = fit(METHODS[-1], *cal)
+        report = sc.Monitor(fitted).update(rows[0])
+        shift = report.class_shift
+        said.append("" if shift is None else f"{shift.kind} {report.verdict}")
+        likely = np.nan if shift is None else 100 * shift.gap
+        sizes.append([likely, *errors(fitted, *rows), *errors(fitted, *clean)])
+    return np.array(said), np.array(sizes)
+
+
+def show_diagnosed(world, kind, draw, n_fits):
+    said, sizes = diagnosed(draw, n_fits)
+    alarms = said[said != ""]
+    rates = [percent(alarms == "frequencies fine"), percent(alarms == "frequencies label")]
+    rates += [percent([each.startswith(word) for each in alarms]) for word in ("more", "unclear")]
+    likely, gap, ece, bce, _, ece_0, bce_0 = (
+        np.nanmean(each) if np.isfinite(each).any() else np.nan for each in sizes.T
+    )
+    guess = "-" if np.isnan(likely) else f"{likely:+.1f}"
+    print(
+        f"| {world} | {kind} | {percent(said != '')} | {' | '.join(rates)} | {guess} "
+        f"| {gap:+.1f} | {ece_0:.1f}, {ece:.1f} | {bce_0:.1f}, {bce:.1f} |",
+        flush=True,
+    )
+
+
+def class_shift(n_fits, folder, size=625, rows=2000):
+    print(
+        f"\nWhere only frequencies of classes moved, and where more did: {METHODS[-1]} fitted on "
+        f"{size} samples, one look at {rows:,} rows without labels, {n_fits} fits a line. Ratio: "
+        "of the most frequent class to the least. Alarms in %; what is said in % of the alarms; "
+        "gaps in points, likely as said at alarms, true in all; ECE15 and TopBCE x100 on clean "
+        "rows, then on these.\n"
+    )
+    print(
+        "| world | shift | alarms | frequencies, fine | frequencies, act | more | cannot tell "
+        "| likely gap | true gap | ECE15 | TopBCE |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for classes, signal in ((20, np.linspace(1.5, 4.5, 20)), (2, np.array([1.0, 2.0]))):
+        class_shift_simulated(f"simulated, {classes} classes", signal, n_fits, size, rows)
+    for name in () if folder is None else CLASS_SHIFTS:
+        class_shift_real(folder, name, n_fits, size, rows)
+
+
+def class_shift_simulated(world, signal, n_fits, size, rows):
+    """Show a world in which the hard classes become the frequent ones, and one that blurs."""
+
+    def drawing(ratio, weaker=1.0):
+        def draw(rng):
+            even, uneasy = np.ones(len(signal)), np.geomspace(ratio, 1, len(signal))
+            cal, clean = (uneven(rng, n, signal, even) for n in (size, rows))
+            return cal, clean, uneven(rng, rows, signal, uneasy, weaker)
+
+        return draw
+
+    for ratio in (1, 3, 10, 100):
+        show_diagnosed(world, f"ratio {ratio}", drawing(ratio), n_fits)
+    for weaker in (0.9, 0.8, 0.7):
+        show_diagnosed(world, f"evidence x {weaker}", drawing(1, weaker), n_fits)
+    show_diagnosed(world, "evidence x 0.8, ratio 3", drawing(3, 0.8), n_fits)
+
+
+def class_shift_real(folder, name, n_fits, size, rows):
+    with np.load(folder / f"{name}.npz") as arrays:
+        val = arrays["val_logits"], arrays["val_labels"]
+        test = arrays["test_logits"], arrays["test_labels"]
+
+    def drawing(pool, ratio):
+        def draw(rng):
+            cal = rng.permutation(len(val[1]))[:size]
+            clean = rng.integers(len(test[1]), size=rows)
+            factors = moved(rng, val[0].shape[1], ratio)[pool[1]]
+            new = rng.choice(len(pool[1]), size=rows, p=factors / factors.sum())
+            return [
+                [each[some] for each in of] for of, some in ((val, cal), (test, clean), (pool, new))
+            ]
+
+        return draw
+
+    for ratio in (1, 10, 100):
+        show_diagnosed(name, f"ratio {ratio}", drawing(test, ratio), n_fits)
+    for kind in CLASS_SHIFTS[name]:
+        with np.load(folder / "shift" / f"{name}__{kind}.npz") as arrays:
+            pool = arrays["logits"], arrays["labels"]
+        show_diagnosed(name, kind, drawing(pool, 1), n_fits)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--fits", type=int, default=200, help="fits without drift")
     parser.add_argument("--shifted-fits", type=int, default=30, help="fits for each severity")
+    parser.add_argument("--class-shift", action="store_true", help="the diagnosis alone")
     given = parser.parse_args()
+    found = given.folder is not None and (given.folder / "shift").is_dir()
+    if given.class_shift:
+        class_shift(given.shifted_fits, given.folder if found else None)
+        return
     counts_alone(10 * given.fits)
     false_alarms(given.fits)
     power(given.shifted_fits)
-    if given.folder is not None and (given.folder / "shift").is_dir():
+    class_shift(given.shifted_fits, given.folder if found else None)
+    if found:
         real(given.folder)
     else:
         print("\nNo real shifted logits here: name their folder.")

@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from smallcal.cli import run
 from support import real
+from support.fuzzing import again
 from support.simulated import simulate
 
 # The same examples in every run: a red test means a changed program, not an unlucky draw.
@@ -25,7 +26,17 @@ def pytest_report_header():
     """Say which real logits there are."""
     folder = real.data_folder()
     more = f"those in {folder}" if folder else "none more: SMALLCAL_DATA may name a folder"
-    return f"real logits: {', '.join(real.SHIPPED)}; {more}"
+    thrown = [f"thrown with {again()}"] if again() else []
+    return [f"real logits: {', '.join(real.SHIPPED)}; {more}", *thrown]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Say with which seed a hard test failed."""
+    report = yield
+    if report.failed and item.get_closest_marker("hard") and again():
+        report.sections.append(("thrown again with", again()))
+    return report
 
 
 def pytest_collection_modifyitems(items):

@@ -74,10 +74,10 @@ def test_fit_metrics_are_the_metrics_of_the_calibration_split():
         (["version"], "1", "artefact version '1'"),
         (["version"], True, "artefact version True"),
         (["format"], "x", "not a smallcal calibrator"),
-        (["n_classes"], 1, r"n_classes must lie in \[2, inf\], got 1"),
+        (["n_classes"], 1, r"n_classes must lie in \[2, 1000000\], got 1"),
         (["n_classes"], 2.5, "n_classes must be integer, got 2.5"),
         (["n_classes"], "many", "n_classes must be integer"),
-        (["class_names"], ["a"] * 3, "3 class_names for 12 classes"),
+        (["class_names"], ["a", "b", "c"], "3 class_names for 12 classes"),
         (["class_names"], "abc", "class_names must be array"),
         (["input"], "images", "input must be one of"),
         (["pooled_temperature"], 0, "pooled_temperature must be above 0, got 0"),
@@ -118,11 +118,12 @@ def keys_of(document, prefix=()):
             yield from keys_of(value, (*prefix, key))
 
 
-#: All fields but options of the method, and the counts that artefacts did not always have.
+#: All fields but options of the method, and counts that artefacts did not always have.
 REQUIRED = [
     path
     for path in keys_of(saved("srts-bce"))
-    if (path[0] != "options" or len(path) == 1) and path != ("reference",)
+    if (path[0] != "options" or len(path) == 1)
+    and path not in (("reference",), ("reference", "classes"))
 ]
 
 
@@ -175,7 +176,7 @@ def test_an_unknown_field_is_refused(document, tmp_path):
         (b"hello", "is not a JSON document"),
         (b"\x80\x04\x95pickle", "is not JSON text"),
         (b"[1, 2]", "not a smallcal calibrator"),
-        (b'{"a": 1, "a": 2}', "a key appears twice"),
+        (b'{"a": 1, "a": 2}', "the key 'a' appears twice"),
         (b'{"a": NaN}', "NaN is not a number JSON allows"),
         (b"[" * 100_000, "is not a JSON document"),
         (b'{"a": ' + b"9" * 5000 + b"}", "is not a JSON document"),
@@ -192,7 +193,7 @@ def test_infinities_in_disguise_are_refused(document, tmp_path):
     text = json.dumps(document).replace('"intercept": ', '"intercept": 1e999, "was": ')
     file = tmp_path / "cal.json"
     file.write_text(text.replace(', "was":', ', "intercepted":'))
-    with pytest.raises(sc.ArtefactError, match=r"intercept must be finite, got inf"):
+    with pytest.raises(sc.ArtefactError, match=r"a number beyond 1\.8e308"):
         sc.load(file)
 
 
@@ -215,31 +216,6 @@ scalars = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 30), st.floats(), st.text(max_size=4), st.just([]),
     st.just({}),
 )  # fmt: skip
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.sampled_from(NAMES), st.data())
-def test_a_mutated_artefact_either_loads_and_works_or_is_refused(name, data):
-    """Agrees with jsonschema on what is refused, and nothing but a clear error escapes."""
-    document = copy.deepcopy(saved(name))
-    path = data.draw(st.sampled_from(list(keys_of(document))))
-    target = document
-    for key in path[:-1]:
-        target = target[key]
-    old = target[path[-1]]
-    if isinstance(old, list) and old and data.draw(st.booleans()):
-        old[data.draw(st.integers(0, len(old) - 1))] = data.draw(scalars)
-    else:
-        target[path[-1]] = data.draw(scalars)
-    try:
-        parsed = artefact.parse(json.dumps(document), source="mutant")
-        fitted = runtime.FittedCalibrator.from_dict(parsed, source="mutant")
-    except sc.ArtefactError:
-        return
-    z = np.zeros((2, fitted.n_classes))
-    features = np.zeros((2, fitted.signal.n_features or 1))
-    with np.errstate(over="ignore"):
-        assert np.isfinite(fitted.predict_proba(z, features=features)).all()
 
 
 @settings(max_examples=150, deadline=None)

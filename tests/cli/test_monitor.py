@@ -61,6 +61,11 @@ def test_drift_and_wrong_confidence_are_code_1(cli):
     assert code == 1
     assert "Inputs have drifted" in out
     assert "more rows to see whether refitting is due" in " ".join(out.split())
+    more = "More than the frequencies of classes moved: calibration is likely hurt."
+    assert more in " ".join(out.split())
+    code, out, _ = cli("monitor", "cal.json", "drifted.npz", "--json")
+    shift = json.loads(out)["drift"]["class_shift"]
+    assert (code, shift["kind"], shift["sentence"], len(shift["now"])) == (1, "more", more, 6)
     code, out, _ = cli("monitor", "cal.json", "wrong.npz", "--json")
     found = json.loads(out)
     assert (code, found["verdict"], found["drift"]["alarm"]) == (1, "refit", False)

@@ -184,7 +184,7 @@ def test_a_stopped_run_goes_on_and_does_nothing_twice(cal, rows, cli, monkeypatc
     # A part that was damaged meanwhile is done again.
     damaged = sorted(Path("p.parquet.parts").glob("*.arrow"))[1]
     damaged.write_bytes(damaged.read_bytes()[:-100])
-    (Path("p.parquet.parts") / ".half-x.arrow").write_bytes(b"half")
+    (Path("p.parquet.parts") / f".{damaged.stem}-ab_cd012.arrow").write_bytes(b"half")
     with monkeypatch.context() as patch:
         calls = stop_after(patch, 99)
         code, _, err = cli(*COMMAND)

@@ -18,13 +18,13 @@ from sklearn.exceptions import NotFittedError
 
 import smallcal as sc
 from smallcal import runtime
-from smallcal.calibrators import artefact
 from smallcal.calibrators.reference import Bins, Reference, log_odds
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State
 from smallcal.io import lock
+from smallcal.io.documents import parse_document
 from smallcal.studies.simulate import World
 from support.cases import features_of, fit
 from support.simulated import simulate
@@ -459,7 +459,8 @@ def test_a_state_of_another_calibrator_is_refused(tmp_path):
     ("key", "value", "message"),
     [
         ("format", "x", "not the state of a monitor"),
-        ("version", 2, "state version 2"),
+        ("version", 1, "state version 1"),
+        ("version", 3, "state version 3"),
         ("version", True, "state version True"),
         ("rows", 901, "confidence counts 900 rows of 901"),
         ("rows", -1, "rows must lie in"),
@@ -467,6 +468,8 @@ def test_a_state_of_another_calibrator_is_refused(tmp_path):
         ("tolerance", 2, "tolerance must lie in"),
         ("groups", [900], "groups has 1 counts; its reference has 3"),
         ("score", [], "score has 0 counts"),
+        ("classes", [900], "classes has 1 counts; its reference has 12"),
+        ("classes", [1] * 12, "classes counts 12 rows of 900"),
         ("certainty", 10**12, "certainty 1000000000000 is too large"),
         ("correct", 1000, "more than the labelled ones"),
         ("labelled", [[1, 0, 0]], "labelled has 1 entries for 3 groups"),
@@ -494,7 +497,7 @@ def test_a_damaged_state_is_an_error_and_nothing_else(data):
     junk = data.draw(st.text(alphabet='0123456789-.eE[]{},:"nul', max_size=8))
     damaged = text[:start] + junk + text[stop:]
     with contextlib.suppress(sc.ArtefactError):
-        document = artefact.plain(damaged, source="it")
+        document = parse_document(damaged, source="it")
         assert State.from_dict(document).to_dict() == document
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smallcal import FileError, InputError
+from smallcal import FileError, InputError, SmallcalError
+from smallcal.data.checks import as_scores
 from smallcal.io import Choice, open_source, read
 from smallcal.io.columns import Columns
 
@@ -52,6 +54,33 @@ def table(file: Path, columns: dict) -> Path:
             with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, made.schema) as out:
                 out.write_table(made)
     return file
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("kind", ["columns without names", "lists of lists"])
+def test_what_cannot_be_streamed_is_one_line(suffix, kind, tmp_path):
+    pa = pytest.importorskip("pyarrow", reason=f"{suffix} needs pyarrow")
+    import pyarrow.parquet as pq
+
+    file = tmp_path / f"a{suffix}"
+    made = pa.table([[1.0], [2.0]], names=["", ""])
+    if kind == "lists of lists":
+        made = pa.table({"logits": pa.array([[[1.0, 2.0]]])})
+    if suffix == ".parquet":
+        pq.write_table(made, file)
+    else:
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, made.schema) as out:
+            out.write_table(made)
+
+    def streamed():
+        source = open_source(file)
+        blocks = [block for part in source.parts() for block in source.blocks(part)]
+        return as_scores(blocks[0].scores, name=str(file))
+
+    with pytest.raises(SmallcalError, match=re.escape(str(file))):
+        streamed()
+    with pytest.raises(SmallcalError):
+        as_scores(read(file).logits)
 
 
 NOT_CLASSES = {

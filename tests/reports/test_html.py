@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import smallcal as sc
-from support.nasty_names import NASTY, nasty_report
+from smallcal.data.shown import visible
+from support.nasty_names import NASTY, RAW, nasty_report
 from support.simulated import simulate
 
 pytest.importorskip("jinja2")
@@ -126,9 +127,23 @@ def test_names_are_shown_and_never_run(nasty_page):
             if name in ("href", "src", "style")
         )
     heads = {element["text"] for element in found.all("th")}
-    assert set(NASTY) <= heads
-    assert found.all("title")[0]["text"] == " ".join(NASTY)
-    assert found.all("h1")[0]["text"] == " ".join(NASTY)
+    names = [visible(name, keep="\n") for name in NASTY]
+    assert set(names) <= heads
+    assert found.all("title")[0]["text"] == " ".join(names)
+    assert found.all("h1")[0]["text"] == " ".join(names)
+
+
+@pytest.mark.parametrize("form", ["html", "md"])
+def test_controls_in_names_are_spelled_out(form, nasty, texts):
+    text = texts["nasty"] if form == "html" else nasty.text("md")
+    assert not RAW.search(text)
+    assert "\\x1b" in text
+    assert "\\u202e" in text
+
+
+def test_json_keeps_names_exact(nasty):
+    content = json.loads(nasty.to_json())
+    assert content["title"] == " ".join(NASTY)
 
 
 def test_nothing_is_written_that_a_template_language_would_read_again(nasty_page):

@@ -307,3 +307,12 @@ def test_without_resamples_the_page_is_drawn():
 
 def test_the_columns_that_matter_come_first():
     assert SHOWN[:2] == COMPARED[:2] == ("ece15", "top_label_bce")
+
+
+def test_a_model_that_is_left_alone_is_said_in_the_words_of_the_other_verbs():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 4)) + 6 * np.eye(4)[np.arange(400) % 4]
+    cal, test = (z[:200], z[:200].argmax(axis=1)), (z[200:], z[200:].argmax(axis=1))
+    found = sc.report(cal, test, n_boot=0).to_dict()["verdict"]["headline"]
+    assert found.startswith("Use adaptive, the default: no prediction is wrong")
+    assert found.endswith("the model was left as it is.")

@@ -22,7 +22,8 @@ import smallcal as sc
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.io import pool
 from smallcal.io.pool import run_tasks
-from smallcal.studies import load_collection, measure, run
+from smallcal.studies import load_collection, measure
+from smallcal.studies import run as checked_run
 from smallcal.studies.collection import draw_rows
 from smallcal.studies.probes.base import Site
 from smallcal.studies.study import Entry, Task
@@ -31,6 +32,9 @@ from support.small_study import N_TASKS, STUDY, leftovers, parts, results, write
 from support.small_tasks import killing
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
+
+#: One of the collection's names is no name of a file, to see that nothing minds; check does.
+run = partial(checked_run, force=True)
 
 MANY = 8  # draws of the runs that something happens to: 27 tasks
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and process groups are POSIX")
@@ -503,3 +507,11 @@ def test_a_worker_with_other_software_or_files_says_so(own):
 def test_jobs_must_be_positive(shared, tmp_path):
     with pytest.raises(InputError, match="jobs must be at least 1"):
         run(STUDY, shared[0], tmp_path / "run", jobs=0)
+
+
+def test_a_collection_with_errors_is_run_only_when_forced(own, tmp_path):
+    """As ``smallcal study`` does: nothing is begun, and the error says how to go on."""
+    with pytest.raises(InputError, match=r"would spoil a study: toy.* go on with force=True"):
+        checked_run(STUDY, own, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert checked_run(STUDY, own, tmp_path / "run", force=True).frame

@@ -79,10 +79,10 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_part_is_removed_with_a_note(store, kind):
+def test_a_damaged_part_is_to_be_done_again_with_a_note(store, kind):
     DAMAGE[kind](part(store, 1))
     assert store.missing(TASKS) == [TASKS[1]]
-    assert not part(store, 1).exists()
+    assert part(store, 1).exists()  # `study show` asks too, and only looks
     assert len(store.notes) == 1
     assert str(part(store, 1)) in store.notes[0]
     assert "done again" in store.notes[0]
@@ -115,18 +115,21 @@ def test_one_wrong_bit_is_found_or_does_no_harm(tmp_path, place, bit):
 
 def test_what_a_killed_process_had_not_finished_is_swept_away(store):
     left = [
-        store.parts / ".toy__a__s0__n100__d0-abc.parquet",
-        store.folder / ".manifest-abc.json",
-        store.folder / ".rows-abc.parquet",
-        store.folder / ".tables-abc.md",
+        store.parts / f".{part(store, 0).stem[:40]}-ab_cd012.parquet",
+        store.folder / ".manifest-ab_cd012.json",
+        store.folder / ".rows-ab_cd012.parquet",
+        store.folder / ".tables-ab_cd012.md",
     ]
-    for path in left:
+    own = [
+        *(store.folder / name for name in (".notes", ".rows-backup.parquet", ".tables-old.md")),
+        *(store.parts / name for name in (".mine.parquet", ".rows-ab_cd012.parquet", "mine")),
+    ]
+    for path in [*left, *own]:
         path.write_bytes(b"half")
-    own = store.folder / ".notes"
-    own.write_text("the user's")
     with store.claimed():
-        assert not any(path.exists() for path in left)
-    assert own.exists()
+        store.sweep(TASKS)
+    assert not any(path.exists() for path in left)
+    assert all(path.exists() for path in own)
     assert store.missing(TASKS) == []
 
 

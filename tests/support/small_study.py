@@ -13,15 +13,19 @@ import random
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from smallcal.errors import SmallcalError
 from smallcal.io import atomic
-from smallcal.studies import Study, load_collection, measure, run
+from smallcal.studies import Study, load_collection, measure
+from smallcal.studies import run as checked_run
 from smallcal.studies.study import Entry
 from support.simulated import simulate
+
+run = partial(checked_run, force=True)  # of a collection with an odd name
 
 STUDY = Study(
     name="small",

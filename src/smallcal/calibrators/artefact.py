@@ -10,17 +10,18 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from smallcal.calibrators import plugins
 from smallcal.calibrators.maps import FittedMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.signals import FittedSignal
-from smallcal.errors import ArtefactError, missing_file
+from smallcal.errors import ArtefactError
 from smallcal.io.atomic import atomic_path
+from smallcal.io.documents import parse_document, read_document, shown
 
 FORMAT = "smallcal-calibrator"
 VERSION = 2
@@ -33,6 +34,9 @@ MAX_BYTES = 64 * 1024 * 1024
 
 #: The largest number in an artefact: products of a few of them, and of logits, stay finite.
 MAX_NUMBER = 1e30
+
+#: The largest whole number in the place of a float: an array takes no longer ones.
+MAX_WHOLE = 2**63 - 1
 
 #: The parts that are known, by what holds them in a document.
 _KINDS: dict[str, dict[str, Any]] = {
@@ -106,36 +110,20 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         If the file is missing, too large, not JSON, of an unknown version, or holds anything
         the schema does not allow.
     """
-    return parse(read_text(path, most=MAX_BYTES, what="calibrator"), source=str(path))
-
-
-def read_text(path: str | os.PathLike[str], *, most: int, what: str) -> str:
-    """Return the text of a file that must not be larger than ``most`` bytes."""
-    source = Path(path)
-    try:
-        size = source.stat().st_size
-        if size > most:
-            raise ArtefactError(
-                f"{source} is {size / 1e6:.3g} MB; a {what} is never over {most / 1e6:.3g} MB"
-            )
-        return source.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ArtefactError(
-            f"{source} is not JSON text; name the file that ",
-            python="`save` wrote",
-            shell="`smallcal fit -o` wrote",
-        ) from None
-    except OSError as error:
-        why = f"{error.strerror or error}{missing_file(source)}"
-        raise ArtefactError(f"cannot read {source}: {why}") from None
+    found = read_document(path, most=MAX_BYTES, what="calibrator", wrote="smallcal fit -o")
+    return checked(found, source=str(path))
 
 
 def parse(text: str, *, source: str) -> dict[str, Any]:
     """Parse and check the text of a saved calibrator; ``source`` is named in errors."""
-    document: dict[str, Any] = plain(text, source=source)
-    document = upgraded(document)
-    validate(document, source=source)
-    return document
+    return checked(parse_document(text, source=source), source=source)
+
+
+def checked(document: Any, *, source: str) -> dict[str, Any]:
+    """Return a parsed document as one of this version that the schema allows."""
+    found: dict[str, Any] = upgraded(document)
+    validate(found, source=source)
+    return found
 
 
 def upgraded(document: Any) -> Any:
@@ -152,14 +140,6 @@ def upgraded(document: Any) -> Any:
     return {**_SINCE_1, **document, "version": VERSION}
 
 
-def plain(text: str, *, source: str) -> Any:
-    """Parse JSON without NaN, infinities and keys that appear twice; nothing else is checked."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise ArtefactError(f"{source} is not a JSON document: {error}") from None
-
-
 def validate(document: object, *, source: str) -> None:
     """Raise :class:`ArtefactError` unless the document is a calibrator of a known version."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -167,7 +147,7 @@ def validate(document: object, *, source: str) -> None:
     version = document.get("version")
     if version != VERSION or isinstance(version, bool):
         raise ArtefactError(
-            f"{source} has artefact version {version!r}; this smallcal reads 1 to {VERSION}. "
+            f"{source} has artefact version {shown(version)}; this smallcal reads 1 to {VERSION}. "
             "Install the release that wrote it, or fit again"
         )
     for axis, kinds in _KINDS.items():
@@ -178,17 +158,6 @@ def validate(document: object, *, source: str) -> None:
     wrong = problem(document, _known())
     if wrong:
         raise ArtefactError(f"{source} is not a valid calibrator: {wrong}")
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number JSON allows")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key appears twice")
-    return result
 
 
 def problem(value: object, rule: dict[str, Any], where: str = "") -> str:
@@ -204,13 +173,13 @@ def problem(value: object, rule: dict[str, Any], where: str = "") -> str:
     rule = _resolved(rule)
     if "oneOf" in rule:
         return _choice_problem(value, rule["oneOf"], where)
-    types = rule.get("type", [])
-    if not _has_type(value, [types] if isinstance(types, str) else types):
-        return f"{where or 'document'} must be {types}, got {_shown(value)}"
+    types = _types(rule)
+    if not _has_type(value, types):
+        return f"{where or 'document'} must be {rule['type']}, got {shown(value)}"
     if "const" in rule and value != rule["const"]:
-        return f"{where} must be {rule['const']!r}, got {_shown(value)}"
+        return f"{where} must be {rule['const']!r}, got {shown(value)}"
     if "enum" in rule and value not in rule["enum"]:
-        return f"{where} must be one of {rule['enum']}, got {_shown(value)}"
+        return f"{where} must be one of {rule['enum']}, got {shown(value)}"
     if isinstance(value, dict):
         return _object_problem(value, rule, where)
     if isinstance(value, list):
@@ -233,7 +202,7 @@ def _choice_problem(value: object, choices: list[dict[str, Any]], where: str) ->
         kinds = {rule["properties"]["kind"]["const"]: rule for rule in choices}
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in kinds:
-            return f"{where}.kind must be one of {sorted(kinds)}, got {_shown(kind)}"
+            return f"{where}.kind must be one of {sorted(kinds)}, got {shown(kind)}"
         return problem(value, kinds[kind], where)
     problems = [problem(value, rule, where) for rule in choices]
     return "" if "" in problems else problems[-1]
@@ -248,7 +217,9 @@ def _object_problem(value: dict[str, Any], rule: dict[str, Any], where: str) -> 
     for key, entry in value.items():
         inner = properties.get(key, extra)
         if inner is False:
-            return f"{where or 'document'} has an unknown field {key!r}"
+            return f"{where or 'document'} has an unknown field {shown(key)}"
+        if wrong := _text_problem(key, f"the name {shown(key)} in {where or 'document'}"):
+            return wrong
         wrong = problem(entry, {} if inner is True else inner, f"{where}.{key}".lstrip("."))
         if wrong:
             return wrong
@@ -260,23 +231,57 @@ def _array_problem(value: list[Any], rule: dict[str, Any], where: str) -> str:
         return f"{where} must have at least {rule['minItems']} entries, got {len(value)}"
     if len(value) > rule.get("maxItems", math.inf):
         return f"{where} must have at most {rule['maxItems']} entries, got {len(value)}"
-    problems = (problem(v, rule.get("items", {}), f"{where}[{i}]") for i, v in enumerate(value))
+    if rule.get("uniqueItems") and len(set(map(repr, value))) < len(value):
+        twice = Counter(map(repr, value)).most_common(1)[0][0]
+        return f"{where} must be different from one another; {twice} repeats"
+    items = _resolved(rule.get("items", {}))
+    if _all_alike(value, items):
+        return ""
+    problems = (problem(v, items, f"{where}[{i}]") for i, v in enumerate(value))
     return next(filter(None, problems), "")
 
 
+def _all_alike(value: list[Any], rule: dict[str, Any]) -> bool:
+    """Whether these are numbers that the rule allows: of a matrix, each is not looked at alone."""
+    kinds = set(map(type, value))
+    if kinds not in ({int}, {float}) or not _has_type(value[0], _types(rule)):
+        return False
+    finite = kinds == {int} or all(map(math.isfinite, value))
+    ends = (min(value), max(value))
+    return finite and "enum" not in rule and not any(_scalar_problem(one, rule, "") for one in ends)
+
+
 def _scalar_problem(value: object, rule: dict[str, Any], where: str) -> str:
+    if isinstance(value, str):
+        return _text_problem(value, where)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return ""
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return f"{where} must be finite, got {value}"
-    if abs(value) > MAX_NUMBER:
-        return f"{where} must be at most {MAX_NUMBER:g} in size, got {value:g}"
+    if value <= rule.get("exclusiveMinimum", -math.inf):
+        return f"{where} must be above {rule['exclusiveMinimum']}, got {shown(value)}"
     if value < rule.get("minimum", -math.inf) or value > rule.get("maximum", math.inf):
         low, high = rule.get("minimum", "-inf"), rule.get("maximum", "inf")
-        return f"{where} must lie in [{low}, {high}], got {value}"
-    if value <= rule.get("exclusiveMinimum", -math.inf):
-        return f"{where} must be above {rule['exclusiveMinimum']}, got {value}"
+        return f"{where} must lie in [{low}, {high}], got {shown(value)}"
+    if abs(value) > MAX_NUMBER:
+        return f"{where} must be at most {MAX_NUMBER:g} in size, got {shown(value)}"
+    if isinstance(value, int) and abs(value) > MAX_WHOLE and "integer" not in _types(rule):
+        return f"{where} is too long for a whole number; write {float(value):g}"
     return ""
+
+
+def _text_problem(text: str, where: str) -> str:
+    """Say that a text cannot be written anywhere, where it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as broken:
+        return f"{where} holds {text[broken.start]!a}, which is half of a character"
+    return ""
+
+
+def _types(rule: dict[str, Any]) -> list[str]:
+    types = rule.get("type", [])
+    return [types] if isinstance(types, str) else types
 
 
 def _has_type(value: object, types: list[str]) -> bool:
@@ -285,8 +290,3 @@ def _has_type(value: object, types: list[str]) -> bool:
     if isinstance(value, bool):  # Python counts booleans as integers; JSON does not
         return "boolean" in types
     return any(isinstance(value, _TYPES[name]) for name in types)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

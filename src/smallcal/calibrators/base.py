@@ -18,6 +18,7 @@ from smallcal.calibrators.method import Method
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
 from smallcal.calibrators.signals.controls import ShuffledRisk
+from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import as_numpy
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import FitWarning, InputError
@@ -71,7 +72,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {"input": kind, "class_names": names, "weight": sample_weight}
         preds = Predictions.of(X, y, features=features, **given).counted()
         preds.require_fittable(input=kind)
-        fitted = replace(method.fit(preds), input=kind, class_names=preds.class_names)
+        fitted = with_classes(method.fit(preds), preds.logits, preds.features)
+        fitted = replace(fitted, input=kind, class_names=preds.class_names)
         self._adopt(fitted)
         if names is None and as_numpy(y, name="y").dtype.kind in "iubf":
             self.classes_ = np.arange(fitted.n_classes)  # answer in the words that were asked in

@@ -16,7 +16,7 @@ import numpy as np
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
 from smallcal.calibrators.discipline import Discipline, explained
-from smallcal.calibrators.maps import UNIFORM, FittedMap, ProbabilityMap, TemperatureMap
+from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.reference import Reference, Watched, log_odds
@@ -28,6 +28,7 @@ from smallcal.calibrators.softmax import (
     scaled_softmax,
     tailed_softmax,
 )
+from smallcal.calibrators.soundness import require_sound
 from smallcal.data.checks import (
     FloatArray,
     IntArray,
@@ -38,6 +39,7 @@ from smallcal.data.checks import (
 )
 from smallcal.data.names import by_name
 from smallcal.errors import ArtefactError, InputError, missing_input
+from smallcal.io.documents import shortened
 
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
@@ -238,15 +240,25 @@ class FittedCalibrator:
         given = self._checked(logits, features, None)
         return self._watched(given, log_odds(given.logits))
 
+    @property
+    def watched(self) -> tuple[bool, bool]:
+        """Whether a monitor has scores to watch, and whether it has groups."""
+        given = self.signal.gives(self.n_classes)
+        if not self.signal.rowwise or not given.n:
+            return False, False
+        if given.columns:  # then the score is the temperature they lead to
+            return isinstance(self.map, TemperatureMap), False
+        return True, len(self.map.steps) > 1
+
     def _watched(self, given: Given, odds: FloatArray) -> Watched:
-        if not self.signal.rowwise or isinstance(self.signal, NoSignal):
+        scored, grouped = self.watched
+        if not scored:
             return Watched(odds, None, None)
         scores = self._scores(given)
         if scores.ndim == 1:
-            groups = self.map.groups(scores) if len(self.map.steps) > 1 else None
-            return Watched(odds, scores, groups)
-        line = np.log(self.map(scores)) if isinstance(self.map, TemperatureMap) else None
-        return Watched(odds, line, None)
+            return Watched(odds, scores, self.map.groups(scores) if grouped else None)
+        assert isinstance(self.map, TemperatureMap)
+        return Watched(odds, np.log(self.map(scores)), None)
 
     def with_reference(self, given: Given, odds: FloatArray) -> FittedCalibrator:
         """Return the calibrator with the counts of its split, which new rows are compared with.
@@ -282,7 +294,6 @@ class FittedCalibrator:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
-        # Artefacts of before there were monitors have none.
         counts, moved = document.get("reference"), document["correction"]
         try:
             made: dict[str, Any] = {
@@ -296,9 +307,10 @@ class FittedCalibrator:
             }
             others = {each.name for each in fields(cls) if each.init} - set(made)
             fitted = cls(**made, **{name: frozen(document[name]) for name in others})
-            fitted._require_consistent(document)
+            require_sound(fitted, n_parameters=document["n_parameters"])
         except InputError as error:
-            raise ArtefactError(f"{source} is not a valid calibrator: {error}") from None
+            why = shortened(str(error))  # it may quote numbers, and there may be many
+            raise ArtefactError(f"{source} is not a valid calibrator: {why}") from None
         return fitted
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -308,39 +320,8 @@ class FittedCalibrator:
             if self.signal.needs:
                 why = "it reads the labels of what it predicts"
             raise InputError(f"{self.method} is for comparison only and cannot be saved: {why}")
+        require_sound(self)  # what is saved can be loaded
         artefact.write(self.to_dict(), path)
-
-    def _require_consistent(self, document: Mapping[str, Any]) -> None:
-        """Check what a schema cannot say: that the numbers fit together."""
-        low, high = self.discipline.bounds
-        for temperature in (*self.map.steps, self.pooled_temperature):
-            inside = low <= temperature <= high or temperature == UNIFORM
-            if self.n_parameters and not inside:
-                raise InputError(f"temperature {temperature} lies outside bounds [{low}, {high}]")
-        if document["n_parameters"] != self.n_parameters:
-            raise InputError(
-                f"n_parameters says {document['n_parameters']}, the parts have {self.n_parameters}"
-            )
-        self._require_widths()
-        if self.map.steps and len(self.group_counts) != len(self.map.steps):
-            raise InputError(
-                f"{len(self.group_counts)} group_counts for {len(self.map.steps)} groups"
-            )
-        counted = None if self.reference is None else self.reference.groups
-        if counted is not None and len(counted) != len(self.map.steps):
-            raise InputError(f"a reference of {len(counted)} groups, not {len(self.map.steps)}")
-
-    def _require_widths(self) -> None:
-        """Check that the parts speak of the same classes and scores."""
-        for name in ("map", "correction"):
-            columns = getattr(getattr(self, name), "n_classes", self.n_classes)
-            if columns != self.n_classes:
-                raise InputError(f"the {name} is for {columns} classes, not {self.n_classes}")
-        given = self.signal.n_scores(self.n_classes)
-        if self.map.n_scores not in (None, given):
-            raise InputError(f"the map reads {self.map.n_scores} scores, the signal has {given}")
-        if self.class_names is not None and len(self.class_names) != self.n_classes:
-            raise InputError(f"{len(self.class_names)} class_names for {self.n_classes} classes")
 
     def _checked(self, logits: object, features: object, labels: object) -> Given:
         given = as_scores(logits, input=self.input, name=self.input)

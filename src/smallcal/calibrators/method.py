@@ -284,6 +284,8 @@ class Method:
         single = self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1)
         if single or self.signal == "none":
             fit = fit_scalar(split) if single else recipe.fit(split, **own)
+            if fit.map.reads:  # and there is nothing to read
+                fit = fit_scalar(split)
             return _Found(SignalFit(alike, NoSignal(), alike), fit, pooled.value)
         flags = {"one_sided": list[int]()} if prior is not None and one_sided(split) else {}
         found = self._fit_routed(split, Observed.of(preds, gaps, raw, care), own)

@@ -11,9 +11,11 @@ import inspect
 from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+
+from smallcal.errors import InputError
 
 #: A JSON Schema.
 Rule = Mapping[str, Any]
@@ -43,6 +45,51 @@ def list_of(items: Rule, description: str = "", *, least: int = 0, most: int | N
     """
     said = {"minItems": least, "maxItems": most, "description": description}
     return {"type": "array", "items": items} | {name: it for name, it in said.items() if it}
+
+
+#: A spread below this is none: what is divided by it must stay finite.
+_LEAST_SCALE = 1e-100
+
+
+def require_scale(least: float) -> None:
+    """Raise unless the smallest spread can be divided by."""
+    if not least > 0:
+        raise InputError(f"scale must be positive; got {least}")
+    if least < _LEAST_SCALE:
+        raise InputError(f"scale must be at least {_LEAST_SCALE:g}; got {least:g}")
+
+
+class Scores(NamedTuple):
+    """What a signal gives a map for each row: none, one or several numbers.
+
+    Attributes
+    ----------
+    n : int
+        How many.
+    columns : bool
+        Whether they come as columns, shape (m, n), or as one number per row, shape (m,).
+    classed : bool
+        Whether one more column says which class is predicted.
+
+    Examples
+    --------
+    >>> str(Scores(6, classed=True)), str(Scores(1)), str(ONE_SCORE)
+    ('6 scores and the predicted class', '1 column of scores', '1 score')
+    """
+
+    n: int
+    columns: bool = True
+    classed: bool = False
+
+    def __str__(self) -> str:
+        number = f"{self.n or 'no'} scores"
+        if self.n == 1:
+            number = "1 column of scores" if self.columns else "1 score"
+        return f"{number} and the predicted class" if self.classed else number
+
+
+NO_SCORES = Scores(0, columns=False)
+ONE_SCORE = Scores(1, columns=False)
 
 
 class Part(ABC):
@@ -105,7 +152,7 @@ class Part(ABC):
 
 def plain(value: Any) -> Any:
     """Turn parts and other dataclasses, arrays and tuples into what JSON knows."""
-    if isinstance(value, Part):
+    if isinstance(value, Part) or (is_dataclass(value) and hasattr(value, "to_dict")):
         return value.to_dict()
     if is_dataclass(value):
         return plain_fields(value)
@@ -127,7 +174,10 @@ def frozen(value: Any) -> Any:
         return {name: frozen(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    return tuple(frozen(entry) for entry in value) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    nested = {list, dict} & set(map(type, value))  # a matrix is a million numbers
+    return tuple(map(frozen, value)) if nested else tuple(value)
 
 
 def keyword_defaults(function: Callable[..., object]) -> dict[str, Any]:

@@ -29,11 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Union
 
 import numpy as np
 
+from smallcal.calibrators.once import once
 from smallcal.data.checks import PROBABILITY_FLOOR, FloatArray
 
 #: Below every logit, yet finite.
@@ -223,27 +224,27 @@ class Row:
         other.logits, other.features = logits, self.features
         return other
 
-    @cached_property
+    @once
     def top(self) -> Value:
         """1 at the predicted class, 0 elsewhere."""
         return self.logits.at_top()
 
-    @cached_property
+    @once
     def best(self) -> Value:
         """The largest logit."""
         return self.logits.largest()
 
-    @cached_property
+    @once
     def gaps(self) -> Value:
         """Logits minus the largest."""
         return self.logits - self.best
 
-    @cached_property
+    @once
     def second_gap(self) -> Value:
         """The gap of the class that comes second."""
         return choose(self.top, _LOWEST, self.gaps).largest()
 
-    @cached_property
+    @once
     def statistics(self) -> Mapping[str, Value]:
         """The six statistics by name."""
         weight = exp(self.gaps)

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smallcal.calibrators import objectives
+from smallcal.calibrators.class_table import ClassTable, LaterTable
 from smallcal.calibrators.objectives import Gaps
-from smallcal.calibrators.parts import frozen, plain_fields
+from smallcal.calibrators.parts import frozen, plain
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
@@ -60,7 +61,8 @@ class Bins:
         bins = max(2, min(N_BINS, n // _LEAST_EACH))
         ranks = np.rint(np.arange(1, bins) * (n + 1) / bins).astype(int)
         edges = np.unique(ranked[np.clip(ranks, 1, n) - 1])
-        return cls(tuple(edges.tolist()), tuple(_binned(values, edges).tolist()))
+        counts = np.bincount(_codes(values, edges), minlength=len(edges) + 1)
+        return cls(tuple(edges.tolist()), tuple(counts.tolist()))
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Bins:
@@ -75,7 +77,11 @@ class Bins:
         >>> Bins((0.0, 1.0), (1, 1, 0)).count(np.array([-1.0, 0.0, 0.5, 1.0, 2.0])).tolist()
         [2, 2, 1]
         """
-        return _binned(values, np.array(self.edges))
+        return np.bincount(self.code(values), minlength=len(self.counts))
+
+    def code(self, values: FloatArray) -> IntArray:
+        """Return the bin of each value."""
+        return _codes(values, np.array(self.edges))
 
     @property
     def spacings(self) -> FloatArray:
@@ -97,24 +103,56 @@ class Reference:
         Of the routing score, where there is one.
     groups : tuple of int, or None
         Samples that deployment would put in each group, where there are several.
+    table : ClassTable, LaterTable or None
+        Classes of the samples; none in older files, nor where there are too many.
     """
 
     confidence: Bins
     score: Bins | None = None
     groups: tuple[int, ...] | None = None
+    table: ClassTable | LaterTable | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.table, ClassTable):
+            return
+        for name in ("confidence", "score"):
+            bins, rows = getattr(self, name), len(getattr(self.table, name))
+            if rows != (0 if bins is None else len(bins.counts)):
+                raise InputError(f"the table of classes has {rows} rows for the bins of {name}")
+
+    @property
+    def classes(self) -> ClassTable | None:
+        """The table of classes, made now if need be."""
+        return self.table() if isinstance(self.table, LaterTable) else self.table
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes, where there is a table of them."""
+        return None if self.classes is None else len(self.classes.predicted)
+
+    def codes(self, seen: Watched) -> list[tuple[IntArray, int] | None]:
+        """Return the bin of each row and the number of bins, of the confidence and the score."""
+        watched = ((self.confidence, seen.confidence), (self.score, seen.score))
+        return [
+            None if bins is None or values is None else (bins.code(values), len(bins.counts))
+            for bins, values in watched
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts as plain data."""
-        return plain_fields(self)
+        """Return the counts as plain data; those of older files as they were."""
+        found = {name: plain(getattr(self, name)) for name in ("confidence", "score", "groups")}
+        return found if self.classes is None else {**found, "classes": self.classes.to_dict()}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Reference:
         """Rebuild the counts from a document that the schema allows."""
         confidence, score = document["confidence"], document["score"]
+        classes = document.get("classes")
         return cls(
             confidence=Bins.from_dict(confidence),
             score=None if score is None else Bins.from_dict(score),
             groups=frozen(document["groups"]),
+            table=None if classes is None else ClassTable.from_dict(classes),
         )
 
 
@@ -155,5 +193,5 @@ def log_odds(logits: FloatArray) -> FloatArray:
     return result
 
 
-def _binned(values: FloatArray, edges: FloatArray) -> IntArray:
-    return np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1)
+def _codes(values: FloatArray, edges: FloatArray) -> IntArray:
+    return np.searchsorted(edges, values, side="left")

@@ -7,6 +7,7 @@ from typing import Any
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps.regressed import RegressedMap
+from smallcal.calibrators.program import HIGHEST_EXPONENT
 
 
 def summary(fitted: FittedCalibrator) -> dict[str, Any]:
@@ -52,4 +53,5 @@ def effects_of(fitted: FittedCalibrator) -> dict[str, float]:
         return {}
     names = getattr(fitted.signal, "statistics", ())
     slopes = fitted.map.coefficients
-    return {name: math.exp(-slope) for name, slope in zip(names, slopes, strict=True)}
+    most = HIGHEST_EXPONENT  # a factor beyond it would be infinite; the map has bounds anyway
+    return {name: math.exp(min(-slope, most)) for name, slope in zip(names, slopes, strict=True)}

@@ -7,6 +7,7 @@ error is one line on stderr. :mod:`smallcal.cli.lazy` imports a verb when it is 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -16,12 +17,16 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from smallcal.data.shown import one_line, visible
 from smallcal.errors import SmallcalError, did_you_mean
 
 BAD_INPUT = 2
 DEFECT = 3
 INTERRUPTED = 130
 CLOSED_PIPE = 141
+
+#: What the system says of bytes that cannot be written.
+_WRITING = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EBADF, getattr(errno, "EDQUOT", -1))
 
 
 def main() -> None:
@@ -30,6 +35,9 @@ def main() -> None:
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _terminate)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # a service may start commands without
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open as long as we run
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a class name must not crash an ASCII terminal
             stream.reconfigure(errors="replace")
@@ -46,15 +54,25 @@ def run(args: Sequence[str]) -> int:
     0
     """
     try:
-        code = _invoke(args)
-        sys.stdout.flush()
-        return code
+        return _flushed(args)
     except KeyboardInterrupt:
         return _fail("interrupted; no half-written file is left", INTERRUPTED)
     except BrokenPipeError:
-        return _close_pipe()
+        _let_go_of_stdout()
+        return CLOSED_PIPE
+    except OSError as error:
+        return _report_system(error)
     except Exception as error:  # noqa: BLE001 - the outermost door: every error becomes one line
         return _report(error)
+
+
+def _flushed(args: Sequence[str]) -> int:
+    """Run one command and write out what it printed, also where it leaves by itself."""
+    try:
+        return _invoke(args)
+    finally:
+        if not isinstance(sys.exc_info()[1], Exception):
+            sys.stdout.flush()
 
 
 def _invoke(args: Sequence[str]) -> int:
@@ -79,16 +97,33 @@ def _invoke(args: Sequence[str]) -> int:
 
 def _report(error: Exception) -> int:
     if os.environ.get("SMALLCAL_DEBUG"):
-        traceback.print_exception(error)
+        sys.stderr.write(visible("".join(traceback.format_exception(error)), keep="\n"))
     if isinstance(error, SmallcalError):
         return _fail(error.shell, BAD_INPUT)
     if hasattr(error, "format_message"):  # a usage error of typer, which may carry its own click
         return _fail(_usage(error), BAD_INPUT)
+    return _report_defect(error)
+
+
+def _report_defect(error: Exception) -> int:
     return _fail(
         f"unexpected {type(error).__name__}: {error} (a defect in smallcal, please report it; "
         "SMALLCAL_DEBUG=1 shows the traceback)",
         DEFECT,
     )
+
+
+def _report_system(error: OSError) -> int:
+    """Say in one line what the system refused: that is no defect."""
+    if os.environ.get("SMALLCAL_DEBUG"):
+        traceback.print_exception(error)
+    if not error.strerror:
+        return _report_defect(error)
+    where = error.filename
+    if where is None and error.errno in _WRITING:  # a file would be named: all have one writer
+        where = "cannot write to standard output"
+        _let_go_of_stdout()
+    return _fail(": ".join(str(part) for part in (where, error.strerror) if part), BAD_INPUT)
 
 
 def _usage(error: Any) -> str:
@@ -105,15 +140,14 @@ def _usage(error: Any) -> str:
 
 def _fail(message: str, code: int) -> int:
     with suppress(OSError):
-        sys.stderr.write(f"smallcal: error: {' '.join(message.split())}\n")
+        sys.stderr.write(f"smallcal: error: {one_line(message)}\n")
     return code
 
 
-def _close_pipe() -> int:
-    """Be quiet about a reader that has seen enough, also when Python flushes at exit."""
+def _let_go_of_stdout() -> None:
+    """Be quiet about what cannot be printed, also when Python flushes at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return CLOSED_PIPE
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -46,7 +46,8 @@ class Verb(NamedTuple):
         if isinstance(found, typer.Typer):
             return get_command(found)
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(name, help=self.help)(found)
+        careful = import_module("smallcal.cli.outputs").Careful  # it needs NumPy, a list does not
+        single.command(name, help=self.help, cls=careful)(found)
         return get_command(single)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from collections.abc import Sequence
 from typing import Any
 
 from smallcal.cli import BAD_INPUT, terminal
+from smallcal.data import shown
 from smallcal.errors import InputError
 from smallcal.studies import Collection, Outcome, Study
 from smallcal.studies.check import ERROR, check_collection
@@ -48,9 +48,11 @@ def require_sound(collection: Collection, folder: str, *, force: bool) -> None:
         return
     total = f"{folder} has {terminal.count(len(errors), 'error')}"
     if force:
-        terminal.note(f"{total} (smallcal study check {shlex.quote(folder)} lists them): forced")
+        terminal.note(
+            f"{total} (smallcal study check {shown.command([folder])} lists them): forced"
+        )
         return
-    lines = (": ".join(filter(None, (one.cell, one.file, one.what))) for one in errors)
+    lines = (str(one) for one in errors)
     last = f"{total} that would spoil a study: mend them, or go on with --force"
     terminal.leave((f"error: {line}" for line in (*lines, last)), code=BAD_INPUT)
 
@@ -67,7 +69,7 @@ def document_of(about: Study, out: str, outcome: Outcome) -> dict[str, Any]:
 
 def show_outcome(about: Study, outcome: Outcome, out: str) -> None:
     """Print the tables of a run, and where the files are."""
-    terminal.say(f"{about.title}. {about.question}\n")
+    terminal.say(f"{about.title}. {about.question}", "")
     for table in outcome.tables:
         show_study_table(table, f"{out}/tables.md")
     terminal.say(f"Tables: {out}/tables.md, tables.tex, tables.json; every number: rows.parquet.")
@@ -78,7 +80,7 @@ def show_study_table(table: Table, file: str) -> None:
     terminal.say(f"{table.title}:")
     rows = chosen_rows(table)
     if not rows:
-        terminal.say("Nothing was measured.\n")
+        terminal.say("Nothing was measured.", "")
         return
     shown = [[cell if isinstance(cell, str) else cell.text() for cell in row] for row in rows]
     width = shutil.get_terminal_size().columns

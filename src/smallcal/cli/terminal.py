@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import sys
 import textwrap
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from smallcal.data import shown
 from smallcal.data.plain import plain
 from smallcal.io.progress import progress as progress
 
@@ -26,9 +26,12 @@ CHECK_FAILED = 1
 
 
 def say(*texts: str) -> None:
-    """Print sentences, wrapped at the width of the terminal; indented lines stay as they are."""
+    """Print sentences, wrapped at the width of the terminal; indented lines stay as they are.
+
+    Each is a line, or wrapped lines: a name with line breaks in it begins none.
+    """
     width = shutil.get_terminal_size().columns
-    for line in (line for text in texts for line in text.split("\n")):
+    for line in map(shown.visible, texts):
         whole = line.startswith(" ") or len(line) <= width
         wrapped = line if whole else textwrap.fill(line, width, break_long_words=False)
         sys.stdout.write(wrapped + "\n")
@@ -48,26 +51,28 @@ def show_table(
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for number, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if number in text else "right"
-        table.add_column(Text(header), justify=side, overflow="fold")
+        table.add_column(Text(shown.visible(header)), justify=side, overflow="fold")
     for i, row in enumerate(rows):
         styles = ("bold" if (i, j) in bold else "" for j in range(len(row)))
-        table.add_row(*(Text(cell, style) for cell, style in zip(row, styles, strict=True)))
+        cells = zip(map(shown.visible, row), styles, strict=True)
+        table.add_row(*(Text(cell, style) for cell, style in cells))
     _PlainConsole(highlight=False).print(table, "", sep="\n")
 
 
 def show_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print JSON; a value that is not defined is null, for JSON has no NaN."""
-    sys.stdout.write(json.dumps(plain(document), indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(plain(document), indent=2, ensure_ascii=False)
+    sys.stdout.write(shown.in_json(text) + "\n")
 
 
 def note(*texts: str) -> None:
     """Tell the user something on stderr, in one line each."""
-    sys.stderr.writelines(f"smallcal: note: {' '.join(text.split())}\n" for text in texts)
+    sys.stderr.writelines(f"smallcal: note: {shown.one_line(text)}\n" for text in texts)
 
 
 def leave(complaints: Iterable[str], *, code: int = CHECK_FAILED) -> None:
     """Say on stderr what did not pass, and leave with this code; without complaints, do nothing."""
-    said = [f"smallcal: {' '.join(text.split())}\n" for text in complaints]
+    said = [f"smallcal: {shown.one_line(text)}\n" for text in complaints]
     sys.stderr.writelines(said)
     if said:
         raise typer.Exit(code)
@@ -115,7 +120,7 @@ def size(n: int, n_classes: int) -> str:
 def typed(context: typer.Context, *, defaults: bool = False) -> str:
     """Return the command as it was typed; with its defaults written out if they are asked for."""
     words = typed_words(context, [str(one.name) for one in context.command.params], defaults)
-    return shlex.join([*context.command_path.split(), *words])
+    return shown.command([*context.command_path.split(), *words])
 
 
 def typed_words(

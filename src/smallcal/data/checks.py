@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.data.names import require_names
 from smallcal.data.shapes import listed_rows, one_hot_codes, shape_advice
 from smallcal.errors import InputError
 
@@ -340,7 +341,10 @@ def as_class_names(values: object, *, n_classes: int) -> tuple[str, ...]:
     """Return the class names as strings, one per column, without repeats."""
     if isinstance(values, str):
         raise InputError(f"class_names must be a list of strings; got the string {values!r}")
-    names = tuple(str(value) for value in as_numpy(values, name="class_names").ravel())
+    # A list is taken as it is: an array of text would drop a NUL at the end of a name.
+    if not isinstance(values, list | tuple):
+        values = as_numpy(values, name="class_names").ravel()
+    names = tuple(str(value) for value in values)
     if len(names) != n_classes:
         raise InputError(
             f"class_names must have one name per column: {n_classes} columns, {len(names)} names"
@@ -348,6 +352,7 @@ def as_class_names(values: object, *, n_classes: int) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise InputError(f"class_names must be different from one another; {repeated!r} repeats")
+    require_names(names)
     return names
 
 

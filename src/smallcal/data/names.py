@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from smallcal.errors import InputError
 
-_KIND_WORD = re.compile(r"((?:logits?|prob|probs|probas?|probability|probabilities)_).+")
+_KIND_WORD = re.compile(r"((?:logits?|prob|probs|probas?|probability|probabilities)_).*", re.DOTALL)
 _NUMBERED = re.compile(r"(?:(?:logits?|probs?|class|column|col|c|x|z)_?)?(\d+)")
 
 _SHOWN_NAMES = 5
+#: Letters of a name at most: arrays of names take as much room for each as for the longest.
+_MOST_LETTERS = 10_000
 
 
 class Header(NamedTuple):
@@ -61,7 +63,39 @@ def read_header(headers: Sequence[str]) -> Header:
     words = {kind_word(header) for header in headers}
     word = words.pop() if len(words) == 1 else ""
     names = tuple(header[len(word) :] for header in headers)
-    return Header(None if in_order(names) else names, word)
+    return Header(None if _are_numbers(names, word) else names, word)
+
+
+def _are_numbers(names: Sequence[str], word: str) -> bool:
+    """Whether columns are numbered; behind a word, c0 is the name of a class."""
+    return in_order(names) and (not word or all(map(str.isdecimal, names)))
+
+
+def require_names(names: Sequence[str], *, what: str = "class_names") -> None:
+    r"""Raise where a name could not be written to every file and read back.
+
+    Examples
+    --------
+    >>> require_names(["cat", "sea\nlion", ""])
+    >>> require_names(["cat", "dog\0"])
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.InputError: class_names: 'dog\x00' ends with NUL, which arrays of text drop;...
+    """
+    for name in names:
+        if len(name) > _MOST_LETTERS:
+            short = f"{name[:20]!r}..."
+            raise InputError(
+                f"{what}: {short} has {len(name):,} letters; {_MOST_LETTERS:,} at most"
+            )
+        if name.endswith("\0"):
+            raise InputError(
+                f"{what}: {name!r} ends with NUL, which arrays of text drop; rename that class"
+            )
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise InputError(
+                f"{what}: {name!r} is no text, it holds half a character; rename that class"
+            )
 
 
 def in_order(names: Sequence[str]) -> bool:

@@ -123,13 +123,16 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
         advance(source.rows)
         return Applied(source.rows, source.rows)
     folder = part_folder(target)
-    with folder.claimed(), cleared_on_error(folder, target, parts):
+    with folder.claimed() as certain:
         folder.begin(asked)
-        missing = folder.missing(parts)
-        before = source.rows - sum(part.rows for part in missing)
-        advance(before)
-        _do(order, missing, jobs, dask, advance)
-        finish(folder, target, parts)
+        with cleared_on_error(folder, target, parts):
+            if certain:
+                folder.sweep(parts)
+            missing = folder.missing(parts)
+            before = source.rows - sum(part.rows for part in missing)
+            advance(before)
+            _do(order, missing, jobs, dask, advance)
+            finish(folder, target, parts)
     return Applied(source.rows, before, tuple(folder.notes))
 
 
@@ -242,6 +245,8 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
         if source.order is not None:
             names = [names[i] for i in np.argsort(source.order)]
         columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
+        if len(columns) < len(names):
+            raise InputError("class_names must be different from one another to name columns")
     if order.with_temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))
     for name in source.others:

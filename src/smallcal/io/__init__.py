@@ -13,14 +13,15 @@ pickle, whatever the file says.
 
 from smallcal.io.layout import CALIBRATION_SPLITS, Choice, Loaded
 from smallcal.io.parts import Target
-from smallcal.io.read import read, read_labels, read_names, split_path, splits
+from smallcal.io.read import read, read_labels, read_names, split_path, splits, type_of
 from smallcal.io.readers import READERS
 from smallcal.io.source import KINDS, Block, Part, Source, is_source, open_source
 from smallcal.io.write import (
     WRITERS,
     make_folder,
-    no_folder,
+    require_apart,
     require_folder,
+    require_parent,
     require_writable,
     write_arrays,
 )
@@ -38,14 +39,16 @@ __all__ = [
     "Target",
     "is_source",
     "make_folder",
-    "no_folder",
     "open_source",
     "read",
     "read_labels",
     "read_names",
+    "require_apart",
     "require_folder",
+    "require_parent",
     "require_writable",
     "split_path",
     "splits",
+    "type_of",
     "write_arrays",
 ]

@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
-from smallcal.data.names import kind_word, listed, number_of, order_of, read_header
+from smallcal.data.names import (
+    in_order,
+    kind_word,
+    listed,
+    number_of,
+    order_of,
+    read_header,
+    require_names,
+)
 from smallcal.errors import FileError
 from smallcal.io.judge import Judge, Look, Seen, count_labels
 from smallcal.io.layout import AS_IT_IS, LABEL_NAMES, SCORE_KINDS, Choice, holds_scores, parse_name
@@ -64,7 +72,7 @@ class Columns:
         seen: Seen = lambda: None,
     ) -> Columns:
         """Read the header row; look at the rows only where that does not tell."""
-        table = _Header(tuple(header.strip() for header in headers), source)
+        table = _Header(tuple(map(_name, headers)), source)
         if choice.labels is not None:
             seen = partial(count_labels, choice.labels)
         label = table.label(choice)
@@ -78,6 +86,8 @@ class Columns:
             found = cls(scores=scores, label=label, class_names=names, kind=kind, ordered=ordered)
         else:
             found = _by_rule(table, label, choice, look, seen)
+        if found.class_names is not None:
+            require_names(found.class_names, what=f"{source}: the columns")
         return found._named(choice.class_names, source)
 
     def _named(self, names: tuple[str, ...] | None, source: str) -> Columns:
@@ -90,6 +100,11 @@ class Columns:
         order = order_of(own, names, what=f"{source}: the columns")
         scores = self.scores if order is None else tuple(self.scores[i] for i in order)
         return replace(self, scores=scores, class_names=names, ordered=True)
+
+
+def _name(header: str) -> str:
+    """Return the name of a column; blanks around it count only behind a word that we write."""
+    return header if kind_word(header) else header.strip()
 
 
 @dataclass(frozen=True)
@@ -174,7 +189,7 @@ def _by_rule(
         notes = _note(table, left_out)
     names, word = read_header([table.names[i] for i in scores])
     if names is not None and not known.issuperset(names):
-        _require_names(names, source=table.source)
+        _require_names(names, word, source=table.source)
     kind = "probabilities" if word.startswith("prob") else "logits"
     return Columns(scores=tuple(scores), label=label, class_names=names, kind=kind, notes=notes)
 
@@ -190,12 +205,13 @@ def _note(table: _Header, left_out: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def _require_names(names: Sequence[str], *, source: str) -> None:
-    """Raise where headers are data, or numbers out of order."""
+def _require_names(names: Sequence[str], word: str, *, source: str) -> None:
+    """Raise where headers are data, or numbers out of order; behind a word, 1999 is a name."""
     numbers = [number_of(name) for name in names]
-    if all(map(_is_number, names)) and None in numbers:
+    if not word and all(map(_is_number, names)) and None in numbers:
         raise FileError(f"{source} has no header row: its first line is numbers. Add column names")
-    if names and None not in numbers:
+    counted = {*numbers} in ({*range(len(names))}, {*range(1, len(names) + 1)})
+    if names and None not in numbers and not in_order(names) and (counted or not word):
         raise FileError(
             f"{source}: numbered columns must stand in order 0, 1, 2, ...; the first line has "
             f"{', '.join(names[:5])}. Without a header row, add one"

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from smallcal.errors import FileError, InputError, file_errors
+from smallcal.io.atomic import behind_links, is_special
 
 FILE_NAME = ".lock"
 
 #: Seconds to wait for a file that another process holds, and between two tries.
 PATIENCE = 60.0
 _PAUSE = 0.02
+
+#: What a folder's lock begins with.
+_HOLDER = "process "
 
 
 @contextmanager
@@ -45,6 +50,7 @@ def alone_in(
     True
     """
     with _opened(folder / FILE_NAME, folder) as handle:
+        _require_lock(handle, folder / FILE_NAME)
         try:
             claimed = _claimed(handle)
         except OSError:
@@ -56,8 +62,17 @@ def alone_in(
             )
         if claimed:
             os.ftruncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+            os.lseek(handle, 0, os.SEEK_SET)
+            os.write(handle, f"{_HOLDER}{os.getpid()} on {platform.node()}".encode())
         yield bool(claimed)
+
+
+def _require_lock(handle: int, file: Path) -> None:
+    """Raise for a file that has the name of a lock and says something else."""
+    regular = stat.S_ISREG(os.fstat(handle).st_mode)
+    found = os.read(handle, len(_HOLDER)) if regular else b"?"
+    if found and found != _HOLDER.encode():
+        raise FileError(f"{file} is not a lock of smallcal; move it away")
 
 
 def _holder(folder: Path) -> str:
@@ -85,7 +100,9 @@ def one_at_a_time(target: str | os.PathLike[str], *, patience: float = PATIENCE)
     >>> with one_at_a_time(Path(tempfile.mkdtemp()) / "state.json"):
     ...     pass
     """
-    final = Path(target)
+    final = behind_links(Path(target))  # whatever it is called, it has one lock
+    if is_special(target):
+        raise FileError(f"{target} is a device or a pipe; name a file that can be replaced")
     end = time.monotonic() + patience
     with _opened(final.with_name(final.name + FILE_NAME), final) as handle:
         try:

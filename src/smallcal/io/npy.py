@@ -6,10 +6,12 @@ map of the whole file would look like a copy of it.
 
 from __future__ import annotations
 
+import math
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,23 +39,123 @@ class NpyHeader(NamedTuple):
     @property
     def row_bytes(self) -> int:
         """Bytes of one row."""
-        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all numbers."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+#: Bytes of the field that says how long a header is, by version.
+_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
+#: Headers of plain arrays have about a hundred characters.
+_MOST_HEADER = 2**16
+_MOST_AXES = 32
+#: One entry of a header; NumPy would evaluate it, and what is not of this form is no plain array.
+_ENTRY = (
+    r"""\s*(?:["']descr["']\s*:\s*["'](?P<dtype{i}>[<>|=]?[A-Za-z]\d{{0,9}}(?:\[\w+\])?)["']"""
+    r"""|["']fortran_order["']\s*:\s*(?P<fortran{i}>True|False)"""
+    r"""|["']shape["']\s*:\s*\((?P<shape{i}>[\dL,\s]{{0,999}})\))\s*"""
+)
+_HEADER = re.compile(
+    r"\{" + ",".join(_ENTRY.format(i=i) for i in range(3)) + r",?\s*\}\s*", re.ASCII
+)
 
 
 def npy_header(file: Path) -> NpyHeader | None:
     """Return the header of a .npy file, or None if it is not a plain one."""
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
     try:
         with file.open("rb") as handle:
-            version = np.lib.format.read_magic(handle)
-            shape, fortran, dtype = readers[version](handle)
-            offset = handle.tell()
-    except (OSError, ValueError, KeyError):
+            return parse_header(handle, str(file))
+    except (OSError, FileError):
         return None
-    return NpyHeader(shape, dtype, not fortran, offset)
+
+
+def parse_header(handle: IO[bytes], what: str) -> NpyHeader:
+    """Read the header of an array, up to its first number; nothing in it is evaluated.
+
+    Raises
+    ------
+    FileError
+        If it is damaged, or that of Python objects or records.
+
+    Examples
+    --------
+    >>> import io
+    >>> kept = io.BytesIO()
+    >>> np.save(kept, np.zeros((2, 3)))
+    >>> _ = kept.seek(0)
+    >>> parse_header(kept, "a.npy").shape
+    (2, 3)
+    """
+    start = handle.read(8)
+    length = _LENGTH_BYTES.get((start[6], start[7])) if len(start) == 8 else None
+    if length is None or not start.startswith(b"\x93NUMPY"):
+        raise FileError(f"{what} is no .npy array; numpy.save writes one")
+    size = int.from_bytes(handle.read(length), "little")
+    text = handle.read(size).decode("latin-1") if size <= _MOST_HEADER else ""
+    found = _HEADER.fullmatch(text) if len(text) == size else None
+    entries = {} if found is None else found.groupdict()
+    said = {name[:-1]: value for name, value in entries.items() if value is not None}
+    if "'|O'" in text or said.get("dtype", "").strip("<>|=") == "O":
+        raise FileError(f"{what} holds Python objects, which are never unpickled; save numbers")
+    try:
+        shape = tuple(int(part.strip().rstrip("L")) for part in _parts(said["shape"]))
+        dtype = np.dtype(said["dtype"])
+        in_rows = said["fortran"] == "False"
+    except (KeyError, TypeError, ValueError):
+        shape, dtype, in_rows = (), np.dtype("V"), False
+    possible = len(shape) <= _MOST_AXES and max(shape, default=0) < 2**63
+    if found is None or dtype == np.dtype("V") or not possible:
+        raise FileError(
+            f"{what}: the header is damaged, or not that of a plain array; write it again with "
+            "numpy.save"
+        )
+    return NpyHeader(shape, dtype, in_rows, 8 + length + size)
+
+
+def _parts(shape: str) -> list[str]:
+    """Return the lengths in a shape; the comma after the last is no length."""
+    parts = shape.split(",")
+    return parts[:-1] if not parts[-1].strip() else parts
+
+
+def require_size(header: NpyHeader, stored: int, what: str) -> None:
+    """Raise when an array would need more bytes than are stored."""
+    if stored < header.offset + header.n_bytes:
+        shape = " x ".join(map(str, header.shape)) or "1"
+        raise FileError(
+            f"{what} is cut short: {shape} numbers of type {header.dtype} do not fit in "
+            f"{stored:,} bytes; write it again"
+        )
+
+
+def map_npy(file: Path) -> NDArray[Any]:
+    """Return the array of a .npy file as a read-only map, which takes no memory."""
+    with file.open("rb") as handle:
+        header = parse_header(handle, str(file))
+        require_size(header, file.stat().st_size, str(file))
+        if not header.n_bytes:
+            return np.empty(header.shape, header.dtype)
+        order: Any = "C" if header.in_rows else "F"
+        return np.memmap(handle, header.dtype, "r", header.offset, header.shape, order)
+
+
+def read_npy(handle: IO[bytes], stored: int, what: str) -> NDArray[Any]:
+    """Read an array of so many bytes, header and all, from a stream."""
+    header = parse_header(handle, what)
+    require_size(header, stored, what)
+    data = bytearray()  # bit by bit: no memory is taken for bytes that are only promised
+    while len(data) < header.n_bytes:
+        block = handle.read(min(2**20, header.n_bytes - len(data)))
+        if not block:
+            raise FileError(f"{what} is cut short; write it again")
+        data += block
+    if not data:
+        return np.empty(header.shape, header.dtype)
+    flat: NDArray[Any] = np.frombuffer(data, header.dtype, math.prod(header.shape))
+    return flat.reshape(header.shape, order="C" if header.in_rows else "F")
 
 
 def require_npy(file: Path) -> NpyHeader:

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 from smallcal.errors import FileError, InputError, file_errors, needing
-from smallcal.io.atomic import atomic_path
+from smallcal.io.atomic import atomic_path, behind_links, settle
 from smallcal.io.lock import FILE_NAME
 from smallcal.io.npy import join_npy, npy_header, write_npy_header
 from smallcal.io.readers import opened
-from smallcal.io.resumable import Refused, Resumable, changes, read_manifest
+from smallcal.io.resumable import Resumable, changes, read_manifest
 from smallcal.io.source import KINDS, Part
 from smallcal.io.units import unit_rows
 
@@ -66,10 +66,10 @@ class Target:
         >>> Target.of("p.csv", "parquet") is None
         True
         """
-        path = Path(output)
-        if path.suffix.lower() in KINDS and not output.endswith("/") and not path.is_dir():
+        path = behind_links(Path(output))
+        if path.suffix.lower() in KINDS and not output.endswith("/") and not os.path.isdir(path):
             return cls(path, KINDS[path.suffix.lower()], folder=False)
-        if output.endswith("/") or not path.suffix or path.is_dir():
+        if output.endswith("/") or not path.suffix or os.path.isdir(path):
             return cls(path, "arrow" if source_kind == "arrow" else "parquet", folder=True)
         return None
 
@@ -82,6 +82,11 @@ class Target:
     def part_kind(self) -> str:
         """The kind of a part; what is joined later is kept in the kind that is quickest to read."""
         return "arrow" if self.kind == "parquet" and not self.folder else self.kind
+
+    @property
+    def whole(self) -> Path:
+        """The file in which parts are joined before it is given its name."""
+        return self.work / f"whole{self.path.suffix}"
 
     def part(self, part: Part) -> Path:
         """Return the path of a part."""
@@ -97,7 +102,7 @@ def part_folder(target: Target) -> Resumable[Part]:
         manifest=work / MANIFEST,
         part=target.part,
         flaw=partial(_flaw, target.part_kind),
-        unfinished=("**/.*",),
+        others=(target.whole,),
         what=str(target.path),
         instead="another output",
         other=lambda changes: (
@@ -116,7 +121,7 @@ def _flaw(kind: str, part: Part, file: Path) -> str:
 def is_finished(target: Target, asked: Mapping[str, Any]) -> bool:
     """Whether a folder is there that was made of the same; another one is an error."""
     path = target.path
-    if not target.folder or not path.exists():
+    if not target.folder or not os.path.exists(path):
         return False
     found = read_manifest(path / MANIFEST) if path.is_dir() else None
     if found is None:
@@ -139,12 +144,10 @@ def cleared_on_error(
     """
     try:
         yield
-    except Refused:
-        raise
     except BaseException as error:
         done = any(target.part(part).exists() for part in parts)
         if isinstance(error, InputError) or not done:
-            folder.sweep()
+            folder.sweep(parts)
             _clear(target, parts)
         raise
 
@@ -152,32 +155,32 @@ def cleared_on_error(
 def finish(folder: Resumable[Part], target: Target, parts: Sequence[Part]) -> None:
     """Make the result of its parts."""
     if target.folder:
-        folder.sweep()
+        folder.sweep(parts)
         with file_errors(f"cannot make {target.path}"):
             target.work.rename(target.path)
         (target.path / FILE_NAME).unlink(missing_ok=True)
         return
-    whole = target.work / f"whole{target.path.suffix}"
-    with atomic_path(whole) as path:
+    with atomic_path(target.whole) as path:
         files = [target.part(part) for part in parts]
         if target.kind == "npy":
             join_npy(files, path)
         else:
             write_tables(path, target.kind, _batches(files))
     with file_errors(f"cannot write {target.path}"):
-        os.replace(whole, target.path)
+        settle(target.whole, target.path)
     _clear(target, parts)
 
 
 def _clear(target: Target, parts: Sequence[Part]) -> None:
     """Remove the parts, then what says of what they are, and last the lock."""
     work = target.work
-    for path in [*map(target.part, parts), work / MANIFEST, work / FILE_NAME]:
+    files = [target.part(part) for part in parts]
+    for path in [*files, work / MANIFEST, work / FILE_NAME]:
         with suppress(OSError):
             path.unlink(missing_ok=True)
-    folders = [path for path in work.rglob("*") if path.is_dir()]
+    folders = {folder for file in files for folder in file.parents if work in folder.parents}
     for folder in [*sorted(folders, reverse=True), work]:
-        with suppress(OSError):  # another process may have begun there
+        with suppress(OSError):  # what else is in it stays, and another process may have begun
             folder.rmdir()
 
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from smallcal.data.shown import visible
+
 #: Told how many steps of a long computation were done.
 Advance = Callable[[int], object]
 
@@ -20,8 +22,9 @@ def progress(title: str, total: int | None = None) -> Iterator[Callable[[int], N
         yield lambda steps: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
+        task = bar.add_task(escape(visible(title)), total=total)
         yield lambda steps: bar.advance(task, steps)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.data.checks import as_numpy, require_input_kind
+from smallcal.data.names import require_names
 from smallcal.errors import FileError, SmallcalError, file_errors, missing_file
 from smallcal.io.layout import AS_IT_IS, Choice, Layout, Loaded, score_role, two_columns
 from smallcal.io.memory import require_memory
@@ -30,7 +31,7 @@ from smallcal.io.readers import (
     readable,
     suffix_of,
 )
-from smallcal.io.source import open_source
+from smallcal.io.source import KINDS, open_source
 from smallcal.io.stdin import DASH, NAMED, spooled
 from smallcal.io.text import lines_of
 
@@ -109,7 +110,7 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         labels=None if labels is None else read_labels(labels, key=labels_key),
     )
     folder, _ = split_path(path)
-    if folder.is_dir():
+    if os.path.isdir(folder):
         loaded = _folder(folder, choice)
     else:
         loaded = _file(path, choice, labelled=labels is None)
@@ -141,7 +142,7 @@ def _file(path: PathLike, choice: Choice, *, labelled: bool) -> Loaded:
         wanted = ("labels", "features") if labelled else ("features",)
         others = {name: _array(arrays, roles[name], file) for name in wanted if name in roles}
         names = roles.get("class_names") or layout.splits.get("", {}).get("class_names")
-        class_names = None if names is None else _names(_array(arrays, names, file))
+        class_names = None if names is None else _names(_array(arrays, names, file), file)
     if table is None:
         class_names = _renamed(class_names, choice.class_names, str(path))
     source = NAMED if str(path) == DASH else str(path)
@@ -251,7 +252,9 @@ def read_names(path: PathLike) -> tuple[str, ...]:
     ('cat', 'dog')
     """
     with readable(Path(path), partial(loading, lambda file: {"names": lines_of(file)})) as lines:
-        return tuple(lines.get("names"))
+        names = tuple(lines.get("names"))
+    require_names(names, what=str(path))
+    return names
 
 
 def split_path(path: PathLike) -> tuple[Path, str | None]:
@@ -266,13 +269,30 @@ def split_path(path: PathLike) -> tuple[Path, str | None]:
     """
     text = os.fspath(path)
     grouped = _GROUPED.fullmatch(text)
-    if grouped and not Path(text).exists():
+    # os.path, which does not raise where a name is too long: opening it says so in one line.
+    if grouped and not os.path.exists(text):
         return Path(grouped[1]), grouped[2]
     file, colon, prefix = text.rpartition(":")
     typed = Path(file).suffix or file == DASH
-    if colon and _PREFIX.fullmatch(prefix) and typed and not Path(text).exists():
+    if colon and _PREFIX.fullmatch(prefix) and typed and not os.path.exists(text):
         return Path(file), prefix
     return Path(text), None
+
+
+def type_of(path: PathLike) -> str:
+    """Return the suffix that tells the type of what a path names: a file, a folder, or ``-``.
+
+    Examples
+    --------
+    >>> type_of("a/cells.npz:val"), type_of("scores.csv.gz")
+    ('.npz', '.csv.gz')
+    """
+    file, _ = split_path(path)
+    if str(file) == DASH:
+        file = spooled()
+    if os.path.isdir(file):
+        return next((one.suffix for one in sorted(file.rglob("*")) if one.suffix in KINDS), "")
+    return suffix_of(file)
 
 
 def file_sha256(path: PathLike) -> str:
@@ -335,5 +355,7 @@ def _array(arrays: Arrays, name: str, file: Path) -> NDArray[Any]:
     return array
 
 
-def _names(array: NDArray[Any]) -> tuple[str, ...]:
-    return tuple(str(name) for name in array.ravel())
+def _names(array: NDArray[Any], file: Path) -> tuple[str, ...]:
+    names = tuple(str(name) for name in array.ravel())
+    require_names(names, what=f"{file}: class_names")
+    return names

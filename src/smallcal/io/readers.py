@@ -6,6 +6,7 @@ file, so :func:`readable` turns whatever it raises into one line that names the 
 
 from __future__ import annotations
 
+import os
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +17,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.lib.format import open_memmap
 
 from smallcal.errors import FileError, SmallcalError, missing_file, needing
 from smallcal.io.batches import arrays_of, tensors_of
 from smallcal.io.layout import Choice
+from smallcal.io.npy import map_npy, read_npy
 from smallcal.io.tables import Table, read_parquet
 from smallcal.io.text import one_column, read_csv, read_json, read_json_lines, read_lines
 
@@ -71,7 +72,7 @@ def tabled(
 def readable(file: Path, reader: Opener) -> Iterator[Arrays]:
     """Open a file, turning every failure to read it into one :class:`FileError`."""
     with explained(file):
-        if file.is_dir():
+        if os.path.isdir(file):
             raise FileError(f"{file} is a folder; name a file in it")
         require_bytes(file)
         with reader(file) as arrays:
@@ -118,26 +119,20 @@ _BATCH_ROWS = 1 << 16
 @contextmanager
 def _npz(file: Path) -> Iterator[Arrays]:
     _refuse_zip_bomb(file)
-    # Our own handle: np.load leaves its one open when the archive is damaged.
     with file.open("rb") as handle:
-        if not handle.read(6).startswith((b"PK", b"\x93NUMPY")):  # NumPy would suspect a pickle
-            raise FileError(f"{file} is not an .npz archive; numpy.savez writes one")
-        handle.seek(0)
-        with np.load(handle, allow_pickle=False) as content:
-            if not isinstance(content, np.lib.npyio.NpzFile):
-                raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it")
-            yield Arrays(tuple(content.files), partial(_unpacked, file, content))
+        start = handle.read(6)
+    if start.startswith(b"\x93NUMPY"):
+        raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it")
+    if not start.startswith(b"PK"):
+        raise FileError(f"{file} is not an .npz archive; numpy.savez writes one")
+    with zipfile.ZipFile(file) as archive:
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
 
+        def get(name: str) -> Any:
+            with archive.open(members[name]) as handle:
+                return read_npy(handle, members[name].file_size, f"{file}: {name}")
 
-def _unpacked(file: Path, content: Mapping[str, Any], name: str) -> Any:
-    try:
-        return content[name]
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise
-        raise FileError(
-            f"{file}: {name} holds Python objects, which are never unpickled; save plain numbers"
-        ) from None
+        yield Arrays(tuple(members), get)
 
 
 def _refuse_zip_bomb(file: Path) -> None:
@@ -342,7 +337,7 @@ def _container(opener: Opener) -> Reader:
 READERS: Mapping[str, Reader] = MappingProxyType(
     {
         ".npz": _container(_npz),
-        ".npy": _container(partial(loading, lambda file: {"logits": open_memmap(file, mode="r")})),
+        ".npy": _container(partial(loading, lambda file: {"logits": map_npy(file)})),
         **dict.fromkeys((".csv", ".csv.gz"), partial(tabled, read_csv)),
         **dict.fromkeys((".tsv", ".tsv.gz"), partial(tabled, partial(read_csv, separator="\t"))),
         **dict.fromkeys((".jsonl", ".jsonl.gz", ".ndjson"), partial(tabled, read_json_lines)),

@@ -12,17 +12,22 @@ The manifest is there before any part, so that parts of two things are never mix
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from smallcal.errors import FileError, InputError, file_errors
-from smallcal.io.atomic import atomic_path
+from smallcal.io.atomic import atomic_path, leftovers
+from smallcal.io.documents import read_document
 from smallcal.io.lock import FILE_NAME, alone_in
 
 Task = TypeVar("Task")
+
+#: A manifest names each input file: a hundred bytes or two for each.
+MAX_BYTES = 64 * 1024 * 1024
 
 
 class Refused(InputError):
@@ -44,8 +49,8 @@ class Resumable(Generic[Task]):
         Gives the file of a task.
     flaw : callable
         Says what is wrong with the file of a task, or nothing.
-    unfinished : tuple of str
-        Patterns of what a process that was killed may have left half written.
+    others : tuple of Path
+        Files beside the parts and the manifest that are written there.
     what, instead : str
         What is made there, and what to name so that it is made elsewhere, for errors.
     other : callable
@@ -63,7 +68,7 @@ class Resumable(Generic[Task]):
     manifest: Path
     part: Callable[[Task], Path]
     flaw: Callable[[Task, Path], str]
-    unfinished: tuple[str, ...]
+    others: tuple[Path, ...]
     what: str
     instead: str
     other: Callable[[str], str]
@@ -72,30 +77,55 @@ class Resumable(Generic[Task]):
     notes: list[str] = field(default_factory=list)
 
     @contextmanager
-    def claimed(self, *, parents: bool = False) -> Iterator[None]:
+    def claimed(self, *, parents: bool = False) -> Iterator[bool]:
         """Keep other processes out of the folder; make it, or its ``parents`` too, if need be.
+
+        Gives whether that is certain.
 
         Raises
         ------
         InputError
             If another process is at work on it.
+        Refused
+            If the folder holds what smallcal did not write; nothing was touched.
         """
         with file_errors(f"cannot make {self.parts}"):
+            self._refuse_unknown()
+            made = not self.folder.exists()
             self.parts.mkdir(parents=parents, exist_ok=True)
         with alone_in(self.folder, what=self.what, instead=self.instead) as certain:
             # Whoever had the lock before may have moved the folder away with it.
             if not (self.folder / FILE_NAME).exists():
                 raise InputError(f"another process has just made {self.what}; look at it")
-            if certain:
-                self.sweep()
-            yield
+            try:
+                yield certain
+            except BaseException:
+                if made:
+                    self._leave_if_empty()
+                raise
 
-    def sweep(self) -> None:
+    def _refuse_unknown(self) -> None:
+        """Raise where there is something, and no manifest to say what it is."""
+        if os.path.lexists(self.manifest):
+            return
+        # The manifest is written before any part, so no kill leaves more than this behind.
+        left = {self.folder / FILE_NAME, self.parts / FILE_NAME, *leftovers([self.manifest])}
+        there = set(self.parts.iterdir()) if self.parts.is_dir() else set()
+        if there - left or any(os.path.lexists(path) for path in self.others):
+            raise Refused(self.unknown)
+
+    def _leave_if_empty(self) -> None:
+        """Remove a folder in which nothing was begun."""
+        if all(path in (self.parts, self.folder / FILE_NAME) for path in self.folder.rglob("*")):
+            with suppress(OSError):
+                (self.folder / FILE_NAME).unlink()
+                for folder in dict.fromkeys((self.parts, self.folder)):
+                    folder.rmdir()
+
+    def sweep(self, tasks: Sequence[Task]) -> None:
         """Remove what a process that was killed had not finished writing."""
-        for pattern in self.unfinished:
-            for path in self.folder.glob(pattern):
-                if path.name != FILE_NAME:
-                    path.unlink(missing_ok=True)
+        for path in leftovers([*map(self.part, tasks), self.manifest, *self.others]):
+            path.unlink(missing_ok=True)
 
     def begin(self, asked: Mapping[str, Any]) -> None:
         """Begin, or go on with what was asked for in the same words.
@@ -108,10 +138,8 @@ class Resumable(Generic[Task]):
         found = read_manifest(self.manifest)
         if found is not None:
             self._resume(found, asked)
-        elif any(path.name != FILE_NAME for path in self.parts.iterdir()):
-            # The manifest is written before any part, so no kill leaves this behind.
-            raise Refused(self.unknown)
         else:
+            self._refuse_unknown()
             self._write_manifest(asked)
 
     def _resume(self, before: dict[str, Any], asked: Mapping[str, Any]) -> None:
@@ -146,7 +174,10 @@ class Resumable(Generic[Task]):
             path.write_text(text + "\n", "utf-8")
 
     def missing(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the tasks that are not done; damaged parts are removed, with a note."""
+        """Return the tasks that are not done; damaged parts are noted, and replaced when they are.
+
+        Nothing is removed: whoever only looks at a run must not change it.
+        """
         return [task for task in tasks if not self._is_done(task)]
 
     def _is_done(self, task: Task) -> bool:
@@ -156,19 +187,14 @@ class Resumable(Generic[Task]):
         if not (flaw := self.flaw(task, part)):
             return True
         self.notes.append(f"{part} {flaw}; it is done again")
-        with file_errors(f"cannot remove {part}"):
-            part.unlink()
         return False
 
 
 def read_manifest(file: Path) -> dict[str, Any] | None:
     """Return what was asked for; None if there is no such file."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not file.exists():
         return None
-    except (OSError, ValueError) as error:
-        raise FileError(f"{file} cannot be read: {error}") from None
+    found = read_document(file, most=MAX_BYTES, what="manifest", error=FileError)
     if not isinstance(found, dict):
         raise FileError(f"{file} is not a manifest")
     return found

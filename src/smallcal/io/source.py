@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from smallcal.data.names import order_of
-from smallcal.errors import FileError
+from smallcal.errors import FileError, file_errors
 from smallcal.io import npy
 from smallcal.io.judge import SAMPLE
 from smallcal.io.layout import AS_IT_IS, Choice, Layout, moved_note, score_role
@@ -200,7 +200,9 @@ class Source:
         label = () if self.label is None else (self.label,)
         wanted = [*self.scores, *(self.others if carry else label)]
         for table in tables_of(self.kind, file, part.units, wanted, step):
-            yield self._block(table, part.shown, start, carry=carry)
+            with explained(Path(part.shown)):
+                block = self._block(table, part.shown, start, carry=carry)
+            yield block
             start += table.num_rows
         if start != part.start + part.rows:
             raise FileError(f"{part.shown} does not hold the rows that it promises; write it again")
@@ -247,7 +249,7 @@ def stamp_of(file: Path) -> Stamp:
 
 def is_source(path: Path) -> bool:
     """Whether a path can be opened as a source: a folder, or a file of one of the kinds."""
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path.is_dir, no error where no such name can be
         return True
     kind = KINDS.get(path.suffix.lower())
     if kind != "npy":
@@ -291,19 +293,21 @@ def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT
             input=choice.input or "logits",
             ordered=True,
         )
-    return _open_tables(path, files, kind, prefix, choice)
+    with explained(path):
+        return _open_tables(path, files, kind, prefix, choice)
 
 
 def _files(path: Path) -> list[Path]:
     """Return the data files of a folder by name; those that begin with . or _ are not data."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [path]
-    found = sorted(
-        file
-        for file in path.rglob("*")
-        if file.suffix.lower() in KINDS
-        and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
-    )
+    with file_errors(f"cannot look into {path}"):
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix.lower() in KINDS
+            and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
+        )
     kinds = {KINDS[file.suffix.lower()] for file in found}
     if not kinds or "npy" in kinds:
         raise FileError(f"{path} is a folder without Parquet or Arrow files; name a file in it")
@@ -341,7 +345,7 @@ def _open_tables(
         kind=kind,
         pieces=tuple(pieces),
         n_classes=n_classes,
-        row_bytes=n_classes * max(1, getattr(item, "bit_width", 64) // 8),
+        row_bytes=n_classes * _item_bytes(item),
         scores=scores,
         label=None if label is None else columns[label][0],
         others=tuple(str(name) for name in first.names if name not in scores),
@@ -351,6 +355,14 @@ def _open_tables(
         ordered=found.as_list or found.ordered,
         notes=found.notes,
     )
+
+
+def _item_bytes(item: Any) -> int:
+    """Return the bytes of one number; what is none, lists of lists say, is refused when read."""
+    try:
+        return max(1, int(item.bit_width) // 8)
+    except ValueError:
+        return 8
 
 
 def _arranged(kind: str, pieces: list[Piece], schema: Any, source: str, choice: Choice) -> Arranged:

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import FileError
+from smallcal.errors import FileError, file_errors
 
 #: What stands for standard input, and what messages call it.
 DASH = "-"
@@ -25,6 +25,8 @@ _BEGINNINGS = {
     b"\x89HDF\r\n": ".h5",
     b"\x1f\x8b": ".gz",
 }
+#: Bytes of a header that are looked at.
+_MOST_HEADER = 2**20
 #: What was read, with the stream it came from: it can be read once, and may be asked for twice.
 _kept: dict[str, Any] = {}
 
@@ -38,11 +40,12 @@ def spooled() -> Path:
     if _kept.get("stream") is not stream:
         if stream is None or stream.isatty():
             raise FileError(f"{NAMED} is a terminal; pipe a file into it: smallcal ... - < FILE")
-        folder = tempfile.mkdtemp(prefix="smallcal-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        file = Path(folder) / "stdin"
-        with file.open("wb") as copy:
-            shutil.copyfileobj(stream.buffer, copy)
+        with file_errors(f"cannot keep a copy of {NAMED}"):
+            folder = tempfile.mkdtemp(prefix="smallcal-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            file = Path(folder) / "stdin"
+            with file.open("wb") as copy:
+                shutil.copyfileobj(stream.buffer, copy)
         _kept.update(stream=stream, file=file.rename(f"{file}{sniffed(file)}"))
     found: Path = _kept["file"]
     return found
@@ -76,7 +79,14 @@ def sniffed(file: Path) -> str:
 
 def _sniffed_text(handle: Any) -> str:
     try:
-        first, rest = handle.readline(), handle.read(1)
+        first = handle.readline()
+        # A name in quotes may go on in the next line.
+        while not first.lstrip().startswith((b"{", b"[")) and first.count(b'"') % 2:
+            more = handle.readline()
+            if not more or len(first) > _MOST_HEADER:
+                break
+            first += more
+        rest = handle.read(1)
     except (OSError, EOFError) as error:
         raise FileError(f"{NAMED} is packed by gzip and damaged: {error}") from None
     line = first.decode("utf-8-sig", errors="replace").strip()

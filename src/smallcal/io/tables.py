@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.data.names import read_header
 from smallcal.errors import FileError
 from smallcal.io.columns import Columns, list_arrays
 from smallcal.io.judge import SAMPLE, Labels
@@ -195,13 +197,49 @@ def to_columns(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
             continue
         if prefix:
             raise FileError(f"a table holds one split; {name} has the prefix {prefix!r}")
-        if values.ndim == 2:
-            word = "prob" if role == "probabilities" else "logit"
-            headers = range(values.shape[1]) if names is None else names
-            columns |= {f"{word}_{header}": values[:, i] for i, header in enumerate(headers)}
-        else:
-            columns["label" if role == "labels" else name] = values
+        for header, column in _columns_of(name, role, values, names):
+            if header in columns:
+                raise FileError(f"a table cannot hold two columns called {header!r}; rename one")
+            columns[header] = column
     return columns
+
+
+def _columns_of(
+    name: str, role: str | None, values: NDArray[Any], names: NDArray[Any] | None
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the columns of one array, each with its header."""
+    if values.ndim < 2:
+        yield ("label", _numbered(values, names)) if role == "labels" else (name, values)
+        return
+    word = "prob" if role == "probabilities" else "logit"
+    headers = list(range(values.shape[1]) if names is None else names)
+    if len(headers) != values.shape[1]:
+        raise FileError(f"{len(headers)} class_names for {values.shape[1]} columns of {name}")
+    for i, header in enumerate(headers):
+        yield f"{word}_{header}", values[:, i]
+
+
+def _numbered(labels: NDArray[Any], names: NDArray[Any] | None) -> NDArray[Any]:
+    """Return labels as column numbers where the names of the classes are read as numbers."""
+    if names is None or labels.dtype.kind != "U":
+        return labels
+    if read_header([f"logit_{name}" for name in names]).names is not None:
+        return labels
+    with suppress(KeyError):
+        return codes_of(labels, names)
+    return labels
+
+
+def codes_of(labels: NDArray[Any], names: Iterable[Any]) -> NDArray[Any]:
+    """Return the column numbers of labels that are names; a KeyError tells of one that is none.
+
+    Examples
+    --------
+    >>> codes_of(np.array(["dog", "cat"]), ["cat", "dog"]).tolist()
+    [1, 0]
+    """
+    place = {str(name): i for i, name in enumerate(names)}
+    return np.array([place[label] for label in labels.tolist()], dtype=np.int64)
 
 
 def csv_rows(columns: Mapping[str, NDArray[Any]]) -> Iterator[list[str]]:

@@ -6,8 +6,9 @@ import csv
 import gzip
 import io
 import json
+import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -74,17 +75,18 @@ def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> 
             look=lambda places: {i: _cells(head, i) for i in places},
             seen=lambda: _seen(file, separator, headers, choice),
         )
-        numbers, labels = array("d"), []
+        numbers, labels, names = array("d"), [], frozenset(columns.class_names or ())
         for row in chain(head, rows):
             try:
                 numbers.extend([float(row.cells[i]) for i in columns.scores])
             except ValueError:
                 raise _not_a_number(row, headers, columns, file) from None
             if columns.label is not None:
-                labels.append(row.cells[columns.label].strip())
+                cell = row.cells[columns.label]
+                labels.append(cell if cell in names else cell.strip())
     scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
     matrix = scores.reshape(-1, len(columns.scores)) if columns.scores else None
-    return _table(columns, matrix, None if columns.label is None else typed(labels))
+    return _table(columns, matrix, None if columns.label is None else typed(labels, names))
 
 
 def _table(columns: Columns, scores: NDArray[Any] | None, labels: NDArray[Any] | None) -> Table:
@@ -100,8 +102,9 @@ def _table(columns: Columns, scores: NDArray[Any] | None, labels: NDArray[Any] |
 
 def _rows(handle: IO[str], file: Path, separator: str) -> tuple[list[str], Iterator[_Row]]:
     """Return the headers, and the rows under them, each as wide."""
-    reader = csv.reader(handle, delimiter=separator)
-    headers = next(reader, [])
+    lines: list[str] = []
+    reader = csv.reader(chain(_kept(handle, lines), handle), delimiter=separator)
+    headers = _trimmed(next(reader, []), "".join(lines))
     if len(headers) < 2:
         name = "commas" if separator == "," else "tabs"
         raise FileError(
@@ -120,6 +123,26 @@ def _rows(handle: IO[str], file: Path, separator: str) -> tuple[list[str], Itera
                 yield _Row(reader.line_num, cells)
 
     return headers, rows()
+
+
+def _kept(handle: IO[str], lines: list[str]) -> Iterator[str]:
+    """Yield lines until the header's quotes are closed, and keep them."""
+    quotes = 0
+    for line in handle:
+        lines.append(line)
+        yield line
+        quotes += line.count('"')
+        if quotes % 2 == 0:
+            return
+
+
+def _trimmed(headers: Sequence[str], raw: str) -> list[str]:
+    """Return headers without the blanks around them, but for those that stand in quotes."""
+    quoted = (f'"{header.replace(chr(34), chr(34) * 2)}"' for header in headers)
+    return [
+        header if header == header.strip() or whole in raw else header.strip()
+        for header, whole in zip(headers, quoted, strict=True)
+    ]
 
 
 def _cells(rows: Sequence[_Row], place: int) -> NDArray[np.float64] | None:
@@ -175,7 +198,8 @@ def _not_a_number(row: _Row, headers: Sequence[str], columns: Columns, file: Pat
 def lines_of(file: Path) -> list[str]:
     """Return the lines of a text file that are not blank."""
     with _text(file) as handle:
-        lines = [line.strip() for line in handle.read().splitlines()]
+        # Not splitlines, which also breaks where a name holds a page break, say.
+        lines = [line.strip() for line in re.split(r"\r\n|\r|\n", handle.read())]
     values = [line for line in lines if line]
     if not values:
         raise FileError(f"{file} has only blank lines; write one entry per line")
@@ -195,11 +219,13 @@ def read_lines(file: Path) -> NDArray[Any]:
 def one_column(file: Path, separator: str) -> bool:
     """Whether the first line of a table has one entry."""
     with _text(file) as handle:
-        return separator not in handle.readline()
+        return len(next(csv.reader(handle, delimiter=separator), [])) < 2
 
 
-def typed(values: Sequence[Any]) -> NDArray[Any]:
+def typed(values: Sequence[Any], names: Collection[str] = ()) -> NDArray[Any]:
     """Return column numbers as integers, other numbers as floats, names as they are.
+
+    Where all are ``names`` of classes, they are no numbers, whatever they look like.
 
     Examples
     --------
@@ -207,6 +233,8 @@ def typed(values: Sequence[Any]) -> NDArray[Any]:
     (array([1, 2]), array(['cat', '2'], dtype='<U3'))
     """
     text = np.array(values, dtype=str)
+    if names and all(isinstance(value, str) and value in names for value in values):
+        return text
     for kind in (np.int64, np.float64):
         try:
             return text.astype(kind)
@@ -285,7 +313,8 @@ def _records(records: Sequence[Any], file: Path, choice: Choice, *, counted_from
         seen=lambda: _counted_column(columns, headers, choice, file),
     )
     scores = [_scores(columns[headers[i]], f"{file}: {headers[i]!r}") for i in found.scores]
-    labels = None if found.label is None else _labels(columns[headers[found.label]], file)
+    names = frozenset(found.class_names or ())
+    labels = None if found.label is None else _labels(columns[headers[found.label]], file, names)
     return _table(found, np.column_stack(scores) if scores else None, labels)
 
 
@@ -328,7 +357,7 @@ def _scores(values: Iterable[Any], where: str) -> NDArray[np.float64]:
     return np.array(found, dtype=np.float64)
 
 
-def _labels(values: list[Any], file: Path) -> NDArray[Any]:
+def _labels(values: list[Any], file: Path, names: Collection[str] = ()) -> NDArray[Any]:
     if any(isinstance(value, list | dict | None) for value in values):
         raise FileError(f"{file}: a label is missing or no single value; drop those samples")
-    return typed(values)
+    return typed(values, names)

@@ -7,7 +7,8 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,19 +18,23 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.errors import FileError, file_errors, needing
-from smallcal.io.atomic import atomic_path
+from smallcal.data.names import require_names
+from smallcal.errors import FileError, InputError, file_errors, needing
+from smallcal.io.atomic import atomic_path, behind_links, is_special
 from smallcal.io.layout import SCORE_KINDS, parse_name
 from smallcal.io.parts import write_tables
 from smallcal.io.readers import suffix_of
-from smallcal.io.tables import csv_rows, to_columns
+from smallcal.io.stdin import DASH
+from smallcal.io.tables import codes_of, csv_rows, to_columns
 
 NamedArrays: TypeAlias = Mapping[str, NDArray[Any]]
 Writer: TypeAlias = Callable[[Path, NamedArrays], None]
 
 
-def write_arrays(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
-    """Write named arrays to a file whose suffix is in ``WRITERS``.
+def write_arrays(
+    path: str | os.PathLike[str], arrays: NamedArrays, *, suffix: str | None = None
+) -> None:
+    """Write named arrays to a file whose suffix, or the one given, is in ``WRITERS``.
 
     If anything fails, no half file is left and an old file stays as it was. A .npy file holds
     only the logits or probabilities; tables (.csv, .parquet) hold one split.
@@ -43,15 +48,17 @@ def write_arrays(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
     prob_0,prob_1,label
     0.75,0.25,0
     """
-    file = require_writable(path)
-    with atomic_path(file) as temporary:
-        WRITERS[suffix_of(file)](temporary, arrays)
+    file = require_writable(path, suffix=suffix)
+    if "class_names" in arrays:
+        require_names([str(name) for name in arrays["class_names"]])
+    with atomic_path(file, suffix=suffix) as temporary:
+        WRITERS[suffix_of(file) if suffix is None else suffix](temporary, arrays)
 
 
-def require_writable(path: str | os.PathLike[str]) -> Path:
+def require_writable(path: str | os.PathLike[str], *, suffix: str | None = None) -> Path:
     """Raise before the work is done if the arrays could not be written there."""
     file = Path(path)
-    if suffix_of(file) not in WRITERS:
+    if (suffix_of(file) if suffix is None else suffix) not in WRITERS:
         raise FileError(f"cannot write {file}: the suffix must be one of {', '.join(WRITERS)}")
     return require_folder(file)
 
@@ -59,22 +66,71 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 def require_folder(path: str | os.PathLike[str]) -> Path:
     """Raise before the work is done if no file can have this path."""
     file = Path(path)
-    if file.is_dir():
-        raise FileError(f"{file} is a folder; name a file to write")
-    if not file.parent.is_dir():
-        raise no_folder(file)
+    with file_errors(f"cannot write {file}"):
+        if file.is_dir():
+            raise FileError(f"{file} is a folder; name a file to write")
+        if not is_special(file):
+            require_parent(file)
     return file
+
+
+def require_parent(file: Path) -> None:
+    """Raise where the folder of what would be written is not there."""
+    folder = behind_links(file).absolute().parent
+    with file_errors(f"cannot write {file}"):
+        if not folder.is_dir():
+            said = file.parent if folder == file.absolute().parent else folder
+            raise FileError(f"cannot write {file}: the folder {said} does not exist")
+
+
+def require_apart(
+    output: str | os.PathLike[str], given: str | os.PathLike[str], *, inside: bool = False
+) -> None:
+    """Raise where a result would be written onto what it is made of, however that is spelt.
+
+    Parameters
+    ----------
+    output, given : path
+        What is written and what is read; ``-`` is read from standard input.
+    inside : bool
+        Whether what is read may be a folder that is written into.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "d.npz"
+    >>> file.touch()
+    >>> require_apart(file.with_name("cal.json"), file)
+    >>> require_apart(file.parent / "." / "d.npz", file)
+    Traceback (most recent call last):
+    smallcal.errors.InputError: ...d.npz is read, and would be written over; name another output
+    """
+    read = _status(0 if os.fspath(given) == DASH else given)
+    if read is None or (inside and stat.S_ISDIR(read.st_mode)):
+        return
+    if stat.S_ISDIR(read.st_mode):
+        above = map(_status, Path(os.path.realpath(output)).parents)
+        if any(one is not None and os.path.samestat(read, one) for one in above):
+            raise InputError(f"{output} would be written into {given}, which is read; name another")
+    elif not stat.S_ISREG(read.st_mode):
+        return
+    written = _status(output)
+    if written is not None and os.path.samestat(read, written):
+        raise InputError(f"{output} is read, and would be written over; name another output")
+
+
+def _status(path: int | str | os.PathLike[str]) -> os.stat_result | None:
+    """Return what the system knows of a path or an open stream; None if there is no such thing."""
+    try:
+        return os.stat(path)
+    except (OSError, ValueError):
+        return None
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, if need be; what stops that is one line."""
     with file_errors(f"cannot make the folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-
-
-def no_folder(file: Path) -> FileError:
-    """Build the error for a path in a folder that is not there."""
-    return FileError(f"cannot write {file}: the folder {file.parent} does not exist")
 
 
 def _npy(file: Path, arrays: NamedArrays) -> None:
@@ -110,10 +166,19 @@ def _text(file: Path) -> Iterator[IO[str]]:
 
 def _csv(file: Path, arrays: NamedArrays, *, separator: str = ",") -> None:
     columns = to_columns(arrays)
+    words = [column for column in columns.values() if column.dtype.kind == "U"]
     with _text(file) as handle:
-        rows = csv.writer(handle, lineterminator="\n", delimiter=separator)
-        rows.writerow(columns)
-        rows.writerows(csv_rows(columns))
+        _csv_writer(handle, separator, columns).writerow(columns)
+        # Each word once: a table has few.
+        written = (str(word) for column in words for word in np.unique(column))
+        _csv_writer(handle, separator, written).writerows(csv_rows(columns))
+
+
+def _csv_writer(handle: IO[str], separator: str, texts: Iterable[str]) -> Any:
+    """Return a writer that puts all in quotes where a text would not be read back without."""
+    odd = any(text != text.strip() or "\r" in text for text in texts)
+    how: Any = {"quoting": csv.QUOTE_ALL} if odd else {}
+    return csv.writer(handle, lineterminator="\n", delimiter=separator, **how)
 
 
 def _json_lines(file: Path, arrays: NamedArrays) -> None:
@@ -132,29 +197,57 @@ def _json(file: Path, arrays: NamedArrays) -> None:
 
 def _parquet(file: Path, arrays: NamedArrays) -> None:
     with needing("pyarrow", "parquet", "writing .parquet files"):
-        import pyarrow as pa
         import pyarrow.parquet as pq
-    pq.write_table(pa.table(to_columns(arrays)), file)
+    pq.write_table(_arrow_table(arrays), file)
+
+
+def _arrow_table(arrays: NamedArrays) -> Any:
+    import pyarrow as pa
+
+    # Arrow would cut the text of an array at a NUL.
+    return pa.table(
+        {
+            name: values.tolist() if values.dtype.kind == "U" else values
+            for name, values in to_columns(arrays).items()
+        }
+    )
 
 
 def _arrow(file: Path, arrays: NamedArrays) -> None:
     with needing("pyarrow", "parquet", f"writing {file.suffix} files"):
-        import pyarrow as pa
-    write_tables(file, "arrow", iter([pa.table(to_columns(arrays))]))
+        import pyarrow  # noqa: F401 - before anything is written
+    write_tables(file, "arrow", iter([_arrow_table(arrays)]))
 
 
 def _safetensors(file: Path, arrays: NamedArrays) -> None:
     with needing("safetensors", "safetensors", "writing .safetensors files"):
+        from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
     names = arrays.get("class_names")  # text has no tensor type: it goes into the metadata
     metadata = None if names is None else {"class_names": json.dumps([str(n) for n in names])}
     numbers = {
-        name: np.ascontiguousarray(values)
+        name: np.ascontiguousarray(_coded(name, values, names))
         for name, values in arrays.items()
         if name != "class_names"
     }
-    save_file(numbers, file, metadata=metadata)
+    try:
+        save_file(numbers, file, metadata=metadata)
+    except SafetensorError as error:  # it has no error of its own for a full disk
+        raise OSError(str(error)) from error
+
+
+def _coded(name: str, values: NDArray[Any], names: NDArray[Any] | None) -> NDArray[Any]:
+    """Return text as the column numbers of its classes, for there are no tensors of text."""
+    if values.dtype.kind != "U":
+        return values
+    try:
+        return codes_of(values, [] if names is None else names)
+    except KeyError as error:
+        raise FileError(
+            f"{name} holds text, such as {error}, which a .safetensors file cannot; write column "
+            "numbers, or another type of file"
+        ) from None
 
 
 def _torch(file: Path, arrays: NamedArrays) -> None:
@@ -166,15 +259,20 @@ def _torch(file: Path, arrays: NamedArrays) -> None:
         else torch.from_numpy(np.array(values))
         for name, values in arrays.items()
     }
-    torch.save(content, file)
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:  # all that it says of a full disk
+        raise OSError("PyTorch could not write it; is the disk full?") from error
 
 
 def _h5(file: Path, arrays: NamedArrays) -> None:
     with needing("h5py", "h5", "writing .h5 files"):
         import h5py
-    with h5py.File(file, "w") as content:
+    made = io.BytesIO()  # not the file: HDF5 ends the process where a disk is full
+    with h5py.File(made, "w") as content:
         for name, values in arrays.items():
             content[name] = np.char.encode(values, "utf-8") if values.dtype.kind == "U" else values
+    file.write_bytes(made.getbuffer())
 
 
 #: Every file type that can be written.

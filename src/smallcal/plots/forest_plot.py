@@ -151,7 +151,7 @@ def forest(ax: style.Axes, found: Forest) -> None:
         rows = {n - 1 - i: row for i, row in enumerate(found.rows) if row.verdict == verdict}
         if rows:
             _draw_rows(ax, rows, verdict)
-    ax.set_yticks(np.arange(n)[::-1], [row.label for row in found.rows])
+    ax.set_yticks(np.arange(n)[::-1], [style.literal(row.label) for row in found.rows])
     ax.set_ylim(-0.6, n - 0.4)
     # Beside long labels there is little room for numbers.
     ax.locator_params(axis="x", nbins=6)

@@ -272,7 +272,10 @@ def group_residuals(ax: style.Axes, found: dict[str, GroupResiduals]) -> None:
     for index, (stage, row) in enumerate(found.items()):
         _draw_residuals(ax, stage, row, index)
     first = next(iter(found.values()))
-    ax.set_xticks(np.arange(len(first.group)), [name.replace(", ", "\n") for name in first.labels])
+    ax.set_xticks(
+        np.arange(len(first.group)),
+        [style.literal(name.replace(", ", "\n")) for name in first.labels],
+    )
     ax.set_xlim(-0.5, len(first.group) - 0.5)
     style.percent(ax, "y")
     # The labels say "lowest risk" where it is one.
@@ -294,5 +297,13 @@ def _draw_residuals(ax: style.Axes, stage: str, row: GroupResiduals, index: int)
     ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.6, zorder=2)
     plot = f"group-residuals-{stage}"
     style.marks(
-        ax, x, row.residual, look, label=stage, markersize=7, zorder=3, tips=tips, name=plot
+        ax,
+        x,
+        row.residual,
+        look,
+        label=style.literal(stage),
+        markersize=7,
+        zorder=3,
+        tips=tips,
+        name=plot,
     )

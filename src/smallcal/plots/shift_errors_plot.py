@@ -125,7 +125,7 @@ def shift_errors(ax: style.Axes, found: Mapping[str, ShiftErrors]) -> None:
         ]
         ax.vlines(x, row.low, row.high, color=look.color, linewidth=1.1, alpha=0.6)
         style.dots(ax, x, y, look, s=26, tips=tips, name=f"shift-errors-{name}")
-        ax.scatter([], [], s=26, **look.mark, label=name)
+        ax.scatter([], [], s=26, **look.mark, label=style.literal(name))
     ax.set_ylim(bottom=0)
     style.percent(ax)
     style.dress(ax, xlabel="accuracy (%)", ylabel=f"{row.metric} ({unit.sign})")

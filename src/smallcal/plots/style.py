@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
+from smallcal.data.shown import latex, visible
 from smallcal.errors import InputError, missing_extra
 from smallcal.metrics.units import PERCENT
 
@@ -129,12 +130,29 @@ def figure_of(artist: Artist) -> Figure:
     return figure
 
 
+def literal(text: str) -> str:
+    r"""Return text that a figure shows as it is: no mathematics, no controls.
+
+    Examples
+    --------
+    >>> print(literal("gain in $"), literal("_hidden"))
+    gain in \$  _hidden
+    """
+    import matplotlib
+
+    shown = visible(text, keep="\n")
+    if matplotlib.rcParams["text.usetex"]:
+        return latex(text)
+    # A label that begins with an underscore would be left out of the legend.
+    return (" " if shown.startswith("_") else "") + shown.replace("$", r"\$")
+
+
 def dress(ax: Axes, *, xlabel: str, ylabel: str, title: str = "") -> None:
     """Write the labels, and take away what says nothing."""
-    ax.set_xlabel(xlabel, color=INK)
-    ax.set_ylabel(ylabel, color=INK)
+    ax.set_xlabel(literal(xlabel), color=INK)
+    ax.set_ylabel(literal(ylabel), color=INK)
     if title:
-        ax.set_title(title, color=INK, fontsize="medium", loc="left")
+        ax.set_title(literal(title), color=INK, fontsize="medium", loc="left")
     ax.tick_params(colors=INK, which="both")
     for side, spine in ax.spines.items():
         spine.set_color(GREY)
@@ -146,12 +164,14 @@ def dress(ax: Axes, *, xlabel: str, ylabel: str, title: str = "") -> None:
 def caption(ax: Axes, *texts: str, pad: float = 6.0) -> None:
     """Write over axes what they show, in small lines that a figure is wide enough for."""
     lines = [line for text in texts for line in textwrap.wrap(text, _CAPTION)]
-    ax.set_title("\n".join(lines), color=INK, fontsize=SMALL, loc="left", pad=pad)
+    ax.set_title(literal("\n".join(lines)), color=INK, fontsize=SMALL, loc="left", pad=pad)
 
 
 def legend(ax: Axes, entries: tuple[list[Any], list[str]] | None = None, **options: Any) -> None:
     """Draw the legend without a frame: these handles and labels, or all there are, if any."""
-    handles, labels = entries or ax.get_legend_handles_labels()
+    handles, labels = ax.get_legend_handles_labels()
+    if entries is not None:
+        handles, labels = entries[0], list(map(literal, entries[1]))
     if handles:
         chosen = {"frameon": False, "fontsize": SMALL, "labelcolor": INK, **options}
         ax.legend(handles, labels, **chosen)
@@ -172,7 +192,7 @@ def percent(ax: Axes, which: str = "xy") -> None:
 
 def name_series(ax: Axes, name: str, style: Look) -> None:
     """Put a series into the legend with both its mark and its line."""
-    ax.plot([], [], label=name, **style._asdict(), markersize=5)
+    ax.plot([], [], label=literal(name), **style._asdict(), markersize=5)
 
 
 def strip_over(ax: Axes, *, ylabel: str) -> Axes:
@@ -254,7 +274,7 @@ def with_tips(
     number = len(tips_of(figure_of(artist)))
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     artist.set_gid(f"tip-{slug}-{number}")
-    setattr(artist, _TIPS, list(texts))
+    setattr(artist, _TIPS, list(map(visible, texts)))
 
 
 def _n_marks(artist: Artist) -> int:

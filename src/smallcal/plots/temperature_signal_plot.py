@@ -149,7 +149,7 @@ def temperature_signal(ax: style.Axes, found: TemperatureSignal) -> None:
     ax.axhline(found.pooled, color=style.GREY, linewidth=1.2, linestyle=dashes, label=label)
     if found.kind != "cloud":
         line = (found.line_score, found.line_temperature)
-        ax.plot(*line, color=look.color, linewidth=1.8, label=found.method, zorder=2)
+        ax.plot(*line, color=look.color, linewidth=1.8, label=style.literal(found.method), zorder=2)
     _draw_marks(ax, found, look)
     everything = np.concatenate([found.temperature, [found.pooled, 1.0]])
     if everything.max() > 8 * everything.min():
@@ -171,7 +171,7 @@ def _draw_marks(ax: style.Axes, found: TemperatureSignal, look: style.Look) -> N
     few = np.unique(np.linspace(0, n - 1, min(n, _SHOWN if found.kind == "cloud" else 60)).round())
     rows = few.astype(np.int64)
     x, y = found.score[rows], found.temperature[rows]
-    label = found.method if found.kind == "cloud" else None
+    label = style.literal(found.method) if found.kind == "cloud" else None
     size = 10 if found.kind == "cloud" else 16
     scale, unit = (100, " %") if found.label.endswith("(%)") else (1, "")
     name = found.label.removesuffix(" (%)")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.calibrators.estimators import seed_of
+from smallcal.data.shown import in_json
 from smallcal.errors import InputError
-from smallcal.io.atomic import atomic_path
+from smallcal.io.atomic import atomic_path, is_special
 from smallcal.reports import conditions
 from smallcal.reports.content.gather import gather
 from smallcal.reports.render import html, markdown
@@ -46,7 +47,8 @@ class Report:
 
     def to_json(self) -> str:
         """Return the report as JSON."""
-        return json.dumps(self.content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(self.content, indent=2, ensure_ascii=False, allow_nan=False)
+        return in_json(text) + "\n"
 
     def to_markdown(self) -> str:
         """Return the report as Markdown."""
@@ -94,6 +96,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     'md'
     """
     suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS and is_special(path):  # as on a terminal
+        return "md"
     if suffix not in FORMATS:
         raise InputError(
             f"cannot tell what to write as {path}: end the name in {', '.join(FORMATS)}"

@@ -104,7 +104,7 @@ def samples_of(
             "n_errors": int((~preds.correct).sum()),
             "accuracy": float(preds.correct.mean()),
             "sha256": preds.sha256(),
-            "file_sha256": file_sha256(path) if path is not None and path.is_file() else None,
+            "file_sha256": file_sha256(path) if path is not None and os.path.isfile(path) else None,
         },
     )
 

@@ -51,6 +51,22 @@ class Problem:
     what: str
     severity: str = ERROR
 
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.cell, self.file, self.what)))
+
+
+def require_sound(collection: Collection) -> None:
+    """Raise :class:`~smallcal.errors.InputError` that names the first error and counts the rest."""
+    errors = [problem for problem in check_collection(collection) if problem.severity == ERROR]
+    if not errors:
+        return
+    others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    raise InputError(
+        f"{collection.folder} has what would spoil a study: {errors[0]}{others}; ",
+        python="mend it (check_collection lists it all), or go on with force=True",
+        shell="mend it (smallcal study check lists it all)",
+    )
+
 
 def check_collection(
     collection: Collection, *, advance: Callable[[int], object] = lambda cells: None

@@ -213,7 +213,7 @@ def load_collection(folder: str | os.PathLike[str]) -> Collection:
         If the folder or its description is missing or is not one.
     """
     root = Path(folder)
-    file = root / FILE_NAME if root.is_dir() else root
+    file = root / FILE_NAME if os.path.isdir(root) else root
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -19,6 +19,7 @@ from smallcal.errors import FileError, InputError
 from smallcal.io.pool import run_tasks
 from smallcal.io.resumable import read_manifest
 from smallcal.studies.catalogue import study_named
+from smallcal.studies.check import require_sound
 from smallcal.studies.collection import Collection
 from smallcal.studies.frame import FAILED, Frame, Rows
 from smallcal.studies.measure import Order, work
@@ -60,13 +61,14 @@ def outcome_of(study: Study, rows: Rows, *, notes: tuple[str, ...] = ()) -> Outc
     return Outcome(frame, tables_of(study, frame), failures, notes)
 
 
-def run(
+def run(  # noqa: PLR0913 - where, how, and whether to
     study: Study,
     collection: Collection,
     out: str | os.PathLike[str],
     *,
     jobs: int = 1,
     dask: str | None = None,
+    force: bool = False,
     advance: Callable[[int], object] = lambda tasks: None,
 ) -> Outcome:
     """Run what is missing of a study and make its tables.
@@ -82,22 +84,30 @@ def run(
     dask : str, optional
         Address of a Dask scheduler to run on instead; its workers must see the collection's
         folder.
+    force : bool
+        Whether to run on a collection that :func:`~smallcal.studies.check.check_collection`
+        finds errors in; without it nothing is run on one.
     advance : callable, optional
         Told as tasks are finished; first how many were there already.
 
     Raises
     ------
     InputError
-        If the folder holds another run, or another process is at work on it.
+        If the collection has errors, the folder holds another run, or another process is at
+        work on it.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}")
     study.require(collection)
+    if not force:
+        require_sound(collection)
     tasks = study.tasks(collection)
     asked = study.configuration(collection)
     folder = run_in(Path(out))
-    with folder.claimed(parents=True):
+    with folder.claimed(parents=True) as certain:
         folder.begin(asked)
+        if certain:
+            folder.sweep(tasks)
         missing = folder.missing(tasks)
         advance(len(tasks) - len(missing))
         # With paths that hold everywhere.

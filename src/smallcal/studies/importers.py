@@ -77,7 +77,8 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
     ('birds__resnet__s1', 'birds__resnet-seed1.npz:val')
     """
     root, target = Path(folder), Path(out)
-    if not root.is_dir():
+    _require_text(root.resolve())
+    if not os.path.isdir(root):
         raise FileError(f"{root} is not a folder of .npz files")
     _refuse_old(target / FILE_NAME, force=force)
     cells: list[Cell] = []
@@ -98,6 +99,7 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
 
 
 def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str]) -> Cell:
+    _require_text(file)
     dataset, separator, backbone = file.stem.partition("__")
     match = _SEEDED.fullmatch(backbone)
     if not separator or not dataset or match is None:
@@ -114,7 +116,16 @@ def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str])
     return Cell(dataset, match[1], seed, f"{path}:{first}", f"{path}:test", tuple(found))
 
 
+def _require_text(path: Path) -> None:
+    """Raise where a path is bytes that are no text, which no description can hold."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise FileError(f"{path}: its path is no text in UTF-8; rename it") from None
+
+
 def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
+    _require_text(file)
     match = _SEVERE.fullmatch(file.stem.rpartition("__")[2])
     if match is None:
         raise FileError(f"{file}: its name does not end in __KIND or __KIND-s1")
@@ -245,7 +256,7 @@ def _refuse_twins(cells: Sequence[Cell]) -> None:
 
 
 def _refuse_old(file: Path, *, force: bool) -> None:
-    if file.exists() and not force:
+    if os.path.exists(file) and not force:
         raise FileError(
             f"{file} is there already; ",
             python="force=True replaces it",

@@ -23,6 +23,7 @@ from smallcal.io.atomic import atomic_path
 from smallcal.io.resumable import Resumable
 from smallcal.studies.frame import COLUMNS, Rows
 from smallcal.studies.study import Task
+from smallcal.studies.tables.table import TABLE_FILES
 
 #: Where a file keeps the fingerprint of its rows.
 DIGEST = b"smallcal.sha256"
@@ -40,11 +41,11 @@ def run_in(folder: Path) -> Run:
         manifest=folder / "manifest.json",
         part=lambda task: folder / "parts" / f"{task.file_name}.parquet",
         flaw=_flaw,
-        unfinished=(".manifest-*.json", ".rows-*.parquet", ".tables-*.*", "parts/.*.parquet"),
+        others=tuple(folder / name for name in ("rows.parquet", *TABLE_FILES)),
         what="this run",
         instead="another folder with --out",
         other=lambda changes: f"{folder} holds another run ({changes}); {instead}",
-        unknown=f"{folder} has parts of a run, but no manifest to say of which; {instead}",
+        unknown=f"{folder} has parts or tables, but no manifest to say of which run; {instead}",
     )
 
 

@@ -14,6 +14,9 @@ from support.cases import DEPLOYABLE, RANDOM_CONTROLS, fit, predict
 from support.real import cell, there
 from support.simulated import simulate
 
+#: SMALLCAL_AGREEMENT=full compares all rows.
+pytestmark = pytest.mark.hard
+
 EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 CELL = "cifar10__akamaster-resnet56"
 N_FITTED, N_FITS = 300, 4

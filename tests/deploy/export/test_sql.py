@@ -10,7 +10,7 @@ from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
 from support.backends import database, through_sql
 from support.cases import features_of, fit, fitted_once, predict
-from support.nasty_names import NASTY
+from support.nasty_names import NASTY, RAW
 from support.program_numpy import run
 from support.simulated import simulate
 
@@ -110,15 +110,24 @@ def test_probabilities_come_in():
 
 def test_names_are_escaped_and_the_text_is_the_same_every_time():
     fitted = fitted_once("ts-nll").fitted_
-    nasty = (*NASTY[:10], "it's", "'); DROP TABLE t; --")
+    nasty = (*NASTY[:10], "it's\0", "'); DROP TABLE t; --")
     named = replace(fitted, class_names=nasty, method="x\n; DROP TABLE t; --")
     base = base_with(named, np.zeros((1, 12)))
     assert base.execute("SELECT smallcal_class_names()").fetchone()[0] == list(nasty)
     assert base.execute("SELECT count(*) FROM t").fetchone()[0] == 1
     assert to_sql(named) == to_sql(named)
-    for name in ("\0", "\ud800"):
-        with pytest.raises(InputError, match="cannot be written in SQL"):
-            to_sql(replace(fitted, class_names=(name,) * 12))
+    assert "\0" not in to_sql(named)
+    with pytest.raises(InputError, match="cannot be written in SQL"):
+        to_sql(replace(fitted, class_names=("\ud800",) * 12))
+
+
+def test_what_acts_on_a_terminal_is_written_by_number():
+    fitted = fitted_once("ts-nll").fitted_
+    nasty = ("a\nb\x1b[2J\x9b", "\u202e'", *NASTY[-5:], *"cdefg")
+    named = replace(fitted, class_names=nasty)
+    base = base_with(named, np.zeros((1, 12)))
+    assert base.execute("SELECT smallcal_class_names()").fetchone()[0] == list(nasty)
+    assert not RAW.search(to_sql(named))
 
 
 def test_what_cannot_be_exported_is_refused():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Objective, moments
-from smallcal.calibrators.parts import Part, keyword_defaults
+from smallcal.calibrators.parts import Part, Scores, keyword_defaults
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
@@ -46,9 +46,9 @@ class FittedMap(Part):
         return True
 
     @property
-    def n_scores(self) -> int | None:
-        """Scores that each row must have; None where one, or any number, will do."""
-        return None
+    def reads(self) -> tuple[Scores, ...]:
+        """What a signal may give it, one of these; nothing where it does not look at scores."""
+        return ()
 
     @property
     def steps(self) -> tuple[float, ...]:

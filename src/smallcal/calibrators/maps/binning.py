@@ -34,6 +34,9 @@ from smallcal.errors import InputError
 #: Fewer samples than this make no bin.
 MIN_BIN_SIZE = 10
 
+#: Bins in a file: each is a statement to every exporter.
+MOST_BINS = 10_000
+
 
 @dataclass(frozen=True)
 class BinnedMap(ProbabilityMap):
@@ -70,7 +73,9 @@ class BinnedMap(ProbabilityMap):
             rule("probability"),
             "Where bins of the scaled confidence begin, from the second on: ascending.",
         ),
-        "values": list_of(rule("probability"), "The confidence of each bin.", least=1),
+        "values": list_of(
+            rule("probability"), "The confidence of each bin.", least=1, most=MOST_BINS
+        ),
     }
 
     def __post_init__(self) -> None:

@@ -59,6 +59,10 @@ class Correction(Part):
         numbers = np.concatenate([self.bias, *self.reads, *self.writes])
         if not np.abs(numbers).max() <= LARGEST:  # so that NaN is caught too
             raise InputError(f"no number of a correction may be larger than {LARGEST:g}")
+        if self.reads:
+            reads, writes = (np.abs(side) for side in (self.reads, self.writes))
+            if not (reads.sum(axis=1) @ writes).max() <= LARGEST:
+                raise InputError(f"a correction may make no logit larger than {LARGEST:g} times")
 
     @property
     def n_classes(self) -> int:

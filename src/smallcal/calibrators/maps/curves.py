@@ -24,9 +24,9 @@ from smallcal.calibrators.maps.base import (
     minimise,
     recipe,
 )
-from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
+from smallcal.calibrators.maps.temperature import LEAST_TEMPERATURE, one_sided, scalar_fallback
 from smallcal.calibrators.objectives import sigmoid, softplus
-from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.parts import ONE_SCORE, Rule, Scores, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
@@ -37,6 +37,14 @@ FLOOR = 1e-4
 #: Quantiles of the scores at which the three anchors and the three knots stand.
 ANCHOR_LEVELS = (1 / 6, 1 / 2, 5 / 6)
 KNOT_LEVELS = (1 / 4, 1 / 2, 3 / 4)
+
+#: Anchors and knots are at least this far apart, in scores and in shares of their whole range: what
+#: is divided by a gap stays finite. Those of a fit are further apart.
+LEAST_GAP = 1e-100
+LEAST_SHARE = 1e-10
+
+#: A spline takes scores further out, in widths of its knots, as this: their cubes stay finite.
+FARTHEST = 1e60
 
 AnyScore = TypeVar("AnyScore", FloatArray, Value)
 
@@ -56,7 +64,8 @@ LINKS: Mapping[str, Link] = MappingProxyType(
             lambda x: np.where(softplus(x) > FLOOR, sigmoid(x), 0.0),
             lambda t: float(t + np.log(-np.expm1(-t))),
         ),
-        "identity": Link(lambda x: x, np.ones_like, lambda t: t),
+        # Scores that no split had may lead a line below zero.
+        "identity": Link(lambda x: np.maximum(x, LEAST_TEMPERATURE), np.ones_like, lambda t: t),
     }
 )
 
@@ -82,6 +91,11 @@ class Curve(TemperatureMap):
         """The coefficients; anchors and knots are quantiles of the data, not fitted."""
         return len(self.coefficients)
 
+    @property
+    def reads(self) -> tuple[Scores, ...]:
+        """One score."""
+        return (ONE_SCORE,)
+
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row."""
         # einsum, not a matrix product: a row's bits must not depend on its batch.
@@ -92,7 +106,7 @@ class Curve(TemperatureMap):
         """Return the link of the combined basis functions."""
         combined = self._combined(scores)
         if self.link == "identity":
-            return combined
+            return combined.at_least(LEAST_TEMPERATURE)
         return program.softplus(combined).at_least(FLOOR)
 
     @abstractmethod
@@ -151,7 +165,7 @@ class AnchorMap(Curve):
 
     def __post_init__(self) -> None:
         self._require(len(self.anchors))
-        if any(np.diff(self.anchors) <= 0):
+        if not _apart(self.anchors):
             raise InputError(f"anchors must be ascending; got {self.anchors}")
         if min(self.coefficients) <= 0:
             raise InputError(f"temperatures must be positive; got {self.coefficients}")
@@ -185,12 +199,16 @@ class SplineMap(Curve):
 
     def __post_init__(self) -> None:
         self._require(3)
-        if len(self.knots) != 3 or any(np.diff(self.knots) <= 0):
+        if len(self.knots) != 3 or not _apart(self.knots):
             raise InputError(f"knots must be three ascending numbers; got {self.knots}")
 
     def basis(self, scores: FloatArray, /) -> FloatArray:
         """Return 1, the rescaled score, and the one truncated cubic that is straight outside."""
-        x, bend = self._parts(scores, lambda part: np.maximum(part, 0) ** 3)
+        x, bend = self._parts(
+            scores,
+            lambda part: np.maximum(part, 0) ** 3,
+            lambda part: np.clip(part, -FARTHEST, FARTHEST),
+        )
         return np.stack([np.ones_like(x), x, bend])
 
     def _combined(self, score: Value) -> Value:
@@ -199,19 +217,26 @@ class SplineMap(Curve):
             return part * part * part
 
         level, slope, bend = self.coefficients
-        x, curve = self._parts(score, cubed)
+        x, curve = self._parts(
+            score, cubed, lambda value: value.at_least(-FARTHEST).at_most(FARTHEST)
+        )
         return level + slope * x + bend * curve
 
     def _parts(
-        self, scores: AnyScore, cubed: Callable[[AnyScore], AnyScore]
+        self,
+        scores: AnyScore,
+        cubed: Callable[[AnyScore], AnyScore],
+        limited: Callable[[AnyScore], AnyScore],
     ) -> tuple[AnyScore, AnyScore]:
         """Return the scores in units in which the middle knot is 0, and the cubic of them.
 
-        ``cubed`` gives the third power of what is positive, and 0 elsewhere.
+        ``cubed`` gives the third power of what is positive, and 0 elsewhere; ``limited`` what is
+        not so far out that its cube would overflow.
         """
         first, middle, last = self.knots
         width = last - first
         x, low, high = (scores - middle) / width, (first - middle) / width, (last - middle) / width
+        x = limited(x)
         beyond = cubed(x - high)
         from_first = (cubed(x - low) - beyond) / (high - low)
         from_middle = (cubed(x) - beyond) / high
@@ -250,6 +275,12 @@ def fit_spline(split: Split) -> MapFit:
         return scalar_fallback(split, "degenerate")
     start = (LINKS["softplus"].inverse(split.pooled.value), 0.0, 0.0)
     return _fit_curve(split, partial(SplineMap, knots), start=start)
+
+
+def _apart(points: tuple[float, ...]) -> bool:
+    """Whether points ascend, with gaps that can be divided by."""
+    least = max(LEAST_SHARE * (points[-1] - points[0]), LEAST_GAP)
+    return bool(np.all(np.diff(points) >= least))
 
 
 def _distinct_quantiles(scores: FloatArray, levels: tuple[float, ...]) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from smallcal.calibrators.maps.temperature import (
     require_temperatures,
     temperature_flags,
 )
-from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.parts import ONE_SCORE, Rule, Scores, list_of, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
@@ -26,6 +26,9 @@ from smallcal.errors import InputError
 #: above another gets a probability larger by the factor exp(g / 1e6): uniform to about a
 #: millionth, yet the argmax survives.
 UNIFORM = 1e6
+
+#: Groups in a file: each costs a comparison per row, and every exporter a statement.
+MOST_GROUPS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class GroupMap(TemperatureMap):
     words: ClassVar[str] = "divided by the temperature of a group by {signal}"
     schema: ClassVar[Mapping[str, Rule]] = {
         "thresholds": list_of(rule("number")),
-        "temperatures": list_of(rule("temperature"), least=2),
+        "temperatures": list_of(rule("temperature"), least=2, most=MOST_GROUPS),
     }
 
     def __post_init__(self) -> None:
@@ -56,6 +59,11 @@ class GroupMap(TemperatureMap):
     def n_parameters(self) -> int:
         """The temperatures; thresholds are quantiles of the data, not fitted."""
         return len(self.temperatures)
+
+    @property
+    def reads(self) -> tuple[Scores, ...]:
+        """One score."""
+        return (ONE_SCORE,)
 
     @property
     def steps(self) -> tuple[float, ...]:

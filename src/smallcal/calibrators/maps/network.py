@@ -11,9 +11,9 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
-from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
+from smallcal.calibrators.maps.temperature import LEAST_TEMPERATURE, one_sided, scalar_fallback
 from smallcal.calibrators.objectives import sigmoid, softplus
-from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.parts import ONE_SCORE, Rule, Scores, list_of, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.data.special import erf
@@ -26,6 +26,13 @@ SMART_OFFSET = 0.1
 
 #: Rows x units per block of the network: 512 kB of float64 stays in a core's own cache.
 _BLOCK_SIZE = 65_536
+
+#: No signal gives a larger score, and no network may make more than this of it.
+_LARGEST_SCORE = 1e150
+_LARGEST_OUTPUT = 1e300
+
+#: Layers of a network in a file; no fit makes more than three.
+_MOST_LAYERS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +64,9 @@ class NetworkMap(TemperatureMap):
     kind: ClassVar[str] = "network"
     words: ClassVar[str] = "divided by a temperature that a small network reads from {signal}"
     schema: ClassVar[Mapping[str, Rule]] = {
-        "weights": list_of(rule("matrix"), "One matrix per layer, a row per output.", least=1),
+        "weights": list_of(
+            rule("matrix"), "One matrix per layer, a row per output.", least=1, most=_MOST_LAYERS
+        ),
         "biases": rule("matrix", "One list per layer."),
         "activation": {"type": "string", "enum": list(ACTIVATIONS)},
         "offset": {"type": "number", "minimum": 0},
@@ -71,11 +80,12 @@ class NetworkMap(TemperatureMap):
             choices = ", ".join(ACTIVATIONS)
             raise InputError(f"unknown activation {self.activation!r}; choose from {choices}")
         _require_chain(self.weights, self.biases)
+        _require_finite_output(self.weights, self.biases)
         low, high = sorted((self.offset, self.floor))
-        if not 0 <= low <= high < math.inf or high == 0:
+        if not 0 <= low <= high < math.inf or high < LEAST_TEMPERATURE:
             raise InputError(
-                "offset and floor must be finite, not negative and not both zero; "
-                f"got {self.offset} and {self.floor}"
+                "offset and floor must be finite, not negative and not both zero, or below "
+                f"{LEAST_TEMPERATURE:g}; got {self.offset} and {self.floor}"
             )
 
     @property
@@ -87,6 +97,12 @@ class NetworkMap(TemperatureMap):
     def n_scores(self) -> int:
         """Columns of the first layer."""
         return int(self.weights[0].shape[1])
+
+    @property
+    def reads(self) -> tuple[Scores, ...]:
+        """A score per column of the first layer."""
+        columns = Scores(self.n_scores)
+        return (ONE_SCORE, columns) if self.n_scores == 1 else (columns,)
 
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row."""
@@ -160,6 +176,16 @@ def _require_chain(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ..
                 f"layer {layer} has {shape[0]} outputs and {len(bias)} biases, but "
                 f"{following} values are taken from it"
             )
+
+
+def _require_finite_output(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...]) -> None:
+    """Raise if layer upon layer could make a large score infinite."""
+    largest = _LARGEST_SCORE
+    for weight, bias in zip(weights, biases, strict=True):
+        with np.errstate(over="ignore"):
+            largest = float((np.abs(weight).sum(axis=1) * largest + np.abs(bias)).max())
+    if not largest <= _LARGEST_OUTPUT:
+        raise InputError("the weights are so large that the network's output may overflow")
 
 
 class Adam:

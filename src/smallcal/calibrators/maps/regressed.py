@@ -22,7 +22,7 @@ from smallcal.calibrators.maps.base import (
     recipe,
 )
 from smallcal.calibrators.maps.regressed_fit import Problem, Solved
-from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.parts import Rule, Scores, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
@@ -65,6 +65,11 @@ class RegressedMap(TemperatureMap):
     def n_parameters(self) -> int:
         """Intercept and coefficients."""
         return 1 + len(self.coefficients)
+
+    @property
+    def reads(self) -> tuple[Scores, ...]:
+        """A column per coefficient, and the class where that has an effect."""
+        return (Scores(len(self.coefficients), classed=self.extra_columns == 1),)
 
     def __call__(self, scores: FloatArray, /) -> FloatArray:
         """Return the temperature of each row, from its scores (m, d)."""
@@ -113,6 +118,11 @@ class ClassRegressedMap(RegressedMap):
         **RegressedMap.schema,
         "effects": rule("numbers", "Of each predicted class, on the log inverse temperature."),
     }
+
+    @property
+    def n_classes(self) -> int:
+        """Classes that have an effect."""
+        return len(self.effects)
 
     @property
     def n_parameters(self) -> int:

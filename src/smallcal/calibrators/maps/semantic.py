@@ -28,11 +28,14 @@ from smallcal.calibrators.maps.temperature import (
     weighted_rows,
 )
 from smallcal.calibrators.objectives import OBJECTIVES, Gaps, moments
-from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.parts import Rule, Scores, list_of, require_scale, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.calibrators.softmax import keep_argmax
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
+
+#: Partitions in a file: each gives a row's probabilities anew.
+MOST_PARTITIONS = 1000
 
 _START_TEMPERATURE = 1.5
 _MAX_ITERATIONS = 100
@@ -73,6 +76,7 @@ class SemanticMap(ProbabilityMap):
             "Partition, group, feature: a sample joins the group whose row has the largest "
             "product with its standardised features.",
             least=1,
+            most=MOST_PARTITIONS,
         ),
         "temperatures": rule("matrix", "Partition, group."),
     }
@@ -87,8 +91,7 @@ class SemanticMap(ProbabilityMap):
                 f"{self.mean.shape}, {self.scale.shape}, {self.partitions.shape} and "
                 f"{self.temperatures.shape}"
             )
-        if not (self.scale > 0).all():
-            raise InputError(f"scale must be positive; got {self.scale.min()}")
+        require_scale(float(self.scale.min()))
         require_temperatures(tuple(self.temperatures.ravel().tolist()))
 
     @property
@@ -97,9 +100,9 @@ class SemanticMap(ProbabilityMap):
         return self.partitions.size + self.temperatures.size
 
     @property
-    def n_scores(self) -> int:
-        """Features that each row must have."""
-        return len(self.mean)
+    def reads(self) -> tuple[Scores, ...]:
+        """A score per feature."""
+        return (Scores(len(self.mean)),)
 
     def probabilities(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
         """Return probabilities; the scores are the features, shape (m, d)."""

@@ -25,6 +25,9 @@ from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
+#: No temperature is lower: divided by it, the largest logits stay finite, in float32 too.
+LEAST_TEMPERATURE = 1e-20
+
 #: Confidences beyond 1 - PLATEAU count as certain where there are no errors.
 PLATEAU = 1e-12
 
@@ -373,6 +376,10 @@ def temperature_flags(fitted: Temperature) -> list[str]:
 
 
 def require_temperatures(temperatures: tuple[float, ...]) -> None:
-    """Raise unless every temperature is finite and positive."""
+    """Raise unless every temperature is finite, positive, and can be divided by."""
     if not temperatures or not all(0 < t < float("inf") for t in temperatures):
         raise InputError(f"temperatures must be finite and positive; got {temperatures}")
+    if min(temperatures) < LEAST_TEMPERATURE:
+        raise InputError(
+            f"temperatures must be at least {LEAST_TEMPERATURE:g}; got {min(temperatures):g}"
+        )

@@ -11,7 +11,7 @@ import numpy as np
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Moments
-from smallcal.calibrators.parts import Part, keyword_defaults
+from smallcal.calibrators.parts import NO_SCORES, ONE_SCORE, Part, Scores, keyword_defaults
 from smallcal.calibrators.program import Row, Value, constant
 from smallcal.calibrators.signals.logit_statistics import Rows, six_statistics
 from smallcal.data.predictions import FloatArray, Predictions
@@ -50,9 +50,9 @@ class FittedSignal(Part):
         """Number of features that each row must have, if it needs any."""
         return None
 
-    def n_scores(self, n_classes: int, /) -> int:
-        """Return how many scores it gives each row."""
-        return 1
+    def gives(self, n_classes: int, /) -> Scores:
+        """Return what it gives each row."""
+        return ONE_SCORE
 
     @abstractmethod
     def scores(self, rows: Rows, /) -> FloatArray:
@@ -69,6 +69,10 @@ class NoSignal(FittedSignal):
 
     kind: ClassVar[str] = "none"
     n_parameters = 0
+
+    def gives(self, n_classes: int, /) -> Scores:
+        """Return that it gives nothing."""
+        return NO_SCORES
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return zeros."""

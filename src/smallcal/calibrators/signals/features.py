@@ -10,12 +10,12 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.objectives import sigmoid
-from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.parts import Rule, Scores, require_scale, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
 from smallcal.calibrators.signals.crossfit import OUT_OF_FOLD, cross_fit, is_logit, logistic_solver
 from smallcal.calibrators.signals.logit_statistics import Rows
-from smallcal.calibrators.signals.statistic import fit_of, require_scale
+from smallcal.calibrators.signals.statistic import fit_of
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -37,7 +37,7 @@ class FeatureRisk(FittedSignal):
         "intercept": rule("number"),
         "mean": rule("numbers"),
         "scale": rule("numbers"),
-        "n_logits": {"type": "integer", "minimum": 0},
+        "n_logits": rule("count"),
         "logit": {"type": "boolean"},
     }
     needs: ClassVar[tuple[str, ...]] = ("features",)
@@ -48,6 +48,13 @@ class FeatureRisk(FittedSignal):
         if not self.coef.shape == self.mean.shape == self.scale.shape or self.coef.ndim != 1:
             raise InputError("coef, mean and scale must be equally long lists of numbers")
         require_scale(float(self.scale.min()))
+        if not self.n_logits < len(self.coef):
+            raise InputError(f"{len(self.coef)} coefficients, {self.n_logits} of them for logits")
+
+    @property
+    def n_classes(self) -> int | None:
+        """Columns of the logits it is for; any, where it does not read them."""
+        return self.n_logits or None
 
     @property
     def n_parameters(self) -> int:
@@ -83,9 +90,9 @@ class RawLogits(FittedSignal):
 
     kind: ClassVar[str] = "logits"
 
-    def n_scores(self, n_classes: int, /) -> int:
-        """Return the number of classes."""
-        return n_classes
+    def gives(self, n_classes: int, /) -> Scores:
+        """Return that it gives one score per class."""
+        return Scores(n_classes)
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return the logits."""
@@ -102,7 +109,7 @@ class RawFeatures(FittedSignal):
 
     width: int
     kind: ClassVar[str] = "features"
-    schema: ClassVar[Mapping[str, Rule]] = {"width": {"type": "integer", "minimum": 1}}
+    schema: ClassVar[Mapping[str, Rule]] = {"width": rule("width")}
     needs: ClassVar[tuple[str, ...]] = ("features",)
 
     @property
@@ -110,9 +117,9 @@ class RawFeatures(FittedSignal):
         """Number of features that each row must have."""
         return self.width
 
-    def n_scores(self, n_classes: int, /) -> int:
-        """Return the number of features."""
-        return self.width
+    def gives(self, n_classes: int, /) -> Scores:
+        """Return that it gives one score per feature."""
+        return Scores(self.width)
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return the features."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.objectives import sigmoid
-from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.once import once
+from smallcal.calibrators.parts import Rule, list_of, require_scale, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
 from smallcal.calibrators.signals.crossfit import (
@@ -22,7 +22,7 @@ from smallcal.calibrators.signals.crossfit import (
     ridge_solver,
 )
 from smallcal.calibrators.signals.logit_statistics import STATISTICS, Rows, require_statistics
-from smallcal.calibrators.signals.statistic import STATISTICS_RULE, require_scale
+from smallcal.calibrators.signals.statistic import STATISTICS_RULE
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -64,7 +64,7 @@ class LinearScore(FittedSignal):
         # einsum, not a matrix product: a row's bits must not depend on its batch.
         return np.asarray(np.einsum("i,ij->j", slope, rows.statistics) + offset)
 
-    @cached_property
+    @once
     def _folded(self) -> tuple[FloatArray, float]:
         """Slope per raw statistic, and offset: the standardisation folded in."""
         slope = np.zeros(len(STATISTICS))

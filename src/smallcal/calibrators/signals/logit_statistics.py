@@ -8,11 +8,11 @@ the top logit move with a constant added to a row): logits are never centred.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from smallcal.calibrators.once import once
 from smallcal.data.checks import MAX_MAGNITUDE, FloatArray, IntArray, as_scores, bad_rows_error
 from smallcal.errors import InputError, missing_input
 
@@ -183,14 +183,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.logits)
 
-    @cached_property
+    @once
     def statistics(self) -> FloatArray:
         """The six statistics, shape (6, m); made when first asked for."""
         if self._block is not None:
             return block_statistics(self._block)
         return collect_statistics(self.logits)
 
-    @cached_property
+    @once
     def predicted(self) -> IntArray:
         """The predicted class of each row."""
         return np.asarray(np.argmax(self.logits, axis=1), dtype=np.int64)

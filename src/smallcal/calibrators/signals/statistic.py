@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators.parts import Rule, list_of, rule
+from smallcal.calibrators.once import once
+from smallcal.calibrators.parts import Rule, Scores, list_of, require_scale, rule
 from smallcal.calibrators.program import Row, Value, constant, log
 from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
 from smallcal.calibrators.signals.logit_statistics import STATISTICS, Rows, require_statistics
@@ -23,20 +24,8 @@ ENTROPY_FLOOR = 1e-12
 #: Standardised statistics beyond this are taken as this: an odd sample must not be extrapolated.
 SIGNAL_LIMIT = 4.0
 
-
-#: A spread below this is none: what is divided by it must stay finite.
-_LEAST_SCALE = 1e-100
-
 #: JSON form of a choice among the six.
 STATISTICS_RULE: Rule = list_of(rule("statistic"), least=1, most=6)
-
-
-def require_scale(least: float) -> None:
-    """Raise unless the smallest spread can be divided by."""
-    if not least > 0:
-        raise InputError(f"scale must be positive; got {least}")
-    if least < _LEAST_SCALE:
-        raise InputError(f"scale must be at least {_LEAST_SCALE:g}; got {least:g}")
 
 
 @dataclass(frozen=True)
@@ -111,6 +100,10 @@ class StandardisedStatistics(FittedSignal):
             raise InputError("statistics, mean and scale must be equally long")
         require_scale(min(self.scale))
 
+    def gives(self, n_classes: int, /) -> Scores:
+        """Return that it gives a column per statistic."""
+        return Scores(len(self.statistics))
+
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return (statistic - mean) / scale for each, clipped, shape (m, statistics)."""
         used = [STATISTICS.index(name) for name in self.statistics]
@@ -130,6 +123,10 @@ class StatisticsAndClass(StandardisedStatistics):
     kind: ClassVar[str] = "statistics_class"
     words: ClassVar[str] = "statistics of the logits, plus an effect of the predicted class"
 
+    def gives(self, n_classes: int, /) -> Scores:
+        """Return that it gives the class as well."""
+        return Scores(len(self.statistics), classed=True)
+
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return the statistics and, last, the number of the predicted class."""
         return np.column_stack([super().scores(rows), rows.predicted])
@@ -145,7 +142,7 @@ class LogEntropy(FittedSignal):
 
     n_classes: int
     kind: ClassVar[str] = "log_entropy"
-    schema: ClassVar[Mapping[str, Rule]] = {"n_classes": {"type": "integer", "minimum": 2}}
+    schema: ClassVar[Mapping[str, Rule]] = {"n_classes": rule("classes")}
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return log(entropy / log C), at most 0."""
@@ -173,7 +170,7 @@ class ConfidenceRank(FittedSignal):
         if not self.confidences or any(np.diff(self.confidences) < 0):
             raise InputError("confidences must be ascending and at least one")
 
-    @cached_property
+    @once
     def _ascending(self) -> FloatArray:
         return np.array(self.confidences)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,10 +17,12 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import flag, option
-from smallcal.data.names import order_of
+from smallcal.data.names import order_of, require_names
 from smallcal.deploy.apply_in_parts import apply_in_parts
-from smallcal.errors import InputError
+from smallcal.errors import InputError, SmallcalError
 from smallcal.io import Source, Target
+from smallcal.io.atomic import atomic_path, is_special
+from smallcal.io.readers import suffix_of
 
 #: Below so many rows a speed says nothing.
 _MANY = 1_000_000
@@ -53,29 +58,11 @@ def apply(
 ) -> None:
     """Write calibrated probabilities; .npy, Parquet and Arrow stream, however large."""
     fitted = runtime.load(calibrator)
-    if with_temperature and output.lower().endswith(".npy"):
-        raise InputError("--with-temperature: a .npy file holds one array; write to .npz or .csv")
     asked = inputs.Asked.of(locals())
     began = time.perf_counter()
-    before = 0
-    streamed = _opened(fitted, data, output, asked)
-    if streamed is not None:
-        n, before = _stream(
-            fitted,
-            *streamed,
-            with_temperature=with_temperature,
-            part_rows=part_rows,
-            jobs=jobs,
-            dask=dask,
-        )
-    elif jobs > 1 or dask is not None or part_rows is not None:
-        raise InputError(
-            f"--jobs, --dask and --part-rows: {data} cannot be applied to {output} in parts; that "
-            "needs .npy, Parquet or Arrow on both sides, and a method that looks at one row at a "
-            "time"
-        )
-    else:
-        n = _whole(fitted, data, output, asked, with_temperature)
+    how = {"jobs": jobs, "dask": dask, "part_rows": part_rows}
+    with _place(output, data) as place:
+        n, before = _apply(fitted, data, place, asked, with_temperature=with_temperature, **how)
     seconds = time.perf_counter() - began
     if as_json:
         told = {"output": output, "n": n, "n_classes": fitted.n_classes}
@@ -86,6 +73,47 @@ def apply(
         terminal.note(f"{before:,} of {n:,} rows were done before")
     rate = f" ({(n - before) / seconds:,.0f} rows/s)" if n - before >= _MANY else ""
     terminal.say(f"Wrote {shape} to {output}{rate}.")
+
+
+@contextmanager
+def _place(output: str, data: str) -> Iterator[str]:
+    """Give the output itself; a file to be copied into it where it is a device, pipe or stream.
+
+    Where its name tells no type, such a one gets that of the data.
+    """
+    if not is_special(output):
+        yield output
+        return
+    own = suffix_of(Path(output))
+    with atomic_path(output, suffix=own if own in io.WRITERS else io.type_of(data)) as path:
+        try:
+            yield str(path)
+        except SmallcalError as error:  # the file is nothing the user knows of
+            raise error.calling(path, output) from error
+
+
+def _apply(
+    fitted: FittedCalibrator,
+    data: str,
+    output: str,
+    asked: Asked,
+    *,
+    with_temperature: bool,
+    **how: Any,
+) -> tuple[int, int]:
+    """Return how many rows were written, and how many of them an earlier run had done."""
+    if with_temperature and output.lower().endswith(".npy"):
+        raise InputError("--with-temperature: a .npy file holds one array; write to .npz or .csv")
+    streamed = _opened(fitted, data, output, asked)
+    if streamed is not None:
+        return _stream(fitted, *streamed, with_temperature=with_temperature, **how)
+    if how != {"jobs": 1, "dask": None, "part_rows": None}:
+        raise InputError(
+            f"--jobs, --dask and --part-rows: {data} cannot be applied to {output} in parts; that "
+            "needs .npy, Parquet or Arrow on both sides, and a method that looks at one row at a "
+            "time"
+        )
+    return _whole(fitted, data, output, asked, with_temperature), 0
 
 
 def _opened(
@@ -100,8 +128,7 @@ def _opened(
     source = io.open_source(found[0], prefix=found[1], choice=asked.choice(fitted))
     target = io.Target.of(output, source.kind)
     assert target is not None
-    if not target.path.absolute().parent.is_dir():
-        raise io.no_folder(target.path)
+    io.require_parent(target.path)
     inputs.require_same_input(fitted, source.input, data)
     source = source.in_order_of(fitted.class_names)
     terminal.note(*source.notes)
@@ -124,6 +151,7 @@ def _whole(
         arrays["labels"] = inputs.label_column(loaded.labels, loaded)
     names = loaded.class_names or fitted.class_names
     if names is not None:
+        require_names(names)  # before an array of text drops what it cannot hold
         arrays["class_names"] = np.array(names)
     io.write_arrays(output, arrays)
     return len(loaded.logits)
@@ -132,7 +160,7 @@ def _whole(
 def _stream(
     fitted: FittedCalibrator, source: Source, target: Target, **how: Any
 ) -> tuple[int, int]:
-    """Return how many rows were written, and how many of them an earlier run had done."""
+    """Apply in parts; what was noted is said."""
     with terminal.progress("Applying", source.rows) as advance:
         done = apply_in_parts(fitted, source, target, **how, advance=advance)
     terminal.note(*done.notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,7 +19,8 @@ from smallcal.cli import options, terminal
 from smallcal.cli.options import option
 from smallcal.data.demo import DemoSplit, load_demo
 from smallcal.data.predictions import MIN_FIT_SAMPLES, IntArray
-from smallcal.errors import FitWarning, InputError, MissingExtraError
+from smallcal.data.shown import command
+from smallcal.errors import FileError, FitWarning, InputError, MissingExtraError, SmallcalError
 from smallcal.io import write_arrays
 from smallcal.metrics import METRICS
 from smallcal.reports import report
@@ -91,7 +93,7 @@ def demo(
     terminal.say(*findings(cells), ON_TEST)
     if report != NO_REPORT:
         _report(report, cal, test, seed)
-    terminal.say(f"\n{CREDIT}\n\n{_GO_ON}")
+    terminal.say("", CREDIT, "", *_GO_ON.split("\n"))
 
 
 def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
@@ -145,10 +147,11 @@ def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[s
 def _rows(cells: list[Cell]) -> Iterator[list[str]]:
     for number, cell in enumerate(cells):
         first = number == 0 or cells[number - 1].budget != cell.budget
-        shown = [
+        spreads = (
             METRICS[metric].unit.spread(cell.mean(metric), cell.std(metric)) for metric in MEASURED
-        ]
-        yield [f"{cell.budget:,}" if first else "", cell.method, *shown]
+        )
+        shown = [text.replace(" ", "") for text in spreads]  # so that 80 columns are enough
+        yield [str(cell.budget) if first else "", cell.method, *shown]
 
 
 def findings(cells: list[Cell]) -> Iterator[str]:
@@ -217,22 +220,35 @@ def _export(folder: Path, demo_splits: dict[str, DemoSplit], *, as_json: bool) -
     io.make_folder(folder)
     written = [folder / f"{name}.npz" for name in demo_splits]
     for file, split in zip(written, demo_splits.values(), strict=True):
+        _require_own(file, split)
+    for file, split in zip(written, demo_splits.values(), strict=True):
         arrays = {"logits": split.logits, "labels": split.labels}
         write_arrays(file, {**arrays, "class_names": np.array(split.class_names)})
     if as_json:
         terminal.show_json({"files": [str(file) for file in written], "credit": CREDIT})
         return
-    terminal.say(f"Wrote {' and '.join(map(str, written))}.\n{CREDIT}\n\n{_commands(folder)}")
+    terminal.say(f"Wrote {' and '.join(map(str, written))}.", CREDIT, "", *_commands(folder))
 
 
-def _commands(folder: Path) -> str:
-    return (
-        "Go on with:\n"
-        f"  smallcal fit {folder}/cal.npz -o cal.json\n"
-        f"  smallcal inspect cal.json\n"
-        f"  smallcal evaluate {folder}/test.npz --calibrator cal.json\n"
-        f"  smallcal compare {folder}/cal.npz {folder}/test.npz"
-    )
+def _require_own(file: Path, split: DemoSplit) -> None:
+    """Raise for a file that would be replaced, and is not this split: it may be somebody's own."""
+    if not file.exists():
+        return
+    with suppress(SmallcalError):
+        if np.array_equal(io.read(file).logits, split.logits):
+            return
+    raise FileError(f"{file} is there already, and is not the demo's; name another folder")
+
+
+def _commands(folder: Path) -> list[str]:
+    cal, test = (folder / f"{name}.npz" for name in ("cal", "test"))
+    lines: list[list[object]] = [
+        ["fit", cal, "-o", "cal.json"],
+        ["inspect", "cal.json"],
+        ["evaluate", test, "--calibrator", "cal.json"],
+        ["compare", cal, test],
+    ]
+    return ["Go on with:", *(f"  {command(['smallcal', *words])}" for words in lines)]
 
 
 _GO_ON = """\

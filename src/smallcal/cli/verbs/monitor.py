@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -96,7 +96,7 @@ def monitor(
 
 def _require_known(state: str | None, merge: list[str]) -> None:
     """Raise where there is no DATA and nothing was kept either."""
-    if not merge and (state is None or not Path(state).exists()):
+    if not merge and (state is None or not os.path.exists(state)):
         raise InputError("nothing to look at: name DATA, or a --state or --merge file that exists")
 
 
@@ -109,7 +109,7 @@ def _begun(
     asked: Asked,
 ) -> Monitor:
     """Return the monitor of what is known before DATA."""
-    old = [state] if state is not None and Path(state).exists() else merge
+    old = [state] if state is not None and os.path.exists(state) else merge
     given: dict[str, Any] = {k: value for k, value in settings.items() if value is not None}
     if old:
         first, *others = (_loaded(path, fitted, given) for path in old)

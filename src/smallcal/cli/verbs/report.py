@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -170,7 +171,7 @@ def shifted_files(paths: Sequence[str], *, model: str = "") -> dict[tuple[str, s
 
 
 def _files_of(path: Path, model: str) -> list[Path]:
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [path]
     files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
     own = [file for file in files if model and file.name.startswith(f"{model}__")]

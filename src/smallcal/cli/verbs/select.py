@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Annotated, Any
 
 from smallcal import io
@@ -13,6 +12,7 @@ from smallcal.advice.select_walk import Row
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import notes_of
 from smallcal.cli.options import option
+from smallcal.data import shown
 from smallcal.errors import InputError
 from smallcal.io import Loaded
 from smallcal.metrics import METRICS
@@ -172,7 +172,7 @@ def _next_step(found: Selection, given: list[str]) -> None:
         words += ["--set", f"{name}={_typed(value)}"]
     words += ["--seed", str(found.random_state)] if found.random_state else []
     # A line of its own that begins with spaces is not wrapped: pasted, it is one command.
-    terminal.say("Next:", f"  {shlex.join([*words, '-o', 'cal.json'])}")
+    terminal.say("Next:", f"  {shown.command([*words, '-o', 'cal.json'])}")
 
 
 def _typed(value: object) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 from pathlib import Path
 from typing import Annotated
 
 from smallcal.cli import options, terminal
 from smallcal.cli.options import argument, flag, option
 from smallcal.cli.studies import size_of
+from smallcal.data import shown
 from smallcal.errors import FileError
 from smallcal.studies.importers import import_calarena, import_folder
 
@@ -24,7 +25,7 @@ def study_import(
     as_json: options.Json = False,
 ) -> None:
     """Write the collection.toml of a folder of logits."""
-    if Path(source).is_dir():
+    if os.path.isdir(source):
         found = import_folder(source, output, force=force)
     elif Path(source).suffix.lower() in (".h5", ".hdf5"):
         with terminal.progress("Copying") as advance:
@@ -44,4 +45,4 @@ def study_import(
         )
         return
     terminal.say(f"Wrote {output}/collection.toml: {size_of(collection)}.")
-    terminal.say(f"Next: smallcal study check {shlex.quote(output)}")
+    terminal.say(f"Next: smallcal study check {shown.command([output])}")

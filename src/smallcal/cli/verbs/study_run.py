@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -71,7 +71,8 @@ def study_run(
 
     try:
         with terminal.progress(about.title, total) as advance:
-            outcome = run(about, collection, out, jobs=jobs, dask=dask, advance=told)
+            given: dict[str, Any] = {"jobs": jobs, "dask": dask, "force": True}  # it was checked
+            outcome = run(about, collection, out, **given, advance=told)
     except (KeyboardInterrupt, SystemExit):
         terminal.note(
             f"{sum(done):,} of {total:,} tasks are done and kept; the same command goes on from "

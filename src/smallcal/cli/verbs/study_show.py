@@ -9,7 +9,7 @@ from smallcal import io
 from smallcal.cli import options, terminal
 from smallcal.cli.options import argument, option
 from smallcal.cli.studies import document_of, show_outcome
-from smallcal.errors import InputError
+from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io.atomic import atomic_path
 from smallcal.plots.studies.figures import study_figures
 from smallcal.plots.style import figure_of, require_matplotlib, to_svg
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "png")
 _DPI = 150
+#: By which a figure is known as one that may be drawn anew.
+_DRAWN = "drawn by smallcal study show"
 
 
 def study_show(
@@ -76,10 +78,20 @@ def _write_figures(
 def _write(axes: Axes, file: Path, kind: str) -> str:
     """Write a figure whole or not at all."""
     io.make_folder(file.parent)
+    _require_own(file)
     figure = figure_of(axes)
     with atomic_path(file) as path:
         if kind == "svg":
-            path.write_text(to_svg(figure), encoding="utf-8")
+            path.write_text(f"{to_svg(figure)}<!-- {_DRAWN} -->\n", encoding="utf-8")
         else:
-            figure.savefig(path, format=kind, dpi=_DPI, metadata={"Software": None})
+            figure.savefig(path, format=kind, dpi=_DPI, metadata={"Software": _DRAWN})
     return str(file)
+
+
+def _require_own(file: Path) -> None:
+    """Raise for a file that would be replaced, and that no study drew."""
+    with file_errors(f"cannot write {file}"):
+        if file.is_file() and _DRAWN.encode() not in file.read_bytes():
+            raise FileError(
+                f"{file} is there already, and no figure of a study; name another --figures"
+            )

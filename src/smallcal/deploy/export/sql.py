@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import ClassVar
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value
 from smallcal.data.checks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
+from smallcal.data.shown import visible
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Writer, bare, statements_of
@@ -106,9 +108,19 @@ def _guarded(name: str, width: int, good: str, what: str) -> str:
 
 def _text(text: str) -> str:
     """Write text; what no SQL text can hold is refused."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InputError(f"the class name {text!a} cannot be written in SQL; rename the class")
-    return "'" + text.replace("'", "''") + "'"
+    plain = "'" + text.replace("'", "''") + "'"
+    if visible(text) == text:
+        return plain
+    # What a terminal would act on is written by number.
+    runs = groupby(text, key=lambda letter: visible(letter) != letter)
+    parts = (list(map(_by_number, run)) if odd else [_text("".join(run))] for odd, run in runs)
+    return f"({' || '.join(part for each in parts for part in each)})"
+
+
+def _by_number(letter: str) -> str:
+    return f"chr({ord(letter)})"
 
 
 class _Chain(Writer):

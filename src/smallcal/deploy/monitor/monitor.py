@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.reference import Reference
+from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels, as_scores
 from smallcal.data.names import by_name
 from smallcal.deploy.monitor import label_free, labelled
+from smallcal.deploy.monitor.class_shift import Seen
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State, fingerprint, unlike_error
@@ -81,8 +83,7 @@ class Monitor:
             return
         counted = self._fitted.reference
         if reference is not None:
-            seen = self._fitted.watch(reference, features=reference_features)
-            counted = seen.counted(len(self._fitted.group_counts))
+            counted = self._counted(reference, reference_features)
         if counted is None:
             raise InputError(
                 "this calibrator was saved without counts of its calibration split; fit again, or ",
@@ -92,6 +93,16 @@ class Monitor:
         self._state = State.empty(
             fingerprint(self._fitted), counted, alpha=alpha, tolerance=tolerance
         )
+
+    def _counted(self, logits: object, features: object) -> Reference | None:
+        """Return the counts of a split."""
+        fitted, extra = self._fitted, None
+        array = by_name(as_scores(logits, input=fitted.input), logits, fitted.class_names)
+        if features is not None and "features" in fitted.signal.needs:
+            extra = as_features(features, n=len(array))
+        fitted = replace(fitted, input="logits")  # the logarithm is taken already
+        counted = fitted.watch(array, features=extra).counted(len(fitted.group_counts))
+        return with_classes(replace(fitted, reference=counted), array, extra).reference
 
     @property
     def calibrator(self) -> FittedCalibrator:
@@ -149,6 +160,7 @@ class Monitor:
             confidence=state.certainty / UNIT / state.rows if state.rows else None,
             reference_confidence=after.get("mean_confidence"),
             accuracy=state.correct / gap.n if gap.n else None,
+            classes=_classes(state),
         )
 
     def merge(self, other: Monitor) -> Monitor:
@@ -157,7 +169,7 @@ class Monitor:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain data: a few kilobytes of counts."""
+        """Return the state as plain data: some kilobytes of counts."""
         return self._state.to_dict()
 
     @classmethod
@@ -192,7 +204,7 @@ class Monitor:
         """
         with one_at_a_time(path):
             whole = self._state
-            if Path(path).exists():
+            if os.path.exists(path):
                 whole = whole + State.load(path)
             whole.save(path)
         return type(self)(self._fitted, state=whole.to_dict())
@@ -238,9 +250,11 @@ class Monitor:
             score = tuple(reference.score.count(watched.score).tolist())
         if reference.groups is not None and watched.groups is not None:
             groups = tuple(np.bincount(watched.groups, minlength=len(state.groups)).tolist())
+        classes = np.bincount(predicted, minlength=len(state.classes)) if state.classes else ()
         return replace(
             state,
             rows=len(logits),
+            classes=tuple(map(int, classes)),
             confidence=tuple(reference.confidence.count(watched.confidence).tolist()),
             score=score,
             groups=groups,
@@ -262,10 +276,19 @@ def _streams(state: State) -> Iterator[Stream]:
         yield Stream(name, counts, before, log_e)
 
 
+def _classes(state: State) -> Seen | None:
+    """Return what a diagnosis looks at, where the reference has it and rows were seen."""
+    table = state.reference.classes
+    if table is None or not state.rows:
+        return None
+    watched = (("confidence", state.confidence), ("score", state.score))
+    return Seen(table, state.classes, tuple((name, counts) for name, counts in watched if counts))
+
+
 def _by_group(
     correct: BoolArray, confidence: FloatArray, groups: IntArray | None, n_groups: int
 ) -> tuple[Gap, ...]:
-    if groups is None:
+    if groups is None or n_groups == 1:  # a reference need not count the groups there are
         return (Gap.of(correct, confidence),)
     return tuple(Gap.of(correct[groups == k], confidence[groups == k]) for k in range(n_groups))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from smallcal.data.plain import plain_fields
+from smallcal.data.shown import visible
+from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, Seen, diagnose
 from smallcal.deploy.monitor.labelled import (
     Gap,
     confidence_sequence,
@@ -99,6 +102,8 @@ class Report:
         Mean calibrated confidence of all rows; accuracy of the labelled ones.
     reference_confidence : float or None
         Mean calibrated confidence of the calibration split.
+    classes : Seen or None
+        Counts of classes, for :attr:`class_shift`.
     """
 
     method: str
@@ -114,6 +119,7 @@ class Report:
     confidence: float | None
     reference_confidence: float | None
     accuracy: float | None
+    classes: Seen | None = None
 
     @property
     def drifted(self) -> bool:
@@ -135,7 +141,24 @@ class Report:
         """What to do: "fine", "label" some rows, or "refit"."""
         if self.miscalibrated:
             return "refit"
-        return "label" if self.drifted and not self.gap.within(self.tolerance) else "fine"
+        if not self.drifted or self.gap.within(self.tolerance):
+            return "fine"
+        shift = self.class_shift
+        return "fine" if shift is not None and shift.within(self.tolerance) else "label"
+
+    @cached_property
+    def class_shift(self) -> ClassShift | None:
+        """Whether frequencies of classes alone explain the drift; None without drift.
+
+        Labelled rows have the last word: a gap that new frequencies do not explain is more.
+        """
+        if not self.drifted:
+            return None
+        found = UNKNOWN if self.classes is None else diagnose(self.classes)
+        if found.kind == "frequencies" and found.low is not None and found.high is not None:
+            refuted = found.high < self.gap.low or self.gap.high < found.low
+            return replace(found, kind="more") if refuted else found
+        return found
 
     @property
     def labels_wanted(self) -> int:
@@ -166,6 +189,8 @@ class Report:
                 "alarm": self.drifted,
                 "p_value": p_value(self.drift_log_e),
                 "streams": {stream.name: stream.to_dict() for stream in self.streams},
+                "class_shift": self.class_shift
+                and {"sentence": _shift(self), **self.class_shift.to_dict()},
             },
             "calibration": {
                 "alarm": self.miscalibrated,
@@ -208,6 +233,8 @@ def _sentences(report: Report) -> Iterator[str]:
         yield _inputs(report)
     if report.labelled:
         yield _calibration(report)
+    if report.drifted:
+        yield _shift(report)
     yield _advice(report)
 
 
@@ -237,12 +264,37 @@ def _calibration(report: Report) -> str:
     return f"Confidence against accuracy: {shown}, {known} the {limit:g} allowed."
 
 
+_FREQUENCIES = "Only the frequencies of classes moved (estimated)"
+_MORE = "More than the frequencies of classes moved"
+_ACT = "recalibrate, or correct for the new frequencies"
+
+
+def _shift(report: Report) -> str:
+    """Say what kind of drift it is, and what that does to confidence."""
+    found = report.class_shift or UNKNOWN
+    if found.kind not in ("frequencies", "more"):
+        why = ": there is no table of classes (an older file, or over 1,000 classes)"
+        if found.kind == "unclear":
+            why = " yet: rows or calibration samples are too few"
+        return f"Whether only the frequencies of classes moved cannot be told{why}."
+    alone = found.kind == "frequencies"
+    said = _FREQUENCIES if alone else _MORE
+    if report.miscalibrated:
+        return f"{said}, and labels show that calibration is hurt{f': {_ACT}' if alone else ''}."
+    if report.gap.within(report.tolerance):
+        return f"{said}; labels show that calibration holds{'' if alone else ' all the same'}."
+    if not alone:
+        return f"{said}: calibration is likely hurt."
+    off = f"{said}; confidence is likely off by about {PERCENT.number(abs(found.gap or 0.0))}"
+    return f"{off} points: {'no need to act' if found.within(report.tolerance) else _ACT}."
+
+
 def _advice(report: Report) -> str:
     if report.verdict == "refit":
         return "Refit: collect fresh labelled rows and fit the calibrator again."
     if report.verdict == "label":
         return f"Label about {report.labels_wanted:,} more rows to see whether refitting is due."
-    if report.drifted:
+    if report.drifted and report.gap.within(report.tolerance):
         return "Nothing to do: inputs have changed, but confidence still matches accuracy."
     return "Nothing to do."
 
@@ -300,4 +352,4 @@ def _levels(report: Report) -> Iterator[Metric]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return visible(text, keep="\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -18,15 +18,19 @@ from smallcal.data.plain import plain_fields
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.errors import ArtefactError, InputError
 from smallcal.io.atomic import atomic_path
+from smallcal.io.documents import read_document, shown
 
 FORMAT = "smallcal-monitor"
-VERSION = 1
+VERSION = 2
 
-#: A state has some kilobytes; with a thousand groups some dozens.
+#: What states of version 1 do not say: rows predicted as each class.
+_SINCE_1: dict[str, Any] = {"classes": []}
+
+#: A state has some kilobytes; with hundreds of classes or groups some dozens.
 MAX_BYTES = 1_000_000
 
 Counts = tuple[int, ...]
-_COUNTS = ("confidence", "score", "groups")
+_COUNTS = ("confidence", "score", "groups", "classes")
 _NUMBERS = ("calibrator", "alpha", "tolerance", "rows", "certainty", "correct")
 #: What adds up when states do; the rest must be the same.
 _SUMS = ("rows", *_COUNTS, "certainty", "correct", "gaps")
@@ -45,6 +49,8 @@ class State:
     rows : int
     confidence, score, groups : tuple of int
         Rows in each bin or group; empty where there is no such thing.
+    classes : tuple of int
+        Rows predicted as each class; empty where the reference has no table of classes.
     certainty : int
         Sum of calibrated confidences over rows, in 1 / UNIT.
     correct : int
@@ -61,6 +67,7 @@ class State:
     confidence: Counts
     score: Counts
     groups: Counts
+    classes: Counts
     certainty: int
     correct: int
     gaps: tuple[Gap, ...]
@@ -81,6 +88,7 @@ class State:
             confidence=(0,) * len(reference.confidence.counts),
             score=(0,) * n_scores,
             groups=(0,) * n_groups,
+            classes=(0,) * (len(reference.classes.predicted) if reference.classes else 0),
             certainty=0,
             correct=0,
             gaps=(Gap(),) * max(n_groups, 1),
@@ -111,10 +119,12 @@ class State:
         """Rebuild a state, checking everything first."""
         if not isinstance(document, Mapping) or document.get("format") != FORMAT:
             raise ArtefactError(f"{source} is not the state of a monitor (no format {FORMAT!r})")
+        if _is_first(document):
+            document = {**_SINCE_1, **document, "version": VERSION}
         version = document.get("version")
         if version != VERSION or isinstance(version, bool):
             raise ArtefactError(
-                f"{source} has state version {version!r}; this smallcal reads version {VERSION}. "
+                f"{source} has state version {shown(version)}; this smallcal reads 1 to {VERSION}. "
                 "Install the release that wrote it, or begin a new state"
             )
         wrong = artefact.problem(document, _rule())
@@ -140,8 +150,8 @@ class State:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> State:
         """Read a state that :meth:`save` wrote."""
-        text = artefact.read_text(path, most=MAX_BYTES, what="state")
-        return cls.from_dict(artefact.plain(text, source=str(path)), source=str(path))
+        found = read_document(path, most=MAX_BYTES, what="state", wrote="smallcal monitor --state")
+        return cls.from_dict(found, source=str(path))
 
 
 def fingerprint(fitted: FittedCalibrator) -> str:
@@ -150,6 +160,11 @@ def fingerprint(fitted: FittedCalibrator) -> str:
     del document["library"]
     text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_first(document: Mapping[str, Any]) -> bool:
+    version = document.get("version")
+    return version == 1 and not isinstance(version, bool) and "classes" not in document
 
 
 @cache

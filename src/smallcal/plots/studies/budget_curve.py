@@ -78,7 +78,7 @@ def budget_curve(ax: style.Axes, found: Curves) -> None:
     _draw_wins(strip, found, places)
     style.dress(strip, xlabel="calibration samples", ylabel="wins %")
     ax.set_xscale("log")
-    strip.set_xticks(places, found.names)
+    strip.set_xticks(places, list(map(style.literal, found.names)))
     strip.minorticks_off()
 
 

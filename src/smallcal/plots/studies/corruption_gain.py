@@ -171,7 +171,7 @@ def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
         loc="lower left",
         bbox_to_anchor=(0, 1.01),
         borderaxespad=0.0,
-        title="\n".join(filter(None, [_about(found), _RANKS])),
+        title=style.literal("\n".join(filter(None, [_about(found), _RANKS]))),
         title_fontsize=style.SMALL,
         alignment="left",
     )
@@ -185,7 +185,7 @@ def _draw_model(
         f"{written(gain, signed=True)}"
         for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True)
     ]
-    label = f"{model.model}: {rank_words(*model.rank)}" if named else None
+    label = style.literal(f"{model.model}: {rank_words(*model.rank)}") if named else None
     plot = f"corruption-gain {model.model}"
     style.marks(ax, model.error, model.gain, look, label=label, zorder=3, tips=tips, name=plot)
     if named and math.isfinite(model.slope):
@@ -196,7 +196,7 @@ def _draw_model(
 def _write_names(ax: style.Axes, model: ModelGain) -> None:
     for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True):
         ax.annotate(
-            kind.replace("_", " "),
+            style.literal(kind.replace("_", " ")),
             (error, gain),
             xytext=(5, 4),
             textcoords="offset points",

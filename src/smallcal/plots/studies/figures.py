@@ -47,7 +47,8 @@ def _differences(run: tuple[Study, Frame], *, metric: str, where: Mapping[str, A
     if not rows:
         raise InputError("no difference has an interval: each is of a single fit")
     axes = forest(rows, better=better_of(metric))
-    axes.set_xlabel(f"{heading_of(metric, difference=True)}, minus {run[0].baseline}")
+    label = f"{heading_of(metric, difference=True)}, minus {run[0].baseline}"
+    axes.set_xlabel(style.literal(label))
     curves = curves_of(clean(open_run(run, "clean", metric=metric, where=where)), np.empty(0))
     # Above the legend, which stands above the axes; the figure grows by that much.
     style.caption(axes, about(curves), bars_text(curves, "Bars"), pad=24)

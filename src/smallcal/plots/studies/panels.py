@@ -145,7 +145,7 @@ def _scale(ax: Axes, rivals: Sequence[Line]) -> None:
 
 def head(ax: Axes, text: str) -> None:
     """Write something small over a panel."""
-    ax.set_title(text, color=style.GREY, fontsize=style.SMALL, pad=2)
+    ax.set_title(style.literal(text), color=style.GREY, fontsize=style.SMALL, pad=2)
 
 
 def name_lines(ax: Axes, curves: Curves) -> None:

@@ -122,7 +122,7 @@ def severity_curve(ax: style.Axes, found: SeverityCurves) -> None:
     panels = draw_panels(ax, curves, curves.x, "severity-curve", *shares)
     if found.occupancy is not None:
         _draw_groups(panels[-1], curves, found.occupancy)
-    panels[-1].set_xticks(curves.x, curves.names)
+    panels[-1].set_xticks(curves.x, list(map(style.literal, curves.names)))
     panels[-1].set_xlabel("severity", color=style.INK)
 
 

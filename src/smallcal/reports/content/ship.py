@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from smallcal.advice.recommend import DEFAULT
+from smallcal.data.shown import command
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import Settings
@@ -29,7 +29,7 @@ def ship(fit: Fit, calibration: Samples, test: Samples, settings: Settings) -> d
         ["fit", calibration.file, *method, *extra.get("fit", []), "-o", "cal.json"],
         ["apply", "cal.json", new, *extra.get("apply", []), "-o", "probabilities.npy"],
     ]
-    text = "\n".join(shlex.join(["smallcal", *words]) for words in lines)
+    text = "\n".join(command(["smallcal", *words]) for words in lines)
     return {"language": "sh", "text": text}
 
 

@@ -121,7 +121,7 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
         "basis": choice.basis,
         "reason": choice.reason,
         "outcome": result,
-        "headline": _headline(choice, result, told),
+        "headline": _headline(choice, result, told, _why_kept(measured, chosen)),
         "changes": [_change(measured, chosen, name, told) for name in TWO],
         "threshold": at_threshold(measured, chosen),
         "rival": rival,
@@ -146,7 +146,12 @@ def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> 
     return next((word for word in ("better", "worse") if word in found), "tie")
 
 
-def _headline(choice: Choice, result: str, told: Mapping[str, Difference]) -> str:
+def _why_kept(measured: Measured, chosen: str) -> str:
+    """Return why the model was left alone, in the words of the fit."""
+    return measured.fits[chosen].fitted.flag_text("kept_raw")
+
+
+def _headline(choice: Choice, result: str, told: Mapping[str, Difference], kept: str = "") -> str:
     name = choice.method
     words = {m: row.verdict for m, row in told.items()}
     better, worse = (
@@ -154,9 +159,12 @@ def _headline(choice: Choice, result: str, told: Mapping[str, Difference]) -> st
         for word in ("better", "worse")
     )
     where = "" if len(words) == len(TOLD) else f" in {better}"
-    kept = f"{name} found too little evidence against its confidences and left them alone."
+    known = ", the default" if name == DEFAULT else ""
+    raw = f"Use {name}{known}: {kept}."  # in the words of every other verb
+    if name == RAW:
+        raw = f"Keep the raw model. {_sentence(choice.reason)}"
     said = {
-        "raw": f"Keep the raw model. {kept if name != RAW else _sentence(choice.reason)}",
+        "raw": raw,
         "better": f"Use {name}. It is better than the raw model beyond chance{where}.",
         "tie": f"Use {name} or the raw model. They are level within chance.",
         "close": f"Use {name} or the raw model. On these test samples {name} is worse beyond "

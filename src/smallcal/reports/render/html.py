@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
+from smallcal.data.shown import visible
 from smallcal.errors import missing_extra
 from smallcal.reports.render import theme
 from smallcal.reports.render.sections import document_of
@@ -38,7 +39,11 @@ def render(content: Mapping[str, Any]) -> str:
     from markupsafe import Markup
 
     environment = Environment(
-        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, auto_reload=False
+        loader=FunctionLoader(_text),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+        finalize=_finalized,
     )
     script = _text("report.js")
     return environment.get_template("report.html").render(
@@ -48,6 +53,11 @@ def render(content: Mapping[str, Any]) -> str:
         report=document_of(content),
         drawn=lambda figure: Markup(drawn(figure)),
     )
+
+
+def _finalized(value: Any) -> Any:
+    """Spell out what a page must not hold; what is marked as safe was made by us."""
+    return visible(value, keep="\n") if type(value) is str else value
 
 
 def require_page() -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
+from smallcal.data.shown import visible
 from smallcal.plots import style
 from smallcal.plots.redraw import redraw
 from smallcal.reports.render.blocks import Figure
@@ -59,7 +60,7 @@ def inline_svg(svg: str, tips: Mapping[str, Sequence[str]], *, label: str) -> st
         root.attrib.pop(name, None)
     # An image may hold nothing to focus, so a figure with marks is a group of images.
     root.set("role", "group" if tips else "img")
-    root.set("aria-label", label)
+    root.set("aria-label", visible(label))
     _set_marks(root, tips)
     return ElementTree.tostring(root, encoding="unicode")
 

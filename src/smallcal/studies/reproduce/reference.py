@@ -12,7 +12,6 @@ of the collection that ships with smallcal. Another file of the same form will d
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -22,10 +21,14 @@ from typing import Any
 
 from smallcal.calibrators.catalogue import method
 from smallcal.errors import FileError
+from smallcal.io.documents import read_document
 from smallcal.studies.frame import CLEAN
 
 #: The paper's numbers.
 PAPER = Path(__file__).parent / "reference.json"
+
+#: The paper's numbers are half a megabyte.
+MAX_BYTES = 64 * 1024 * 1024
 
 #: What a fraction, or a number of nats, is multiplied by to be in a unit.
 UNITS: Mapping[str, float] = {"percent": 100.0, "fraction": 1.0, "nats": 1.0, "x1000": 1000.0}
@@ -193,12 +196,7 @@ def load_reference(path: str | os.PathLike[str] = PAPER) -> Reference:
     >>> len(paper.values) > 2000
     True
     """
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise FileError(f"{path} cannot be read as JSON: {error}") from None
+    document = read_document(path, most=MAX_BYTES, what="file of reference values", error=FileError)
     return reference_of(document, source=str(path))
 
 

@@ -19,7 +19,9 @@ from pathlib import Path
 from statistics import fmean
 
 from smallcal.calibrators.catalogue import ALIASES, METHODS, method
+from smallcal.errors import FileError
 from smallcal.io.atomic import atomic_path
+from smallcal.io.resumable import read_manifest
 from smallcal.metrics import METRICS
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.engine import run
@@ -291,14 +293,24 @@ def carry_out(
     advance: Advance = lambda tasks: None,
 ) -> Reproduction:
     """Do what is on an agenda; see :func:`reproduce`."""
+    result = None if out is None else Path(out) / "reproduction.json"
+    if result is not None:
+        _require_own(result)
     with (
         # Without a folder, one that is gone afterwards.
         tempfile.TemporaryDirectory(prefix="smallcal-") if out is None else nullcontext(out)
     ) as folder:
         rows = tuple(agenda.run(Path(folder), jobs=jobs, advance=advance))
         found = Reproduction(rows=rows, unchecked=agenda.unchecked)
-        if out is not None and rows:
-            with atomic_path(Path(out) / "reproduction.json") as path:
+        if result is not None and rows:
+            with atomic_path(result) as path:
                 text = json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n"
                 path.write_text(text, encoding="utf-8")
     return found
+
+
+def _require_own(file: Path) -> None:
+    """Raise for a file that would be replaced, and that no reproduction wrote."""
+    before = read_manifest(file)
+    if before is not None and not before.keys() >= {"passed", "failed", "not_checked", "rows"}:
+        raise FileError(f"{file} is there already, and smallcal did not make it; move it away")

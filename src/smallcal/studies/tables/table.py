@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.data.plain import plain
+from smallcal.data.shown import latex, markdown
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
 from smallcal.studies.study import Study
+
+#: What tables are written as, beside the rows of a run.
+TABLE_FILES = ("tables.md", "tables.tex", "tables.json")
 
 #: How the names of probes' numbers begin that are shares.
 _SHARES = ("accuracy", "coverage", "risk", "gap", "selective", "changed", "share")
@@ -89,15 +93,19 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table in Markdown."""
-        lines = [f"## {self.title}", ""]
+        lines = [f"## {markdown(self.title)}", ""]
         if self.rows:
-            lines += [f"| {' | '.join(self.header)} |", "|" + "---|" * len(self.header)]
+            lines += [
+                f"| {' | '.join(map(markdown, self.header))} |",
+                "|" + "---|" * len(self.header),
+            ]
             for row in self.rows:
                 lines.append("| " + " | ".join(_markdown(cell) for cell in row) + " |")
         else:
             lines.append("Nothing was measured.")
-        lines += [""] * bool(self.note) + [self.note] * bool(self.note)
-        lines += ["", *(f"- {sentence}" for sentence in self.sentences)] * bool(self.sentences)
+        lines += ["", markdown(self.note)] * bool(self.note)
+        said = [f"- {markdown(sentence)}" for sentence in self.sentences]
+        lines += ["", *said] * bool(said)
         return "\n".join(lines)
 
     def latex(self) -> str:
@@ -111,12 +119,12 @@ class Table:
                 r"\centering",
                 rf"\begin{{tabular}}{{{columns}}}",
                 r"\toprule",
-                " & ".join(escaped(name) for name in self.header) + r" \\",
+                " & ".join(map(latex, self.header)) + r" \\",
                 r"\midrule",
                 *body,
                 r"\bottomrule",
                 r"\end{tabular}",
-                rf"\caption{{{escaped(' '.join([self.title + '.', self.note]).strip())}}}",
+                rf"\caption{{{latex(' '.join([self.title + '.', self.note]).strip())}}}",
                 rf"\label{{tab:{self.name}}}",
                 r"\end{table}",
             ]
@@ -136,28 +144,16 @@ class Table:
 
 def _markdown(cell: str | Number) -> str:
     if isinstance(cell, str):
-        return cell.replace("|", r"\|")
+        return markdown(cell)
     return f"**{cell.text()}**" if cell.best else cell.text()
 
 
 def _latex(cell: str | Number) -> str:
     if isinstance(cell, str):
-        return escaped(cell)
+        return latex(cell)
     # A hyphen is no minus: the dash of a missing number is put in after it.
     text = cell.text().replace("-", "$-$").replace("±", r"$\pm$").replace("–", "--")
     return rf"\textbf{{{text}}}" if cell.best else text
-
-
-def escaped(text: str) -> str:
-    r"""Return text that LaTeX prints as it is.
-
-    Examples
-    --------
-    >>> escaped("50 % of a_b & c ±1")
-    '50 \\% of a\\_b \\& c $\\pm$1'
-    """
-    kept = "".join("\\" + c if c in "%_&#$" else c for c in text)
-    return kept.replace("±", r"$\pm$").replace("–", "--").replace("→", r"$\to$")
 
 
 def _plain(cell: str | Number) -> Any:
@@ -173,12 +169,12 @@ def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
     """Write a run's tables in every form."""
     head = f"# {study.title}\n\n{study.question}\n\n"
     document = {"study": study.name, "tables": [table.document() for table in tables]}
-    texts = {
-        "tables.md": head + "\n\n".join(table.markdown() for table in tables) + "\n",
-        "tables.tex": "\n\n".join(table.latex() for table in tables) + "\n",
-        "tables.json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
-    }
-    for name, text in texts.items():
+    texts = (
+        head + "\n\n".join(table.markdown() for table in tables) + "\n",
+        "\n\n".join(table.latex() for table in tables) + "\n",
+        json.dumps(document, indent=2, ensure_ascii=False) + "\n",
+    )
+    for name, text in zip(TABLE_FILES, texts, strict=True):
         with atomic_path(folder / name) as path:
             path.write_text(text, encoding="utf-8")
 

@@ -6,13 +6,13 @@ Two simulated models of 20 classes with two seeds each, one of them with shifted
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from smallcal.errors import FileError
+from smallcal.io.documents import read_document
 from smallcal.io.read import file_sha256
 from smallcal.studies.collection import Collection, load_collection
-from smallcal.studies.reproduce.reference import Reference, load_reference
+from smallcal.studies.reproduce.reference import MAX_BYTES, Reference, load_reference
 
 #: Where it is.
 FOLDER = Path(__file__).parent
@@ -41,10 +41,9 @@ def load_frozen(folder: Path = FOLDER) -> tuple[Collection, Reference]:
 def require_unchanged(folder: Path) -> None:
     """Raise if a file of a folder is not what its checksums say."""
     file = folder / CHECKSUMS
-    try:
-        expected = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileError(f"{file} cannot be read: {error}") from None
+    expected = read_document(file, most=MAX_BYTES, what="list of checksums", error=FileError)
+    if not isinstance(expected, dict):
+        raise FileError(f"{file} is not a list of checksums")
     for name, digest in expected.items():
         if file_sha256(folder / name) != digest:
             raise FileError(f"{folder / name} is not what was frozen: its checksum differs")

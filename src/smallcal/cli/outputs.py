@@ -1,0 +1,48 @@
+"""What a verb writes must not be what it reads: checked for all of them, before any begins."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext, redirect_stdout
+from typing import Any
+
+from typer.core import TyperCommand
+
+from smallcal.io import require_apart, split_path
+from smallcal.io.atomic import stream_of
+
+#: Parameters of verbs that name what is read.
+READ = (
+    *("data", "cal_data", "test_data", "calibrator", "labels", "class_names", "shift", "apply_to"),
+    *("append", "merge", "reference", "folder", "source", "run"),
+)
+#: Those that name what is written. The state of a monitor is read as well, and meant to be.
+WRITTEN = ("output", "out", "figures", "state", "export", "report")
+#: What is read, and may be written into: a description goes beside the logits that it is of, and
+#: figures into the folder of the run that they show.
+SHARED = ("source", "run")
+
+_STDOUT = 1
+
+
+class Careful(TyperCommand):
+    """A verb that is not called where it would write onto what it reads."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the verb; what it says goes to stderr where stdout takes what it writes."""
+        written = [path for name in WRITTEN for path in _paths(ctx.params.get(name))]
+        for output in written:
+            for name in READ:
+                for path in _paths(ctx.params.get(name)):
+                    require_apart(output, split_path(path)[0], inside=name in SHARED)
+        taken = any(stream_of(output) == _STDOUT for output in written)
+        with redirect_stdout(sys.stderr) if taken else nullcontext():
+            return super().invoke(ctx)
+
+
+def _paths(value: object) -> Iterator[str]:
+    """Yield the paths that a parameter was given: none, one or several."""
+    for path in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(path, str):
+            yield path
