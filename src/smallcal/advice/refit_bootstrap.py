@@ -115,13 +115,7 @@ def refit_bootstrap(
         raise InputError("no resample of the calibration split could be fitted")
     unit = "calibration samples" + (" and test samples" if resample_test else "")
     drawn = {
-        (name, metric.name): Draws(
-            plain=metric.of(view),
-            point=_estimate(metric, view),
-            values=np.array(rows[name, metric.name]),
-            again=np.empty((0, 0)) if metric.name in CUTS else None,
-            wide=metric.biased and metric.name not in CUTS,
-        )
+        (name, metric.name): Draws.of(metric, view, np.array(rows[name, metric.name]))
         for name, view in points.items()
         for metric in chosen
     }

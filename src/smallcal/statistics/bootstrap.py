@@ -17,7 +17,6 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
-from smallcal.metrics.debiased import CUTS, estimate
 from smallcal.metrics.replicas import SLOW, Falling, Linear, Ordered, Replicator, replicators
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.draws import REPEATS, Draws
@@ -158,6 +157,7 @@ def seed_samples(
         mean = Draws(
             plain=float(np.mean([gap.plain for gap in gaps[name, metric]])),
             point=float(np.mean([gap.point for gap in gaps[name, metric]])),
+            shown=float(np.mean([gap.shown for gap in gaps[name, metric]])),
             values=drawn[name, metric].mean(axis=1),
             wide=gaps[name, metric][0].wide,
         )
@@ -219,15 +219,12 @@ def resample(
     known = {metric.name: metric for metric in metrics}
     found = {}
     for (name, metric), blocks in parts.items():
-        view = scored[name]
-        plain = known[metric].of(view) if points is None else points[name][metric]
-        binned = metric in CUTS
-        found[name, metric] = Draws(
-            plain=plain,
-            point=estimate(metric, view) if binned else plain,
-            values=np.concatenate(blocks) if blocks else np.empty(0),
-            again=replicate.again(name, metric) if binned else None,
-            wide=known[metric].biased and not binned,
+        found[name, metric] = Draws.of(
+            known[metric],
+            scored[name],
+            np.concatenate(blocks) if blocks else np.empty(0),
+            plain=None if points is None else points[name][metric],
+            again=replicate.again(name, metric),
         )
     return found
 
@@ -274,7 +271,7 @@ class Replication:
         kept = self.sums.get(key, np.empty((0, sums.shape[1])))
         self.sums[key] = np.vstack([kept, sums[: 2 * REPEATS - len(kept)]])
 
-    def again(self, name: str, metric: str) -> FloatArray:
+    def again(self, name: str, metric: str) -> FloatArray | None:
         """Return the first resamples of an error in bins, each resampled by the next ones.
 
         Sums are linear in the resample, so a resample's resample is its sums plus the deviations
@@ -282,7 +279,7 @@ class Replication:
         """
         how = self.parts[name, metric]
         if not isinstance(how, Linear) or (name, metric) not in self.sums:
-            return np.empty((0, 0))
+            return None
         sums = self.sums[name, metric]
         k = len(sums) // 2
         moved = sums[k : 2 * k] - how.columns.sum(axis=0)

@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
+from smallcal.metrics import Metric, Scored
+from smallcal.metrics.debiased import CUTS, estimate
 from smallcal.statistics.interval import Interval, interval_of
 
 #: Resamples that are resampled again, and how often: the first ones, by the deviations of the next.
@@ -42,7 +44,10 @@ class Draws:
     plain : float
         The metric as it is.
     point : float
-        What the interval is about: the metric, or a calibration error without noise.
+        What the interval is about: the metric, or a calibration error without noise. Right on
+        average, and so sometimes below zero.
+    shown : float
+        The same as people are told: no error is below zero, or larger without noise.
     values : ndarray of shape (n_boot,)
     again : ndarray of shape (k, k) or None
         Resamples of resamples of a calibration error in bins: row i is centred at resample i and
@@ -53,9 +58,28 @@ class Draws:
 
     plain: float
     point: float
+    shown: float
     values: FloatArray
     again: FloatArray | None = None
     wide: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        metric: Metric,
+        view: Scored,
+        values: FloatArray,
+        *,
+        plain: float | None = None,
+        again: FloatArray | None = None,
+    ) -> Draws:
+        """Return the resamples of a metric of these predictions; ``plain`` is it, if known."""
+        plain = metric.of(view) if plain is None else plain
+        if metric.name not in CUTS:
+            return cls(plain, plain, plain, values, wide=metric.biased)
+        point = estimate(metric.name, view)
+        again = np.empty((0, 0)) if again is None else again
+        return cls(plain, point, min(max(point, 0.0), plain), values, again)
 
     def __sub__(self, other: Draws) -> Draws:
         """Return the difference, in each resample."""
@@ -65,6 +89,7 @@ class Draws:
         return Draws(
             plain=self.plain - other.plain,
             point=self.point - other.point,
+            shown=self.shown - other.shown,
             values=self.values - other.values,
             again=again,
             wide=self.wide or other.wide,
@@ -77,7 +102,7 @@ class Draws:
 
         Examples
         --------
-        >>> draws = Draws(0.03, 0.01, np.array([0.02, 0.04, 0.06]), np.array([[0.04]]))
+        >>> draws = Draws(0.03, 0.01, 0.01, np.array([0.02, 0.04, 0.06]), np.array([[0.04]]))
         >>> draws.around_point().round(4).tolist()
         [-0.012, 0.01, 0.032]
         """
@@ -94,13 +119,13 @@ class Draws:
         self, *, unit: str, level: float, note: str = "", least: float | None = None
     ) -> Interval:
         """Return the interval; ``least`` is the smallest value that the number can have."""
-        values = self.around_point()
-        found = interval_of(self.point, values, unit=unit, level=level, note=note)
-        low, high, point = found.low, found.high, found.point
+        found = interval_of(self.point, self.around_point(), unit=unit, level=level, note=note)
+        low, high = found.low, found.high
         if self.wide:
-            low, high = min(low, 2 * point - high), max(high, 2 * point - low)
+            low, high = min(low, 2 * self.point - high), max(high, 2 * self.point - low)
         if least is not None:
-            low, high, point = (max(end, least) for end in (low, high, point))
-            # Without noise an error is smaller; a sum over few bins may come out larger by chance.
-            point = max(low, min(point, self.plain))
+            low, high = max(low, least), max(high, least)
+        point = self.shown
+        if point != self.point:
+            point = min(max(point, low), high)
         return replace(found, point=point, low=low, high=high, plain=self.plain)
