@@ -243,10 +243,12 @@ def chance_of(row: Interval) -> float:
     >>> [round(chance_of(interval_of(x, draws + x, unit="")), 4) for x in (0.0, 1.96)]
     [1.0, 0.05]
     """
-    spread = float(np.nanstd(row.values)) if len(row.values) > row.n_undefined else 0.0
-    if not row.point:
+    if len(row.values) <= row.n_undefined:
         return 1.0
-    return math.erfc(abs(row.point) / spread / math.sqrt(2)) if spread else 0.0
+    centre, spread = abs(float(np.nanmean(row.values))), float(np.nanstd(row.values))
+    if not centre:
+        return 1.0
+    return math.erfc(centre / spread / math.sqrt(2)) if spread else 0.0
 
 
 def result_tables(measured: Measured) -> dict[str, Any]:
