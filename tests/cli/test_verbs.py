@@ -99,6 +99,7 @@ def test_fit_takes_options_of_the_method(cli):
     ("setting", "message"),
     [
         ("n_groups", "--set needs name=value"),
+        pytest.param("n_groups=" + "[" * 10_000, "--set n_groups must be a whole", id="deep"),
         ("n_groups=many", "--set n_groups must be a whole number; got 'many'"),
         ("n_groups=2.5", "--set n_groups must be a whole number"),
         ("n_groups=true", "--set n_groups must be a whole number"),

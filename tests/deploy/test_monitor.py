@@ -527,6 +527,15 @@ def test_adding_to_a_file_begins_it_and_goes_on(tmp_path):
     assert sc.Monitor.load(tmp_path / "state.json", SRTS).to_dict() == both.to_dict()
 
 
+@pytest.mark.parametrize("name", ["", ".", "folder"])
+def test_a_folder_is_not_added_to(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(sc.FileError, match="is a folder; name a file"):
+        sc.Monitor(SRTS).add_to(name)
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
+
+
 def test_a_held_file_is_waited_for_and_given_up_in_the_end(tmp_path, monkeypatch):
     path = tmp_path / "state.json"
     with (

@@ -216,10 +216,10 @@ def test_a_fit_that_fails_is_a_failure_with_its_reason(frozen):
 
 
 def test_a_metric_that_is_not_defined_is_a_failure(tmp_path, frozen):
-    z = np.random.default_rng(0).normal(size=(60, 4))
-    right = z.argmax(axis=1)
-    labels = np.where(np.arange(60) % 5, right, 0)
-    np.savez(tmp_path / "a.npz", val_logits=z, val_labels=labels, test_logits=z, test_labels=right)
+    z, other = np.random.default_rng(0).normal(size=(2, 60, 4))
+    right = {"test_logits": other, "test_labels": other.argmax(axis=1)}
+    labels = np.where(np.arange(60) % 5, z.argmax(axis=1), 0)
+    np.savez(tmp_path / "a.npz", val_logits=z, val_labels=labels, **right)
     (tmp_path / "collection.toml").write_text(
         '[[cell]]\ndataset = "d"\nbackbone = "b"\ncalibration = "a.npz:val"\ntest = "a.npz:test"\n'
     )

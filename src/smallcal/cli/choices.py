@@ -100,5 +100,5 @@ def _typed(name: str, text: str, default: object) -> Any:
 def _literal(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

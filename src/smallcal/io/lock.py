@@ -103,6 +103,8 @@ def one_at_a_time(target: str | os.PathLike[str], *, patience: float = PATIENCE)
     final = behind_links(Path(target))  # whatever it is called, it has one lock
     if is_special(target):
         raise FileError(f"{target} is a device or a pipe; name a file that can be replaced")
+    if os.path.isdir(final):
+        raise FileError(f"{final} is a folder; name a file to write")
     end = time.monotonic() + patience
     with _opened(final.with_name(final.name + FILE_NAME), final) as handle:
         try:
