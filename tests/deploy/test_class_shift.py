@@ -351,6 +351,14 @@ def test_a_doctored_table_is_refused(key, value, message):
         parsed(document)
 
 
+@pytest.mark.parametrize(
+    ("certainty", "confidence"), [((0, 0), (5, 0)), ((0, 0), (10**12, 0)), ((10**12, 0), (9, 0))]
+)
+def test_shares_are_numbers_whatever_the_sums_are(certainty, confidence):
+    table = ClassTable((10**12, 0), certainty, (0, 0), (), (confidence, (0, 0)))
+    np.testing.assert_allclose(table.joint, [[1, 0], [0, 0]])
+
+
 def test_a_table_of_other_classes_is_refused():
     document = CAL.fitted_.to_dict()
     z, y = simulate(300, 5)

@@ -132,8 +132,10 @@ class ClassTable:
         right = np.maximum(self.sums("confidence").sum(axis=0) - found.sum(axis=0), 0)
         rest = np.outer(left, right)
         np.fill_diagonal(rest, 0)
-        rest *= left.sum() / max(rest.sum(), 1e-300)
-        found += rest
+        if rest.any():
+            found += rest * (left.sum() / rest.sum())
+        if not found.any():  # confidences that were too small to be kept
+            found = np.diag(np.array(self.predicted, dtype=np.float64))
         return np.asarray(found / found.sum())
 
     def sums(self, name: str) -> FloatArray:
