@@ -52,24 +52,30 @@ def test_a_resample_of_a_resample_has_its_counts_and_the_deviations_of_another(n
             assert draws.again is None
             assert draws.around_point() is draws.values
             continue
-        assert draws.again.shape == (k, k)
+        side = min(8, k // 2)
+        assert draws.again.shape == (k + side**2, k)
         how = replicators([METRICS[metric]], both[name])[metric]
         for i in range(0, k, 17):
             again = how(counts[i] + counts[k : 2 * k] - 1)
             np.testing.assert_allclose(draws.again[i], again, atol=1e-12)
+        for i, j in ((0, 0), (side - 1, side // 2)) if side else ():
+            thrice = how(counts[i] + counts[side + j] + counts[k : 2 * k] - 2)
+            np.testing.assert_allclose(draws.again[k + side * i + j], thrice, atol=1e-12)
 
 
 def test_resamples_stand_around_the_estimate_and_noise_is_taken_off_their_spread():
     rng = np.random.default_rng(0)
-    values, again = rng.normal(3, 1, 500), rng.normal(3, 1.2, (REPEATS, REPEATS))
+    values, again = rng.normal(3, 1, 500), rng.normal(3, 1.1, (REPEATS + 64, REPEATS))
     draws = Draws(plain=0.5, point=0.2, shown=0.2, values=values, again=again)
     inner = values[REPEATS : 2 * REPEATS]
-    ratio = 2 - again.var(axis=1).mean() / inner.var()
-    expected = 0.2 + 1.06 * np.sqrt(ratio) * (values - values.mean())
+    second = again[:REPEATS].var(axis=1).mean() / inner.var()
+    third = again[REPEATS:].var(axis=1).mean() / again[:16].var(axis=1).mean() * second
+    ratio = 2.5 - 2 * second + 0.5 * third
+    expected = 0.2 + 1.1 * np.sqrt(ratio) * (values - values.mean())
     np.testing.assert_allclose(draws.around_point(), expected)
-    for far, bound in ((100.0, 0.4), (0.0, 2.0)):  # noise is not believed to do more
+    for far, bound in ((1.6, 0.35), (0.0, 2.5)):  # noise is not believed to do more
         wild = Draws(0.5, 0.2, 0.2, values, again * far).around_point()
-        assert wild.std() == pytest.approx(1.06 * np.sqrt(bound) * values.std())
+        assert wild.std() == pytest.approx(1.1 * np.sqrt(bound) * values.std())
     found = draws.interval(unit="samples", level=0.9, least=0.0)
     assert (found.plain, found.point, found.low) == (0.5, 0.2, 0.0)
     assert found.high == pytest.approx(np.quantile(expected, 0.95))

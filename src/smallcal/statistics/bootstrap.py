@@ -19,7 +19,7 @@ from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.replicas import SLOW, Falling, Linear, Ordered, Replicator, replicators
 from smallcal.metrics.table import chosen_metrics
-from smallcal.statistics.draws import REPEATS, Draws
+from smallcal.statistics.draws import REPEATS, Draws, side_of
 from smallcal.statistics.interval import Interval, require_options
 
 #: Resamples by method and metric.
@@ -275,15 +275,17 @@ class Replication:
         """Return the first resamples of an error in bins, each resampled by the next ones.
 
         Sums are linear in the resample, so a resample's resample is its sums plus the deviations
-        of another one.
+        of another one. After them come resamples of some of those. See :class:`Draws`.
         """
         how = self.parts[name, metric]
         if not isinstance(how, Linear) or (name, metric) not in self.sums:
             return None
         sums = self.sums[name, metric]
-        k = len(sums) // 2
-        moved = sums[k : 2 * k] - how.columns.sum(axis=0)
-        return how.finish(sums[:k, None] + moved)
+        k, total = len(sums) // 2, how.columns.sum(axis=0)
+        side = side_of(k)
+        pairs = sums[:side, None] + sums[side : 2 * side] - total
+        centres = np.vstack([sums[:k], pairs.reshape(-1, sums.shape[1])])
+        return how.finish(centres[:, None] + (sums[k : 2 * k] - total))
 
     def _others(self, counts: FloatArray) -> _Values:
         """Return what is neither linear nor slow, for a few resamples that fit in cache."""
