@@ -242,7 +242,7 @@ def test_every_number_of_the_content_is_on_the_page(page, report):
     for row in report.content["metrics"]["rows"]:
         for name, cell in row["cells"].items():
             scale = METRICS[name].unit.scale
-            assert repr(float(scale * cell["value"])) in cells
+            assert repr(float(scale * cell["plain"])) in cells
     for table in report.content["differences"]:
         for row in table["rows"]:
             for name, cell in row["metrics"].items():

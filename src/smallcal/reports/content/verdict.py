@@ -255,8 +255,8 @@ def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
     row, unit = found[metric, name], METRICS[metric].unit
     text = (
         f"On these test samples {name} is lower in {TWO[metric]} by {unit.size(-row.point)} "
-        f"({100 * row.level:g} % interval {unit.interval(-row.high, -row.low)}); choosing by test "
-        "samples flatters it: check on others."
+        f"({100 * row.level:g} % interval {unit.interval(-row.high, -row.low)}); check on "
+        "others first."
     )
     return {"method": name, "metric": metric, **row.numbers, "text": text}
 

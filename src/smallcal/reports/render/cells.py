@@ -121,7 +121,7 @@ def metric_cell(
     if row.get("floor") is not None:
         notes.append(f"floor {unit.number(row['floor'])}")
     if notes[0] and name in CUTS and not signed:
-        notes[0] = f"debiased {unit.number(row['value'])}, {notes[0]}"
+        notes.insert(0, f"debiased {unit.number(row['value'])}")
     shown = row["value"] if signed else row["plain"]
     # The content is JSON, which has no NaN: None is a value that the data leave undefined.
     value = math.nan if shown is None else shown

@@ -73,11 +73,11 @@ def _card(content: Content, entry: Content) -> Card:
     ends = [between(entry[key]["low"], entry[key]["high"], unit) for key in ("before", "after")]
     note = ""
     if ends[0]:
-        about = " without noise" if name in CUTS else ""
-        note = f"{level_of(content)} interval{about} {ends[0]}"
+        note = f"{level_of(content)} interval {ends[0]}"
         if entry["difference"]:
-            spans = f"intervals{about} {ends[0]} → {ends[1]}"
-            note = f"{entry['verdict']}; {level_of(content)} {spans}"
+            note = f"{entry['verdict']}; {level_of(content)} intervals {ends[0]} → {ends[1]}"
+        if name in CUTS:
+            note += ", debiased"
     value = _arrow(entry, lambda row: unit.number(row["plain"]))
     return Card(entry["called"], METRICS[name].summary, f"{value} {unit.sign}", note)
 
