@@ -299,7 +299,7 @@ def test_the_numbers_of_a_mark_show_on_hover(page, report):
     assert not tip.is_displayed()
     for number in (7, 12, 20):
         ActionChains(page).move_to_element(marks[number]).perform()
-        assert tip.is_displayed()
+        WebDriverWait(page, 5).until(lambda _: tip.is_displayed())
         # Marks may lie over each other; the one that is told of must be among them.
         shown = page.find_element(By.CSS_SELECTOR, "[aria-describedby=tip]")
         name, text = wanted[marks.index(shown)]
