@@ -98,12 +98,12 @@ def run(  # noqa: PLR0913 - where, how, and whether to
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}")
+    folder = run_in(Path(out))
     study.require(collection)
     if not force:
         require_sound(collection)
     tasks = study.tasks(collection)
     asked = study.configuration(collection)
-    folder = run_in(Path(out))
     with folder.claimed(parents=True) as certain:
         folder.begin(asked)
         if certain:
