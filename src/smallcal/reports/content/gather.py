@@ -29,12 +29,13 @@ the time or the machine but the versions. The keys, in order:
 ``failures`` : method to reason.
 ``metrics`` : ``columns`` (a list of ``name``, ``summary``, ``better`` "lower", "higher" or "zero",
     ``percent``, ``floored``), and ``rows``: a list of ``method``, ``debiased_ece15``, ``points``
-    (every metric there is, by name) and ``cells``: column name to ``value``, ``low``, ``high``,
+    (every metric there is, by name) and ``cells``: column name to ``value`` (of calibration errors
+    in bins, without noise), ``plain`` (as measured), ``low``, ``high``,
     ``text``, ``interval_text``, and where it is floored ``floor`` and ``floor_high``, else None;
     ``note``: how to read the table.
 ``differences`` : list of tables, from the raw model and from ts-nll where it was fitted; each with
     ``baseline``, ``metrics`` (names) and ``rows``: a list of ``method`` and ``metrics``: name to
-    ``value``, ``low``, ``high``, ``basic`` (the basic interval), ``win_rate`` and ``verdict``
+    ``value``, ``plain``, ``low``, ``high``, ``win_rate`` and ``verdict``
     ("better", "worse" or "tie"; without resamples nothing, and no ends of intervals).
 ``figures`` : list of ``id``, ``title``, ``caption``, ``alt``, ``plot`` (a name in
     ``smallcal.plots``) and ``data`` (what its ``_data`` twin gave, as mappings and lists).
