@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smallcal.io import write_arrays
-from support.fuzzing import command, thrown
+from support.fuzzing import command, standing_in, thrown
 from support.nasty_names import NASTY, ODD_NAMES, RAW
 from support.simulated import simulate
 
@@ -27,18 +27,6 @@ NAME = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
 )
 NAMES = st.lists(NAME, min_size=CLASSES, max_size=CLASSES)
-
-
-@contextlib.contextmanager
-def standing_in():
-    """Stand in an empty folder."""
-    old = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            yield Path(folder)
-        finally:
-            os.chdir(old)
 
 
 def written(file, names):

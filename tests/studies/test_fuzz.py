@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smallcal.studies.tables.table import Number, Table
-from support.fuzzing import command, contents, thrown
+from support.fuzzing import command, contents, standing_in, thrown
 from support.nasty_names import NASTY, ODD_NAMES, RAW
 from support.simulated import simulate
 from support.small_study import write_collection
@@ -30,17 +29,6 @@ def cell(seed=0, n=60):
         z, y = simulate(n, 3, seed=10 * seed + place)
         arrays |= {f"{split}_logits": z, f"{split}_labels": y}
     return arrays
-
-
-@contextlib.contextmanager
-def standing_in():
-    old = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            yield Path(folder)
-        finally:
-            os.chdir(old)
 
 
 FILE_NAMES = st.one_of(

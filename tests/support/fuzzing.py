@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from unittest import mock
@@ -90,6 +91,18 @@ def in_time(seconds=PATIENCE):
 def contents(folder):
     """Return the bytes of every file in a folder."""
     return {file: file.read_bytes() for file in sorted(Path(folder).rglob("*")) if file.is_file()}
+
+
+@contextlib.contextmanager
+def standing_in():
+    """Stand in an empty folder."""
+    old = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield Path(folder)
+        finally:
+            os.chdir(old)
 
 
 def command(*args, folder=None, outputs=()):

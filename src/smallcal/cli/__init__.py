@@ -96,13 +96,19 @@ def _invoke(args: Sequence[str]) -> int:
 
 
 def _report(error: Exception) -> int:
-    if os.environ.get("SMALLCAL_DEBUG"):
-        sys.stderr.write(visible("".join(traceback.format_exception(error)), keep="\n"))
+    _show_traceback(error)
     if isinstance(error, SmallcalError):
         return _fail(error.shell, BAD_INPUT)
     if hasattr(error, "format_message"):  # a usage error of typer, which may carry its own click
         return _fail(_usage(error), BAD_INPUT)
     return _report_defect(error)
+
+
+def _show_traceback(error: Exception) -> None:
+    """Show where an error comes from, if asked; a name in it does nothing to the terminal."""
+    if os.environ.get("SMALLCAL_DEBUG"):
+        with suppress(OSError):
+            sys.stderr.write(visible("".join(traceback.format_exception(error)), keep="\n"))
 
 
 def _report_defect(error: Exception) -> int:
@@ -115,8 +121,7 @@ def _report_defect(error: Exception) -> int:
 
 def _report_system(error: OSError) -> int:
     """Say in one line what the system refused: that is no defect."""
-    if os.environ.get("SMALLCAL_DEBUG"):
-        traceback.print_exception(error)
+    _show_traceback(error)
     if not error.strerror:
         return _report_defect(error)
     where = error.filename
