@@ -105,5 +105,6 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float) ->
     if binned:
         each = ", ".join(f"{name} {METRICS[name].unit.value(found[name].point)}" for name in binned)
         terminal.say(
-            f"Debiased, without the noise of these samples: {each}, which their intervals are about."
+            f"Debiased, without the noise of these samples: {each}, "
+            "which their intervals are about."
         )
