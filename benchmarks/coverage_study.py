@@ -264,7 +264,7 @@ MARKS = ("<!-- coverage -->", "<!-- end of coverage -->")
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="samples in a test set")
-    parser.add_argument("--sets", type=int, default=300, help="test sets")
+    parser.add_argument("--sets", type=int, default=800, help="test sets")
     parser.add_argument("--boot", type=int, default=500, help="resamples of each test set")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows behind the truth")
     parser.add_argument("--metrics", nargs="+", default=BINNED, help="what to look at")

@@ -37,7 +37,7 @@ _WEIGHTS = (2.5, -2.0, 0.5)
 
 #: The spread is multiplied by this, for what the estimate leaves of its bias. This and the weights
 #: were chosen by simulation.
-_BIAS_ALLOWANCE = 1.1
+_BIAS_ALLOWANCE = 1.12
 
 #: How far noise may change the variance before the estimate of it is not believed.
 _LEAST, _MOST = 0.35, 2.5
@@ -118,7 +118,7 @@ class Draws:
         --------
         >>> draws = Draws(0.03, 0.01, 0.01, np.array([0.02, 0.04, 0.06]), np.array([[0.04]]))
         >>> draws.around_point().round(4).tolist()
-        [-0.012, 0.01, 0.032]
+        [-0.0124, 0.01, 0.0324]
         """
         if self.again is None or not len(self.values):
             return self.values
