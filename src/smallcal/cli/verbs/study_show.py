@@ -49,6 +49,7 @@ def study_show(
         terminal.show_json({**document_of(about, run, outcome), **drawn})
         return
     show_outcome(about, outcome, run)
+    terminal.note(*outcome.notes)
     terminal.say(*(f"Figure: {file}" for file in drawn.get("figures", ())))
 
 

@@ -23,7 +23,7 @@ def shifted(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics and groups on the test split and on every shifted one, all maps frozen."""
     fitted = site.fit(entry)
     for name, severity, preds in sets_of(site.cell):
-        yield name, severity, scores_of(fitted, preds, site.study.metrics)
+        yield name, severity, site.scores(entry, fitted, name, severity, preds)
         yield name, severity, occupancy(fitted, preds)
 
 

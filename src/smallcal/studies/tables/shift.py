@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 from scipy.special import ndtri
@@ -19,10 +19,12 @@ from smallcal.data.predictions import FloatArray
 from smallcal.metrics.units import Unit
 from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import CLEAN, Frame
+from smallcal.studies.reproduce.reference import STANDARD
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import (
     LEVEL,
     SPREAD,
+    below_zero,
     compared,
     intervals_text,
     label_rows,
@@ -36,6 +38,8 @@ from smallcal.studies.tables.clean import (
 from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
 
 _SHARE = "share_of_group"
+#: Severities that the paper calls severe.
+SEVERE = (4, 5)
 #: The interval that resamples everything: it decides.
 _WHOLE = "seed x corruption x severity"
 
@@ -107,31 +111,53 @@ def cube(
     return np.array(values), left_out
 
 
+def subsets(frame: Frame) -> Iterator[tuple[str, Frame]]:
+    """Yield rows of all shifted sets, and those of the paper's two parts that are parts here.
+
+    Severities 4 and 5; the 15 corruptions that ImageNet-C has.
+    """
+    yield "all", frame
+    severities = frame.unique("severity")
+    severe = [severity for severity in severities if severity in SEVERE]
+    if 0 < len(severe) < len(severities):
+        yield f"severity {'-'.join(map(str, sorted(severe)))}", frame.where(severity=severe)
+    kinds = frame.unique("set")
+    if set(STANDARD) < set(kinds):
+        yield "15 corruptions", frame.where(set=list(STANDARD))
+
+
 def three_tiers(study: Study, frame: Frame) -> Table:
     """Show differences under shift with three intervals, from the optimistic to the honest."""
-    metric = study.metrics[0]
+    metrics = [m for m in shifted_rows(frame).measured(study.metrics) if not m.startswith(_SHARE)]
     found: list[Row] = []
     absent: set[str] = set()
-    for where, part in compared(study, shifted_rows(frame)):
-        values, left_out = cube(part, metric, *where[2:])
-        absent |= set(left_out)
-        if values is not None:
-            three = tiers(values, n_boot=study.n_boot, level=LEVEL)
-            verdict = verdict_on({metric: three[_WHOLE]})
-            numbers = (shown(interval, metric) for interval in three.values())
-            found.append((*where, verdict, *numbers))
+    # One form of table after the other: what is drawn for one serves all of its form.
+    for (sets, part), metric in product(subsets(shifted_rows(frame)), metrics):
+        for (budget, model, *pair), own in compared(study, part):
+            values, left_out = cube(own, metric, *pair)
+            absent |= set(left_out)
+            if values is not None:
+                three = tiers(values, n_boot=study.n_boot, level=LEVEL)
+                words = (heading_of(metric, difference=True), *pair)
+                verdict = verdict_on({metric: three[_WHOLE]})
+                numbers = (shown(interval, metric) for interval in three.values())
+                chance = below_zero(three[_WHOLE])
+                found.append((budget, model, sets, *words, verdict, *numbers, chance))
     note = (
-        f"{heading_of(metric, difference=True)}: the method minus the other, mean over seeds, "
-        f"corruptions and severities; {100 * LEVEL:g} % intervals from {study.n_boot:,} resamples "
-        "of single sets, of corruptions, and of seeds, corruptions and severities. The last one "
-        "decides the verdict."
+        "The method minus the other, mean over seeds, corruptions and severities; "
+        f"{100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of single sets, of "
+        "corruptions, and of seeds, corruptions and severities. The last one decides the verdict; "
+        "P is the share of its resamples that are below zero."
     )
     if absent:
         note += f" Left out, for a severity or a seed is missing: {', '.join(sorted(absent))}."
     return Table(
         "tiers",
         "Differences under shift",
-        ("samples", "models", "method", "minus", "verdict", "cell", "corruption", _WHOLE),
+        (
+            *("samples", "models", "sets", "metric", "method", "minus", "verdict"),
+            *("cell", "corruption", _WHOLE, "P(difference < 0)"),
+        ),
         tuple(found),
         note,
         one_seed(shifted_rows(frame)),

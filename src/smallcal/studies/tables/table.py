@@ -41,6 +41,8 @@ class Number:
         Whether a number with an interval is a difference, shown with its sign.
     of : int or None
         Where the value is a count: of how many.
+    below : float or None
+        Of a difference: the share of resamples in which it is below zero.
     """
 
     value: float
@@ -51,6 +53,7 @@ class Number:
     best: bool = False
     signed: bool = True
     of: int | None = None
+    below: float | None = None
 
     def text(self) -> str:
         """Return the number as a table shows it.
@@ -159,7 +162,7 @@ def _latex(cell: str | Number) -> str:
 def _plain(cell: str | Number) -> Any:
     if isinstance(cell, str):
         return cell
-    names = ("value", "spread", "low", "high", "of")
+    names = ("value", "spread", "low", "high", "of", "below")
     numbers = {name: getattr(cell, name) for name in names}
     known = {key: value for key, value in numbers.items() if value is not None}
     return {**plain(known), "best": cell.best}
