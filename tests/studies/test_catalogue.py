@@ -283,7 +283,7 @@ def test_shift_is_means_over_sets_then_over_seeds(folder, outcome):
         for k, severity in enumerate(SEVERITIES):
             value = row[f"severity {severity}"].value
             assert value == pytest.approx(100 * errors[:, :, k].mean(), abs=1e-4)
-    where = {"method": "srts-bce", "minus": "tva-ts", "metric": "ece15 points"}
+    where = {"method": "srts-bce", "minus": "tva-ts", "metric": "ece15"}
     (row,) = cells(table_named(found, "tiers"), **where)
     expected = nested.tiers(100 * (ours - theirs), n_boot=N_BOOT)
     for name, interval in expected.items():

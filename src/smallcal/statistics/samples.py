@@ -114,7 +114,7 @@ def seeds_then_samples(
     >>> found = seeds_then_samples(units, ["nll"], n_boot=200)
     >>> found = found.interval("honest", "nll", minus="flat")
     >>> found.unit, found.p_below
-    ('seeds, then samples', 1.0)
+    ('seeds x samples', 1.0)
     """
     chosen, flat = _prepared(units, metrics, n_boot)
     points: dict[_Key, list[float]] = {}
@@ -126,7 +126,7 @@ def seeds_then_samples(
         for key, (point, resampled) in _averaged(drawn).items():
             points.setdefault(key, []).append(point)
             values.setdefault(key, np.empty(here.shape))[here] = resampled
-    return Replicates(_arrays(points), values, "seeds, then samples")
+    return Replicates(_arrays(points), values, "seeds x samples")
 
 
 def pooled_samples(
@@ -141,7 +141,7 @@ def pooled_samples(
 
     Parameters are those of :func:`seeds_then_samples`; ``n_boot`` resamples of each seed.
     """
-    unit = "samples" if len(units) == 1 else "samples, pooled over seeds"
+    unit = "samples" if len(units) == 1 else "samples, pooled"
     return _each_unit(units, metrics, n_boot, random_state, advance, unit=unit, pooled=True)
 
 

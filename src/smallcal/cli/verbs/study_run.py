@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,10 @@ from smallcal.cli.options import argument, flag, option
 from smallcal.cli.studies import document_of, folder_of, require_sound, show_outcome
 from smallcal.errors import InputError
 from smallcal.studies import Outcome, load_collection, run, study_named
+from smallcal.studies.engine import recorded
 from smallcal.studies.frame import ALL
+from smallcal.studies.gate import Gate, require_common
+from smallcal.studies.gate import gate as compare
 
 _SHOWN_FAILURES = 10
 
@@ -45,6 +49,9 @@ def study_run(
     ] = None,
     draws: Annotated[int | None, option("N", "Draws at each budget.", min=1)] = None,
     n_boot: Annotated[int | None, option("N", "Resamples for intervals.", min=2)] = None,
+    gate: Annotated[
+        str | None, option("RUN", "A finished run whose numbers must be found again, to 1e-6.")
+    ] = None,
     force: Annotated[bool, flag("--force", "Go on where check finds errors.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -55,10 +62,13 @@ def study_run(
         methods=None if methods is None else choices.words(methods, "--methods"),
         n_boot=n_boot,
     )
+    stored = None if gate is None else recorded(Path(gate))[1]
     wanted = [part for text in cells or () for part in choices.words(text, "--cells")]
     named = folder_of(folder, data, usage=f"smallcal study {context.info_name} DIR --out RUN")
     collection = load_collection(named).only(wanted)
     about.require(collection)
+    if stored is not None:
+        require_common(about, collection, stored)
     require_sound(collection, named, force=force)
     total = len(about.tasks(collection))
     done: list[int] = []
@@ -79,12 +89,15 @@ def study_run(
             f"there: {terminal.typed(context)}"
         )
         raise
+    compared = None if stored is None else compare(outcome.frame, stored)
     if as_json:
-        terminal.show_json({"data": named, "tasks": total, **document_of(about, out, outcome)})
+        document = {"data": named, "tasks": total, **document_of(about, out, outcome)}
+        terminal.show_json(document | ({"gate": compared.to_dict()} if compared else {}))
     else:
         show_outcome(about, outcome, out)
+        terminal.say(*([compared.text()] if compared else []))
     terminal.note(*outcome.notes)
-    terminal.leave(_complaints(outcome, out))
+    terminal.leave([*_complaints(outcome, out), *_other_numbers(compared, gate)])
 
 
 def _budgets(text: str) -> tuple[int, ...]:
@@ -103,3 +116,13 @@ def _complaints(outcome: Outcome, out: str) -> Iterator[str]:
     more = len(outcome.failures) - _SHOWN_FAILURES
     if more > 0:
         yield f"{terminal.count(more, 'more failure')}: see the errors in {out}/rows.parquet"
+
+
+def _other_numbers(compared: Gate | None, stored: str | None) -> Iterator[str]:
+    """Yield the first numbers that are not those of the stored run, and how many more there are."""
+    failures = () if compared is None else compared.failures
+    for line in failures[:_SHOWN_FAILURES]:
+        yield f"not as in {stored}: {line}"
+    more = len(failures) - _SHOWN_FAILURES
+    if more > 0:
+        yield f"{terminal.count(more, 'more number')} are not as in {stored}"

@@ -41,7 +41,7 @@ _HOW = (
 def seed_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     """Show differences with intervals over seeds and their test samples, and over samples alone."""
     metrics = _metrics(study, "resampled", _QUICK)
-    n_pooled = _pooled_boot(study)
+    n_pooled = _at_most(study, "pooled_boot", POOLED_BOOT)
     found: list[Row] = []
     clean = frame.where(set=CLEAN)
     for budget, model, part in clean.models():
@@ -73,7 +73,7 @@ def seed_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
 def samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     """Show every method's metrics with intervals over test samples."""
     metrics = _metrics(study, "sampled", _QUICK)
-    n_boot = _pooled_boot(study)
+    n_boot = _at_most(study, "sampled_boot", POOLED_BOOT)
     found: list[Row] = []
     for budget, model, part in frame.where(set=CLEAN).models():
         units = shelf.units(part, CLEAN, 0)
@@ -146,9 +146,9 @@ def _metrics(study: Study, setting: str, otherwise: Sequence[str]) -> tuple[str,
     return tuple(study.settings.get(setting, otherwise))
 
 
-def _pooled_boot(study: Study) -> int:
+def _at_most(study: Study, setting: str, otherwise: int) -> int:
     """Return how many resamples of samples alone there are: not more than of everything."""
-    return min(study.n_boot, int(study.settings.get("pooled_boot", POOLED_BOOT)))
+    return min(study.n_boot, int(study.settings.get(setting, otherwise)))
 
 
 def _header(metrics: Sequence[str]) -> tuple[str, ...]:

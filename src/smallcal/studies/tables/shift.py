@@ -138,13 +138,12 @@ def three_tiers(study: Study, frame: Frame) -> Table:
             absent |= set(left_out)
             if values is not None:
                 three = tiers(values, n_boot=study.n_boot, level=LEVEL)
-                words = (heading_of(metric, difference=True), *pair)
                 verdict = verdict_on({metric: three[_WHOLE]})
                 numbers = (shown(interval, metric) for interval in three.values())
                 chance = below_zero(three[_WHOLE])
-                found.append((budget, model, sets, *words, verdict, *numbers, chance))
+                found.append((budget, model, sets, metric, *pair, verdict, *numbers, chance))
     note = (
-        "The method minus the other, mean over seeds, corruptions and severities; "
+        "The method minus the other in points, mean over seeds, corruptions and severities; "
         f"{100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of single sets, of "
         "corruptions, and of seeds, corruptions and severities. The last one decides the verdict; "
         "P is the share of its resamples that are below zero."
