@@ -13,6 +13,10 @@ from dataclasses import replace
 from threadpoolctl import threadpool_limits
 
 from smallcal.calibrators.catalogue import true_name
+from smallcal.errors import InputError
+from smallcal.metrics.kept import require_kept
+from smallcal.metrics.replicas import SLOW
+from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.samples import (
     POOLED_BOOT,
     Replicates,
@@ -123,6 +127,24 @@ def image_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
         f"the calibration split are not in these intervals. {_HOW}.",
         (f"{said}.",) if alone else (),
     )
+
+
+def require_metrics(study: Study) -> None:
+    """Raise unless the metrics that a study resamples can be, from what is kept and in minutes.
+
+    Raises
+    ------
+    InputError
+    """
+    for setting in ("resampled", "sampled"):
+        names = _metrics(study, setting, _QUICK)
+        chosen_metrics(names)
+        require_kept(names)
+        if not names:
+            raise InputError(f"{setting} must name at least one metric")
+        for name in names:
+            if name in SLOW:
+                raise InputError(f"{name} cannot be resampled: it takes milliseconds, 20,000 times")
 
 
 def pairs(study: Study, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
