@@ -407,6 +407,12 @@ def test_the_controls_are_what_they_say(folder, outcome):
         gap = row["ece15 difference points"]
         assert gap.value == pytest.approx(np.mean(control) - np.mean(deployed), abs=1e-4)
         assert gap.low <= gap.value <= gap.high
+        shape = (len(SEEDS), len(KINDS), len(SEVERITIES))
+        apart = (np.array(control) - np.array(deployed)).reshape(shape)
+        wanted = nested.tiers(apart, n_boot=N_BOOT)
+        for tier, column in (("cell", "sets"), ("corruption", "corruptions")):
+            number = row[f"ece15 difference, {column}"]
+            assert [number.low, number.high] == pytest.approx(list(wanted[tier]), abs=1e-4)
 
 
 def test_given_groups_reach_the_tail_too(folder):

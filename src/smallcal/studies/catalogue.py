@@ -113,8 +113,13 @@ _ROWS = (
             "features-logits-k3 random-k3 shuffled-k3 oracle-risk oracle-correctness"
         ),
         metrics=_CORE,
-        tables=("means", "differences", "clusters"),
-        settings={"ours": ("srts-bce",)},
+        tables=("means", "differences", "clusters", "seed-samples", "samples"),
+        settings={
+            **_RESAMPLED,
+            "ours": ("srts-bce",),
+            "resampled": ("ece15",),
+            "sampled": ("ece15", "nll", "hcfp90", "auroc"),
+        },
     ),
     Study(
         name="routing-target",

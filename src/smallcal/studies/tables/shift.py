@@ -209,14 +209,15 @@ def controls(study: Study, frame: Frame) -> Table:
     for m in metrics:
         change = unit_of(m).heading(f"{m} difference", difference=True)
         header += [heading_of(m), f"{m} {name}", change]
+        header += [f"{m} difference, sets", f"{m} difference, corruptions"]
     return Table(
         "controls",
         f"Deployed, and {name}",
         ("samples", "models", "method", "severity", *header),
         label_rows(shifted_rows(frame), cells),
         f"Mean over sets, then {SPREAD}; control minus deployed, with "
-        f"{intervals_text(study, 'seeds', 'corruptions', 'severities')}. The control cannot be "
-        "deployed.",
+        f"{intervals_text(study, 'seeds', 'corruptions', 'severities')}, then of single sets, and "
+        "of corruptions. The control cannot be deployed.",
         one_seed(shifted_rows(frame)),
     )
 
@@ -225,9 +226,9 @@ def _control(study: Study, frame: Frame, metric: str, control: str) -> list[Numb
     (label,) = frame.unique("label")
     twin = _renamed(frame, control, metric)
     values, _ = cube(twin, metric, control, label)
-    interval = None if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)[_WHOLE]
+    three = {} if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)
     both = [number_of(frame.values(name, label), metric) for name in (metric, control)]
-    return [*both, shown(interval, metric)]
+    return [*both, *(shown(three.get(tier), metric) for tier in (_WHOLE, "cell", "corruption"))]
 
 
 def _renamed(frame: Frame, control: str, metric: str) -> Frame:
