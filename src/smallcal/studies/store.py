@@ -4,7 +4,7 @@
 
     RUN/manifest.json       configuration, versions, fingerprints of the inputs
     RUN/parts/KEY.parquet   rows of one finished task, written whole or not at all
-    RUN/predictions/KEY.parquet  what was kept of its predictions, if a table needs it
+    RUN/predictions/KEY.parquet  what is kept of its predictions, if a table needs them
     RUN/rows.parquet        all rows in the order of the tasks, when the run is complete
     RUN/tables.md .tex .json
     RUN/.lock               who is at work on the run

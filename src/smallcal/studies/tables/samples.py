@@ -35,6 +35,9 @@ from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_o
 #: Metrics whose resamples are matrix products, where a study names no others.
 _QUICK = ("ece15", "nll", "brier", "top_label_bce", "hcfp90")
 
+#: From so many seeds on, a bootstrap of them holds the truth about as often as it says.
+ENOUGH_SEEDS = 10
+
 _HOW = (
     f"{100 * LEVEL:g} % intervals are the paper's: plain metrics, percentiles of the resamples; "
     "resamples of a calibration error are higher than the error, so that intervals need not be "
@@ -70,7 +73,7 @@ def seed_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
         ("samples", "models", "method", "minus", "resampled", *_header(metrics)),
         tuple(found),
         note,
-        _samples_alone(clean),
+        _seeds_told(clean),
     )
 
 
@@ -201,12 +204,16 @@ def _value(drawn: Replicates, method: str, metric: str) -> Number:
     return replace(shown(found, metric), signed=False, below=None)
 
 
-def _samples_alone(frame: Frame) -> tuple[str, ...]:
-    """Say which models have one seed: there are no seeds to resample."""
-    return tuple(
-        sentence.replace(
-            "so that intervals do not see",
-            "so that intervals are of its test samples alone and do not see",
-        )
+def _seeds_told(frame: Frame) -> tuple[str, ...]:
+    """Say which models have a single seed, which cannot be resampled, and what few are worth."""
+    told = [
+        sentence.replace("intervals do not", "intervals are of its test samples alone and do not")
         for sentence in one_seed(frame)
-    )
+    ]
+    counts = [len(part.unique("cell")) for _, part in frame.groups("dataset", "backbone")]
+    few = [n for n in counts if 1 < n < ENOUGH_SEEDS]
+    if few:
+        told.append(
+            f"{min(few)} seeds are few: such intervals are too narrow (docs/statistics.md)."
+        )
+    return tuple(told)
