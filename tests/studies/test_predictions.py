@@ -291,17 +291,18 @@ def test_draws_of_a_seed_are_averaged_in_each_resample(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("setting", "said"),
     [
-        (("cwece15",), "cwece15 needs the probabilities of all classes"),
-        (("nll", "smece"), "smece cannot be resampled: it takes milliseconds"),
-        (("ece",), "unknown metric 'ece'"),
-        ((), "resampled must name at least one metric"),
+        ({"resampled": "cwece15"}, "cwece15 needs the probabilities of all classes"),
+        ({"sampled": ("nll", "smece")}, "smece cannot be resampled: it takes milliseconds"),
+        ({"resampled": ("ece",)}, "unknown metric 'ece'"),
+        ({"resampled": ()}, "resampled must name at least one metric"),
+        ({"pooled_boot": 0}, "pooled_boot must be a whole number of at least 2; got 0"),
     ],
 )
-def test_a_metric_that_cannot_be_resampled_is_told_before_any_fit(names, said, folder, tmp_path):
+def test_what_cannot_be_resampled_is_told_before_any_fit(setting, said, folder, tmp_path):
     study = study_named("clean")
-    study = replace(study, settings={**study.settings, "resampled": names})
+    study = replace(study, settings={**study.settings, **setting})
     with pytest.raises(InputError, match=said):
         run(study, load_collection(folder), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -42,6 +42,7 @@ def study_show(
     elif metric is not None:
         raise InputError("--metric is of figures; name a folder for them with --figures")
     about, outcome = finished(Path(run))
+    terminal.note(*outcome.notes)
     drawn: dict[str, list[str]] = {}
     if figures is not None:
         drawn["figures"] = _write_figures(about, outcome, figures, metric=metric, kind=kind)
@@ -49,7 +50,6 @@ def study_show(
         terminal.show_json({**document_of(about, run, outcome), **drawn})
         return
     show_outcome(about, outcome, run)
-    terminal.note(*outcome.notes)
     terminal.say(*(f"Figure: {file}" for file in drawn.get("figures", ())))
 
 

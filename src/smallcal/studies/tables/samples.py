@@ -13,6 +13,7 @@ from dataclasses import replace
 from threadpoolctl import threadpool_limits
 
 from smallcal.calibrators.catalogue import true_name
+from smallcal.data.checks import whole_number
 from smallcal.errors import InputError
 from smallcal.metrics.kept import require_kept
 from smallcal.metrics.replicas import SLOW
@@ -139,6 +140,8 @@ def require_metrics(study: Study) -> None:
     ------
     InputError
     """
+    for setting in ("pooled_boot", "sampled_boot"):
+        _at_most(study, setting, POOLED_BOOT)
     for setting in ("resampled", "sampled"):
         names = _metrics(study, setting, _QUICK)
         chosen_metrics(names)
@@ -168,12 +171,14 @@ def pairs(study: Study, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _metrics(study: Study, setting: str, otherwise: Sequence[str]) -> tuple[str, ...]:
-    return tuple(study.settings.get(setting, otherwise))
+    """Return the metrics that a setting names: several, or one by itself."""
+    named = study.settings.get(setting, otherwise)
+    return (named,) if isinstance(named, str) else tuple(named)
 
 
 def _at_most(study: Study, setting: str, otherwise: int) -> int:
     """Return how many resamples of samples alone there are: not more than of everything."""
-    return min(study.n_boot, int(study.settings.get(setting, otherwise)))
+    return min(study.n_boot, whole_number(study.settings.get(setting, otherwise), setting, least=2))
 
 
 def _header(metrics: Sequence[str]) -> tuple[str, ...]:

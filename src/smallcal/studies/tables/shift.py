@@ -31,7 +31,6 @@ from smallcal.studies.tables.clean import (
     metric_rows,
     number_of,
     one_seed,
-    paired,
     shown,
     verdict_on,
 )
@@ -94,17 +93,20 @@ def cube(
     Draws are averaged first. A corruption that lacks a severity, or a seed, is left out: the
     intervals need a full table.
     """
-    part = shifted_rows(frame)
-    table: dict[tuple[str, str, int], float] = {}
-    for (kind, severity), rows in part.groups("set", "severity"):
-        for cell, draws in paired(rows, metric, ours, theirs).items():
-            if np.isfinite(draws).all():
-                table[cell, kind, severity] = float(np.mean(draws))
+    mine, other = (frame.numbers.get((metric, label), {}) for label in (ours, theirs))
+    gaps: dict[tuple[str, str, int], list[float]] = {}
+    for cell, numbers in mine.items():
+        theirs_here = dict(other.get(cell, ()))
+        for key, value in numbers:
+            if key in theirs_here and key[1] not in ("", CLEAN):
+                gaps.setdefault((cell, *key[1:]), []).append(value - theirs_here[key])
+    table = {key: float(np.mean(own)) for key, own in gaps.items() if np.isfinite(own).all()}
     cells = list(dict.fromkeys(cell for cell, _, _ in table))
     kinds = list(dict.fromkeys(kind for _, kind, _ in table))
     severities = sorted({severity for _, _, severity in table})
     full = [k for k in kinds if all((c, k, s) in table for c in cells for s in severities)]
-    left_out = tuple(str(kind) for kind in part.unique("set") if kind not in full)
+    sets = shifted_rows(frame).unique("set")
+    left_out = tuple(str(kind) for kind in sets if kind not in full)
     if not full:
         return None, left_out
     values = [[[table[c, k, s] for s in severities] for k in full] for c in cells]
@@ -132,8 +134,8 @@ def three_tiers(study: Study, frame: Frame) -> Table:
     found: list[Row] = []
     absent: set[str] = set()
     # One form of table after the other: what is drawn for one serves all of its form.
-    for (sets, part), metric in product(subsets(shifted_rows(frame)), metrics):
-        for (budget, model, *pair), own in compared(study, part):
+    for sets, part in subsets(shifted_rows(frame)):
+        for metric, ((budget, model, *pair), own) in product(metrics, list(compared(study, part))):
             values, left_out = cube(own, metric, *pair)
             absent |= set(left_out)
             if values is not None:
