@@ -14,6 +14,7 @@ from smallcal.data.shown import latex, markdown
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
+from smallcal.studies.asked import given_text
 from smallcal.studies.study import Study
 
 #: What tables are written as, beside the rows of a run.
@@ -167,7 +168,8 @@ def _plain(cell: str | Number) -> Any:
 
 def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
     """Write a run's tables in every form."""
-    head = f"# {study.title}\n\n{study.question}\n\n"
+    said = given_text(study.given)
+    head = f"# {study.title}\n\n{study.question}\n\n" + f"{markdown(said)}\n\n" * bool(said)
     document = {"study": study.name, "tables": [table.document() for table in tables]}
     texts = (
         head + "\n\n".join(table.markdown() for table in tables) + "\n",
