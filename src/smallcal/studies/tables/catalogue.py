@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from smallcal.studies.frame import Frame, as_shown
 from smallcal.studies.study import Study
-from smallcal.studies.tables import clean, diagnostics, shift
+from smallcal.studies.tables import clean, diagnostics, groups, risk, shift
 from smallcal.studies.tables.table import Table
 
 Maker = Callable[[Study, Frame], Table]
@@ -28,6 +28,12 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "oracle-k": diagnostics.oracle_k,
         "audit": diagnostics.audit,
         "signal-to-noise": diagnostics.signal_to_noise,
+        "temperatures": groups.temperatures,
+        "group-gaps": groups.group_gaps,
+        "flow": groups.flow,
+        "within-margin": risk.within_margin,
+        "ranking": risk.ranking,
+        "score-scale": risk.score_scale,
     }
 )
 

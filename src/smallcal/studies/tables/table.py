@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,12 @@ from smallcal.studies.study import Study
 TABLE_FILES = ("tables.md", "tables.tex", "tables.json")
 
 #: How the names of probes' numbers begin that are shares.
-_SHARES = ("accuracy", "coverage", "risk", "gap", "selective", "changed", "share")
+_SHARES = (
+    *("accuracy", "coverage", "risk", "gap", "selective", "changed", "share", "auroc", "flow"),
+    "error_by",
+)
+#: What follows a metric's name where it is measured in a way of its own.
+_WAYS = re.compile(r"_(requantized|paired_clean|margin_(low|mid|high)|of_all)$")
 
 
 @dataclass(frozen=True)
@@ -189,7 +195,7 @@ def unit_of(metric: str) -> Unit:
     >>> unit_of("nll").heading("nll"), unit_of("gap_at80").sign, unit_of("temperature_1").sign
     ('nll x100', '%', '')
     """
-    base = metric.partition("_requantized")[0].partition("_paired_clean")[0]
+    base = _WAYS.sub("", metric)
     if base in METRICS:
         return METRICS[base].unit
     return PERCENT if base.startswith(_SHARES) else PLAIN
