@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +13,10 @@ from smallcal.advice.refits import Spread
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
-from smallcal.plots.studies.curves import subject
+from smallcal.plots.studies.curves import models_in, subject
 from smallcal.plots.studies.run import RunLike, clean, one_budget, open_run
 from smallcal.plots.twins import draws
+from smallcal.studies.frame import Frame
 from smallcal.studies.tables.groups import numbered
 
 #: From the first to the last group of an entry, in places of the horizontal axis.
@@ -29,10 +31,17 @@ class GroupTemperatures:
     ----------
     temperatures : dict of str to ndarray of shape (groups, 3)
         Median and quartiles over fits of each group, lowest scores first, by entry.
+    relative : bool
+        Whether they are divided by what one temperature for all would be in each fit, without
+        which those of several models could not be put together.
+    pooled : float
+        The median of that temperature; 1 where they are relative.
     about : str
     """
 
     temperatures: dict[str, FloatArray]
+    relative: bool
+    pooled: float
     about: str = ""
 
 
@@ -41,8 +50,9 @@ def group_temperatures_data(
 ) -> GroupTemperatures:
     """Return the temperatures of every entry's groups: median and quartiles over fits.
 
-    Rows alone are taken to be of the study ``k-ablation-nll``; ``k-ablation`` and ``audit`` have
-    them too.
+    Those of several models are divided by what one temperature for all would be in each fit. Rows
+    alone are taken to be of the study ``k-ablation-nll``; ``k-ablation`` and ``audit`` have
+    temperatures too.
 
     Raises
     ------
@@ -51,35 +61,48 @@ def group_temperatures_data(
 
     Examples
     --------
-    >>> columns = {"cell": ["a"] * 2, "dataset": ["a"] * 2, "backbone": ["b"] * 2,
-    ...            "label": ["K=1"] * 2, "metric": ["nll", "temperature0"], "value": [0.3, 1.25]}
+    >>> columns = {"cell": ["a"] * 3, "dataset": ["a"] * 3, "backbone": ["b"] * 3,
+    ...            "label": ["K=1"] * 3, "value": [0.3, 1.25, 1.25],
+    ...            "metric": ["nll", "temperature0", "pooled_temperature"]}
     >>> group_temperatures_data(columns).temperatures["K=1"].tolist()
     [[1.25, 1.25, 1.25]]
     """
     opened = one_budget(clean(open_run(run, "k-ablation-nll", where=where)))
-    found = {}
+    relative = len(models_in(opened)) > 1
+    found, pooled = {}, list[float]()
     for label in opened.frame.unique("label"):
         rows = opened.frame.where(label=label)
-        groups = numbered(rows, r"temperature(\d+)")
-        spreads = [Spread.of(np.nan, _values(rows, f"temperature{g}")) for g in groups]
+        one = _by_fit(rows, "pooled_temperature")
+        pooled += one.values()
+        groups = [_by_fit(rows, f"temperature{g}") for g in numbered(rows, r"temperature(\d+)")]
+        if relative:
+            groups = [{fit: t / one[fit] for fit, t in g.items() if fit in one} for g in groups]
+        spreads = [Spread.of(math.nan, list(group.values())) for group in groups if group]
         if spreads:
             found[str(label)] = np.array([[s.median, s.low, s.high] for s in spreads])
     if not found:
         raise InputError("run has no temperatures of groups; the study k-ablation-nll keeps them")
-    return GroupTemperatures(found, subject(opened, "bars: quartiles of fits"))
+    middle = 1.0 if relative else float(np.median(pooled)) if pooled else math.nan
+    return GroupTemperatures(found, relative, middle, subject(opened, "bars: quartiles of fits"))
 
 
-def _values(rows: Any, metric: str) -> list[float]:
-    return [float(value) for value in rows.where(metric=metric)["value"] if np.isfinite(value)]
+def _by_fit(rows: Frame, metric: str) -> dict[tuple[str, int], float]:
+    """Return a number of each fit, where it is one."""
+    some = rows.where(metric=metric)
+    columns = (some[name].tolist() for name in ("cell", "draw", "value"))
+    return {(cell, draw): v for cell, draw, v in zip(*columns, strict=True) if math.isfinite(v)}
 
 
 @draws(group_temperatures_data)
 def group_temperatures(ax: style.Axes, found: GroupTemperatures) -> None:
     """Draw the temperatures of every entry's groups, the lowest scores at the left of each.
 
-    Marks are medians over fits, bars their quartiles. Rows alone are taken to be of the study
+    Marks are medians over fits, bars their quartiles; the dashed line is one temperature for all.
+    Those of several models are divided by it. Rows alone are taken to be of the study
     ``k-ablation-nll``.
     """
+    if math.isfinite(found.pooled):
+        ax.axhline(found.pooled, **style.REFERENCE)
     for place, (label, temperatures) in enumerate(found.temperatures.items()):
         look, n = style.look(0), len(temperatures)
         offsets = np.linspace(-0.5, 0.5, n) * _WIDTH if n > 1 else np.zeros(1)
@@ -87,23 +110,10 @@ def group_temperatures(ax: style.Axes, found: GroupTemperatures) -> None:
         ax.vlines(x, low, high, color=look.color, linewidth=1.4)
         ax.plot(x, middle, color=style.FAINT, linewidth=1, zorder=1)
         tips = [
-            f"{label}, group {group}: T = {t:.3f} ({a:.3f} to {b:.3f})"
+            f"{label}, group {group}: {t:.3f} ({a:.3f} to {b:.3f})"
             for group, (t, a, b) in enumerate(temperatures)
         ]
         style.marks(ax, x, middle, look, tips=tips, name=f"group-temperatures {label}")
     ax.set_xticks(range(len(found.temperatures)), list(map(style.literal, found.temperatures)))
-    ax.set_yscale("log")
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.yaxis.set_minor_formatter(
-        FuncFormatter(lambda value, _: f"{value:g}") if _narrow(ax) else NullFormatter()
-    )
-    style.dress(ax, xlabel="", ylabel="temperature")
+    style.dress(ax, xlabel="", ylabel="temperature" + " over that of all" * found.relative)
     style.caption(ax, found.about)
-
-
-def _narrow(ax: style.Axes) -> bool:
-    """Whether the scale spans less than a factor of ten, so that powers of ten say nothing."""
-    low, high = ax.get_ylim()
-    return high < 10 * low

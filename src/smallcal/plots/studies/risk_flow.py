@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,9 +98,12 @@ def risk_flow_data(
     own = at_severity(opened.frame.where(label=label), chosen)
     groups = numbered(own, r"flow_(\d+)_to_\d+")
     shares = [[mean_at(own, f"flow_{i}_to_{j}", label) for j in groups] for i in groups]
-    sets = (opened.frame.where(set=CLEAN), own)
+    # Of the same cells at both ends: not every one need have this severity.
+    cells = rows.where(label=label, severity=chosen).unique("cell")
+    both = opened.frame.where(cell=cells)
+    sets = (both.where(set=CLEAN), own.where(cell=cells))
     risks = [mean_at(some, "mean_risk", label) for some in sets]
-    text = subject(opened, f"groups of {label}")
+    text = subject(replace(opened, frame=both), f"groups of {label}")
     return RiskFlow(label, chosen, np.array(shares), (risks[0], risks[1]), text)
 
 

@@ -82,6 +82,7 @@ def temperatures(site: Site, entry: Entry) -> Iterator[Found]:
         low, high = min(steps), max(steps)
         found = {"temperature_low": low, "temperature_high": high, "temperature_ratio": high / low}
         yield CLEAN, 0, found | {f"temperature{i}": t for i, t in enumerate(steps)}
+        yield CLEAN, 0, {"pooled_temperature": fitted.pooled_temperature_}
 
 
 def audited(site: Site, entry: Entry) -> Iterator[Found]:
@@ -98,6 +99,7 @@ def _numbers(shown: CalibratedSplit) -> dict[str, float]:
     found = {f"temperature{i}": float(t) for i, t in enumerate(steps)}
     if not shown.regressed:  # a group begins at the threshold of its number
         found |= {f"threshold{i}": float(edge) for i, edge in enumerate(shown.edges, 1)}
+    found["pooled_temperature"] = shown.fitted.pooled_temperature
     found["share_of_fits_at_bounds"] = float(shown.saturated())
     found["share_of_fits_pooled_groups"] = float(bool({"fallback", "no_router"} & set(flags)))
     if shown.n_bands > 1:
