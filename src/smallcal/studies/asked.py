@@ -61,7 +61,7 @@ def offered(study: Study) -> dict[str, Any]:
     """
     found = _own(study)
     for entry in study.entries:
-        for name, value in settable_options(entry.name).items():
+        for name, value in _options_of(entry.name).items():
             if found.get(name) is None:
                 found[name] = value
     return found
@@ -90,7 +90,7 @@ def other_settings(study: Study, values: Mapping[str, Any]) -> dict[str, Any]:
             continue
         takers = [entry.label for entry in entries if _takes(entry, name)]
         if not takers:
-            raise InputError(_refusal(study, name))
+            raise _refused(study, name)
         entries = tuple(
             _with_option(entry, name, value) if entry.label in takers else entry
             for entry in entries
@@ -99,18 +99,27 @@ def other_settings(study: Study, values: Mapping[str, Any]) -> dict[str, Any]:
     return {"entries": entries, "settings": settings, "given": given}
 
 
+def _options_of(method: str) -> dict[str, Any]:
+    """Return the options that an entry of this method can have, with their defaults."""
+    params = make(method).get_params()
+    known = settable_options(method).items()
+    return {name: value for name, value in known if name in params or "options" in params}
+
+
 def _takes(entry: Entry, name: str) -> bool:
-    return name not in entry.options and name in settable_options(entry.name)
+    return name not in entry.options and name in _options_of(entry.name)
 
 
-def _refusal(study: Study, name: str) -> str:
+def _refused(study: Study, name: str) -> InputError:
     """Say why nobody takes a setting, and what there is."""
-    if any(name in entry.options for entry in study.entries):
-        own = ", ".join(e.label for e in study.entries if name in e.options)
-        return f"{name} is what study {study.name!r} varies itself ({own}); choose with methods"
+    if own := [entry.label for entry in study.entries if name in entry.options]:
+        return InputError.with_options(
+            f"{name} is what study {study.name!r} varies itself ({', '.join(own)}); choose among "
+            "them with --methods"
+        )
     known = offered(study)
     advice = choose(name, sorted(known)) if known else "there is nothing to set"
-    return f"{name} is no setting of study {study.name!r} or of its methods; {advice}"
+    return InputError(f"{name} is no setting of study {study.name!r} or of its methods; {advice}")
 
 
 def _with_option(entry: Entry, name: str, value: Any) -> Entry:
@@ -144,9 +153,10 @@ def _whole(study: Study, name: str, value: Any, *, least: int) -> None:
 
 
 def _labels(study: Study, name: str, value: Any) -> None:
-    known = [entry.label for entry in study.entries]
+    known, own = [entry.label for entry in study.entries], study.settings[name]
+    stays = own if isinstance(own, tuple) else (own,)  # also one whose method was not asked for
     for one in value if isinstance(value, tuple) else (value,):
-        if one not in known:
+        if one not in known and one not in stays:
             raise InputError(f"{name} must name methods of the study; {choose(str(one), known)}")
 
 

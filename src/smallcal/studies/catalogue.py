@@ -25,7 +25,7 @@ def _groups(*numbers: int, of: str = "srts-bce") -> tuple[Entry, ...]:
 
 def _fitted_by(objective: str, names: str) -> tuple[Entry, ...]:
     options = {"objective": objective}
-    return tuple(Entry(f"{name}, {objective}", name, options) for name in names.split())
+    return tuple(Entry(f"{name}({objective})", name, options) for name in names.split())
 
 
 #: Those of the paper's main table that hold few numbers, its closest peers, and our default.
@@ -40,7 +40,7 @@ _MATCHED = (
         "hts-bce smart-bce signal-linear"
     ),
     *(
-        Entry(f"{name}, logit", name, {"scale": "logit"})
+        Entry(f"{name}(logit)", name, {"scale": "logit"})
         for name in ("linear-risk", "pwlinear-3", "spline-risk")
     ),
 )
