@@ -157,7 +157,7 @@ def group_temperatures() -> Figure:
 
 
 def within_margin() -> Figure:
-    """What grouping does where margins are alike."""
+    """Show what grouping does where margins are alike."""
     return figure_of(plots.within_margin(study_run("within-margin")))
 
 
@@ -167,12 +167,12 @@ def risk_density() -> Figure:
 
 
 def risk_confidence() -> Figure:
-    """What the risk adds to the confidence."""
+    """Show what the risk adds to the confidence."""
     return figure_of(plots.risk_confidence(study_run("risk-score")))
 
 
 def group_gaps() -> Figure:
-    """What one temperature leaves in groups, over models and seeds."""
+    """Show what one temperature leaves in groups, over models and seeds."""
     return figure_of(plots.group_gaps(study_run("risk-score")))
 
 

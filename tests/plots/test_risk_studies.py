@@ -218,6 +218,22 @@ def test_temperatures_of_several_models_are_relative_to_one_for_all():
     assert 1 <= one.temperatures["K=3"][2, 0] <= 2
 
 
+def test_a_method_alone_can_be_drawn():
+    rows = [
+        {**row, "label": "margin-k3"}
+        for row in flow_rows()
+        if row["metric"] != "mean_risk" and row["backbone"] == "a"
+    ]
+    run = run_of("risk-flow", [*flow_rows(), *rows])
+    found = plots.risk_flow_data(run, where={"label": "margin-k3"})
+    assert (found.label, found.about.partition(";")[0]) == ("margin-k3", "toy a, 2 seeds")
+    assert np.isnan(found.mean_risk).all()
+    other = plots.risk_flow_data(run, method="margin-k3")
+    np.testing.assert_array_equal(other.shares, found.shares)
+    scores = [{**row, "label": "features-k3"} for row in score_rows()]
+    assert list(plots.risk_density_data(run_of("risk-score", scores)).shares) == ["features-k3"]
+
+
 def test_what_a_run_does_not_have_is_one_line():
     bare = [
         {**about, "label": "tva-ts", "metric": "ece15", "value": 0.1, "set": "clean"}

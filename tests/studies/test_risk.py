@@ -13,10 +13,13 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import smallcal as sc
+from smallcal.data.predictions import Predictions
 from smallcal.studies import import_folder, load_collection, run, study_named
 from smallcal.studies.frame import Frame
-from smallcal.studies.probes.risk import auroc
+from smallcal.studies.probes.base import Site
+from smallcal.studies.probes.risk import auroc, risk_scored
 from smallcal.studies.simulate import World
+from smallcal.studies.study import Entry
 from smallcal.studies.tables.groups import flow
 from smallcal.studies.tables.risk import within_margin
 from support.cases import features_of
@@ -263,6 +266,14 @@ def test_what_has_no_risk_says_so(folder, tmp_path):
     flow_study = study_named("risk-flow").with_options(methods=("tva-ts",))
     found = run(flow_study, load_collection(folder), tmp_path / "flow")
     assert "tva-ts has one group" in found.failures[0]
+
+
+def test_a_split_without_errors_has_no_risk_to_learn(folder):
+    cell = load_collection(folder).cells[0]
+    z = 5 * np.eye(4)[np.arange(60) % 4] + np.random.default_rng(0).normal(0, 0.1, (60, 4))
+    site = Site(study_named("risk-score"), cell, Predictions.of(z, np.arange(60) % 4))
+    with pytest.raises(sc.InputError, match="too few wrong or right predictions"):
+        list(risk_scored(site, Entry("srts-bce")))
 
 
 # Under shift.

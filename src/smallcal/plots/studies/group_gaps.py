@@ -13,7 +13,7 @@ from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.studies.curves import mean_at, subject
 from smallcal.plots.studies.panels import beside, head
-from smallcal.plots.studies.run import RunLike, clean, one_budget, open_run, require_one_of
+from smallcal.plots.studies.run import RunLike, clean, one_budget, open_rows, require_one_of
 from smallcal.plots.twins import draws
 from smallcal.studies.probes.risk import CONFIDENCE_BINS
 from smallcal.studies.tables.groups import numbered
@@ -61,7 +61,7 @@ def group_gaps_data(
     InputError
         If the run has no groups, or there are several budgets.
     """
-    opened = one_budget(clean(open_run(run, "risk-score", where=where)))
+    opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
     frame = opened.frame
     there = frame.where(metric="gap_group0").unique("label")
     label = method if method is not None else next(iter(there), opened.study.baseline)

@@ -14,7 +14,7 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
 from smallcal.plots.studies.curves import models_in, subject
-from smallcal.plots.studies.run import RunLike, clean, one_budget, open_run
+from smallcal.plots.studies.run import RunLike, clean, one_budget, open_rows
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import Frame
 from smallcal.studies.tables.groups import numbered
@@ -67,7 +67,7 @@ def group_temperatures_data(
     >>> group_temperatures_data(columns).temperatures["K=1"].tolist()
     [[1.25, 1.25, 1.25]]
     """
-    opened = one_budget(clean(open_run(run, "k-ablation-nll", where=where)))
+    opened = one_budget(clean(open_rows(run, "k-ablation-nll", where=where)))
     relative = len(models_in(opened)) > 1
     found, pooled = {}, list[float]()
     for label in opened.frame.unique("label"):

@@ -13,7 +13,7 @@ from smallcal.errors import InputError
 from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.studies.curves import mean_at, subject
-from smallcal.plots.studies.run import RunLike, clean, one_budget, open_run
+from smallcal.plots.studies.run import RunLike, clean, one_budget, open_rows
 from smallcal.plots.twins import draws
 from smallcal.studies.tables.groups import numbered
 
@@ -65,7 +65,7 @@ def risk_density_data(run: RunLike, *, where: Mapping[str, Any] | None = None) -
     >>> found.edges.tolist(), found.shares["srts-bce"]["wrong"].tolist()
     ([0.0, 0.5, 1.0], [25.0, 75.0])
     """
-    opened = one_budget(clean(open_run(run, "risk-score", where=where)))
+    opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
     frame = opened.frame
     bins = numbered(frame, r"share_of_right_bin(\d+)")
     if not bins:

@@ -14,7 +14,7 @@ from smallcal.errors import InputError
 from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.studies.curves import mean_at, subject
-from smallcal.plots.studies.run import RunLike, one_budget, open_run, require_one_of
+from smallcal.plots.studies.run import RunLike, one_budget, open_rows, require_one_of
 from smallcal.plots.twins import draws
 from smallcal.studies.frame import CLEAN
 from smallcal.studies.tables.groups import numbered
@@ -82,7 +82,7 @@ def risk_flow_data(
     >>> risk_flow_data(columns).shares.tolist()
     [[25.0, 25.0], [0.0, 50.0]]
     """
-    opened = one_budget(open_run(run, "risk-flow", where=where))
+    opened = one_budget(open_rows(run, "risk-flow", where=where))
     rows = shifted_rows(opened.frame.where(metric=_flows(opened.frame.unique("metric"))))
     if not len(rows):
         raise InputError(
