@@ -65,7 +65,7 @@ def group_gaps(study: Study, frame: Frame) -> Table:
 
     return Table(
         "group-gaps",
-        "Groups",
+        "What is left in groups",
         (
             *("samples", "models", "method", "group", "samples %", "T"),
             *("accuracy %", "gap at one T %", "gap %"),

@@ -63,7 +63,8 @@ def within_margin(study: Study, frame: Frame) -> Table:
         tuple(found),
         "Thirds of the calibration split by the raw logit margin, cut there and kept on every "
         "set. Each metric is measured within a third of a set, then the mean over sets, then "
-        f"{SPREAD}. Bold: best of its block, as printed.",
+        f"{SPREAD}. A set in which it is not defined, or that has no such sample, is not in its "
+        "mean. Bold: best of its block, as printed.",
     )
 
 
