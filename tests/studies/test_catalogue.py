@@ -98,6 +98,7 @@ def test_the_issue_names_these_studies():
         clean budget k-ablation objective routing-signal routing-target matched-maps heads shift
         requantize paired-clean heterogeneity deployment thresholds matched-coverage selector
         nested-k oracle-k audit signal-to-noise efficiency top1-audit proper-scores
+        k-ablation-nll within-margin risk-score risk-flow
     """
     assert set(STUDIES) >= set(text.split())
 

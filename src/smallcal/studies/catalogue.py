@@ -19,13 +19,13 @@ def _entries(names: str) -> tuple[Entry, ...]:
     return tuple(map(Entry, names.split()))
 
 
-def _groups(*numbers: int) -> tuple[Entry, ...]:
-    return tuple(Entry(f"K={k}", "srts-bce", {"n_groups": k}) for k in numbers)
+def _groups(*numbers: int, of: str = "srts-bce") -> tuple[Entry, ...]:
+    return tuple(Entry(f"K={k}", of, {"n_groups": k}) for k in numbers)
 
 
 def _fitted_by(objective: str, names: str) -> tuple[Entry, ...]:
     options = {"objective": objective}
-    return tuple(Entry(f"{name}, {objective}", name, options) for name in names.split())
+    return tuple(Entry(f"{name}({objective})", name, options) for name in names.split())
 
 
 #: Those of the paper's main table that hold few numbers, its closest peers, and our default.
@@ -33,10 +33,16 @@ _MAIN = _entries(
     "none ts-nll tva-ts srts-nll srts-bce margin-k3 pwlinear-3 hts-bce qats-bce smart-bce adaptive"
 )
 
-#: Maps of the risk, and of other signals, with few numbers each.
-_MATCHED = _entries(
-    "tva-ts srts-bce margin-k3 linear-risk pwlinear-3 spline-risk qats-nll qats-bce hts-nll "
-    "hts-bce smart-bce signal-linear"
+#: Maps of the risk, and of other signals, with few numbers each; curves of the log-odds too.
+_MATCHED = (
+    *_entries(
+        "tva-ts srts-bce margin-k3 linear-risk pwlinear-3 spline-risk qats-nll qats-bce hts-nll "
+        "hts-bce smart-bce signal-linear"
+    ),
+    *(
+        Entry(f"{name}(logit)", name, {"scale": "logit"})
+        for name in ("linear-risk", "pwlinear-3", "spline-risk")
+    ),
 )
 
 #: Temperatures by group: with thresholds that can be cut anew.
@@ -87,6 +93,18 @@ _ROWS = (
         entries=_groups(1, 2, 3, 5, 10, 20),
         baseline="K=1",
         metrics=_CORE,
+        probe="temperatures",
+        tables=("means", "differences", "temperatures"),
+    ),
+    Study(
+        name="k-ablation-nll",
+        title="Number of groups, by NLL",
+        question="Do more groups help a fit by NLL, and how far apart are their temperatures?",
+        entries=_groups(1, 2, 3, 5, 10, of="srts-nll"),
+        baseline="K=1",
+        metrics=("ece15", "nll", "hcfp90"),
+        probe="temperatures",
+        tables=("means", "differences", "temperatures"),
     ),
     Study(
         name="objective",
@@ -113,13 +131,33 @@ _ROWS = (
             "features-logits-k3 random-k3 shuffled-k3 oracle-risk oracle-correctness"
         ),
         metrics=_CORE,
-        tables=("means", "differences", "clusters", "seed-samples", "samples"),
+        probe="shifted",
+        tables=("means", "differences", "clusters", "seed-samples", "samples", "shift-means"),
         settings={
             **_RESAMPLED,
             "ours": ("srts-bce",),
             "resampled": ("ece15",),
             "sampled": ("ece15", "nll", "hcfp90", "auroc"),
         },
+    ),
+    Study(
+        name="within-margin",
+        title="Within a margin",
+        question="Where the logit margin is alike, does it matter how samples are grouped?",
+        entries=_entries("tva-ts margin-k3 srts-bce smart-bce"),
+        metrics=("ece15", "nll", "aurc", "eaurc"),
+        probe="within_margin",
+        tables=("within-margin",),
+    ),
+    Study(
+        name="risk-score",
+        title="The risk score",
+        question="Does the risk tell errors apart better than the confidence, and keep its scale?",
+        entries=_entries("srts-bce features-k3 features-logits-k3"),
+        baseline="srts-bce",
+        probe="risk_scored",
+        settings={"bins": 40},
+        tables=("ranking", "score-scale", "group-gaps"),
     ),
     Study(
         name="routing-target",
@@ -132,7 +170,7 @@ _ROWS = (
         name="matched-maps",
         title="Maps of equal size",
         question="Is a step better than a line, a spline or another curve with as many numbers?",
-        entries=(*_MATCHED, Entry("pwlinear-3, logit", "pwlinear-3", {"scale": "logit"})),
+        entries=_MATCHED,
         metrics=(*_ECE, *_PROPER, "eaurc"),
         budgets=(ALL, 250),
         draws=20,
@@ -239,6 +277,17 @@ _ROWS = (
         needs=("shift", "paired"),
     ),
     Study(
+        name="risk-flow",
+        title="Risk under shift",
+        question="How does the risk grow under shift, and between which groups do samples move?",
+        entries=_entries("srts-bce margin-k3"),
+        baseline="srts-bce",
+        metrics=("mean_risk",),
+        probe="risk_flow",
+        tables=("severity", "occupancy", "flow"),
+        needs=("shift",),
+    ),
+    Study(
         name="heterogeneity",
         title="Where routing helps",
         question="Under which corruptions does routing gain, and how wrong is the raw model there?",
@@ -290,7 +339,7 @@ _ROWS = (
         name="audit",
         title="What a fit holds",
         question="Do the fitted numbers agree from seed to seed, and from draw to draw?",
-        entries=_GROUPED,
+        entries=(*_GROUPED, Entry("srts-nll")),
         baseline="srts-bce",
         probe="audited",
         budgets=(ALL, 250),

@@ -10,7 +10,13 @@ import typer
 
 from smallcal.cli import choices, options, terminal
 from smallcal.cli.options import argument, flag, option
-from smallcal.cli.studies import document_of, folder_of, require_sound, show_outcome
+from smallcal.cli.studies import (
+    document_of,
+    folder_of,
+    require_sound,
+    show_outcome,
+    study_settings,
+)
 from smallcal.errors import InputError
 from smallcal.studies import Outcome, load_collection, run, study_named
 from smallcal.studies.engine import recorded
@@ -48,6 +54,18 @@ def study_run(
         str | None, option("N,N,...", "Calibration samples; all is the whole split.")
     ] = None,
     draws: Annotated[int | None, option("N", "Draws at each budget.", min=1)] = None,
+    metrics: Annotated[
+        str | None, option("A,B,...", "These metrics instead of the study's.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        option(
+            "NAME=VALUE",
+            "An option of every method that takes it, such as n_groups=5, or a setting of the "
+            "study; may be repeated.",
+            "--set",
+        ),
+    ] = None,
     n_boot: Annotated[int | None, option("N", "Resamples for intervals.", min=2)] = None,
     gate: Annotated[
         str | None, option("RUN", "A finished run whose numbers must be found again, to 1e-6.")
@@ -60,8 +78,10 @@ def study_run(
         budgets=None if budgets is None else _budgets(budgets),
         draws=draws,
         methods=None if methods is None else choices.words(methods, "--methods"),
+        metrics=None if metrics is None else choices.words(metrics, "--metrics"),
         n_boot=n_boot,
     )
+    about = about.with_options(settings=study_settings(about, setting or ()))
     stored = None if gate is None else recorded(Path(gate))[1]
     wanted = [part for text in cells or () for part in choices.words(text, "--cells")]
     named = folder_of(folder, data, usage=f"smallcal study {context.info_name} DIR --out RUN")

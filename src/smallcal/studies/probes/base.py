@@ -68,9 +68,18 @@ class Site:
 Probe = Callable[[Site, Entry], Iterator[Found]]
 
 
-def sets_of(cell: Cell) -> Iterator[tuple[str, int, Predictions]]:
-    """Yield the test split and every shifted one, with its kind and severity."""
+def sets_of(
+    cell: Cell, fitted: BaseCalibrator | None = None
+) -> Iterator[tuple[str, int, Predictions]]:
+    """Yield the test split and every shifted one, with its kind and severity.
+
+    A calibrator that reads features is measured on shifted sets if all of them have features: a
+    mean over some of them would be another's.
+    """
     yield CLEAN, 0, cell.read("test")
+    read = fitted is not None and "features" in fitted.fitted_.signal.needs
+    if read and any(cell.read(shift).features is None for shift in cell.shifts):
+        return
     for shift in cell.shifts:
         yield shift.kind, shift.severity, cell.read(shift)
 

@@ -14,7 +14,14 @@ from smallcal.metrics.threshold import coverage_at_threshold, risk_at_threshold
 from smallcal.statistics.compare import evaluate
 from smallcal.studies.frame import CLEAN
 from smallcal.studies.probes.base import Found, Probe, Site, applied, clean, sets_of
-from smallcal.studies.probes.diagnostics import audited, gated, held_out, signal_and_noise
+from smallcal.studies.probes.diagnostics import (
+    audited,
+    gated,
+    held_out,
+    signal_and_noise,
+    temperatures,
+)
+from smallcal.studies.probes.risk import risk_flow, risk_scored, within_margin
 from smallcal.studies.probes.shift import paired_clean, requantized, shifted
 from smallcal.studies.study import Entry
 
@@ -110,5 +117,9 @@ PROBES: Mapping[str, Probe] = MappingProxyType(
         "held_out": held_out,
         "audited": audited,
         "signal_to_noise": signal_and_noise,
+        "temperatures": temperatures,
+        "within_margin": within_margin,
+        "risk_scored": risk_scored,
+        "risk_flow": risk_flow,
     }
 )

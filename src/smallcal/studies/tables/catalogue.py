@@ -8,7 +8,7 @@ from types import MappingProxyType
 from smallcal.studies.frame import CLEAN, Frame, as_shown
 from smallcal.studies.predictions import SHIFTED, Shelf
 from smallcal.studies.study import Study
-from smallcal.studies.tables import clean, diagnostics, draws, samples, shift
+from smallcal.studies.tables import clean, diagnostics, draws, groups, risk, samples, shift
 from smallcal.studies.tables.table import Table
 
 Maker = Callable[[Study, Frame], Table]
@@ -33,6 +33,12 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "oracle-k": diagnostics.oracle_k,
         "audit": diagnostics.audit,
         "signal-to-noise": diagnostics.signal_to_noise,
+        "temperatures": groups.temperatures,
+        "group-gaps": groups.group_gaps,
+        "flow": groups.flow,
+        "within-margin": risk.within_margin,
+        "ranking": risk.ranking,
+        "score-scale": risk.score_scale,
     }
 )
 

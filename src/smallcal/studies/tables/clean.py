@@ -265,15 +265,19 @@ def metric_rows(
 
     ``columns`` gives the rows and the metric of each column of a block.
     """
-    rows: list[Row] = []
-    for budget, models, part in frame.blocks():
-        labels = part.unique("label")
-        made = [
-            with_best([number_of(own.values(m, label), m) for label in labels], m)
-            for own, m in columns(part)
-        ]
-        rows += [(budget, models, *row) for row in zip(labels, *made, strict=True)]
-    return tuple(rows)
+    return tuple(
+        (budget, models, *row)
+        for budget, models, part in frame.blocks()
+        for row in block_rows(part.unique("label"), columns(part))
+    )
+
+
+def block_rows(labels: Sequence[str], columns: Sequence[tuple[Frame, str]]) -> Iterator[Row]:
+    """Yield the rows of a block, a label and its numbers, the best of each column marked."""
+    made = [
+        with_best([number_of(own.values(m, label), m) for label in labels], m) for own, m in columns
+    ]
+    yield from zip(labels, *made, strict=True)
 
 
 def label_rows(
