@@ -40,8 +40,8 @@ AUDITED = (*DEFAULT_SIGNALS, PREDICTED_CLASS, CLASS_BIAS)
 #: Signals that make no groups, or read the answer.
 _UNFIT = ("none", "statistics", "logits", "features", "oracle_risk", "oracle_correctness")
 
-#: What the gain of an objective is of.
-_METRIC_OF = {"bce": "TopBCE", "nll": "NLL"}
+#: Objectives whose slopes can be looked at, and what their gain is of.
+OBJECTIVES = {"bce": "TopBCE", "nll": "NLL"}
 
 
 @dataclass(frozen=True)
@@ -244,12 +244,13 @@ def signal_to_noise(
     predicted gain is to second order and takes all groups for equally curved.
 
     ``null="resample"`` draws "right or wrong" anew for every sample, as the confidence at the
-    pooled temperature says (with ``objective="nll"`` the class, as all probabilities say), lets that temperature follow, learns the router anew, and compares
-    the groups' summed slopes in units of their standard deviations. It keeps its size where
-    groups differ in the variance of their slopes, which they always do: safe predictions hardly
-    vary. ``null="permutation"`` deals the slopes out to the samples at random and compares B. It
-    takes slopes for interchangeable, so that with accurate models it rejects far too seldom.
-    Both are measured in ``docs/audit.md``.
+    pooled temperature says (with ``objective="nll"`` its class, as all probabilities say), lets
+    that temperature follow, learns the router anew, and compares the groups' summed slopes in
+    units of their standard deviations. It keeps its size where groups differ in the variance of
+    their slopes, which they always do: safe predictions hardly vary. ``null="permutation"`` deals
+    the slopes out to the samples at random and compares B. It takes slopes for interchangeable,
+    so that with accurate models it rejects far too seldom. Both are measured in
+    ``docs/audit.md``.
 
     Examples
     --------
@@ -262,8 +263,8 @@ def signal_to_noise(
     True
     """
     _require(signals, n_groups, null, n_partitions)
-    if objective not in _METRIC_OF:
-        raise InputError(f"objective must be one of {', '.join(_METRIC_OF)}; got {objective!r}")
+    if objective not in OBJECTIVES:
+        raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}")
     require_options(n_null, level, name="n_null")
     preds = Predictions.of(logits, y, input=input, features=features)
     preds.require_fittable(input=input)
@@ -274,7 +275,7 @@ def signal_to_noise(
     exceeded = exceedances(slopes, grouped, n_groups, null, n_null, rng, advance)
     p_values = {name: (1 + exceeded[name]) / (1 + n_null) for name in grouped}
     p_values |= {name: 1.0 for name, group in grouped.items() if group.note}
-    metric = _METRIC_OF[objective]
+    metric = OBJECTIVES[objective]
     rows = [_row(slopes, group, p_values[name], metric) for name, group in grouped.items()]
     if CLASS_BIAS in signals:
         rows.append(_bias_row(class_bias(preds, slopes.temperature, n_null=n_null, rng=rng), preds))
@@ -325,9 +326,7 @@ def _row(slopes: Slopes, groups: Groups, p_value: float, metric: str) -> SignalR
         gain = (between - floor * within) / (2 * slopes.curvature)
     values = (between, within, floor, gain, p_value)
     signal, note = groups.signal, groups.note
-    return SignalRow(
-        signal, *values, beyond_chance=False, n_groups=count, note=note, metric=metric
-    )
+    return SignalRow(signal, *values, beyond_chance=False, n_groups=count, note=note, metric=metric)
 
 
 def _random_ratio(

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from smallcal.studies.frame import Frame, as_shown
 from smallcal.studies.study import Study
-from smallcal.studies.tables import clean, diagnostics, shift
+from smallcal.studies.tables import clean, diagnostics, gate, natural, scope, selection, shift
 from smallcal.studies.tables.table import Table
 
 Maker = Callable[[Study, Frame], Table]
@@ -23,11 +23,19 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "occupancy": shift.occupancy,
         "controls": shift.controls,
         "heterogeneity": shift.heterogeneity,
-        "selector": diagnostics.selector,
+        "selector": selection.selector,
+        "regret": selection.regret,
         "nested-k": diagnostics.nested_k,
         "oracle-k": diagnostics.oracle_k,
         "audit": diagnostics.audit,
         "signal-to-noise": diagnostics.signal_to_noise,
+        "costs": diagnostics.costs,
+        "on-off": gate.on_off,
+        "gate": gate.gate,
+        "scope-map": scope.scope_map,
+        "regimes": scope.regimes,
+        "sets": natural.sets,
+        "harm": natural.harm,
     }
 )
 
