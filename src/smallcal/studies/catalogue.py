@@ -226,7 +226,10 @@ _ROWS = (
         entries=_entries(
             "none ts-nll tva-ts qats-nll qats-bce smart-bce pwlinear-3 srts-nll srts-bce"
         ),
-        metrics=("ece15", "top_label_bce", "adaece15", "nll", "brier", "accuracy", "eaurc"),
+        metrics=(
+            *("ece15", "top_label_bce", "adaece15", "confidence_gap", "nll", "brier"),
+            *("accuracy", "aurc", "eaurc"),
+        ),
         probe="shifted",
         settings={"raw": "none", **_OURS},
         tables=("sets", "harm", "occupancy"),

@@ -101,7 +101,9 @@ def check_collection(
         flaws = chain(_check_description(cell), _check_reuse(cell, used), _check_content(cell))
         found += [Problem(cell.name, *flaw) for flaw in flaws]
         advance(1)
-    return found
+    # Seeds of a split share their files: a note about one is made once.
+    notes = {(one.file, one.what): one for one in reversed(found) if one.severity == NOTE}
+    return [p for p in found if p.severity != NOTE or notes[p.file, p.what] is p]
 
 
 def _check_description(cell: Cell) -> Iterator[Flaw]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from smallcal.advice.refits import Spread
 from smallcal.calibrators.catalogue import method
-from smallcal.metrics.units import PERCENT, SHARE, X100
+from smallcal.metrics.units import PERCENT, SHARE, X100, written
 from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import SPREAD, label_rows, number_of, paired
@@ -55,6 +55,7 @@ def _by_choice(
     """Show what choosing by the lowest ``judge`` gives, beside the baseline and the fixed entry."""
     fixed = study.settings["fixed"]
     found: list[Row] = []
+    above: list[tuple[float, str]] = []
     for budget, models, part in frame.where(set=CLEAN).blocks():
         lines = {metric: lines_of(part, metric) for metric in study.metrics}
         first = lines[study.metrics[0]]
@@ -66,6 +67,11 @@ def _by_choice(
             if label and {*kept, label} <= set(first.get(fit, ()))
         }
         columns = {"chosen": picks, **{label: dict.fromkeys(picks, label) for label in kept}}
+        if models != "all" and fixed in kept and picks:
+            ours, theirs = (
+                chosen_number(first, columns[k], study.metrics[0]) for k in ("chosen", fixed)
+            )
+            above.append((ours.value - theirs.value, models))
         for label, chosen in columns.items():
             numbers = [chosen_number(lines[m], chosen, m) for m in study.metrics]
             text = picks_text(chosen) if label == "chosen" else ""
@@ -76,7 +82,18 @@ def _by_choice(
         ("samples", "models", "entry", "picks", *map(heading_of, study.metrics)),
         tuple(found),
         f"{note} Test metrics, {SPREAD}; draws are averaged first.",
+        tuple(_range_text(study.metrics[0], fixed, above)),
     )
+
+
+def _range_text(metric: str, fixed: str, above: list[tuple[float, str]]) -> Iterator[str]:
+    """Yield how far choosing is above always taking one entry, from model to model."""
+    if above:
+        (low, first), (high, last) = min(above), max(above)
+        yield (
+            f"Chosen minus {fixed} in {heading_of(metric)}: from {written(low, signed=True)} "
+            f"({first}) to {written(high, signed=True)} ({last})."
+        )
 
 
 def _values(frame: Frame, metric: str) -> list[float]:

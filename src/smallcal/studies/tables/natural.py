@@ -16,6 +16,9 @@ from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_o
 #: What mean and spread of a single set are taken over.
 FITS = "mean ± standard deviation (ddof = 0) over fits: seeds, and the draws of each"
 
+#: So many of a study's metrics, the first ones, say whether calibrating did harm.
+_JUDGED = 2
+
 
 def by_set(frame: Frame) -> Iterator[tuple[tuple[str, str, str], Frame]]:
     """Yield (samples, model, set) with its rows; a set of some severity is named with it."""
@@ -76,7 +79,8 @@ def _number(own: Frame, metric: str, label: str, over: str) -> Number:
 def harm(study: Study, frame: Frame) -> Table:
     """Show on each shifted set whether calibrating on clean samples was worth it at all."""
     raw = study.settings["raw"]
-    metrics = [m for m in shifted_rows(frame).measured(study.metrics) if better_of(m) != "zero"]
+    there = shifted_rows(frame).measured(study.metrics)
+    metrics = [metric for metric in there if better_of(metric) != "zero"][:_JUDGED]
     found: list[Row] = []
     sentences: list[str] = []
     for where, own in by_set(frame):
@@ -129,13 +133,13 @@ def _said(
 ) -> Iterator[str]:
     """Yield how many methods are better than leaving the model alone, on average."""
     samples, model, name = where
-    for metric in metrics[:2]:
+    for metric in metrics:
         means = {
             label: float(np.mean(gaps[label, metric])) for label in labels if gaps[label, metric]
         }
         if means:
             ahead = [label for label, mean in means.items() if all(_better([mean], metric))]
-            said = f": {', '.join(ahead)}" if ahead else ""
+            said = f": {', '.join(ahead)}" if 0 < len(ahead) < len(means) else ""
             yield (
                 f"{model}, {samples} samples, {name}: {len(ahead)} of {len(means)} methods are "
                 f"better than {raw} in {metric}{said}."
