@@ -193,18 +193,14 @@ def test_cells_are_models_at_budgets(gated):
     assert len(table.rows) == len(units) == 12
     order = np.argsort(-units[:, 2], kind="stable")
     for found, i in zip(cells(table), order, strict=True):
-        assert found["cross-validated top_label_bce gain points"].value == pytest.approx(
-            100 * units[i, 0]
-        )
+        assert found["promised gain points"].value == pytest.approx(100 * units[i, 0])
         assert found["T ratio"].value == pytest.approx(units[i, 1])
         assert found["ece15 gain points"].value == pytest.approx(100 * units[i, 2])
         assert found["top_label_bce gain points"].value == pytest.approx(200 * units[i, 2])
         assert found["outcome"] == ("wins" if units[i, 2] > 0 else "loses")
 
 
-@pytest.mark.parametrize(
-    ("name", "column"), [("cross-validated top_label_bce gain", 0), ("T ratio", 1)]
-)
+@pytest.mark.parametrize(("name", "column"), [("promised gain", 0), ("T ratio", 1)])
 def test_the_gate_is_ranked_by_hand(name, column, gated):
     made, units = gated
     x, gain = units[:, column], units[:, 2]
@@ -268,16 +264,17 @@ def test_the_map_says_who_is_best_and_by_how_much(name, metric, mapped):
     for model in MODELS:
         means = {label: by_seed(errors, model, name, label, metric).mean() for label in labels}
         ordered = sorted(means, key=means.get)
-        (found,) = cells(made["scope-map"], models=" ".join(model), set=name, metric=metric)
-        assert found["best"] == ordered[0]
-        assert found["lead"].value == pytest.approx(means[ordered[1]] - means[ordered[0]])
+        at = {"models": " ".join(model), "set": name, "metric": metric}
         for rival in ("tva-ts", "smart-bce"):
+            (found,) = cells(made["scope-map"], **at, against=rival)
+            assert found["best"] == ordered[0]
+            assert found["lead"].value == pytest.approx(means[ordered[1]] - means[ordered[0]])
             ours, theirs = (
                 by_seed(errors, model, name, label, metric) for label in ("srts-bce", rival)
             )
             gap = ours - theirs
-            assert found[f"minus {rival}"].value == pytest.approx(gap.mean())
-            word = found[f"against {rival}"]
+            assert found["difference"].value == pytest.approx(gap.mean())
+            word = found["outcome"]
             assert word in ("wins", "tie", "loses")
             if word != "tie":
                 assert word == ("wins" if gap.mean() < 0 else "loses")
@@ -287,30 +284,31 @@ def test_the_map_says_who_is_best_and_by_how_much(name, metric, mapped):
                 assert word == "tie"
         best_of[model[0]].append(ordered[0])
         ahead[model[0]] += bool(means["srts-bce"] < means["smart-bce"])
+    at = {"set": name, "metric": metric, "against": "smart-bce"}
     for dataset, bests in best_of.items():
-        (found,) = cells(made["regimes"], **{"data set": dataset, "set": name, "metric": metric})
+        (found,) = cells(made["regimes"], **{"data set": dataset}, **at)
+        counted = dict(part.split(" ", 1) for part in found["best"].split(", "))
+        assert counted == {label: f"{bests.count(label)}" for label in set(bests)}
         assert found["models"] == "3"
-        counted = dict(part.rsplit(" ", 1) for part in found["best"].split(", "))
-        assert counted == {label: str(bests.count(label)) for label in set(bests)}
-        assert found["srts-bce best"].text() == f"{bests.count('srts-bce')} of 3"
-        assert found["ahead of smart-bce"].text() == f"{ahead[dataset]} of 3"
+        assert found["ahead in"].text() == f"{ahead[dataset]} of 3"
         words = [
-            one["against smart-bce"]
-            for one in cells(made["scope-map"], set=name, metric=metric)
+            one["outcome"]
+            for one in cells(made["scope-map"], **at)
             if one["models"].startswith(dataset)
         ]
         told = " / ".join(str(words.count(word)) for word in ("wins", "tie", "loses"))
-        assert found["against smart-bce: wins / ties / losses"] == told
-    (found,) = cells(made["regimes"], **{"data set": "all", "set": name, "metric": metric})
-    assert found["models"] == "6"
-    assert found["ahead of smart-bce"].text() == f"{sum(ahead.values())} of 6"
+        assert found["wins / ties / losses"] == told
+    (found,) = cells(made["regimes"], **{"data set": "all"}, **at)
+    assert found["ahead in"].text() == f"{sum(ahead.values())} of 6"
+    leads = [one["lead"].value for one in cells(made["scope-map"], **at)]
+    assert found["widest lead"].value == max(leads)
 
 
 def test_one_fit_is_no_win():
     labels = ("tva-ts", "srts-bce")
     rows = [row(MODELS[0], 0, k, "ece15", v) for k, v in zip(labels, (0.03, 0.02), strict=True)]
     (found,) = cells(tables("scope-map", rows)["scope-map"])
-    assert found["against tva-ts"] == "ahead"
+    assert (found["against"], found["outcome"]) == ("tva-ts", "ahead")
     assert "One seed" in tables("scope-map", rows)["scope-map"].sentences[0]
 
 

@@ -17,6 +17,10 @@ from smallcal.studies.tables.clean import LEVEL, paired
 from smallcal.studies.tables.shift import rank_interval
 from smallcal.studies.tables.table import Number, Row, Table, unit_of
 
+#: What is known of a candidate before it is used: its gain on left-out samples of the calibration
+#: split, and how far its temperatures lie apart.
+PROMISED, T_RATIO = "promised gain", "T ratio"
+
 
 @dataclass(frozen=True)
 class _Unit:
@@ -39,8 +43,7 @@ class _Unit:
 
 
 def _units(study: Study, frame: Frame) -> list[_Unit]:
-    rule, loss = study.settings["rules"][0], study.settings["loss"]
-    named = {f"cross-validated {loss} gain": f"gain_{rule}", "T ratio": "temperature_ratio"}
+    named = {PROMISED: f"gain_{study.settings['rules'][0]}", T_RATIO: "temperature_ratio"}
     found = []
     for samples, model, part in frame.where(set=CLEAN).models():
         for rich in part.unique("label"):
@@ -73,14 +76,15 @@ def on_off(study: Study, frame: Frame) -> Table:
             (unit.samples, unit.model, unit.rich, _outcome(study, unit), *_numbers(unit))
             for unit in units
         ),
-        "A cell is a model at a budget; means over seeds and draws. The cross-validated gain and "
-        "the ratio of the highest to the lowest temperature are known beforehand, the gains over "
-        f"{study.baseline} on the test split are not. In order of the {study.metrics[0]} gain.",
+        "A cell is a model at a budget; means over seeds and draws. Known beforehand: the promised "
+        f"gain, cross-validated, in {study.settings['loss']}, and the highest temperature over the "
+        f"lowest. The gains over {study.baseline} on the test split are not. In order of the "
+        f"{study.metrics[0]} gain.",
     )
 
 
 def _heading(criterion: str) -> str:
-    return criterion if criterion == "T ratio" else X100.heading(criterion, difference=True)
+    return criterion if criterion == T_RATIO else X100.heading(criterion, difference=True)
 
 
 def _outcome(study: Study, unit: _Unit) -> str:
@@ -91,7 +95,7 @@ def _outcome(study: Study, unit: _Unit) -> str:
 def _numbers(unit: _Unit) -> Iterator[Number]:
     for name, value in unit.criteria.items():
         # A gain of a few groups is small: one digit more than tables have.
-        yield Number(value) if name == "T ratio" else Number(X100.scale * value, digits=3)
+        yield Number(value) if name == T_RATIO else Number(X100.scale * value, digits=3)
     for metric, gain in unit.gains.items():
         own = unit_of(metric)
         yield Number(own.scale * gain, digits=own.digits)
@@ -115,7 +119,7 @@ def gate(study: Study, frame: Frame) -> Table:
             sentences += _twins(own, name, study.metrics[0])
     return Table(
         "gate",
-        "Would a threshold have told?",
+        "Whether a threshold tells",
         (
             *("candidate", "criterion", "gain in", "cells", "separates"),
             *("rank correlation", "p", "winners above all losers", "right at the best threshold %"),

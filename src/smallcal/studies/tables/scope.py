@@ -121,28 +121,25 @@ def _gap(
 def scope_map(study: Study, frame: Frame) -> Table:
     """Show for every model which method is best, and how ours stands against its rivals."""
     found: list[Row] = []
-    rivals: list[str] = []
     for one in outcomes(study, frame):
-        rivals = rivals or list(one.gaps)
         about = (one.samples, f"{one.dataset} {one.backbone}", one.set, one.metric, one.best)
-        words = tuple(one.against(rival) for rival in rivals)
-        numbers = tuple(shown(one.gaps[rival], one.metric) for rival in rivals)
         lead = Number(one.lead, digits=unit_of(one.metric).digits)
-        found.append((*about, *words, lead, *numbers))
+        found += [
+            (*about, rival, one.against(rival), lead, shown(gap, one.metric))
+            for rival, gap in one.gaps.items()
+        ]
     ours = study.settings["gain_of"]
     return Table(
         "scope-map",
-        "Scope map",
+        f"Where {ours} wins, ties and loses",
         (
-            *("samples", "models", "set", "metric", "best"),
-            *(f"against {rival}" for rival in rivals),
-            "lead",
-            *(f"minus {rival}" for rival in rivals),
+            *("samples", "models", "set", "metric", "best", "against", "outcome"),
+            *("lead", "difference"),
         ),
         tuple(found),
-        f"How {ours} stands, model by model, in points. Best: the lowest mean; lead: how far the "
-        f"next is behind. Wins or loses where the interval of the difference leaves out zero, else "
-        f"tie; ahead or behind where there is but one fit. Clean: "
+        "Best: the method with the lowest mean; lead: how far the next is behind it, in points. "
+        f"Difference: {ours} minus the other, in points; it wins or loses where the interval "
+        "leaves out zero, else it is a tie; ahead or behind where there is but one fit. Clean: "
         f"{intervals_text(study, 'seeds', 'draws')}; shifted: of seeds, of kinds in each, of "
         "severities in each.",
         one_seed(frame),
@@ -152,48 +149,47 @@ def scope_map(study: Study, frame: Frame) -> Table:
 def regimes(study: Study, frame: Frame) -> Table:
     """Count bests, wins and losses over the models of each data set, and over all."""
     found: list[Row] = []
-    rivals: list[str] = []
-    ours = study.settings["gain_of"]
     for _, part in frame.groups("budget"):
         every = list(outcomes(study, part))
-        rivals = rivals or (list(every[0].gaps) if every else [])
-        blocks: dict[tuple[str, str, str], list[Outcome]] = {}
         datasets = list(dict.fromkeys(one.dataset for one in every))
+        blocks: dict[tuple[str, str, str], list[Outcome]] = {}
         for dataset in (*datasets, *(["all"] if len(datasets) > 1 else [])):
             for one in every:
                 if dataset in (one.dataset, "all"):
                     blocks.setdefault((dataset, one.set, one.metric), []).append(one)
         for (dataset, name, metric), own in blocks.items():
             samples = part.samples if dataset == "all" else part.where(dataset=dataset).samples
-            about = (samples, dataset, name, metric, f"{len(own):,}")
-            found.append((*about, *_counted(own, rivals, ours)))
+            found += [(samples, dataset, name, metric, *counts) for counts in _counted(own)]
+    ours = study.settings["gain_of"]
     return Table(
         "regimes",
         "Regimes",
         (
-            *("samples", "data set", "set", "metric", "models", "best"),
-            *(f"against {rival}: wins / ties / losses" for rival in rivals),
-            f"{ours} best",
-            *(f"ahead of {rival}" for rival in rivals),
-            "widest lead",
+            *("samples", "data set", "set", "metric", "models", "best", "against"),
+            *("wins / ties / losses", "ahead in", "widest lead"),
         ),
         tuple(found),
-        f"Over the models of a data set. Best: in how many of them each method has the lowest "
-        f"mean. Ahead: models where the mean of {ours} is lower, chance or not; wins, ties and "
-        "losses are those of the scope map. Widest lead: the best before the next, in points, "
-        "where that is largest.",
+        "Over the models of a data set. Best: in how many of them each method has the lowest mean. "
+        f"Wins, ties and losses of {ours} are those of the map; models with one fit have none. "
+        f"Ahead: models where its mean is lower, chance or not. Widest lead: the best before the "
+        "next, in points, where that is largest.",
     )
 
 
-def _counted(own: list[Outcome], rivals: list[str], ours: str) -> Iterator[str | Number]:
+def _counted(own: list[Outcome]) -> Iterator[Row]:
     best = Counter(one.best for one in own)
-    yield ", ".join(f"{label} {count}" for label, count in best.most_common())
-    for rival in rivals:
-        words = Counter(one.against(rival) for one in own if rival in one.gaps)
-        yield f"{words[WINS]} / {words[TIE]} / {words[LOSES]}"
-    yield Number(best[ours], of=len(own))
-    for rival in rivals:
-        there = [one.ahead(rival) for one in own if rival in one.gaps]
-        yield Number(sum(there), of=len(there))
+    named = ", ".join(f"{label} {count}" for label, count in best.most_common())
     leads = [one.lead for one in own if math.isfinite(one.lead)]
-    yield Number(max(leads, default=math.nan), digits=unit_of(own[0].metric).digits)
+    widest = Number(max(leads, default=math.nan), digits=unit_of(own[0].metric).digits)
+    for rival in own[0].gaps:
+        there = [one for one in own if rival in one.gaps]
+        words = Counter(one.against(rival) for one in there)
+        ahead = Number(sum(one.ahead(rival) for one in there), of=len(there))
+        yield (
+            f"{len(own):,}",
+            named,
+            rival,
+            f"{words[WINS]} / {words[TIE]} / {words[LOSES]}",
+            ahead,
+            widest,
+        )
