@@ -450,7 +450,7 @@ def test_costs_are_measured_with_so_many_threads_and_say_so(elsewhere, monkeypat
 
     monkeypatch.setattr(probes, "applied", watched)
     study = study_named("efficiency")
-    assert {"sats-logit-nll", "sats-logit-bce", "smart-bce"} <= set(study.methods)
+    assert {"sats-logit-nll", "sats-logit-bce", "smart-bce"} <= set(study.methods.values())
     study = study.with_options(methods=("srts-bce",))
     collection = load_collection(folder).only(["s0"])
     (table,) = run(study, collection, folder / "cost").tables
@@ -476,12 +476,15 @@ def test_long_fits_are_not_repeated_for_ever(elsewhere):
 @pytest.mark.skipif(bool(missing_package("sats-logit-nll")), reason="needs torch")
 def test_heads_have_their_costs(elsewhere):
     folder, _ = elsewhere
-    study = study_named("efficiency").with_options(methods=("sats-logit-nll",))
+    study = study_named("efficiency").with_options(methods=("sats-logit-nll (one cell)",))
     quick = [
-        replace(entry, options={"epochs": 3}) if entry.name.startswith("sats") else entry
+        replace(entry, options={**entry.options, "epochs": 3})
+        if entry.name.startswith("sats")
+        else entry
         for entry in study.entries
     ]
     study = replace(study, entries=tuple(quick), settings={**study.settings, "seconds": 0})
     (table,) = run(study, load_collection(folder).only(["s2"]), folder / "heads").tables
-    (found,) = cells(table, method="sats-logit-nll")
-    assert found["parameters"].value > 4
+    (found,) = cells(table, method="sats-logit-nll (one cell)")
+    # Four logits and a bias into 128 units, these and a bias into the temperature.
+    assert found["parameters"].value == 5 * 128 + 129

@@ -219,9 +219,10 @@ def costs(study: Study, frame: Frame) -> Table:
         label_rows(frame.where(set=CLEAN), cells),
         f"Medians of repeats, then {SPREAD}. Libraries are held to so many threads (threadpoolctl, "
         f"at most {study.settings.get('threads', 1)} and no more than there are); networks from "
-        "logits (sats, utemphead) train on one, whatever the limit, and their time is that of the "
-        f"whole grid. Repeats end after {study.settings.get('seconds', 0)} seconds of fits. Run it "
-        "alone on the machine, with one job.",
+        "logits (sats, utemphead) train on one, whatever the limit; one cell is one of the grid's, "
+        "128 units wide. Repeats end after "
+        f"{study.settings.get('seconds', 0)} seconds of fits. Run it alone on the machine, with one "
+        "job.",
     )
 
 
