@@ -194,9 +194,9 @@ def _read(cell: Cell, which: str | ShiftSet) -> Generator[Flaw, None, Prediction
         preds = portion.read()
     except (SmallcalError, OSError, ValueError, MemoryError) as error:
         said = " ".join(str(error).split())
-        path = cell.folder / file
-        said = said.removeprefix(f"{path.absolute()}: ").replace(str(path.absolute()), str(path))
-        yield file, said, ERROR
+        said = said.removeprefix(f"{cell.folder.absolute() / file}: ")
+        given = "" if cell.folder == Path() else f"{cell.folder}{os.sep}"
+        yield file, said.replace(f"{cell.folder.absolute()}{os.sep}", given), ERROR
         return None
     if portion.columns is not None and not (cell.split and which == "test"):
         yield from _check_classes(file, portion, portion.columns)

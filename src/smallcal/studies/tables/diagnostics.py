@@ -221,8 +221,8 @@ def costs(study: Study, frame: Frame) -> Table:
         f"at most {study.settings.get('threads', 1)} and no more than there are); networks from "
         "logits (sats, utemphead) train on one, whatever the limit; one cell is one of the grid's, "
         "128 units wide. Repeats end after "
-        f"{study.settings.get('seconds', 0)} seconds of fits. Run it alone on the machine, with one "
-        "job.",
+        f"{study.settings.get('seconds', 0)} seconds of fits. Run it alone on the machine, in one "
+        "process.",
     )
 
 
