@@ -237,7 +237,7 @@ _ROWS = (
             *("accuracy", "aurc", "eaurc"),
         ),
         probe="shifted",
-        settings={"raw": "none", **_OURS},
+        settings={"raw": "none", "ours": ("srts-bce", "tva-ts")},
         tables=("sets", "harm", "occupancy"),
         needs=("shift",),
     ),

@@ -18,6 +18,7 @@ from smallcal.data.checks import as_labels, as_scores
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import FileError, InputError, choose
 from smallcal.io.layout import Loaded
+from smallcal.io.read import read_labels
 from smallcal.studies.frame import ALL
 
 #: How rows are drawn: at random with the shares of the classes, at random and as many of each
@@ -213,7 +214,10 @@ def _checked(
 
 def _restricted(loaded: Loaded, columns: tuple[int, ...], *, counted: str) -> Predictions:
     """Return the samples of these classes, with no other columns."""
-    scores = as_scores(loaded.logits, input=loaded.input)
+    given = loaded.logits
+    if loaded.input == "probabilities" and given.dtype.kind == "f":
+        given = given.astype(np.float64)  # before the logarithm, as without classes
+    scores = as_scores(given, input=loaded.input)
     n, there = scores.shape
     if max(columns) >= there:
         raise InputError(f"classes: there is no column {max(columns)}, only 0 .. {there - 1}")
@@ -221,14 +225,14 @@ def _restricted(loaded: Loaded, columns: tuple[int, ...], *, counted: str) -> Pr
         labels = as_labels(loaded.labels, n=n, n_classes=len(columns))
         rows = np.arange(n)
     else:
-        given = as_labels(loaded.labels, n=n, n_classes=there)
         number = np.full(there, -1)
         number[list(columns)] = np.arange(len(columns))
-        rows = np.flatnonzero(number[given] >= 0)
+        labels = number[as_labels(loaded.labels, n=n, n_classes=there)]
+        rows = np.flatnonzero(labels >= 0)
         if not len(rows):
             raise InputError("classes: no sample is of any of them")
-        labels = number[given[rows]]
-    return _checked(scores[rows][:, list(columns)], labels, loaded, rows=rows)
+        labels = labels[rows]
+    return _checked(scores[np.ix_(rows, np.array(columns))], labels, loaded, rows=rows)
 
 
 def others(path: str, columns: tuple[int, ...], *, counted: str) -> tuple[int, int, int]:
@@ -236,8 +240,8 @@ def others(path: str, columns: tuple[int, ...], *, counted: str) -> tuple[int, i
 
     Labels that cannot be read as numbers are another check's business.
     """
-    labels = np.asarray(io.read(path).labels).reshape(-1)
-    if counted == CLASSES or labels.dtype.kind not in "iufb" or not len(labels):
+    labels = np.asarray(read_labels(path))
+    if counted == CLASSES or labels.ndim != 1 or labels.dtype.kind not in "iuf" or not len(labels):
         return 0, len(labels), -1
     return int((~np.isin(labels, columns)).sum()), len(labels), int(labels.max())
 
