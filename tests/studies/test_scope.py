@@ -223,6 +223,24 @@ def test_the_gate_is_ranked_by_hand(name, column, gated):
     assert bool(named) == (found["separates"] == "no")
 
 
+@pytest.mark.parametrize(
+    ("promises", "separates", "above", "right"),
+    [((3, 1, 2), "no", "1 of 2", 200 / 3), ((3, 2.5, 2), "yes", "2 of 2", 100)],
+)
+def test_a_threshold_separates_or_it_does_not(promises, separates, above, right):
+    """Two cells win and the third loses."""
+    rows = []
+    for model, promised, gain in zip(MODELS, promises, (0.02, 0.01, -0.01), strict=False):
+        rows += [row(model, 0, "K=1", "ece15", 0.05), row(model, 0, "K=3", "ece15", 0.05 - gain)]
+        rows += [row(model, 0, "K=3", "gain_repeat", promised)]
+    made = tables("on-off", rows)["gate"]
+    (found,) = cells(made, **{"criterion": "promised gain", "gain in": "ece15"})
+    assert found["separates"] == separates
+    assert found["winners above all losers"].text() == above
+    assert found["right at the best threshold %"].value == pytest.approx(right)
+    assert len(made.sentences) == (separates == "no")
+
+
 # The map.
 
 
