@@ -236,10 +236,16 @@ _ROWS = (
         name="efficiency",
         title="Cost",
         question="What does each method cost to fit and to apply?",
-        entries=_MAIN,
+        entries=(
+            *_MAIN,
+            *(  # A grid of them takes as many times longer as it has cells.
+                Entry(f"{name} (one cell)", name, {"protocol": "fixed"})
+                for name in ("sats-logit-nll", "sats-logit-bce")
+            ),
+        ),
         probe="efficiency",
-        settings={"repeats": 5},
-        tables=("means",),
+        settings={"repeats": 5, "seconds": 20, "threads": 4},
+        tables=("costs",),
     ),
     Study(
         name="shift",
@@ -288,6 +294,35 @@ _ROWS = (
         needs=("shift",),
     ),
     Study(
+        name="natural-shift",
+        title="Data from elsewhere",
+        question="Does calibrating on clean samples help, or harm, on data from elsewhere?",
+        entries=_entries(
+            "none ts-nll tva-ts qats-nll qats-bce smart-bce pwlinear-3 srts-nll srts-bce"
+        ),
+        metrics=(
+            *("ece15", "top_label_bce", "adaece15", "confidence_gap", "nll", "brier"),
+            *("accuracy", "aurc", "eaurc"),
+        ),
+        probe="shifted",
+        settings={**_RESAMPLED, "raw": "none", "ours": ("srts-bce", "tva-ts")},
+        tables=("sets", "harm", "occupancy", "image-samples"),
+        needs=("shift",),
+    ),
+    Study(
+        name="scope-map",
+        title="Scope",
+        question="For which models does routing by risk win, tie or lose?",
+        entries=_entries("none ts-nll tva-ts pwlinear-3 smart-bce smart-softece srts-bce"),
+        metrics=_ECE,
+        probe="shifted",
+        settings={
+            "gain_of": "srts-bce",
+            "rivals": ("tva-ts", "pwlinear-3", "smart-bce", "smart-softece"),
+        },
+        tables=("means", "scope-map", "regimes"),
+    ),
+    Study(
         name="heterogeneity",
         title="Where routing helps",
         question="Under which corruptions does routing gain, and how wrong is the raw model there?",
@@ -311,8 +346,20 @@ _ROWS = (
             "loss": "top_label_bce",
             "repeats": 5,
             "folds": 5,
+            "margin": 0.002,
         },
-        tables=("selector",),
+        tables=("selector", "regret"),
+    ),
+    Study(
+        name="on-off",
+        title="Routing on or off",
+        question="Does the calibration split tell for which models three temperatures help?",
+        entries=(Entry("K=1", "tva-ts"), Entry("K=3", "srts-bce")),
+        baseline="K=1",
+        metrics=("ece15", "top_label_bce"),
+        probe="gated",
+        settings={"rules": ("repeat",), "loss": "top_label_bce", "repeats": 5, "folds": 5},
+        tables=("on-off", "gate"),
     ),
     Study(
         name="nested-k",
@@ -350,8 +397,8 @@ _ROWS = (
         name="signal-to-noise",
         title="Signal and noise",
         question="Does miscalibration depend on the signal, and does grouping by it pay?",
-        entries=_entries("tva-ts srts-bce margin-k3 confidence-k3"),
-        metrics=("ece15", "top_label_bce"),
+        entries=_entries("tva-ts ts-nll srts-bce srts-nll margin-k3 confidence-k3"),
+        metrics=("ece15", "top_label_bce", "nll"),
         probe="signal_to_noise",
         settings={"n_null": 199},
         tables=("signal-to-noise",),

@@ -136,7 +136,10 @@ def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
 def _calibration_split(there: Sequence[str], source: str) -> str:
     first = next((name for name in io.CALIBRATION_SPLITS if name in there), None)
     if first is None or "test" not in there:
-        raise FileError(f"{source}: it does not hold two splits, val (or cal) and test")
+        raise FileError(
+            f"{source}: it does not hold two splits, val (or cal) and test; split in "
+            f"{FILE_NAME} makes them of one"
+        )
     return first
 
 

@@ -17,22 +17,35 @@ from smallcal.advice.cross_validate import (
     single_split,
 )
 from smallcal.advice.select_walk import MIN_EACH, walk
-from smallcal.advice.signal_to_noise import signal_to_noise
+from smallcal.advice.signal_to_noise import OBJECTIVES, signal_to_noise
 from smallcal.data.predictions import Predictions
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.compare import evaluate
 from smallcal.studies.frame import CLEAN
-from smallcal.studies.probes.base import Found, Site, applied, clean, sets_of
+from smallcal.studies.probes.base import (
+    Found,
+    Site,
+    applied,
+    clean,
+    is_grouped,
+    scores_of,
+    sets_of,
+)
 from smallcal.studies.probes.shift import occupancy
 from smallcal.studies.study import Entry
 
 
 def gated(site: Site, entry: Entry) -> Iterator[Found]:
-    """Metrics on the test split, and whether each rule takes the entry in the baseline's place.
+    """Metrics on all test sets, and whether each rule takes the entry in the baseline's place.
 
-    All rules look at the same folds.
+    All rules look at the same folds, of the calibration split alone.
     """
-    yield from clean(site, entry)
+    fitted = site.fit(entry)
+    for name, severity, test in sets_of(site.cell):
+        yield name, severity, scores_of(fitted, test, site.study.metrics)
+    if is_grouped(fitted):
+        steps = fitted.fitted_.map.steps
+        yield CLEAN, 0, {"temperature_ratio": max(steps) / min(steps)}
     if entry.label == site.study.baseline:
         return
     settings, preds = site.study.settings, _double(site.cal)
@@ -115,12 +128,13 @@ def signal_and_noise(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics on the test split, and what grouping by the entry's signal promises."""
     yield from clean(site, entry)
     composed = site.estimator(entry)._compose()
-    if composed.map != "groups":
+    if composed.map != "groups" or composed.objective not in OBJECTIVES:
         return
     found = signal_to_noise(
         site.cal.logits,
         site.cal.labels,
         signals=(composed.signal,),
+        objective=composed.objective,
         n_groups=composed.options["n_groups"],
         n_null=site.study.settings["n_null"],
         features=site.cal.features,

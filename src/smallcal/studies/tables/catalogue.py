@@ -8,7 +8,19 @@ from types import MappingProxyType
 from smallcal.studies.frame import CLEAN, Frame, as_shown
 from smallcal.studies.predictions import SHIFTED, Shelf
 from smallcal.studies.study import Study
-from smallcal.studies.tables import clean, diagnostics, draws, groups, risk, samples, shift
+from smallcal.studies.tables import (
+    clean,
+    diagnostics,
+    draws,
+    gate,
+    groups,
+    natural,
+    risk,
+    samples,
+    scope,
+    selection,
+    shift,
+)
 from smallcal.studies.tables.table import Table
 
 Maker = Callable[[Study, Frame], Table]
@@ -28,7 +40,8 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "occupancy": shift.occupancy,
         "controls": shift.controls,
         "heterogeneity": shift.heterogeneity,
-        "selector": diagnostics.selector,
+        "selector": selection.selector,
+        "regret": selection.regret,
         "nested-k": diagnostics.nested_k,
         "oracle-k": diagnostics.oracle_k,
         "audit": diagnostics.audit,
@@ -39,6 +52,13 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "within-margin": risk.within_margin,
         "ranking": risk.ranking,
         "score-scale": risk.score_scale,
+        "costs": diagnostics.costs,
+        "on-off": gate.on_off,
+        "gate": gate.gate,
+        "scope-map": scope.scope_map,
+        "regimes": scope.regimes,
+        "sets": natural.sets,
+        "harm": natural.harm,
     }
 )
 

@@ -36,6 +36,8 @@ from smallcal.studies.tables.clean import (
 )
 from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
 
+#: What the shifted sets of a model are called together.
+SHIFTED = "shifted"
 _SHARE = "share_of_group"
 #: Severities that the paper calls severe.
 SEVERE = (4, 5)
@@ -46,6 +48,13 @@ _WHOLE = "seed x corruption x severity"
 def shifted_rows(frame: Frame) -> Frame:
     """Return the rows of shifted test sets."""
     return frame.where(set=[name for name in frame.unique("set") if name not in ("", CLEAN)])
+
+
+def sets_of(frame: Frame) -> Iterator[tuple[str, Frame]]:
+    """Yield the rows of the test split, and those of all shifted sets, where there are any."""
+    for name, rows in ((CLEAN, frame.where(set=CLEAN)), (SHIFTED, shifted_rows(frame))):
+        if len(rows):
+            yield name, rows
 
 
 def shift_means(study: Study, frame: Frame) -> Table:
