@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from smallcal.studies.frame import Frame, as_shown
 from smallcal.studies.study import Study
-from smallcal.studies.tables import clean, diagnostics, shift
+from smallcal.studies.tables import clean, diagnostics, heterogeneity, shift
 from smallcal.studies.tables.table import Table
 
 Maker = Callable[[Study, Frame], Table]
@@ -22,7 +22,7 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "tiers": shift.three_tiers,
         "occupancy": shift.occupancy,
         "controls": shift.controls,
-        "heterogeneity": shift.heterogeneity,
+        "heterogeneity": heterogeneity.heterogeneity,
         "selector": diagnostics.selector,
         "nested-k": diagnostics.nested_k,
         "oracle-k": diagnostics.oracle_k,
