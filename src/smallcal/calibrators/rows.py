@@ -191,6 +191,13 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             good_for="the same, with the logits beside them",
             paper="App. Objective",
         ),
+        "temphead-k3": _routed(
+            "three temperatures by the temperature that a network of features gives (needs torch)",
+            signal="head_temperature",
+            parameters="128·d + 260",
+            good_for="whether an unrestricted head knows where temperatures differ",
+            paper="App. NLL diagnostics",
+        ),
         "random-k3": _routed(
             "control: three temperatures for random groups",
             signal="random",
@@ -249,6 +256,14 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             signal="log_entropy",
             source=_HTS,
             good_for="the same under the objective of SRTS",
+        ),
+        "lts-scalar": _shaped(
+            "linear",
+            "temperature by raw confidence along a line, by log-likelihood",
+            signal="confidence",
+            objective="nll",
+            good_for="the least local temperature: two parameters of one scalar",
+            paper="App. NLL diagnostics",
         ),
         "qats-nll": _shaped(
             "positive_linear",
