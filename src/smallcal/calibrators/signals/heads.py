@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from smallcal.calibrators.maps.heads import FLOOR, fit_head
 from smallcal.calibrators.maps.network import NetworkMap
 from smallcal.calibrators.maps.temperature import Temperature
 from smallcal.calibrators.objectives import Gaps, objective
+from smallcal.calibrators.once import once
 from smallcal.calibrators.parts import Rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, no_signal, route
@@ -46,7 +46,7 @@ class HeadTemperature(FittedSignal):
         for name in ("weights", "biases"):
             object.__setattr__(self, name, getattr(self.head, name))
 
-    @cached_property
+    @once
     def head(self) -> NetworkMap:
         """The same numbers as a map, which checks them."""
         return NetworkMap(self.weights, self.biases, "gelu", offset=0.0, floor=FLOOR)
