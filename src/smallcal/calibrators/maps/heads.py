@@ -170,8 +170,10 @@ def _require_refit(refit: str, protocol: str) -> None:
         raise InputError(f"unknown refit {refit!r}; choose from {', '.join(REFITS)}")
     if refit == "epochs" and protocol != "held-out":
         raise InputError(
-            f"refit='epochs' takes the number of epochs from held-out samples, and the protocol "
-            f"{protocol!r} holds none out; leave refit away, or choose protocol='held-out'"
+            "refit 'epochs' takes the number of epochs from held-out samples, and the protocol "
+            f"{protocol!r} holds none out; leave refit away, or choose ",
+            python="protocol='held-out'",
+            shell="--set protocol=held-out",
         )
 
 
