@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 from sklearn.model_selection import train_test_split
 
 import smallcal as sc
@@ -20,6 +21,7 @@ from smallcal.studies.simulate import World
 from smallcal.studies.study import Entry
 from smallcal.studies.tables.catalogue import tables_of
 from smallcal.studies.tables.clean import paired, seeds
+from smallcal.studies.tables.heterogeneity import heterogeneity
 from smallcal.studies.tables.shift import cube
 from smallcal.studies.tables.table import Number
 from support.cases import QUICK, features_of, missing_package
@@ -306,22 +308,51 @@ def test_shift_is_means_over_sets_then_over_seeds(folder, outcome):
     assert high[2] == pytest.approx(100 * groups[:, :, 1, 2].mean())
 
 
+def signed_gaps(folder, name):
+    """Return mean confidence minus accuracy in points, for each corruption."""
+    found = np.zeros((len(SEEDS), len(KINDS), len(SEVERITIES)))
+    for i, seed in enumerate(SEEDS):
+        cal = fitted(name, seed, *read(folder, f"cal{seed}"))
+        for j, kind in enumerate(KINDS):
+            for k, severity in enumerate(SEVERITIES):
+                z, y = read(folder, f"{kind}{severity}-{seed}")
+                p = cal.predict_proba(z)
+                found[i, j, k] = p.max(axis=1).mean() - (p.argmax(axis=1) == y).mean()
+    return 100 * found.mean(axis=(0, 2))
+
+
 def test_heterogeneity_ranks_corruptions_by_the_raw_error(folder, outcome):
     found = outcome("heterogeneity", methods=("none", "srts-bce"))
     raw, ours, theirs = (
         100 * shifted_errors(folder, name)[0].mean(axis=(0, 2))
         for name in ("none", "srts-bce", "tva-ts")
     )
+    gaps = {name: signed_gaps(folder, name) for name in ("none", "tva-ts")}
     (table,) = found.tables
+    assert table.header[-2:] == ("gap of none", "gap of tva-ts")
     order = np.argsort(raw)
     assert [row[2] for row in table.rows] == [list(KINDS)[i] for i in order]
     for row, i in zip(table.rows, order, strict=True):
         values = [number.value for number in row[3:]]
-        assert values == pytest.approx([raw[i], ours[i], theirs[i] - ours[i]], abs=1e-4)
+        expected = [raw[i], ours[i], theirs[i] - ours[i], gaps["none"][i], gaps["tva-ts"][i]]
+        assert values == pytest.approx(expected, abs=1e-4)
     ranks = [np.argsort(np.argsort(values)) for values in (raw, theirs - ours)]
     n = len(raw)
     rho = 1 - 6 * ((ranks[0] - ranks[1]) ** 2).sum() / (n * (n**2 - 1))
     assert f"the raw error is {rho:+.2f}" in table.sentences[0]
+    for name in gaps:
+        rho = spearmanr(theirs - ours, gaps[name]).statistic
+        assert f"of {name} {rho:+.2f}" in table.sentences[1]
+
+
+def test_heterogeneity_of_a_run_without_gaps_is_what_it_was(outcome):
+    found = outcome("heterogeneity", methods=("none", "srts-bce"))
+    frame = found.frame.where(metric="ece15")
+    (before,) = found.tables
+    after = heterogeneity(STUDIES["heterogeneity"], frame)
+    assert after.header == before.header[:-2]
+    assert [row[2:] for row in after.rows] == [row[2:-2] for row in before.rows]
+    assert after.sentences[0].partition(": ")[2] == before.sentences[0].partition(": ")[2]
 
 
 def test_selector_picks_what_select_picks(folder, outcome):

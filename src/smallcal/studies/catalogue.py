@@ -181,11 +181,18 @@ _ROWS = (
         name="heads",
         title="Unrestricted heads",
         question="What do networks without restraint do with so few samples?",
-        entries=_entries(
-            "ts-nll tva-ts srts-nll srts-bce smart-bce sats-logit-nll sats-logit-bce "
-            "sats-features-nll sats-features-bce utemphead"
+        entries=(
+            *_entries("none ts-nll tva-ts srts-nll srts-bce smart-bce lts-scalar sats-logit-nll"),
+            *_entries("sats-logit-bce sats-features-nll sats-features-bce utemphead"),
+            # The routes of the paper's controlled diagnostic, beside srts-nll.
+            *_fitted_by("nll", "features-k3 temphead-k3"),
+            # Trained again for as long as was best on held-out samples, which the paper does not.
+            *(
+                Entry(f"{name}[refit=epochs]", name, {"refit": "epochs"})
+                for name in ("sats-logit-bce", "sats-features-bce")
+            ),
         ),
-        metrics=_CORE,
+        metrics=(*_CORE, "adaece15", "accuracy", "auroc", "aurc", "hcfp90"),
     ),
     Study(
         name="deployment",
@@ -325,9 +332,9 @@ _ROWS = (
     Study(
         name="heterogeneity",
         title="Where routing helps",
-        question="Under which corruptions does routing gain, and how wrong is the raw model there?",
+        question="Under which corruptions does routing gain, and how wrong, how sure are others?",
         entries=_entries("none tva-ts smart-bce srts-bce"),
-        metrics=("ece15",),
+        metrics=("ece15", "confidence_gap"),
         probe="shifted",
         settings={"gain_of": "srts-bce", "raw": "none", "rivals": ("tva-ts", "smart-bce")},
         tables=("heterogeneity",),

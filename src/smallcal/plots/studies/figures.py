@@ -30,6 +30,7 @@ from smallcal.plots.studies.within_margin import within_margin
 from smallcal.studies.frame import ALL, Frame
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import better_of
+from smallcal.studies.tables.heterogeneity import SIGNED
 from smallcal.studies.tables.table import heading_of
 
 if TYPE_CHECKING:
@@ -91,6 +92,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             severity_curve,
         ),
         "corruption-gain": Figure(lambda study: "heterogeneity" in study.tables, corruption_gain),
+        **{
+            f"corruption-gain-{against.replace('_', '-')}": Figure(
+                lambda study: "heterogeneity" in study.tables and SIGNED in study.metrics,
+                partial(corruption_gain, against=against),
+            )
+            for against in ("raw_gap", "baseline_gap")
+        },
         "k-ablation": Figure(
             lambda study: (
                 "means" in study.tables

@@ -7,7 +7,7 @@ never pooled.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, product
 
@@ -16,7 +16,6 @@ from scipy.special import ndtri
 from scipy.stats import spearmanr
 
 from smallcal.data.predictions import FloatArray
-from smallcal.metrics.units import Unit
 from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import CLEAN, Frame
 from smallcal.studies.reproduce.reference import STANDARD
@@ -249,80 +248,6 @@ def _renamed(frame: Frame, control: str, metric: str) -> Frame:
     columns["label"] = np.where(is_control, control, columns["label"])
     columns["metric"] = np.where(is_control, metric, columns["metric"])
     return Frame(columns)
-
-
-def heterogeneity(study: Study, frame: Frame) -> Table:
-    """Show the gain of each corruption against the raw model's error there."""
-    settings, metric = study.settings, study.metrics[0]
-    unit = unit_of(metric)
-    there = frame.unique("label")
-    ours, raw = settings["gain_of"], settings["raw"]
-    rivals = [label for label in settings["rivals"] if label in there]
-    found: list[Row] = []
-    sentences: list[str] = []
-    parts = shifted_rows(frame).models()
-    for budget, model, part in parts if {ours, raw} <= set(there) else ():
-        columns = {label: by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
-        kinds = [k for k in columns[raw] if all(k in column for column in columns.values())]
-        kinds.sort(key=columns[raw].__getitem__)
-        table = {label: np.array([column[k] for k in kinds]) for label, column in columns.items()}
-        gains = {label: table[label] - table[ours] for label in rivals}
-        for i, kind in enumerate(kinds):
-            numbers = (table[raw][i], table[ours][i], *(gain[i] for gain in gains.values()))
-            told = (Number(float(unit.scale * value), digits=unit.digits) for value in numbers)
-            found.append((budget, model, kind, *told))
-        if kinds:
-            at = f"{model}, {budget} samples"
-            sentences += _said(gains, table[raw], ours, at, kinds, unit)
-    return Table(
-        "heterogeneity",
-        f"Where {ours} gains",
-        (
-            *("samples", "models", "corruption", f"{raw} {heading_of(metric)}", ours),
-            *(f"gain over {label}" for label in rivals),
-        ),
-        tuple(found),
-        f"{heading_of(metric)}, means over severities and seeds, in order of the raw model's "
-        f"error; gains in points. Rank correlations (Spearman) with {100 * LEVEL:g} % intervals.",
-        tuple(sentences),
-    )
-
-
-def by_corruption(frame: Frame, metric: str, label: str) -> dict[str, float]:
-    """Return a label's mean over severities, draws and seeds of each corruption."""
-    found = {}
-    for (kind,), rows in frame.groups("set"):
-        number = number_of(rows.values(metric, label), "")
-        if not math.isnan(number.value):
-            found[kind] = number.value
-    return found
-
-
-def _said(
-    gains: Mapping[str, FloatArray],
-    errors: FloatArray,
-    ours: str,
-    where: str,
-    kinds: Sequence[str],
-    unit: Unit,
-) -> Iterator[str]:
-    """Yield what the corruptions show together."""
-    for label, gain in gains.items():
-        low, high = int(gain.argmin()), int(gain.argmax())
-        yield (
-            f"{where}: the gain of {ours} over {label} runs from "
-            f"{unit.number(gain[low], signed=True)} ({kinds[low]}) to "
-            f"{unit.number(gain[high], signed=True)} ({kinds[high]}); its rank correlation with "
-            f"the raw error is {rank_text(gain, errors)}."
-        )
-    if len(gains) > 1:
-        first, second = list(gains)[:2]
-        least = np.min(list(gains.values()), axis=0)
-        yield (
-            f"{where}: the rank correlation of the gains over {first} and over {second} is "
-            f"{rank_text(gains[first], gains[second])}; {ours} is below all of "
-            f"{', '.join(gains)} for {int((least > 0).sum())} of {len(kinds)} corruptions."
-        )
 
 
 def rank_text(a: FloatArray, b: FloatArray) -> str:
