@@ -141,6 +141,8 @@ def test_the_command_sets_options_and_metrics(cli, here):
         "of": ["srts-bce"],
     }
     assert "Set: " in Path("run/tables.md").read_text()
+    assert Path("run/tables.tex").read_text().startswith("% Set: n_groups=2 (srts-bce);")
+    assert json.loads(Path("run/tables.json").read_text())["set"]["n_groups"]["value"] == 2
     shown = json.loads(cli("study", "show", "run", "--json")[1])
     assert shown["set"]["min_group_size"]["value"] == 20
     # Another value is another run.

@@ -179,10 +179,11 @@ def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
     """Write a run's tables in every form."""
     said = given_text(study.given)
     head = f"# {study.title}\n\n{study.question}\n\n" + f"{markdown(said)}\n\n" * bool(said)
-    document = {"study": study.name, "tables": [table.document() for table in tables]}
+    asked = {"set": study.document()["set"]} if said else {}
+    document = {"study": study.name, **asked, "tables": [table.document() for table in tables]}
     texts = (
         head + "\n\n".join(table.markdown() for table in tables) + "\n",
-        "\n\n".join(table.latex() for table in tables) + "\n",
+        f"% {said}\n" * bool(said) + "\n\n".join(table.latex() for table in tables) + "\n",
         json.dumps(document, indent=2, ensure_ascii=False) + "\n",
     )
     for name, text in zip(TABLE_FILES, texts, strict=True):
