@@ -719,7 +719,7 @@ ORDER = (
     *("table", "study", "dataset", "backbone", "seeds", "budget", "method", "options"),
     *("paper_method", "set", "metric", "paper_metric", "kind", "against", "value", "unit"),
     *("spread", "interval", "decimals", "spread_over", "ddof", "draws", "resampled"),
-    *("other_intervals", "picks", "per_seed", "note", "doubt"),
+    *("other_intervals", "picks", "per_seed", "entries", "note", "doubt"),
 )
 
 

@@ -39,8 +39,8 @@ KINDS = {
 }
 FIELDS = {
     "table": "label in the paper's source; a section's label for a number in its text",
-    "seeds": "models trained; null where not said",
-    "budget": "samples to calibrate with, always clean ones",
+    "seeds": "models trained, 0 to n - 1; a list of others; null where not said; of a+b, of each",
+    "budget": "samples to calibrate with, always clean ones; of a+b, of each where they differ",
     "draws": "subsets of the calibration split for each model",
     "method": "smallcal's name, with `options`; null with `paper_method` where there is none",
     "set": "what is measured: clean, corrupted (mean over all cells), one part of it, or another",
@@ -51,7 +51,9 @@ FIELDS = {
     "ddof": "of the spread, where it can be told: 0 divides by n, 1 by n - 1",
     "interval": "95 % interval from resampling `resampled`; other ways in `other_intervals`",
     "decimals": "printed after the point: the value is known to half of the last one",
-    "picks": "K chosen for each seed",
+    "picks": "K chosen for each seed, or each draw where there are some",
+    "per_seed": "the value of each seed",
+    "entries": "what is fitted, where it is about several methods",
     "doubt": "why not to chase this number",
 }
 #: An entry that lacks one of these has this.
@@ -159,7 +161,7 @@ def mark_spreads(values: list[Fields]) -> None:
 
 def _ratio_fits(one: Fields, other: Fields) -> bool:
     """Return whether the spreads are as n - 1 to n, and rounding alone does not explain it."""
-    if (one["seeds"] or 1) < 2:
+    if not isinstance(one["seeds"], int) or one["seeds"] < 2:
         return False
     wanted = (one["seeds"] / (one["seeds"] - 1)) ** 0.5
     room, other_room = half(one, SPREAD_DECIMALS), half(other, SPREAD_DECIMALS)
