@@ -45,8 +45,7 @@ def _cells(folder: Path, dataset: str, backbone: str, values: list[Value]) -> li
     shifts += [ShiftSet(kind, 0, split) for kind in NATURAL]
     seeds = {seed for value in values for seed in value.seeds_of(backbone) or (0,)}
     return [
-        Cell(dataset, backbone, seed, split, split, tuple(shifts), folder)
-        for seed in sorted(seeds)
+        Cell(dataset, backbone, seed, split, split, tuple(shifts), folder) for seed in sorted(seeds)
     ]
 
 

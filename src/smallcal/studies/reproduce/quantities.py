@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.data.predictions import FloatArray
 from smallcal.metrics import METRICS
 from smallcal.studies.catalogue import STUDIES
 from smallcal.studies.frame import CLEAN
@@ -23,6 +23,7 @@ from smallcal.studies.reproduce.reference import ALL_REGIMES, UNITS, Part, Value
 from smallcal.studies.reproduce.summaries import Sample, Summary, Told
 from smallcal.studies.study import Entry
 from smallcal.studies.tables.diagnostics import lowest
+from smallcal.studies.tables.shift import rank_interval
 
 #: The test split as a set.
 _TEST: Part = (CLEAN, 0)
@@ -49,6 +50,16 @@ class Fit:
 Number = Callable[[Value, Fit], float | Sequence[float]]
 
 
+def own(value: Value, fit: Fit) -> float:
+    """Return the metric of the value's method."""
+    return fit(value.measured, value.label)
+
+
+def other(value: Value, fit: Fit) -> float:
+    """Return the metric of the method that the value's is compared with."""
+    return fit(value.measured, value.against)
+
+
 @dataclass(frozen=True)
 class Quantity:
     """A kind of printed number.
@@ -63,8 +74,12 @@ class Quantity:
         A study whose entries are fitted, with its baseline, in place of the value's own method.
     summary : callable, optional
         How single numbers become the printed one, where the value's kind does not say it.
+    rival : callable
+        What is taken off for a difference.
     also : tuple of Entry
         What is fitted beside.
+    chosen_clean : bool
+        Whether the study only chooses, on clean samples, what may be measured on others.
     settings : dict
         Of the study, where its own are not meant.
     """
@@ -73,7 +88,9 @@ class Quantity:
     number: Number
     choice: str = ""
     summary: Summary | None = None
+    rival: Number = other
     also: tuple[Entry, ...] = ()
+    chosen_clean: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def entries(self, value: Value) -> tuple[Entry, ...]:
@@ -83,13 +100,18 @@ class Quantity:
         found += map(plain, value.entries)
         if not self.choice and value.method is not None:
             found.insert(0, Entry(value.label, value.method, value.options))
-        if value.against:
+        if value.against in METHODS or value.against in ALIASES:
             found.append(Entry(value.against))
         return tuple(found)
 
-    def studies(self, value: Value) -> tuple[str, ...]:
-        """Return the studies that are run for it: a choice on clean samples may be used on others."""
-        return (self.study, "shift") if self.choice and value.set != CLEAN else (self.study,)
+    def runs(self, *, shifted: bool) -> dict[str, bool]:
+        """Return the studies that are run for it, and whether on shifted samples too.
+
+        What is chosen on clean samples may be used on others.
+        """
+        if self.chosen_clean and shifted:
+            return {self.study: False, "shift": True}
+        return {self.study: shifted}
 
 
 def plain(entry: Entry) -> Entry:
@@ -98,11 +120,6 @@ def plain(entry: Entry) -> Entry:
 
 
 # --- what is read of a fit
-
-
-def own(value: Value, fit: Fit) -> float:
-    """Return the metric of the value's method."""
-    return fit(value.measured, value.label)
 
 
 def _named(metric: str, method: str = "") -> Number:
@@ -190,6 +207,10 @@ def _excess(value: Value, fit: Fit) -> float:
     return pair[label] - min(pair.values())
 
 
+def _selector(number: Number, summary: Summary | None = None) -> Quantity:
+    return Quantity("selector", number, "selector", summary, chosen_clean=True)
+
+
 # --- what is not a mean
 
 
@@ -204,28 +225,22 @@ def _mean_of_fits(sample: Sample) -> Told:
     return float(sample.fits.mean()), 0.0
 
 
-def _corruptions(sample: Sample) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Return columns of means over seeds, draws and severities: a row for each corruption."""
-    table = sample.tables[0]
+def _gains(sample: Sample) -> tuple[FloatArray, list[FloatArray]]:
+    """Return the raw error, and the gain over each rival: means for each corruption."""
     kinds = len({kind for kind, _ in sample.parts})
-    means = table.mean(axis=(0, 1))
-    return means.reshape(kinds, -1, means.shape[-1]).mean(axis=1)
-
-
-def _gains(sample: Sample) -> tuple[list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]], ...]:
-    """Return the raw error, and the gains over each rival, by corruption."""
-    columns = _corruptions(sample)
-    return [columns[:, 0]], [columns[:, i] - columns[:, -1] for i in range(1, columns.shape[1] - 1)]
+    means = sample.tables[0].mean(axis=(0, 1))
+    raw, *rivals, ours = means.reshape(kinds, -1, means.shape[-1]).mean(axis=1).T
+    return raw, [rival - ours for rival in rivals]
 
 
 def _spearman_raw(sample: Sample) -> Told:
-    (raw,), gains = _gains(sample)
-    return float(spearmanr(gains[0], raw).statistic), 0.0
+    raw, gains = _gains(sample)
+    return rank_interval(gains[0], raw)[0], 0.0
 
 
 def _spearman_gains(sample: Sample) -> Told:
     _, gains = _gains(sample)
-    return float(spearmanr(*gains[:2]).statistic), 0.0
+    return rank_interval(gains[0], gains[1])[0], 0.0
 
 
 def _best_of(sample: Sample) -> Told:
@@ -262,8 +277,8 @@ def _count_above_zero(sample: Sample) -> Told:
 #: Names of numbers, or of methods that only the paper has, to what they are: the first that fits.
 QUANTITIES: Mapping[str, Quantity] = {
     # methods that only the paper has
-    r"K of 1 or 3 by .*/(?!.*above).*": Quantity("selector", _of_choice(selected), "selector"),
-    r"the better of K=1 and K=3 .*/.*": Quantity("selector", _of_choice(better), "selector"),
+    r"K of 1 or 3 by .*/(?!.*above).*": _selector(_of_choice(selected)),
+    r"the better of K=1 and K=3 .*/.*": _selector(_of_choice(better)),
     r"SRTS-BCE with the best K .*/.*": Quantity("oracle-k", _of_choice(oracle), "oracle-k"),
     r"SRTS-BCE with K chosen .*/.*": Quantity("nested-k", _of_choice(held_out), "nested-k"),
     r"SRTS-BCE with thresholds made anew .*/.*": Quantity(
@@ -273,8 +288,8 @@ QUANTITIES: Mapping[str, Quantity] = {
         "paired-clean", _named("{}_paired_clean", "srts-bce"), also=(Entry("srts-bce"),)
     ),
     # numbers of a choice, of all corruptions, of all methods
-    r".*/ece_above_the_better_of_two": Quantity("selector", _excess, "selector", _mean_of_fits),
-    r".*/largest_ece_above_the_better_of_two": Quantity("selector", _excess, "selector", _largest),
+    r".*/ece_above_the_better_of_two": _selector(_excess, _mean_of_fits),
+    r".*/largest_ece_above_the_better_of_two": _selector(_excess, _largest),
     r".*/spearman_gain_and_raw_ece": _heterogeneity(_spearman_raw),
     r".*/spearman_gain_over_tva_and_over_smart": _heterogeneity(_spearman_gains),
     r".*/corruptions_best_of_19": _heterogeneity(_best_of),
@@ -283,9 +298,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     # numbers that a probe gives
     r".*/parameters": Quantity("efficiency", own, settings={"repeats": 1}),
     r".*/(coverage|risk|gap)_at\d+": Quantity("thresholds", own),
-    r".*/(risk|gap)_at_tva_coverage\d+": Quantity(
-        "matched-coverage", own, also=(Entry("tva-ts"),)
-    ),
+    r".*/(risk|gap)_at_tva_coverage\d+": Quantity("matched-coverage", own, also=(Entry("tva-ts"),)),
     r".*/selective_risk\d+": Quantity("deployment", own),
     r".*/temperature": Quantity("audit", _step),
     r".*/temperature_ratio": Quantity("audit", _ratio),
@@ -315,17 +328,34 @@ def quantity_of(value: Value) -> Quantity | str:
     >>> quantity_of(audit).study
     'audit'
     """
-    if value.unit not in UNITS and not value.measured.endswith("_time"):
-        return "its unit is not known"
     name = f"{value.method or value.paper_method}/{value.measured}"
-    for pattern, reason in REASONS.items():
-        if re.fullmatch(pattern, name):
-            return reason
-    named = [one for one in (value.method, value.against) if one]
-    if not {*METHODS, *ALIASES}.issuperset(named):
+    reasons = (reason for key, reason in REASONS.items() if re.fullmatch(key, name))
+    if reason := next(reasons, ""):
+        return reason
+    if value.unit not in UNITS:
+        return "its unit is not known"
+    if value.method is not None and not _is_method(value.method):
         return "its method is none of smallcal's"
+    if value.against and not _is_method(value.against):
+        return _against_a_choice(value)
     if value.metric in METRICS and value.method is not None:
         return _CLEAN if value.set == CLEAN else _SHIFTED
-    found = (quantity for key, quantity in QUANTITIES.items() if re.fullmatch(key, name))
     unknown = "metric" if value.method is not None else "method"
-    return next(found, f"its {unknown} is none of smallcal's")
+    return _named_in(name) or f"its {unknown} is none of smallcal's"
+
+
+def _is_method(name: str) -> bool:
+    return name in METHODS or name in ALIASES
+
+
+def _named_in(name: str) -> Quantity | None:
+    found = (quantity for key, quantity in QUANTITIES.items() if re.fullmatch(key, name))
+    return next(found, None)
+
+
+def _against_a_choice(value: Value) -> Quantity | str:
+    """Return a difference from what only the paper has a name for."""
+    rival = _named_in(f"{value.against}/{value.measured}")
+    if rival is None:
+        return "its method is none of smallcal's"
+    return replace(rival, number=own, rival=rival.number)

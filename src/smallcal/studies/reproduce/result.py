@@ -102,4 +102,11 @@ def _named(value: Value) -> dict[str, Any]:
     place = {name: getattr(value, name) for name in ("table", "dataset", "backbone", "set")}
     what = {"method": value.label, "against": value.against, "metric": value.told}
     why = {"doubt": value.doubt} if value.doubt else {}
-    return {**place, "budget": value.budget, **what, "kind": value.kind, "value": value.value, **why}
+    return {
+        **place,
+        "budget": value.budget,
+        **what,
+        "kind": value.kind,
+        "value": value.value,
+        **why,
+    }

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from smallcal.data.predictions import FloatArray
 from smallcal.errors import FileError
 from smallcal.io.atomic import atomic_path
 from smallcal.io.resumable import read_manifest
@@ -77,9 +78,9 @@ class Claim:
     def keys(self) -> dict[Key, Place]:
         """The runs that answer it, each with the place that it visits."""
         return {
-            (*place.model, place.budget, place.shifted and study != "selector", study): place
+            (*place.model, place.budget, shifted, study): place
             for place in self.places
-            for study in self.quantity.studies(replace(self.value, set=place.parts[0][0]))
+            for study, shifted in self.quantity.runs(shifted=place.shifted).items()
         }
 
 
@@ -101,7 +102,7 @@ class Block:
         self.entries.update((entry.label, entry) for entry in claim.entries)
         # A choice is made by ECE, whatever is then measured of it.
         chosen = {"ece15"} if claim.quantity.choice else set()
-        self.metrics |= {name for name in (claim.value.metric, *chosen) if name in METRICS}
+        self.metrics |= ({claim.value.measured} | chosen) & METRICS.keys()
         self.cells.update((cell.name, cell) for cell in place.cells)
         self.parts |= set(place.parts) if shifted else set()
         self.draws = max(self.draws, 1 + max(place.draws))
@@ -243,17 +244,17 @@ class _Found:
                 keys = ((place.budget, cell.name, one, d) for one in labels for d in place.draws)
                 yield from (self.errors[key] for key in keys if key in self.errors)
 
-    def _table(self, claim: Claim, place: Place) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def _table(self, claim: Claim, place: Place) -> FloatArray:
         """Return a place's numbers: seeds, draws, sets."""
-        value, number = claim.value, claim.quantity.number
+        value, number, rival = claim.value, claim.quantity.number, claim.quantity.rival
         table = []
         for cell in place.cells:
             numbers = self.numbers[place.budget, cell.name]
             fits = [[Fit(numbers, draw, part) for part in place.parts] for draw in place.draws]
             table.append([[number(value, fit) for fit in row] for row in fits])
             if value.against:
-                rival = [[fit(value.measured, value.against) for fit in row] for row in fits]
-                table[-1] = np.subtract(table[-1], rival).tolist()
+                theirs = [[rival(value, fit) for fit in row] for row in fits]
+                table[-1] = np.subtract(table[-1], theirs).tolist()
         return np.array(table, dtype=np.float64)
 
 
@@ -284,6 +285,8 @@ def _claim(value: Value, collection: Collection, reference: Reference) -> Claim 
     summary = quantity.summary or summary_of(value)
     if summary is None:
         return "no study keeps what it is made of"
+    if value.doubt.startswith("also printed"):
+        return "another number is printed for it elsewhere"
     if value.doubt:
         return "the reference is in doubt"
     if value.note.startswith("mean of resamples") and value.part == "value":

@@ -63,7 +63,7 @@ class Sample:
         """The first place by seed, kind and severity; draws are averaged."""
         kinds = len({kind for kind, _ in self.parts})
         means = self.tables[0].mean(axis=1)
-        return means.reshape(len(means), kinds, -1)
+        return np.asarray(means.reshape(len(means), kinds, -1))
 
 
 #: A number, and how far it may be off beside its tolerance.
@@ -113,7 +113,8 @@ def end(sample: Sample) -> Told:
     error = _ERRORS * math.sqrt(2 * tail * (1 - tail) / N_BOOT)
     which = 0 if sample.value.part == "low" else 1
     inner, own, outer = (
-        tuple(interval(sample, 1 - 2 * share))[which] for share in (tail + error, tail, tail - error)
+        tuple(interval(sample, 1 - 2 * share))[which]
+        for share in (tail + error, tail, tail - error)
     )
     return own, max(abs(own - inner), abs(own - outer))
 
