@@ -248,7 +248,7 @@ TABLES = {
         columns=metrics("accuracy ece15 nll eaurc"),
     ),
     "tab:table1_protocol_a": Table(
-        study="other",
+        study="heads",
         common=cell("cifar100", "vit-b16-controlled", 1),
         rows=methods(
             "none ts-nll ?LTS-scalar sats-logit-nll lts-feature sats-features-nll srts-nll "
@@ -622,10 +622,11 @@ _CELL = re.compile(
 
 
 def environment(tex: str, label: str) -> str:
-    """Return the table with this label, or the section: up to the next heading."""
+    """Return the table or figure with this label, or the section: up to the next heading."""
     mark = tex.index(f"\\label{{{label}}}")
-    if label.startswith("tab:"):
-        return tex[tex.rindex("\\begin{table", 0, mark) : tex.index("\\end{table", mark)]
+    if kind := {"tab": "table", "fig": "figure"}.get(label.partition(":")[0]):
+        start = tex.rindex(f"\\begin{{{kind}", 0, mark)
+        return tex[start : tex.index(f"\\end{{{kind}", mark)]
     heading = re.compile(r"\\(?:sub)*section\{").search(tex, mark)
     return tex[mark : heading.start() if heading else len(tex)]
 
