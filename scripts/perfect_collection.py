@@ -34,6 +34,8 @@ def perfect_collection(folder: Path, reference: Reference) -> Collection:
 
 def _cells(folder: Path, dataset: str, backbone: str, values: list[Value]) -> list[Cell]:
     size = max(_size(value, backbone) for value in values)
+    # Where all are of draws, there is more to draw from.
+    size *= 2 if all(v.draws for v in values if _size(v, backbone) == size) else 1
     split = f"{size}.npz"
     if not (folder / split).exists():
         rng = np.random.default_rng(0)
@@ -51,4 +53,4 @@ def _cells(folder: Path, dataset: str, backbone: str, values: list[Value]) -> li
 
 def _size(value: Value, backbone: str) -> int:
     budget = value.budget
-    return (budget.get(backbone) if isinstance(budget, Mapping) else budget) or 0
+    return (budget.get(backbone) if isinstance(budget, Mapping) else budget) or 1

@@ -16,11 +16,11 @@ FIGURES: dict[str, Fields] = {
     "fig:srts-protocol-b-bars-a": {"study": "clean", "figure": "differences"},
     "fig:srts-protocol-b-bars-b": {"study": "clean", "figure": "differences"},
     "fig:srts-protocol-b-bars": {"study": "clean", "figure": "differences"},
-    "fig:motivation-why-routing": {"study": "k-ablation", "figure": "matched_confidence"},
-    "fig:risk-vs-confidence": {"study": "risk-score", "figure": "risk-score"},
+    "fig:motivation-why-routing": {"study": "risk-score", "figure": "group-gaps"},
+    "fig:risk-vs-confidence": {"study": "risk-score", "figure": "risk-confidence"},
     "fig:high-margin-c100c": {"study": "within-margin", "figure": "within-margin"},
-    "fig:appendix-group-temperatures": {"study": "audit", "figure": "temperature_signal"},
-    "fig:appendix-risk-score-separation": {"study": "risk-score", "figure": "risk-score"},
+    "fig:appendix-group-temperatures": {"study": "audit", "figure": "group-temperatures"},
+    "fig:appendix-risk-score-separation": {"study": "risk-score", "figure": "risk-density"},
     "fig:appendix-signal-variant-ci": {"study": "routing-signal", "figure": "differences"},
     "fig:validation-budget": {"study": "budget", "figure": "budget-curve"},
     "fig:corruption-risk-sankey": {"study": "risk-flow", "figure": "risk-flow"},
@@ -55,6 +55,11 @@ def captions() -> list[Fields]:
     found += [
         said(flow, "audit", text, first, SRTS, share, set=where)
         for where, text in (("clean", "32"), ("corrupted-s5", "62"))
+    ]
+    ranked = {**VIT3, "seeds": [0]}
+    found += [
+        said("fig:risk-vs-confidence", "risk-score", text, ranked, SRTS, named(what, "fraction"))
+        for what, text in (("?auroc_risk", "0.900"), ("?auroc_confidence", "0.889"))
     ]
     worse = {"kind": "difference", "against": "srts-bce", "set": "corrupted-s5"}
     found.append(

@@ -19,6 +19,7 @@ Fields = dict[str, Any]
 #: Size of the calibration split, where a table does not say otherwise.
 BUDGETS = {"cifar10": 2500, "cifar100": 2500, "tiny-imagenet": 5000, "imagenet100": 2500}
 BUDGETS |= {"imagenet1k": 5000, "cifar100-10pct": 2500, "cifar100-25pct": 2500}
+BUDGETS["imagenet-sketch"] = 2500
 
 TRANSFORMERS = ("vit-b16", "deit-s", "swin-t")
 CONVNETS = ("resnet50", "regnety-1.6gf")
@@ -720,7 +721,7 @@ ORDER = (
     *("table", "study", "dataset", "backbone", "seeds", "budget", "method", "options"),
     *("paper_method", "set", "metric", "paper_metric", "kind", "against", "value", "unit"),
     *("spread", "interval", "decimals", "spread_over", "ddof", "draws", "resampled"),
-    *("other_intervals", "picks", "per_seed", "entries", "note", "doubt"),
+    *("other_intervals", "picks", "per_seed", "entries", "cells_of", "note", "doubt"),
 )
 
 

@@ -56,6 +56,7 @@ FIELDS = {
     "picks": "K chosen for each seed, or each draw where there are some",
     "per_seed": "the value of each seed",
     "entries": "what is fitted, where it is about several methods",
+    "cells_of": "the table whose models it is about, where it is about all of them",
     "doubt": "why not to chase this number",
 }
 #: An entry that lacks one of these has this.

@@ -79,7 +79,7 @@ class Plain:
     def fit(self, cell, name, draw=None, **options):
         key = (cell, name, draw, tuple(options.items()))
         if key not in self.kept:
-            (backbone, seed), (z, y) = cell, logits_of(*cell, "cal")
+            seed, (z, y) = cell[1], logits_of(*cell, "cal")
             if draw is not None:
                 state = seed * 10**6 + BUDGET * 10**3 + draw
                 rows, _ = train_test_split(
@@ -102,7 +102,9 @@ class Plain:
 
     def table(self, name, cells, splits=("test",), draws=(None,), **options):
         """ECE by cell, draw and set."""
-        rows = [[[self.ece(c, name, s, d, **options) for s in splits] for d in draws] for c in cells]
+        rows = [
+            [[self.ece(c, name, s, d, **options) for s in splits] for d in draws] for c in cells
+        ]
         return np.array(rows)
 
 
@@ -198,7 +200,9 @@ def test_a_higher_accuracy_wins(collection):
     wins = []
     for cell in ONES:
         p, y = Plain().proba(cell, "vector-scaling")
-        wins.append((p.argmax(axis=1) == y).mean() > (logits_of(*cell, "test")[0].argmax(1) == y).mean())
+        wins.append(
+            (p.argmax(axis=1) == y).mean() > (logits_of(*cell, "test")[0].argmax(1) == y).mean()
+        )
     assert share == pytest.approx(np.mean(wins))
 
 
@@ -341,7 +345,8 @@ def test_signal_to_noise(collection, plain):
     wanted = []
     for cell in ONES:
         z, y = logits_of(*cell, "cal")
-        row = signal_to_noise(z, y, signals=("risk",), random_state=cell[1]).rows[0]
+        found_ = signal_to_noise(z, y, signals=("risk",), n_null=19, random_state=cell[1])
+        row = found_.rows[0]
         wanted.append(row.ratio)
     got = numbers(collection, of("signal_to_noise"), of("signal_to_noise_floor", unit="x0.001"))
     assert got == pytest.approx([np.mean(wanted), 1000 * 2 / N])
@@ -412,12 +417,9 @@ def test_a_choice_made_on_clean_samples_is_used_on_others(collection, plain):
 
 def test_what_a_rule_costs_over_all_models(collection, plain):
     """Of models the mean of their means; of cells, and the worst, cell by cell."""
-    excess = of("ece_above_the_better_of_two", dataset="all", backbone="all", study="selector")
-    excess |= {"seeds": None, "budget": None}
-    regimes = [
-        {"study": "selector", "backbone": name, "seeds": n, "value": 0.0}
-        for name, n in SEEDS.items()
-    ]
+    excess = of("ece_above_the_better_of_two", dataset="all", backbone="all")
+    excess |= {"seeds": None, "budget": None, "cells_of": "t"}
+    regimes = [{"backbone": name, "seeds": n, "value": 0.0} for name, n in SEEDS.items()]
     worst = {**excess, "paper_metric": "largest_ece_above_the_better_of_two"}
     rows = found(
         collection,
@@ -435,10 +437,46 @@ def test_what_a_rule_costs_over_all_models(collection, plain):
     assert [row.reproduced for row in rows[2:]] == pytest.approx(wanted, abs=1e-12)
 
 
+def test_how_many_models_a_rule_tells_apart(collection, plain):
+    """Picks are taken from single values, means and counts are made here."""
+    three_of = of("regimes_helped", dataset="all", backbone="all", unit="count", **chosen(RULE))
+    three_of |= {"metric": None, "seeds": None, "budget": None, "set": "all regimes"}
+    names = ("regimes_helped", "regimes_helped_and_kept", "regimes_hurt")
+    names += ("regimes_hurt_and_avoided", "share_of_three_where_one_is_better")
+    picked = [chosen(RULE, backbone=name, seeds=n, picks=[1] * n) for name, n in SEEDS.items()]
+    rows = found(collection, *picked, *({**three_of, "paper_metric": name} for name in names))
+    one, three = (plain.table(name, CELLS)[:, 0, 0] for name in ("tva-ts", "srts-bce"))
+    picks = np.array([row.reproduced for row in rows if row.metric == "groups_chosen"])
+    taken = np.where(picks == 3, three, one)
+    counts = np.zeros(4)
+    for some in (slice(0, 3), slice(3, 5)):
+        a, b, c = (each[some].mean() for each in (one, three, taken))
+        nearer = abs(c - b) < abs(c - a)  # the picks' mean is nearer to three groups'
+        counts += [a - b > 0.002, a - b > 0.002 and nearer, b - a > 0.002, False]
+        counts[3] += b - a > 0.002 and not nearer
+    wrong = (picks[three > one] == 3).mean()
+    assert [row.reproduced for row in rows[-5:]] == pytest.approx([*counts, wrong])
+    assert counts[0] + counts[2] > 0
+
+
+def test_models_won_and_lost(collection, plain):
+    every = of("models_won", dataset="all", backbone="all", unit="count", **AGAINST)
+    every |= {"seeds": None, "budget": None}
+    models = [{"backbone": name, "seeds": n} for name, n in SEEDS.items()]
+    names = ("models_won", "models_tied", "models_lost")
+    rows = found(collection, *models, *({**every, "paper_metric": name} for name in names))
+    gap = (plain.table("srts-bce", CELLS) - plain.table("tva-ts", CELLS))[:, 0, 0]
+    means = np.round(100 * np.array([gap[:3].mean(), gap[3:].mean()]), 2)
+    wanted = [(means < 0).sum(), (means == 0).sum(), (means > 0).sum()]
+    assert [row.reproduced for row in rows[-3:]] == wanted
+
+
 def test_the_number_of_groups_by_the_test_split_and_by_a_held_out_fifth(collection, plain):
     oracle, held = (STUDIES[name].entries for name in ("oracle-k", "nested-k"))
-    table = {e.options["n_groups"]: plain.table("srts-bce", ONES, n_groups=e.options["n_groups"])
-             for e in oracle}
+    table = {
+        e.options["n_groups"]: plain.table("srts-bce", ONES, n_groups=e.options["n_groups"])
+        for e in oracle
+    }
     stacked = np.stack([each[:, 0, 0] for each in table.values()])
     rows = found(
         collection,
@@ -519,4 +557,7 @@ def test_rows_checked_and_changed(collection):
         {**more, "paper_metric": "rows_changed"},
     )
     assert got[:2] == [6, 0]
+    assert (
+        numbers(collection, {"method": "ts-nll"}, {**every, "paper_metric": "rows_checked"})[1] == 3
+    )  # those of its table
     assert 0 < got[2] <= 3  # vector scaling changes predictions

@@ -262,6 +262,9 @@ def test_processes_give_the_same(frozen):
 # --- what cannot be checked
 
 
+ROWS = {"metric": None, "paper_metric": "rows_changed", "unit": "count", "table": "none"}
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -292,7 +295,8 @@ def test_processes_give_the_same(frozen):
         ({"seeds": 30}, "lacks some of its seeds"),
         ({"seeds": [0, 30]}, "lacks some of its seeds"),
         ({"set": "imagenet-v2"}, "lacks the set"),
-        ({"set": "corrupted-margin-low"}, "lacks the set"),
+        ({"set": "calibration"}, "calibration split"),
+        ({"method": None, "paper_method": "every method", **ROWS}, "which methods"),
         ({"set": "corrupted-s4"}, "lacks the set"),
         ({"set": "corrupted", "backbone": "plain"}, "lacks the set"),
         ({"set": "elsewhere", "backbone": "plain"}, "lacks the set"),
@@ -413,7 +417,8 @@ def test_no_tolerance_is_below_what_rounding_hides(paper):
         ("cifar100", "glass_blur", 5),
         ("simulated20", "corrupted", 3),
         ("imagenet1k", "imagenet-r", None),
-        ("cifar100", "corrupted-margin-low", None),
+        ("cifar100", "corrupted-margin-low", 95),
+        ("cifar100", "corrupted-of-all", None),
     ],
 )
 def test_what_a_set_consists_of(paper, frozen, dataset, name, count):

@@ -8,14 +8,7 @@ from dataclasses import dataclass, replace
 from smallcal.calibrators.catalogue import method
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.frame import ALL, CLEAN
-from smallcal.studies.reproduce.reference import (
-    ALL_REGIMES,
-    CLEAN_REGIMES,
-    SHIFTED_REGIMES,
-    Part,
-    Reference,
-    Value,
-)
+from smallcal.studies.reproduce.reference import Part, Reference, Value
 from smallcal.studies.study import Entry
 
 
@@ -52,6 +45,8 @@ def places_of(
     value: Value, collection: Collection, reference: Reference, entries: tuple[Entry, ...]
 ) -> tuple[Place, ...] | str:
     """Return the places that a value is about, or why this collection does not have them."""
+    if not entries:
+        return "it does not say of which methods"
     found = []
     for one in _single(value, reference):
         place = _place(one, collection, reference, entries)
@@ -64,27 +59,12 @@ def places_of(
 def _single(value: Value, reference: Reference) -> Iterator[Value]:
     """Yield the value for each of the models it is about."""
     if "all" in (value.dataset, value.backbone):
-        yield from _regimes(value, reference)
+        yield from reference.regimes(value)
     else:
         for backbone in value.backbones:
             seeds, budget = list(value.seeds_of(backbone)), value.budget
             own = budget.get(backbone) if isinstance(budget, Mapping) else budget
             yield replace(value, backbone=backbone, seeds=seeds, budget=own)
-
-
-def _regimes(value: Value, reference: Reference) -> Iterator[Value]:
-    """Yield a value for each model that others of its study are about."""
-    kinds = {ALL_REGIMES: (True, False), CLEAN_REGIMES: (True,), SHIFTED_REGIMES: (False,)}
-    wanted = kinds.get(value.set, ())
-    names = ("dataset", "backbone", "set", "budget", "draws")
-    seen = set()
-    for other in reference.values:
-        key = tuple(getattr(other, name) for name in names)
-        mine = other.study == value.study and other.dataset != "all" and other.metric is not None
-        if mine and key not in seen and (other.set == CLEAN) in wanted:
-            seen.add(key)
-            about = dict(zip(names, key, strict=True))
-            yield replace(value, **about, seeds=list(other.seeds_of(other.backbone)))
 
 
 def _place(

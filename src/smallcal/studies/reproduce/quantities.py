@@ -80,6 +80,8 @@ class Quantity:
         What is fitted beside.
     chosen_clean : bool
         Whether the study only chooses, on clean samples, what may be measured on others.
+    metrics : tuple of str
+        What the probe is asked for, beside the value's own metric.
     settings : dict
         Of the study, where its own are not meant.
     """
@@ -91,6 +93,7 @@ class Quantity:
     rival: Number = other
     also: tuple[Entry, ...] = ()
     chosen_clean: bool = False
+    metrics: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def entries(self, value: Value) -> tuple[Entry, ...]:
@@ -123,7 +126,7 @@ def plain(entry: Entry) -> Entry:
 
 
 def _named(metric: str, method: str = "") -> Number:
-    """Return a metric of another name, or of another method."""
+    """Return a metric under another name, or of another method."""
     return lambda value, fit: fit(metric.format(value.measured), method or value.label)
 
 
@@ -214,15 +217,65 @@ def _selector(number: Number, summary: Summary | None = None) -> Quantity:
 # --- what is not a mean
 
 
-def _largest(sample: Sample) -> Told:
-    return float(sample.fits.max()), 0.0
+def _cases(sample: Sample) -> FloatArray:
+    """Return a number for each model, or for each fit where single ones are counted."""
+    if sample.value.set in (CLEAN, ALL_REGIMES):
+        return np.array([table.mean() for table in sample.tables])
+    return sample.fits
 
 
-def _mean_of_fits(sample: Sample) -> Told:
-    """Return the mean over all fits; over models first where these are what is counted."""
-    if sample.value.set == ALL_REGIMES:
-        return float(np.mean([table.mean() for table in sample.tables])), 0.0
-    return float(sample.fits.mean()), 0.0
+def _mean_case(sample: Sample) -> Told:
+    return float(_cases(sample).mean()), 0.0
+
+
+def _largest_case(sample: Sample) -> Told:
+    return float(_cases(sample).max()), 0.0
+
+
+def _three(value: Value, fit: Fit) -> list[float]:
+    """Return the ECE of one group, of three, and of what the rule takes."""
+    pair = _pair(fit, "ece15")
+    return [pair[_ONE], pair[_THREE], pair[selected(fit)]]
+
+
+def _kept(sign: int, *, followed: bool) -> Summary:
+    """Return how many models three groups help (or hurt, with a sign of -1), or are told apart.
+
+    Told apart: what the rule takes keeps more than half of a gain, or takes on less than half of
+    a harm.
+    """
+    margin = 0.002  # the paper's 0.2 points
+
+    def summary(sample: Sample) -> Told:
+        means = np.array([table.mean(axis=(0, 1, 2)) for table in sample.tables])
+        gain, own = sign * (means[:, 0] - means[:, 1]), sign * (means[:, 0] - means[:, 2])
+        there = gain > margin
+        told = own > gain / 2 if sign > 0 else own < gain / 2
+        return float((there & told).sum() if followed else there.sum()), 0.0
+
+    return summary
+
+
+def _share_of_wrong(sample: Sample) -> Told:
+    """Return how often the rule takes three groups where one is better."""
+    fits = np.concatenate([table.mean(axis=2).reshape(-1, 3) for table in sample.tables])
+    worse = fits[fits[:, 1] > fits[:, 0]]
+    return float((worse[:, 2] == worse[:, 1]).mean()) if len(worse) else float("nan"), 0.0
+
+
+def _count_cells(sign: int) -> Summary:
+    """Return in how many models a difference is below zero, or above; as printed, to 0.01 points.
+
+    Models within the tolerance of a rounding edge may be on either side.
+    """
+
+    def summary(sample: Sample) -> Told:
+        points = 100 * np.array([table.mean() for table in sample.tables])
+        shown = np.sign(np.round(points, 2))
+        edge = np.abs(np.abs(points) - 0.005) <= 100 * sample.near
+        return float((shown == sign).sum()), float(edge.sum())
+
+    return summary
 
 
 def _gains(sample: Sample) -> tuple[FloatArray, list[FloatArray]]:
@@ -262,6 +315,17 @@ def _heterogeneity(summary: Summary) -> Quantity:
     )
 
 
+def _models(sign: int) -> Quantity:
+    """Return a number of models that are won, tied or lost, by ECE."""
+    return Quantity(
+        "clean",
+        lambda value, fit: fit("ece15", value.label),
+        summary=_count_cells(sign),
+        rival=lambda value, fit: fit("ece15", value.against),
+        metrics=("ece15",),
+    )
+
+
 def _changed(value: Value, fit: Fit) -> list[float]:
     return [fit("changed", plain(entry).label) for entry in value.entries]
 
@@ -276,8 +340,24 @@ def _count_above_zero(sample: Sample) -> Told:
 
 #: Names of numbers, or of methods that only the paper has, to what they are: the first that fits.
 QUANTITIES: Mapping[str, Quantity] = {
+    # numbers of a choice, of all corruptions, of all methods
+    r".*/ece_above_the_better_of_two": _selector(_excess, _mean_case),
+    r".*/largest_ece_above_the_better_of_two": _selector(_excess, _largest_case),
+    r".*/regimes_helped": _selector(_three, _kept(1, followed=False)),
+    r".*/regimes_helped_and_kept": _selector(_three, _kept(1, followed=True)),
+    r".*/regimes_hurt": _selector(_three, _kept(-1, followed=False)),
+    r".*/regimes_hurt_and_avoided": _selector(_three, _kept(-1, followed=True)),
+    r".*/share_of_three_where_one_is_better": _selector(_three, _share_of_wrong),
+    r".*/models_won": _models(-1),
+    r".*/models_tied": _models(0),
+    r".*/models_lost": _models(1),
+    r".*/spearman_gain_and_raw_ece": _heterogeneity(_spearman_raw),
+    r".*/spearman_gain_over_tva_and_over_smart": _heterogeneity(_spearman_gains),
+    r".*/corruptions_best_of_19": _heterogeneity(_best_of),
+    r".*/rows_checked": Quantity("top1-audit", _changed, summary=_count),
+    r".*/rows_changed": Quantity("top1-audit", _changed, summary=_count_above_zero),
     # methods that only the paper has
-    r"K of 1 or 3 by .*/(?!.*above).*": _selector(_of_choice(selected)),
+    r"K of 1 or 3 by .*/.*": _selector(_of_choice(selected)),
     r"the better of K=1 and K=3 .*/.*": _selector(_of_choice(better)),
     r"SRTS-BCE with the best K .*/.*": Quantity("oracle-k", _of_choice(oracle), "oracle-k"),
     r"SRTS-BCE with K chosen .*/.*": Quantity("nested-k", _of_choice(held_out), "nested-k"),
@@ -287,14 +367,6 @@ QUANTITIES: Mapping[str, Quantity] = {
     r"SRTS-BCE with the groups of the clean images/.*": Quantity(
         "paired-clean", _named("{}_paired_clean", "srts-bce"), also=(Entry("srts-bce"),)
     ),
-    # numbers of a choice, of all corruptions, of all methods
-    r".*/ece_above_the_better_of_two": _selector(_excess, _mean_of_fits),
-    r".*/largest_ece_above_the_better_of_two": _selector(_excess, _largest),
-    r".*/spearman_gain_and_raw_ece": _heterogeneity(_spearman_raw),
-    r".*/spearman_gain_over_tva_and_over_smart": _heterogeneity(_spearman_gains),
-    r".*/corruptions_best_of_19": _heterogeneity(_best_of),
-    r".*/rows_checked": Quantity("top1-audit", _changed, summary=_count),
-    r".*/rows_changed": Quantity("top1-audit", _changed, summary=_count_above_zero),
     # numbers that a probe gives
     r".*/parameters": Quantity("efficiency", own, settings={"repeats": 1}),
     r".*/(coverage|risk|gap)_at\d+": Quantity("thresholds", own),
@@ -303,16 +375,28 @@ QUANTITIES: Mapping[str, Quantity] = {
     r".*/temperature": Quantity("audit", _step),
     r".*/temperature_ratio": Quantity("audit", _ratio),
     r".*/(temperature\d|threshold\d|share_of_.*)": Quantity("audit", own),
-    r".*/signal_to_noise.*": Quantity("signal-to-noise", own, also=(Entry("tva-ts"),)),
+    r".*/signal_to_noise.*": Quantity(
+        "signal-to-noise", own, also=(Entry("tva-ts"),), settings={"n_null": 19}
+    ),
+    r".*/hcfp90_of_all": Quantity("k-ablation-nll", own, metrics=("hcfp90",)),
+    r".*/auroc_(risk|confidence)": Quantity("risk-score", own),
+    r".*/mean_risk": Quantity("risk-flow", own),
 }
 
-#: Metrics by themselves, on clean samples and on others.
+#: Metrics by themselves: on clean samples, on others, and within a third of the margins.
 _CLEAN, _SHIFTED = Quantity("clean", own), Quantity("shift", own)
+_WITHIN = Quantity(
+    "within-margin",
+    lambda value, fit: fit(f"{value.measured}_margin_{value.set.rpartition('-')[2]}", value.label),
+)
 
 #: Why a number cannot be had from logits, whatever the study: its name to the reason.
 REASONS: Mapping[str, str] = {
     r".*/.*_time": "no tolerance can be stated for times",
     r".*/signal_to_noise_random": "the paper does not say over how many random groups it is a mean",
+    r".*/spearman_calibration_gain_and_test_gain": (
+        "the paper does not say which samples three of its cells have"
+    ),
     r"LTS-scalar/.*": "the paper does not say what its method is",
     r"SRTS-NLL by a head's temperature/.*": "its method routes by a head that logits do not hold",
 }
@@ -332,16 +416,26 @@ def quantity_of(value: Value) -> Quantity | str:
     reasons = (reason for key, reason in REASONS.items() if re.fullmatch(key, name))
     if reason := next(reasons, ""):
         return reason
+    if value.set == "calibration":
+        return "no study measures on the calibration split"
     if value.unit not in UNITS:
         return "its unit is not known"
     if value.method is not None and not _is_method(value.method):
         return "its method is none of smallcal's"
     if value.against and not _is_method(value.against):
         return _against_a_choice(value)
-    if value.metric in METRICS and value.method is not None:
-        return _CLEAN if value.set == CLEAN else _SHIFTED
-    unknown = "metric" if value.method is not None else "method"
-    return _named_in(name) or f"its {unknown} is none of smallcal's"
+    found = _metric_alone(value) or _named_in(name)
+    if found is None:
+        return f"its {'metric' if value.method is not None else 'method'} is none of smallcal's"
+    return found if found.study in STUDIES else "no study measures it"
+
+
+def _metric_alone(value: Value) -> Quantity | None:
+    if value.metric not in METRICS or value.method is None:
+        return None
+    if "-margin-" in value.set:
+        return _WITHIN
+    return _CLEAN if value.set == CLEAN else _SHIFTED
 
 
 def _is_method(name: str) -> bool:

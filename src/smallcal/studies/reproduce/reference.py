@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,7 @@ class Value:
     paper_method: str = ""
     paper_metric: str = ""
     study: str = ""
+    cells_of: str = ""
     entries: tuple[Entry, ...] = ()
 
     @property
@@ -138,9 +139,11 @@ class Value:
         return tuple(range(given) if isinstance(given, int) else given or ())
 
 
-#: A value of all models that a study is about has one of these sets.
+#: Sets of a value of all models of a table: their test splits (``CLEAN``, too) or shifted sets.
 ALL_REGIMES = "all regimes"
 CLEAN_REGIMES, SHIFTED_REGIMES = "regimes the rule was formed on", "imagenet-r and imagenet-a"
+#: What stands in the place of a method for all that a table speaks of.
+EVERY_METHOD = "every method"
 
 #: Kinds of which the value is a mean.
 MEANS = ("value", "difference")
@@ -198,11 +201,37 @@ class Reference:
             return None
         elif rest == ["15"]:
             kinds = STANDARD
+        elif rest[:1] == ["margin"]:  # a third of the samples of all sets
+            pass
         elif all(word[:1] == "s" and word[1:].isdigit() for word in rest):
             severities = tuple(int(word[1:]) for word in rest) or severities
         else:
             return None
         return frozenset(product(kinds, severities))
+
+    def regimes(self, value: Value) -> Iterator[Value]:
+        """Yield a value of all models of a table for each of them, and each of their sets."""
+        clean = {ALL_REGIMES: (True, False), SHIFTED_REGIMES: (False,)}.get(value.set, (True,))
+        names = ("dataset", "backbone", "set", "budget", "draws")
+        seen = set()
+        for other in self.values:
+            key = tuple(getattr(other, name) for name in names)
+            there = other.table == (value.cells_of or value.table) and other.dataset != "all"
+            if there and key not in seen and (other.set == CLEAN) in clean:
+                seen.add(key)
+                seeds = list(other.seeds_of(other.backbone))
+                yield replace(value, **dict(zip(names, key, strict=True)), seeds=seeds)
+
+    def spelt_out(self, value: Value) -> Value:
+        """Return a value of every method with the methods that its table has for its model."""
+        if value.paper_method != EVERY_METHOD or value.entries:
+            return value
+        found = {
+            other.label: Entry(other.label, other.method or "", other.options)
+            for other in self.values
+            if (other.table, other.model) == (value.table, value.model) and other.method
+        }
+        return replace(value, entries=tuple(found.values()))
 
     def _grid(self, dataset: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
         given = self.shifts.get(dataset)
@@ -263,7 +292,7 @@ _FIELDS = {one.name: one for one in fields(Value)}
 _NEEDED = tuple(name for name, one in _FIELDS.items() if one.default is one.default_factory)
 _WORDS = ("table", "dataset", "backbone", "set", "unit", "kind", "spread_over")
 _MAYBE_WORDS = (
-    *("method", "metric", "against", "doubt", "note", "resampled", "study"),
+    *("method", "metric", "against", "doubt", "note", "resampled", "study", "cells_of"),
     *("paper_method", "paper_metric"),
 )
 _COUNTS = ("draws", "decimals")

@@ -102,7 +102,8 @@ class Block:
         self.entries.update((entry.label, entry) for entry in claim.entries)
         # A choice is made by ECE, whatever is then measured of it.
         chosen = {"ece15"} if claim.quantity.choice else set()
-        self.metrics |= ({claim.value.measured} | chosen) & METRICS.keys()
+        asked = {claim.value.measured, *claim.quantity.metrics} | chosen
+        self.metrics |= asked & METRICS.keys()
         self.cells.update((cell.name, cell) for cell in place.cells)
         self.parts |= set(place.parts) if shifted else set()
         self.draws = max(self.draws, 1 + max(place.draws))
@@ -264,7 +265,7 @@ def agenda_of(collection: Collection, reference: Reference) -> Agenda:
     unchecked: dict[str, list[Value]] = {}
     blocks: dict[Key, Block] = {}
     for value in reference.values:
-        found = _claim(value, collection, reference)
+        found = _claim(reference.spelt_out(value), collection, reference)
         if isinstance(found, str):
             unchecked.setdefault(found, []).append(value)
             continue
@@ -285,22 +286,34 @@ def _claim(value: Value, collection: Collection, reference: Reference) -> Claim 
     summary = quantity.summary or summary_of(value)
     if summary is None:
         return "no study keeps what it is made of"
+    if objection := _objection(value):
+        return objection
+    places = places_of(value, collection, reference, quantity.entries(value))
+    if isinstance(places, str):
+        return places
+    n_fits = sum(len(place.cells) * len(place.draws) for place in places)
+    tolerance = tolerance_of(value, reference.tolerances, n_fits=n_fits)
+    if tolerance is None:
+        return _left_to_chance(value)
+    near = margin_of(value, reference.tolerances)
+    return Claim(value, places, quantity, summary, tolerance, near)
+
+
+def _objection(value: Value) -> str:
+    """Return why a number is not to be compared with, whoever computes it."""
     if value.doubt.startswith("also printed"):
         return "another number is printed for it elsewhere"
     if value.doubt:
         return "the reference is in doubt"
     if value.note.startswith("mean of resamples") and value.part == "value":
         return "it is computed in a way of its own"
-    entries = quantity.entries(value)
-    places = places_of(value, collection, reference, entries)
-    if isinstance(places, str):
-        return places
-    n_fits = sum(len(place.cells) * len(place.draws) for place in places)
-    tolerance = tolerance_of(value, reference.tolerances, n_fits=n_fits)
-    if tolerance is None:
-        return "its method is left to chance, and nothing says by how much that moves it"
-    near = margin_of(value, reference.tolerances)
-    return Claim(value, places, quantity, summary, tolerance, near)
+    return ""
+
+
+def _left_to_chance(value: Value) -> str:
+    if value.part == "spread":
+        return "it is the spread of a method left to chance, of which few seeds say little"
+    return "its method is left to chance, and no spread says by how much that moves it"
 
 
 def reproduce(
