@@ -12,9 +12,10 @@ from smallcal.advice.signal_to_noise import signal_to_noise
 from smallcal.metrics.selective import selective_risk
 from smallcal.statistics import nested
 from smallcal.studies import STUDIES, load_collection
+from smallcal.studies.reproduce.quantities import QUANTITIES
 from smallcal.studies.reproduce.reference import reference_of
 from smallcal.studies.reproduce.run import agenda_of, reproduce
-from smallcal.studies.reproduce.summaries import INTERVALS, SPREADS, SUMMARIES
+from smallcal.studies.reproduce.summaries import INTERVALS, SPREADS, SUMMARIES, Sample
 from support.simulated import simulate
 
 pytest.importorskip("pyarrow", reason="studies keep their rows as Parquet")
@@ -456,7 +457,27 @@ def test_how_many_models_a_rule_tells_apart(collection, plain):
         counts[3] += b - a > 0.002 and not nearer
     wrong = (picks[three > one] == 3).mean()
     assert [row.reproduced for row in rows[-5:]] == pytest.approx([*counts, wrong])
-    assert counts[0] + counts[2] > 0
+
+
+def test_models_are_counted_by_what_three_groups_do_to_them():
+    """Columns: one group, three, what the rule took; ECE of two fits of each model."""
+    models = [
+        [[0.05, 0.02, 0.02], [0.05, 0.02, 0.05]],  # helped, half of it kept: not more than half
+        [[0.05, 0.02, 0.02], [0.05, 0.03, 0.03]],  # helped, kept
+        [[0.02, 0.05, 0.02], [0.02, 0.05, 0.02]],  # hurt, avoided
+        [[0.02, 0.05, 0.05], [0.02, 0.05, 0.05]],  # hurt, not avoided
+        [[0.02, 0.021, 0.02], [0.02, 0.021, 0.02]],  # neither
+    ]
+    tables = tuple(np.array(fits)[:, None, None, :] for fits in models)
+    value = reference({"value": 0.0}).values[0]
+    names = ("helped", "helped_and_kept", "hurt", "hurt_and_avoided")
+    counts = [
+        QUANTITIES[f".*/regimes_{name}"].summary(Sample(value, tables, (("clean", 0),)))[0]
+        for name in names
+    ]
+    assert counts == [2, 1, 2, 1]
+    share = QUANTITIES[".*/share_of_three_where_one_is_better"].summary
+    assert share(Sample(value, tables, (("clean", 0),)))[0] == pytest.approx(2 / 6)
 
 
 def test_models_won_and_lost(collection, plain):
