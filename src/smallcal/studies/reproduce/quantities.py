@@ -8,9 +8,8 @@ single fits become the printed one in :mod:`smallcal.studies.reproduce.summaries
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,108 +18,25 @@ from smallcal.data.predictions import FloatArray
 from smallcal.metrics import METRICS
 from smallcal.studies.catalogue import STUDIES
 from smallcal.studies.frame import CLEAN
-from smallcal.studies.reproduce.reference import ALL_REGIMES, UNITS, Part, Value, label_of
+from smallcal.studies.reproduce.choices import (
+    better,
+    excess,
+    held_out,
+    largest_case,
+    mean_case,
+    of_choice,
+    oracle,
+    selected,
+    selector,
+    share_of_wrong,
+    three,
+    told_apart,
+)
+from smallcal.studies.reproduce.quantity import TEST, Fit, Number, Quantity, own, plain
+from smallcal.studies.reproduce.reference import UNITS, Value
 from smallcal.studies.reproduce.summaries import Sample, Summary, Told
 from smallcal.studies.study import Entry
-from smallcal.studies.tables.diagnostics import lowest
 from smallcal.studies.tables.shift import rank_interval
-
-#: The test split as a set.
-_TEST: Part = (CLEAN, 0)
-
-
-class Fit:
-    """What was measured of one draw of one cell, on one set."""
-
-    def __init__(
-        self,
-        numbers: Mapping[tuple[str, str], Mapping[tuple[int, str, int], float]],
-        draw: int,
-        part: Part,
-    ) -> None:
-        self._numbers, self._draw, self._part = numbers, draw, part
-
-    def __call__(self, metric: str, label: str, *, part: Part | None = None) -> float:
-        """Return a metric of a label, on the set or on another."""
-        kind, severity = part or self._part
-        return self._numbers[metric, label][self._draw, kind, severity]
-
-
-#: What is read of a fit: a number, or several.
-Number = Callable[[Value, Fit], float | Sequence[float]]
-
-
-def own(value: Value, fit: Fit) -> float:
-    """Return the metric of the value's method."""
-    return fit(value.measured, value.label)
-
-
-def other(value: Value, fit: Fit) -> float:
-    """Return the metric of the method that the value's is compared with."""
-    return fit(value.measured, value.against)
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A kind of printed number.
-
-    Attributes
-    ----------
-    study : str
-        Name in ``STUDIES``: its probe and settings are used.
-    number : callable
-        What is read of a fit.
-    choice : str
-        A study whose entries are fitted, with its baseline, in place of the value's own method.
-    summary : callable, optional
-        How single numbers become the printed one, where the value's kind does not say it.
-    rival : callable
-        What is taken off for a difference.
-    also : tuple of Entry
-        What is fitted beside.
-    chosen_clean : bool
-        Whether the study only chooses, on clean samples, what may be measured on others.
-    metrics : tuple of str
-        What the probe is asked for, beside the value's own metric.
-    settings : dict
-        Of the study, where its own are not meant.
-    """
-
-    study: str
-    number: Number
-    choice: str = ""
-    summary: Summary | None = None
-    rival: Number = other
-    also: tuple[Entry, ...] = ()
-    chosen_clean: bool = False
-    metrics: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def entries(self, value: Value) -> tuple[Entry, ...]:
-        """Return what must be fitted; first the value's own method."""
-        found = [plain(entry) for entry in STUDIES[self.choice].entries] if self.choice else []
-        found += self.also
-        found += map(plain, value.entries)
-        if not self.choice and value.method is not None:
-            found.insert(0, Entry(value.label, value.method, value.options))
-        if value.against in METHODS or value.against in ALIASES:
-            found.append(Entry(value.against))
-        return tuple(found)
-
-    def runs(self, *, shifted: bool) -> dict[str, bool]:
-        """Return the studies that are run for it, and whether on shifted samples too.
-
-        What is chosen on clean samples may be used on others.
-        """
-        if self.chosen_clean and shifted:
-            return {self.study: False, "shift": True}
-        return {self.study: shifted}
-
-
-def plain(entry: Entry) -> Entry:
-    """Return an entry whose label says what it is."""
-    return Entry(label_of(entry.name, entry.options), entry.name, entry.options)
-
 
 # --- what is read of a fit
 
@@ -135,7 +51,7 @@ def _steps(value: Value, fit: Fit) -> list[float]:
     found: list[float] = []
     while len(found) < value.options.get("n_groups", 3):
         try:
-            found.append(fit(f"temperature{len(found)}", value.label, part=_TEST))
+            found.append(fit(f"temperature{len(found)}", value.label, part=TEST))
         except KeyError:
             break
     return found
@@ -150,117 +66,7 @@ def _ratio(value: Value, fit: Fit) -> float:
     return max(_steps(value, fit)) / min(_steps(value, fit))
 
 
-def _pair(fit: Fit, metric: str) -> dict[str, float]:
-    return {label: fit(metric, label) for label in _TWO}
-
-
-#: One group and three, by label.
-_TWO = _ONE, _THREE = tuple(plain(entry).label for entry in STUDIES["selector"].entries)
-
-
-def selected(fit: Fit) -> str:
-    """Return what the one-standard-error rule takes."""
-    return _THREE if fit("accepted_repeat", _THREE, part=_TEST) else _ONE
-
-
-def held_out(fit: Fit) -> str:
-    """Return what is best on a fifth of the draw that was held out."""
-    return _best(fit, "nested-k", f"held_out_{STUDIES['nested-k'].settings['loss']}")
-
-
-def oracle(fit: Fit) -> str:
-    """Return what is best on the test split."""
-    return _best(fit, "oracle-k", STUDIES["oracle-k"].metrics[0])
-
-
-def better(fit: Fit) -> str:
-    """Return the better of one group and three."""
-    return lowest(_pair(fit, "ece15"))
-
-
-def _best(fit: Fit, study: str, metric: str) -> str:
-    labels = [plain(entry).label for entry in STUDIES[study].entries]
-    return lowest({label: fit(metric, label, part=_TEST) for label in labels})
-
-
-def _of_choice(choose: Callable[[Fit], str]) -> Number:
-    """Return the metric of what is chosen, or how many groups that has."""
-
-    def number(value: Value, fit: Fit) -> float:
-        label = choose(fit)
-        if value.measured == "groups_chosen":
-            return float(_GROUPS[label])
-        return fit(value.measured, label)
-
-    return number
-
-
-#: Groups of the entries of a choice, by label.
-_GROUPS = {
-    plain(entry).label: entry.options.get("n_groups", 1 if entry.name == "tva-ts" else 3)
-    for name in ("selector", "nested-k", "oracle-k")
-    for entry in STUDIES[name].entries
-}
-
-
-def _excess(value: Value, fit: Fit) -> float:
-    """Return the ECE above that of the better of one group and three."""
-    pair = _pair(fit, "ece15")
-    label = value.label if value.label in pair else selected(fit)
-    return pair[label] - min(pair.values())
-
-
-def _selector(number: Number, summary: Summary | None = None) -> Quantity:
-    return Quantity("selector", number, "selector", summary, chosen_clean=True)
-
-
 # --- what is not a mean
-
-
-def _cases(sample: Sample) -> FloatArray:
-    """Return a number for each model, or for each fit where single ones are counted."""
-    if sample.value.set in (CLEAN, ALL_REGIMES):
-        return np.array([table.mean() for table in sample.tables])
-    return sample.fits
-
-
-def _mean_case(sample: Sample) -> Told:
-    return float(_cases(sample).mean()), 0.0
-
-
-def _largest_case(sample: Sample) -> Told:
-    return float(_cases(sample).max()), 0.0
-
-
-def _three(value: Value, fit: Fit) -> list[float]:
-    """Return the ECE of one group, of three, and of what the rule takes."""
-    pair = _pair(fit, "ece15")
-    return [pair[_ONE], pair[_THREE], pair[selected(fit)]]
-
-
-def _kept(sign: int, *, followed: bool) -> Summary:
-    """Return how many models three groups help (or hurt, with a sign of -1), or are told apart.
-
-    Told apart: what the rule takes keeps more than half of a gain, or takes on less than half of
-    a harm.
-    """
-    margin = 0.002  # the paper's 0.2 points
-
-    def summary(sample: Sample) -> Told:
-        means = np.array([table.mean(axis=(0, 1, 2)) for table in sample.tables])
-        gain, own = sign * (means[:, 0] - means[:, 1]), sign * (means[:, 0] - means[:, 2])
-        there = gain > margin
-        told = own > gain / 2 if sign > 0 else own < gain / 2
-        return float((there & told).sum() if followed else there.sum()), 0.0
-
-    return summary
-
-
-def _share_of_wrong(sample: Sample) -> Told:
-    """Return how often the rule takes three groups where one is better."""
-    fits = np.concatenate([table.mean(axis=2).reshape(-1, 3) for table in sample.tables])
-    worse = fits[fits[:, 1] > fits[:, 0]]
-    return float((worse[:, 2] == worse[:, 1]).mean()) if len(worse) else float("nan"), 0.0
 
 
 def _count_cells(sign: int) -> Summary:
@@ -341,13 +147,13 @@ def _count_above_zero(sample: Sample) -> Told:
 #: Names of numbers, or of methods that only the paper has, to what they are: the first that fits.
 QUANTITIES: Mapping[str, Quantity] = {
     # numbers of a choice, of all corruptions, of all methods
-    r".*/ece_above_the_better_of_two": _selector(_excess, _mean_case),
-    r".*/largest_ece_above_the_better_of_two": _selector(_excess, _largest_case),
-    r".*/regimes_helped": _selector(_three, _kept(1, followed=False)),
-    r".*/regimes_helped_and_kept": _selector(_three, _kept(1, followed=True)),
-    r".*/regimes_hurt": _selector(_three, _kept(-1, followed=False)),
-    r".*/regimes_hurt_and_avoided": _selector(_three, _kept(-1, followed=True)),
-    r".*/share_of_three_where_one_is_better": _selector(_three, _share_of_wrong),
+    r".*/ece_above_the_better_of_two": selector(excess, mean_case),
+    r".*/largest_ece_above_the_better_of_two": selector(excess, largest_case),
+    r".*/regimes_helped": selector(three, told_apart(1, followed=False)),
+    r".*/regimes_helped_and_kept": selector(three, told_apart(1, followed=True)),
+    r".*/regimes_hurt": selector(three, told_apart(-1, followed=False)),
+    r".*/regimes_hurt_and_avoided": selector(three, told_apart(-1, followed=True)),
+    r".*/share_of_three_where_one_is_better": selector(three, share_of_wrong),
     r".*/models_won": _models(-1),
     r".*/models_tied": _models(0),
     r".*/models_lost": _models(1),
@@ -357,10 +163,10 @@ QUANTITIES: Mapping[str, Quantity] = {
     r".*/rows_checked": Quantity("top1-audit", _changed, summary=_count),
     r".*/rows_changed": Quantity("top1-audit", _changed, summary=_count_above_zero),
     # methods that only the paper has
-    r"K of 1 or 3 by .*/.*": _selector(_of_choice(selected)),
-    r"the better of K=1 and K=3 .*/.*": _selector(_of_choice(better)),
-    r"SRTS-BCE with the best K .*/.*": Quantity("oracle-k", _of_choice(oracle), "oracle-k"),
-    r"SRTS-BCE with K chosen .*/.*": Quantity("nested-k", _of_choice(held_out), "nested-k"),
+    r"K of 1 or 3 by .*/.*": selector(of_choice(selected)),
+    r"the better of K=1 and K=3 .*/.*": selector(of_choice(better)),
+    r"SRTS-BCE with the best K .*/.*": Quantity("oracle-k", of_choice(oracle), "oracle-k"),
+    r"SRTS-BCE with K chosen .*/.*": Quantity("nested-k", of_choice(held_out), "nested-k"),
     r"SRTS-BCE with thresholds made anew .*/.*": Quantity(
         "requantize", _named("{}_requantized", "srts-bce"), also=(Entry("srts-bce"),)
     ),

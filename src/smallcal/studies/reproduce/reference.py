@@ -13,7 +13,7 @@ of the collection that ships with smallcal. Another file of the same form will d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 from smallcal.errors import FileError
 from smallcal.io.documents import read_document
 from smallcal.studies.frame import CLEAN
+from smallcal.studies.reproduce.fields import fits, is_number
 from smallcal.studies.study import Entry
 
 #: The paper's numbers.
@@ -267,7 +268,7 @@ def reference_of(document: Any, *, source: str) -> Reference:
             raise FileError(f"{source}: {name} must be an object")
     tolerances = {name: document["tolerances"].get(name) for name in _TOLERANCES}
     for name, points in tolerances.items():
-        if not _is_number(points) or points < 0:
+        if not is_number(points) or points < 0:
             raise FileError(f"{source}: tolerances must say {name}, in points; got {points!r}")
     entries = document.get("values")
     if not isinstance(entries, list) or not entries:
@@ -290,13 +291,6 @@ def reference_of(document: Any, *, source: str) -> Reference:
 _TOLERANCES = ("deterministic", "smart-bce", "cifar100c")
 _FIELDS = {one.name: one for one in fields(Value)}
 _NEEDED = tuple(name for name, one in _FIELDS.items() if one.default is one.default_factory)
-_WORDS = ("table", "dataset", "backbone", "set", "unit", "kind", "spread_over")
-_MAYBE_WORDS = (
-    *("method", "metric", "against", "doubt", "note", "resampled", "study", "cells_of"),
-    *("paper_method", "paper_metric"),
-)
-_COUNTS = ("draws", "decimals")
-_NUMBERS = ("value", "spread", "ddof")
 _COMPARED = ("difference", "win-share", "share-below-zero")
 
 
@@ -308,7 +302,7 @@ def _values(entry: Any, source: str, number: int) -> Iterator[Value]:
     if missing := [name for name in _NEEDED if name not in entry]:
         raise FileError(f"{where}: lacks {', '.join(missing)}")
     for name, given in entry.items():
-        if not _fits(name, given):
+        if not fits(name, given):
             raise FileError(f"{where}: {name} cannot be {given!r}")
     if bool(entry.get("against")) != (entry.get("kind", "value") in _COMPARED):
         raise FileError(f"{where}: a difference is against a method, and a value against none")
@@ -339,70 +333,6 @@ def _numbers(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for place, groups in enumerate(entry.get("picks", ())):
         one = {"draw": place} if entry.get("draws") else {"seeds": [place]}
         yield {**alone, **chosen, **one, "value": groups}
-
-
-def _fits(name: str, given: Any) -> bool:
-    if name in _WORDS:
-        return isinstance(given, str)
-    if name in _COUNTS:
-        least = 0 if name == "decimals" else 1
-        return _is_whole(given, least) or (given is None and name != "decimals")
-    if name in _MAYBE_WORDS:
-        return given is None or isinstance(given, str)
-    if name in _NUMBERS:
-        return given is None or _is_number(given)
-    return _CHECKS[name](given) if name in _CHECKS else True
-
-
-def _are_seeds(given: Any) -> bool:
-    if isinstance(given, dict):
-        return bool(given) and all(one is not None and _are_seeds(one) for one in given.values())
-    if isinstance(given, list):
-        return bool(given) and all(_is_whole(seed, 0) for seed in given)
-    return given is None or _is_whole(given, 1)
-
-
-def _is_interval(given: Any) -> bool:
-    return given is None or (
-        isinstance(given, list) and len(given) == 2 and all(map(_is_number, given))
-    )
-
-
-def _is_entry(given: Any) -> bool:
-    return (
-        isinstance(given, dict)
-        and isinstance(given.get("method"), str)
-        and isinstance(given.get("options", {}), dict)
-        and given.keys() <= {"method", "options"}
-    )
-
-
-def _are_numbers(given: Any) -> bool:
-    return isinstance(given, list) and all(map(_is_number, given))
-
-
-_CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "seeds": _are_seeds,
-    "budget": lambda given: not isinstance(given, list) and _are_seeds(given),
-    "options": lambda given: isinstance(given, dict),
-    "interval": _is_interval,
-    "other_intervals": lambda given: (
-        isinstance(given, dict) and all(map(_is_interval, given.values()))
-    ),
-    "per_seed": _are_numbers,
-    "picks": _are_numbers,
-    "entries": lambda given: isinstance(given, list) and all(map(_is_entry, given)),
-    "part": lambda given: False,  # told from the others
-    "draw": lambda given: False,
-}
-
-
-def _is_whole(given: Any, least: int) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and given >= least
-
-
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and given - given == 0
 
 
 def _shifts(given: Mapping[str, Any], source: str) -> Mapping[str, Mapping[str, Any]]:

@@ -9,7 +9,6 @@ by the engine. What its rows become is said in :mod:`smallcal.studies.reproduce.
 from __future__ import annotations
 
 import json
-import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,9 +16,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
-from smallcal.data.predictions import FloatArray
 from smallcal.errors import FileError
 from smallcal.io.atomic import atomic_path
 from smallcal.io.resumable import read_manifest
@@ -28,60 +24,16 @@ from smallcal.studies.catalogue import STUDIES
 from smallcal.studies.check import require_sound
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.engine import run
-from smallcal.studies.frame import ALL, FAILED, Frame
-from smallcal.studies.reproduce.places import Place, places_of
-from smallcal.studies.reproduce.quantities import Fit, Quantity, plain, quantity_of
-from smallcal.studies.reproduce.reference import UNITS, Part, Reference, Value
+from smallcal.studies.frame import ALL
+from smallcal.studies.reproduce.claims import Claim, Key, claim_of
+from smallcal.studies.reproduce.found import Found
+from smallcal.studies.reproduce.places import Place
+from smallcal.studies.reproduce.quantity import plain
+from smallcal.studies.reproduce.reference import Part, Reference, Value
 from smallcal.studies.reproduce.result import Reproduction, Row
-from smallcal.studies.reproduce.summaries import Sample, Summary, summary_of
-from smallcal.studies.reproduce.tolerance import margin_of, tolerance_of
 from smallcal.studies.study import Entry, Study
 
-#: A model at a budget, on clean samples or on shifted ones too, by a study: what one run answers.
-Key = tuple[str, str, int, bool, str]
 Advance = Callable[[int], object]
-
-#: What a row says as its value does.
-_PRINTED = (
-    *("table", "dataset", "backbone", "set", "against", "kind", "part", "resampled"),
-    *("unit", "spread", "decimals"),
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Claim:
-    """A value that can be checked, and what it is made of."""
-
-    value: Value
-    places: tuple[Place, ...]
-    quantity: Quantity
-    summary: Summary
-    tolerance: float
-    near: float
-
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        """The models it is about, seed by seed."""
-        return tuple(cell for place in self.places for cell in place.cells)
-
-    @property
-    def draws(self) -> int:
-        """Draws of each model."""
-        return len(self.places[0].draws)
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """What must be fitted."""
-        return self.quantity.entries(self.value)
-
-    @property
-    def keys(self) -> dict[Key, Place]:
-        """The runs that answer it, each with the place that it visits."""
-        return {
-            (*place.model, place.budget, shifted, study): place
-            for place in self.places
-            for study, shifted in self.quantity.runs(shifted=place.shifted).items()
-        }
 
 
 @dataclass
@@ -165,7 +117,7 @@ class Agenda:
         files = {cell.name: cell for _, part in orders.values() for cell in part.cells}
         if files:
             require_sound(replace(self.collection, cells=tuple(files.values())))
-        found = _Found()
+        found = Found()
         for key, (study, cells) in orders.items():
             folder = out / _folder(key)
             outcome = run(study, cells, folder, jobs=jobs, force=True, advance=advance)
@@ -180,92 +132,13 @@ def _folder(key: Key) -> str:
     return f"{dataset}__{backbone}__n{size}__{study}" + "__shifted" * shifted
 
 
-#: What was measured of one cell: by metric and label, then by draw and set.
-_Numbers = dict[tuple[str, str], dict[tuple[int, str, int], float]]
-
-
-class _Found:
-    """The rows of all runs, to look numbers up in."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[tuple[int, str], _Numbers] = {}
-        self.errors: dict[tuple[int, str, str, int], str] = {}
-
-    def add(self, budget: int, frame: Frame) -> None:
-        """Take in a run's rows."""
-        for name, by_cell in frame.numbers.items():
-            for cell, numbers in by_cell.items():
-                own = self.numbers.setdefault((budget, cell), {}).setdefault(name, {})
-                own.update(numbers)
-        for row in frame.where(metric=FAILED).rows():
-            self.errors[budget, row["cell"], row["label"], row["draw"]] = row["error"]
-
-    def row(self, claim: Claim) -> Row:
-        """Compare a claim with what was found."""
-        value = claim.value
-        reproduced, reach, error = self._told(claim)
-        difference = None if reproduced is None else abs(reproduced - value.value)
-        tolerance = round(claim.tolerance + reach, 9)
-        # As far as floating-point numbers can tell: 0.971 may differ from 0.96 by 0.011.
-        near = difference is not None and difference <= tolerance + 1e-9
-        return Row(
-            **{name: getattr(value, name) for name in _PRINTED},
-            budget=value.budget if isinstance(value.budget, int) else 0,
-            draws=claim.draws,
-            seeds=len(claim.cells),
-            method=value.label,
-            metric=value.told,
-            reference=value.value,
-            reproduced=reproduced,
-            difference=difference,
-            tolerance=tolerance,
-            verdict="PASS" if near else "FAIL",
-            error=error,
-        )
-
-    def _told(self, claim: Claim) -> tuple[float | None, float, str]:
-        """Return the number, how far it may be off beside its tolerance, and what went wrong."""
-        if failed := next(self._failures(claim), ""):
-            return None, 0.0, failed
-        value, scale = claim.value, UNITS[claim.value.unit]
-        undefined = f"{value.measured} is not defined on these samples"
-        try:
-            tables = tuple(self._table(claim, place) for place in claim.places)
-        except KeyError:
-            return None, 0.0, undefined
-        number, reach = claim.summary(Sample(value, tables, claim.places[0].parts, claim.near))
-        if not math.isfinite(number):
-            return None, 0.0, undefined
-        return scale * number, scale * reach, ""
-
-    def _failures(self, claim: Claim) -> Iterator[str]:
-        labels = [entry.label for entry in claim.entries]
-        for place in claim.places:
-            for cell in place.cells:
-                keys = ((place.budget, cell.name, one, d) for one in labels for d in place.draws)
-                yield from (self.errors[key] for key in keys if key in self.errors)
-
-    def _table(self, claim: Claim, place: Place) -> FloatArray:
-        """Return a place's numbers: seeds, draws, sets."""
-        value, number, rival = claim.value, claim.quantity.number, claim.quantity.rival
-        table = []
-        for cell in place.cells:
-            numbers = self.numbers[place.budget, cell.name]
-            fits = [[Fit(numbers, draw, part) for part in place.parts] for draw in place.draws]
-            table.append([[number(value, fit) for fit in row] for row in fits])
-            if value.against:
-                theirs = [[rival(value, fit) for fit in row] for row in fits]
-                table[-1] = np.subtract(table[-1], theirs).tolist()
-        return np.array(table, dtype=np.float64)
-
-
 def agenda_of(collection: Collection, reference: Reference) -> Agenda:
     """Sort values into those that a collection allows to check and those it does not."""
     claims: list[Claim] = []
     unchecked: dict[str, list[Value]] = {}
     blocks: dict[Key, Block] = {}
     for value in reference.values:
-        found = _claim(reference.spelt_out(value), collection, reference)
+        found = claim_of(reference.spelt_out(value), collection, reference)
         if isinstance(found, str):
             unchecked.setdefault(found, []).append(value)
             continue
@@ -276,44 +149,6 @@ def agenda_of(collection: Collection, reference: Reference) -> Agenda:
             block.add(found, place, shifted=shifted)
     told = {reason: tuple(values) for reason, values in unchecked.items()}
     return Agenda(collection, tuple(claims), told, blocks)
-
-
-def _claim(value: Value, collection: Collection, reference: Reference) -> Claim | str:
-    """Return how to check a value, or why it cannot be checked."""
-    quantity = quantity_of(value)
-    if isinstance(quantity, str):
-        return quantity
-    summary = quantity.summary or summary_of(value)
-    if summary is None:
-        return "no study keeps what it is made of"
-    if objection := _objection(value):
-        return objection
-    places = places_of(value, collection, reference, quantity.entries(value))
-    if isinstance(places, str):
-        return places
-    n_fits = sum(len(place.cells) * len(place.draws) for place in places)
-    tolerance = tolerance_of(value, reference.tolerances, n_fits=n_fits)
-    if tolerance is None:
-        return _left_to_chance(value)
-    near = margin_of(value, reference.tolerances)
-    return Claim(value, places, quantity, summary, tolerance, near)
-
-
-def _objection(value: Value) -> str:
-    """Return why a number is not to be compared with, whoever computes it."""
-    if value.doubt.startswith("also printed"):
-        return "another number is printed for it elsewhere"
-    if value.doubt:
-        return "the reference is in doubt"
-    if value.note.startswith("mean of resamples") and value.part == "value":
-        return "it is computed in a way of its own"
-    return ""
-
-
-def _left_to_chance(value: Value) -> str:
-    if value.part == "spread":
-        return "it is the spread of a method left to chance, of which few seeds say little"
-    return "its method is left to chance, and no spread says by how much that moves it"
 
 
 def reproduce(
