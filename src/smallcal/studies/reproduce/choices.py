@@ -12,7 +12,7 @@ from smallcal.studies.frame import CLEAN
 from smallcal.studies.reproduce.quantity import TEST, Fit, Number, Quantity, plain
 from smallcal.studies.reproduce.reference import ALL_REGIMES, Value
 from smallcal.studies.reproduce.summaries import Sample, Summary, Told
-from smallcal.studies.tables.diagnostics import lowest
+from smallcal.studies.tables.selection import lowest
 
 
 def _pair(fit: Fit, metric: str) -> dict[str, float]:
