@@ -100,7 +100,7 @@ def study_run(
         advance(tasks)
 
     try:
-        with terminal.progress(about.title, total) as advance:
+        with terminal.progress(about.title, total + 1) as advance:  # and the tables
             given: dict[str, Any] = {"jobs": jobs, "dask": dask, "force": True}  # it was checked
             outcome = run(about, collection, out, **given, advance=told)
     except (KeyboardInterrupt, SystemExit):
