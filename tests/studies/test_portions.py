@@ -263,6 +263,7 @@ def test_a_wrong_key_is_one_line_that_says_where(keys, message, folder):
 )
 def test_what_only_the_files_tell_is_found_by_the_check(keys, words, folder):
     found = check_collection(described(folder, *keys))
+    assert len(found) == 1
     assert found[0].severity == "error"
     assert words in found[0].what
     assert found[0].cell == "d__b__s0"

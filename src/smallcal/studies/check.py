@@ -99,7 +99,8 @@ def check_collection(
     used: Used = {}
     for cell in collection.cells:
         flaws = chain(_check_description(cell), _check_reuse(cell, used), _check_content(cell))
-        found += [Problem(cell.name, *flaw) for flaw in flaws]
+        # Both halves of a split are read from one file, and have what is wrong with it in common.
+        found += [Problem(cell.name, *flaw) for flaw in dict.fromkeys(flaws)]
         advance(1)
     # Seeds of a split share their files: a note about one is made once.
     notes = {(one.file, one.what): one for one in reversed(found) if one.severity == NOTE}
