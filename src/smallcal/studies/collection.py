@@ -254,6 +254,9 @@ def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Col
     return Collection(document.get("name", folder.name), tuple(cells), folder)
 
 
+#: The largest seed that random generators take; no other number in a collection is larger.
+_MOST = 2**32 - 1
+
 _SPLIT_OR_TWO = {"calibration": str, "test": str}
 _CELL = {"dataset": str, "backbone": str}
 _CELL_TOO = {"seed": int | list, "shift": list, "classes": str | list, "draw": str | list}
@@ -316,7 +319,14 @@ def _seeds_of(given: Any, split: Split | None, *, where: str) -> list[int]:
         )
     if not given or not all(type(seed) is int for seed in given) or len(set(given)) < len(given):
         raise FileError(f"{where}: seed must be whole numbers that differ; got {given!r}")
-    return given
+    return [require_in_range(seed, "seed", where=where) for seed in given]
+
+
+def require_in_range(number: int, key: str, *, where: str) -> int:
+    """Return a seed or another number of a collection, if random generators take it."""
+    if not 0 <= number <= _MOST:
+        raise FileError(f"{where}: {key} must be from 0 to {_MOST:,}; got {number}")
+    return number
 
 
 def _ways_of(given: Any) -> tuple[str, ...]:
@@ -365,3 +375,5 @@ def _require_keys(
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
             name = kind.__name__ if isinstance(kind, type) else str(kind)
             raise FileError(f"{where}: {key} must be of type {name}; got {value!r}")
+        if isinstance(value, int):
+            require_in_range(value, key, where=where)
