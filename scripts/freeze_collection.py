@@ -11,37 +11,41 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from freeze.choices import all_choices
 from freeze.holdings import all_holdings
 from freeze.inference import all_comparisons
 from freeze.logits import KINDS, SEVERITIES, STRUCTURED, description, write_logits
 from freeze.means import all_means
-from freeze.store import DEFAULTS, Entry, Store
+from freeze.store import DEFAULTS, Store
 
 FOLDER = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "frozen"
 
 
-def values(folder: Path) -> Iterator[Entry]:
-    """Yield the entries of reference.json."""
-    store = Store(folder)
-    for part in (all_means, all_comparisons, all_holdings, all_choices):
-        yield from part(store)
+#: What the values are of, in the order of the file.
+PARTS = (all_means, all_comparisons, all_holdings, all_choices)
 
 
-def reference_text(folder: Path) -> str:
-    """Return reference.json: one entry a line."""
-    head = {
+def head() -> dict[str, Any]:
+    """Return reference.json without its values."""
+    return {
         "version": 1,
         "source": "plain formulas on the frozen collection, by scripts/freeze_collection.py",
         "defaults": DEFAULTS,
         "tolerances": {"deterministic": 0.011, "smart-bce": 0.15, "cifar100c": 0.05},
         "shifts": {STRUCTURED[0]: {"kinds": list(KINDS), "severities": list(SEVERITIES)}},
     }
-    lines = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in values(folder))
-    return json.dumps(head, indent=1)[:-2] + f',\n "values": [\n{lines}\n]}}\n'
+
+
+def reference_text(folder: Path) -> str:
+    """Return reference.json: one entry a line."""
+    store = Store(folder)
+    lines = ",\n".join(
+        json.dumps(entry, separators=(",", ":")) for part in PARTS for entry in part(store)
+    )
+    return json.dumps(head(), indent=1)[:-2] + f',\n "values": [\n{lines}\n]}}\n'
 
 
 def checksums(folder: Path) -> dict[str, str]:

@@ -135,7 +135,7 @@ def risk(cal: Split, seed: int) -> tuple[Array, Score]:
 
 
 def _logistic(x: Array, target: Array) -> LogisticRegression:
-    return LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(x, target)
+    return LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-10).fit(x, target)
 
 
 def entropy_based(cal: Split, loss: Loss) -> Fit:
@@ -178,12 +178,13 @@ def small_network(cal: Split, seed: int, *, hidden: int = 16, epochs: int = 2000
         return height, np.maximum(height, 0) @ parts[2] + parts[3]
 
     u = (gaps - centre) / scale
+    others, wrong = gaps_to_others(cal.logits), cal.logits.argmax(axis=1) != cal.labels
     means = [np.zeros_like(part) for part in weights]
     squares = [np.zeros_like(part) for part in weights]
     lowest, best = np.inf, weights
     for step in range(1, epochs + 2):
         height, raw = forward(u, weights)
-        losses, slopes = bce_and_slopes(cal, 0.1 + np.logaddexp(0, raw))
+        losses, slopes = bce_and_slopes(others, wrong, 0.1 + np.logaddexp(0, raw))
         if losses.mean() < lowest:
             lowest, best = losses.mean(), [part.copy() for part in weights]
         pull = slopes * expit(raw) / len(u)
@@ -206,14 +207,15 @@ def small_network(cal: Split, seed: int, *, hidden: int = 16, epochs: int = 2000
     return Fit(applied, 3 * hidden + 1, np.empty(0), np.empty(0))
 
 
-def bce_and_slopes(cal: Split, temperature: Array) -> tuple[Array, Array]:
+def gaps_to_others(z: Array) -> Array:
+    """Return by how much the other classes are below the first."""
+    return np.sort(z.max(axis=1, keepdims=True) - z, axis=1)[:, 1:]
+
+
+def bce_and_slopes(gaps: Array, wrong: Array, temperature: Array) -> tuple[Array, Array]:
     """Return each sample's top-label BCE, and its derivative by the sample's temperature."""
-    top = cal.logits.argmax(axis=1)
-    wrong = top != cal.labels
-    gaps = cal.logits.max(axis=1, keepdims=True) - cal.logits
     shares = np.exp(-gaps / temperature[:, None])
-    shares[np.arange(len(top)), top] = 0  # the other classes, in units of the first
-    rest = shares.sum(axis=1)
+    rest = shares.sum(axis=1)  # of all other classes, in units of the first
     losses = np.log1p(rest) - wrong * np.log(rest)
     by_odds = rest / (1 + rest) - wrong
     return losses, by_odds * (gaps * shares).sum(axis=1) / rest / temperature**2

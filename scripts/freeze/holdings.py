@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from scipy.stats import spearmanr
 
-from freeze.fits import Fit, bce_and_slopes, margin
+from freeze.fits import Fit, bce_and_slopes, gaps_to_others, margin
 from freeze.formulas import FORMULAS
 from freeze.logits import N_CAL, SEVERITIES, STRUCTURED, Array, Split
 from freeze.means import BUDGET, DRAWS, METHODS
@@ -181,7 +181,8 @@ def _signal_to_noise(store: Store) -> Iterator[Entry]:
 def _ratio(store: Store, case: Case) -> float:
     cal, fit = store.cal(case), store.fit(case)
     (pooled,) = store.fit(replace(case, method="tva-ts")).steps
-    _, slopes = bce_and_slopes(cal, np.full(len(cal.labels), pooled))
+    wrong = cal.logits.argmax(axis=1) != cal.labels
+    _, slopes = bce_and_slopes(gaps_to_others(cal.logits), wrong, np.full(len(wrong), pooled))
     groups = np.searchsorted(fit.cuts, fit.held_out, side="right")
     parts = [slopes[groups == g] for g in range(3)]
     shares = np.array([len(part) for part in parts]) / len(slopes)
@@ -202,7 +203,7 @@ def _by_corruption(store: Store) -> Iterator[Entry]:
         "spearman_gain_and_raw_ece": (gains["tva-ts"], errors["none"]),
         "spearman_gain_over_tva_and_over_smart": (gains["tva-ts"], gains["smart-bce"]),
     }
-    place = ("by corruption", "heterogeneity", STRUCTURED, "srts-bce")
+    place = ("rank correlations", "heterogeneity", STRUCTURED, "srts-bce")
     for metric, pair in found.items():
         rho = float(spearmanr(*pair).statistic)
         yield entry(place, metric, rho, set="corrupted", unit="correlation")

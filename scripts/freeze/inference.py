@@ -78,7 +78,7 @@ def _budgets(store: Store, ours: str, theirs: str) -> Iterator[Entry]:
             yield entry(place, metric, gaps.mean(), kind=DIFFERENCE, **kept, **about)
             if metric == "ece15":
                 kept = {"interval": ends(resamples.entries(gaps)), "resampled": "draws"}
-                yield entry(place, metric, gaps.mean(), kind=DIFFERENCE, **kept, **about)
+                yield entry(place, metric, None, kind=DIFFERENCE, **kept, **about)
                 yield entry(place, metric, (one < other).mean(), kind="win-share", **about)
         if len(models) > 1:
             both = (STRUCTURED[0], "+".join(model[1] for model in models))

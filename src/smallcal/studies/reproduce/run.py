@@ -280,7 +280,7 @@ def reproduce(
     >>> collection, reference = load_frozen()
     >>> agenda = agenda_of(collection, reference)
     >>> len(agenda.claims) > 50, len(agenda.blocks)
-    (True, 5)
+    (True, 8)
     """
     return carry_out(agenda_of(collection, reference), out=out, jobs=jobs, advance=advance)
 
