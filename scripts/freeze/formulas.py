@@ -180,11 +180,17 @@ def _confident_errors(threshold: float) -> Callable[[Array, Array], float]:
     return lambda z, y: float((confidence(z)[wrongs(z, y)] >= threshold).mean())
 
 
+def _confident_and_wrong(z: Array, y: Array) -> float:
+    """Return the share of all samples that are wrong at 90 %, as the paper's tables by NLL have."""
+    return float((wrongs(z, y) & (confidence(z) >= 0.9)).mean())
+
+
 #: Every metric of one method on one set.
 FORMULAS: dict[str, Callable[[Array, Array], float]] = {
     **{f.__name__: f for f in (ece15, adaece15, smece, cwece15, accuracy)},
     **{f.__name__: f for f in (nll, top_label_bce, brier, auroc, aurc, eaurc)},
     **{f"hcfp{t}": _confident_errors(t / 100) for t in (90, 95)},
+    "hcfp90_of_all": _confident_and_wrong,
     **{f"selective_risk{t}": _selective(t / 100) for t in (80, 90, 95)},
     **{name: f for t in (0.8, 0.9, 0.95) for name, f in _at(t).items()},
 }

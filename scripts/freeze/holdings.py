@@ -8,10 +8,11 @@ from functools import partial
 
 import numpy as np
 from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
 
 from freeze.fits import Fit, bce_and_slopes, gaps_to_others, margin
-from freeze.formulas import FORMULAS
-from freeze.logits import N_CAL, SEVERITIES, STRUCTURED, Array, Split
+from freeze.formulas import FORMULAS, confidence, wrongs
+from freeze.logits import N_CAL, PLAIN, SEVERITIES, STRUCTURED, Array, Split
 from freeze.means import BUDGET, DRAWS, METHODS
 from freeze.store import Case, Entry, Store, entry, mean_entry, parts_of, seeds_of
 
@@ -28,6 +29,7 @@ def all_holdings(store: Store) -> Iterator[Entry]:
     yield from _margin_thirds(store)
     yield from _signal_to_noise(store)
     yield from _by_corruption(store)
+    yield from _risk_and_confidence(store)
 
 
 def _numbers(store: Store) -> Iterator[Entry]:
@@ -45,31 +47,36 @@ def _numbers(store: Store) -> Iterator[Entry]:
         kept = {"kind": "range", "interval": ends, "unit": "temperature"}
         yield entry(place, "temperature", None, **kept, **about)
         yield entry(place, "temperature_ratio", ends[1] / ends[0], unit="ratio", **about)
-        for metric in ("ece15", "hcfp90"):
+        for metric in ("ece15", "hcfp90", "hcfp90_of_all"):
             yield entry(place, metric, store.score(metric, case, "test"), **about)
-    changed = 0
+    checked = changed = 0
     for method in METHODS:
         place = ("numbers", "clean", STRUCTURED, method)
         count = store.fit(Case(STRUCTURED, method)).parameters
         yield entry(place, "parameters", count, unit="count")
         for case in seeds_of(Case(STRUCTURED, method)):
             before, after = store.splits(STRUCTURED, case.seed)["test"], store.scaled(case, "test")
+            checked += 1
             changed += bool((before.logits.argmax(axis=1) != after.logits.argmax(axis=1)).any())
     place = ("numbers", "top1-audit", STRUCTURED, None)
-    yield entry(place, "rows_changed", changed, unit="count", paper_method="every method")
+    for metric, count in (("rows_checked", checked), ("rows_changed", changed)):
+        yield entry(place, metric, count, unit="count", paper_method="every method")
 
 
 def _audit(store: Store) -> Iterator[Entry]:
     """Yield the numbers of SRTS-BCE over fits, as the paper's table on auditability."""
-    place = ("audit", "audit", STRUCTURED, "srts-bce")
-    for budget, draws in ((0, 1), (BUDGET, DRAWS)):
+    both = (STRUCTURED[0], f"{STRUCTURED[1]}+{PLAIN[1]}")
+    asked = {(STRUCTURED,): (0, STRUCTURED), (STRUCTURED, PLAIN): (BUDGET, both)}
+    for models, (budget, named) in asked.items():
+        place = ("audit", "audit", named, "srts-bce")
         cases = [
             replace(case, draw=draw)
-            for case in seeds_of(Case(STRUCTURED, "srts-bce", budget=budget))
-            for draw in range(draws)
+            for model in models
+            for case in seeds_of(Case(model, "srts-bce", budget=budget))
+            for draw in range(DRAWS if budget else 1)
         ]
         fits = [store.fit(case) for case in cases]
-        about = {"budget": budget, "draws": draws} if budget else {}
+        about = {"budget": budget, "draws": DRAWS} if budget else {}
         steps = np.array([fit.steps for fit in fits])
         for group, column in enumerate(steps.T):
             kept = {"kind": "median", "unit": "temperature", "resampled": "quartiles of fits"}
@@ -146,7 +153,8 @@ def _controls(store: Store) -> Iterator[Entry]:
             for metric in ("ece15", "eaurc"):
                 seeds = _over_sets(store, where, partial(control, metric=metric, study=study))
                 place = ("controls", study, STRUCTURED, None)
-                yield mean_entry(place, metric, seeds, set=where, paper_method=name)
+                about = {"set": where, "paper_method": name, "per_seed": seeds}
+                yield mean_entry(place, metric, seeds, **about)
 
 
 def _margin_thirds(store: Store) -> Iterator[Entry]:
@@ -209,3 +217,15 @@ def _by_corruption(store: Store) -> Iterator[Entry]:
         yield entry(place, metric, rho, set="corrupted", unit="correlation")
     best = int((np.min(list(gains.values()), axis=0) > 0).sum())
     yield entry(place, "corruptions_best_of_19", best, set="corrupted", unit="count")
+
+
+def _risk_and_confidence(store: Store) -> Iterator[Entry]:
+    """Yield how well the risk out of fold, and the raw confidence, tell errors apart."""
+    case = Case(STRUCTURED, "srts-bce")
+    cal = store.cal(case)
+    wrong = wrongs(cal.logits, cal.labels)
+    scores = {"risk": store.fit(case).held_out, "confidence": -confidence(cal.logits)}
+    for name, score in scores.items():
+        place = ("risk and confidence", "risk-score", STRUCTURED, "srts-bce")
+        value = float(roc_auc_score(wrong, score))
+        yield entry(place, f"auroc_{name}", value, unit="fraction", seeds=1)

@@ -23,6 +23,7 @@ DIFFERENCE = "difference"
 def all_comparisons(store: Store) -> Iterator[Entry]:
     """Yield every value of this kind."""
     yield from _clean(store)
+    yield from _over_cells(store)
     for ours, theirs in PAIRS:
         yield from _budgets(store, ours, theirs)
         yield from _tiers(store, ours, theirs)
@@ -48,6 +49,16 @@ def _clean(store: Store) -> Iterator[Entry]:
         about = {"seeds": 1, "interval": ends(drawn), "resampled": "images"}
         place = ("images", "routing-signal", STRUCTURED, method)
         yield entry(place, "ece15", store.score("ece15", case, "test"), **about)
+
+
+def _over_cells(store: Store) -> Iterator[Entry]:
+    """Yield risk minus margin over the trained models of several kinds, models resampled."""
+    gaps = [_gap(store, model, "srts-bce", "margin-k3", "clean") for model in (STRUCTURED, PLAIN)]
+    both = (STRUCTURED[0], f"{STRUCTURED[1]}+{PLAIN[1]}")
+    about = {"kind": DIFFERENCE, "against": "margin-k3", "resampled": "cells", "budget": 400}
+    about["interval"] = ends(resamples.entries(np.array(gaps)))
+    place = ("gains", "routing-signal", both, "srts-bce")
+    yield entry(place, "ece15", float(np.mean(gaps)), **about)
 
 
 def _predicted(store: Store, model: Model, seed: int, part: str) -> Predicted:

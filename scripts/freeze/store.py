@@ -169,7 +169,7 @@ def entry(place: Place, metric: str, value: float | None, **rest: Any) -> Entry:
 
 #: What is written after the method, and what is in the value's unit.
 _NEXT = ("paper_method", "options", "kind", "against", "draws", "set")
-_NUMBERS = ("spread", "interval", "other_intervals")
+_NUMBERS = ("spread", "interval", "other_intervals", "per_seed")
 
 #: What an entry is where it does not say.
 DEFAULTS: Entry = {
