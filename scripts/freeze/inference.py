@@ -9,7 +9,18 @@ from functools import partial
 import numpy as np
 
 from freeze import resamples
-from freeze.logits import ELSEWHERE, FEWER, KINDS, PLAIN, SEVERITIES, STRUCTURED, Array, Model
+from freeze.logits import (
+    ELSEWHERE,
+    FEWER,
+    KINDS,
+    N_CAL,
+    PLAIN,
+    SEEDS,
+    SEVERITIES,
+    STRUCTURED,
+    Array,
+    Model,
+)
 from freeze.means import BUDGET, DRAWS, FEW_SAMPLES
 from freeze.resamples import Predicted, ends
 from freeze.store import Case, Entry, Store, entry, seeds_of
@@ -35,7 +46,7 @@ def all_comparisons(store: Store) -> Iterator[Entry]:
 def _clean(store: Store) -> Iterator[Entry]:
     """Yield differences with seeds and images resampled, and with images alone."""
     for model in (STRUCTURED, PLAIN):
-        seeds = [_predicted(store, model, seed, "test") for seed in range(3)]
+        seeds = [_predicted(store, model, seed, "test") for seed in SEEDS]
         whole, pooled = resamples.seeds_then_images(seeds), resamples.images_pooled(seeds)
         for ours, theirs in PAIRS:
             value = _gap(store, model, ours, theirs, "clean").mean()
@@ -55,7 +66,8 @@ def _over_cells(store: Store) -> Iterator[Entry]:
     """Yield risk minus margin over the trained models of several kinds, models resampled."""
     gaps = [_gap(store, model, "srts-bce", "margin-k3", "clean") for model in (STRUCTURED, PLAIN)]
     both = (STRUCTURED[0], f"{STRUCTURED[1]}+{PLAIN[1]}")
-    about = {"kind": DIFFERENCE, "against": "margin-k3", "resampled": "cells", "budget": 400}
+    about = {"kind": DIFFERENCE, "against": "margin-k3", "resampled": "cells"}
+    about |= {"budget": N_CAL[STRUCTURED]}
     about["interval"] = ends(resamples.entries(np.array(gaps)))
     place = ("gains", "routing-signal", both, "srts-bce")
     yield entry(place, "ece15", float(np.mean(gaps)), **about)

@@ -43,7 +43,7 @@ NAMED = (
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """Return the splits that a set consists of; a margin's third is cut from each of them."""
+    """Return the splits that a set consists of."""
     if name in KINDS:
         return tuple(f"{name}{severity}" for severity in SEVERITIES)
     if name.startswith("corrupted"):
