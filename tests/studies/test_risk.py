@@ -171,7 +171,7 @@ def test_the_risk_ranks_errors_as_scikit_learn_says(folder, outcome):
         wrong = test.argmax(axis=1) != labels
         own = roc_auc_score(wrong, scored(test))
         assert values(found, "auroc_risk_test", **where) == pytest.approx([own], abs=1e-4)
-        assert values(found, "mean_risk_test", **where) == pytest.approx(
+        assert values(found, "average_risk_test", **where) == pytest.approx(
             [scored(test).mean()], abs=1e-4
         )
     (row,) = cells(table_named(found, "ranking"), method="srts-bce", split="calibration")

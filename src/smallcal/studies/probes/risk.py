@@ -112,7 +112,7 @@ def _ranking(risk: FloatArray, preds: Predictions, seen: Seen) -> dict[str, floa
     medians = {"right": risk[~wrong], "wrong": risk[wrong]}
     found |= {f"median_risk_{name}": _median(some) for name, some in medians.items()}
     rho = spearmanr(risk, scores["confidence"]).statistic
-    return found | {"mean_risk": float(risk.mean()), "rank_correlation": float(rho)}
+    return found | {"average_risk": float(risk.mean()), "rank_correlation": float(rho)}
 
 
 def _median(values: FloatArray) -> float:
