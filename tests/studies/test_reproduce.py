@@ -601,7 +601,7 @@ def test_the_command_speaks_json(here, capsys):
     assert (told["failed"], told["not_checked"]) == (1, len(told["unchecked"][0]["values"]))
     assert told["rows"][0]["verdict"] == "FAIL"
     assert told["rows"][0]["difference"] == pytest.approx(1, abs=1e-3)
-    assert told["unchecked"][0]["values"][0]["doubt"] == "made up"
+    assert "made up" in {v.get("doubt") for one in told["unchecked"] for v in one["values"]}
     assert Path("run/reproduction.json").exists()
 
 

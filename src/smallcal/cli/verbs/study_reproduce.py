@@ -120,7 +120,7 @@ def _cells(row: Row) -> list[str]:
         row.metric + _SIGNS.get(row.unit, ""),
         f"{row.reference:.{row.decimals}f}",
         *numbers,
-        f"{row.tolerance:g}",
+        f"{row.tolerance:.3g}",
         row.verdict,
     ]
 
