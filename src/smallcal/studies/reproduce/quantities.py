@@ -204,7 +204,9 @@ REASONS: Mapping[str, str] = {
         "the paper does not say which samples three of its cells have"
     ),
     r"LTS-scalar/.*": "the paper does not say what its method is",
-    r"SRTS-NLL by a head's temperature/.*": "its method routes by a head that logits do not hold",
+    r"SRTS-NLL by a head's temperature/.*": (
+        "its method is left to chance, and no spread says by how much that moves it"
+    ),
 }
 
 

@@ -24,13 +24,15 @@ from smallcal.studies.catalogue import STUDIES
 from smallcal.studies.check import require_sound
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.engine import run
-from smallcal.studies.frame import ALL
+from smallcal.studies.frame import ALL, CLEAN
+from smallcal.studies.predictions import SHIFTED
 from smallcal.studies.reproduce.claims import Claim, Key, claim_of
 from smallcal.studies.reproduce.found import Found
 from smallcal.studies.reproduce.places import Place
 from smallcal.studies.reproduce.quantity import plain
 from smallcal.studies.reproduce.reference import Part, Reference, Value
 from smallcal.studies.reproduce.result import Reproduction, Row
+from smallcal.studies.reproduce.summaries import images_of
 from smallcal.studies.study import Entry, Study
 
 Advance = Callable[[int], object]
@@ -47,6 +49,7 @@ class Block:
     metrics: set[str] = field(default_factory=set)
     cells: dict[str, Cell] = field(default_factory=dict)
     parts: set[Part] = field(default_factory=set)
+    keeps: set[str] = field(default_factory=set)
     draws: int = 1
 
     def add(self, claim: Claim, place: Place, *, shifted: bool) -> None:
@@ -59,6 +62,8 @@ class Block:
         self.cells.update((cell.name, cell) for cell in place.cells)
         self.parts |= set(place.parts) if shifted else set()
         self.draws = max(self.draws, 1 + max(place.draws))
+        if images_of(claim.value):
+            self.keeps.add(SHIFTED if place.shifted else CLEAN)
 
     def made(self, collection: Collection) -> tuple[Study, Collection]:
         """Return the study and the cells it is for, with the sets that are asked for."""
@@ -78,7 +83,7 @@ class Block:
             budgets=(self.budget,),
             draws=self.draws,
             tables=(),
-            settings={**known.settings, **self.settings},
+            settings={**known.settings, **self.settings, "keeps": tuple(sorted(self.keeps))},
         )
         cells = (
             replace(
@@ -121,7 +126,7 @@ class Agenda:
         for key, (study, cells) in orders.items():
             folder = out / _folder(key)
             outcome = run(study, cells, folder, jobs=jobs, force=True, advance=advance)
-            found.add(key[2], outcome.frame)
+            found.add(key, folder, outcome.frame)
         yield from map(found.row, self.claims)
 
 

@@ -24,6 +24,9 @@ _SWAPS, _RANKS = 10, 19
 #: Two runs of a method left to chance differ by less than so many standard errors.
 _ERRORS = 2.0
 
+#: Signals that are drawn, or come from a network that is.
+_CHANCE = ("random", "shuffled", "head_temperature", "logit_head_temperature")
+
 #: Metrics that are numbers of a fit.
 _FITTED = ("temperature", "threshold", "signal_to_noise", "mean_risk")
 
@@ -103,6 +106,6 @@ def sort_of(name: str) -> str:
     if name not in METHODS and name not in ALIASES:
         return "deterministic"  # a choice between methods that are
     row = method(name)
-    if row.map == "head" or row.signal in ("random", "shuffled"):
+    if row.map == "head" or row.signal in _CHANCE:
         return "chance"
     return "smart-bce" if row.map == "smart" else "deterministic"
