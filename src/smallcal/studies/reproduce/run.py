@@ -189,7 +189,7 @@ def reproduce(
     >>> from smallcal.studies.reproduce.frozen import load_frozen
     >>> collection, reference = load_frozen()
     >>> agenda = agenda_of(collection, reference)
-    >>> len(agenda.claims) > 50, {study for *_, study in agenda.blocks} >= {"clean", "shift"}
+    >>> len(agenda.claims) > 50, len(agenda.blocks) > 5
     (True, True)
     """
     return carry_out(agenda_of(collection, reference), out=out, jobs=jobs, advance=advance)
