@@ -119,7 +119,8 @@ class Value:
             return f"{self.measured} sd"
         if self.part == "value":
             return self.measured if self.kind in MEANS else f"{self.measured} {self.kind}"
-        return f"{self.measured} {self.part} of {self.resampled or self.kind}"
+        over = self.resampled.replace(">", " > ")  # so that narrow tables can break it
+        return f"{self.measured} {self.part} of {over or self.kind}"
 
     @property
     def methods(self) -> tuple[str, ...]:
