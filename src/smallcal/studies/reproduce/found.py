@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
-from smallcal.statistics.samples import Replicates
-from smallcal.studies.frame import FAILED, Frame, as_shown
-from smallcal.studies.predictions import Shelf
-from smallcal.studies.reproduce.claims import Claim, Key
+from smallcal.studies.frame import FAILED, Frame
+from smallcal.studies.reproduce.claims import Claim
 from smallcal.studies.reproduce.places import Place
 from smallcal.studies.reproduce.quantity import Fit
 from smallcal.studies.reproduce.reference import UNITS
 from smallcal.studies.reproduce.result import Row
-from smallcal.studies.reproduce.summaries import IMAGES, Sample, images_of
+from smallcal.studies.reproduce.summaries import Sample
 
 #: What a row says as its value does.
 _PRINTED = (
@@ -36,14 +31,10 @@ class Found:
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[int, str], _Numbers] = {}
-        self.runs: dict[Key, tuple[Shelf, Frame]] = {}
-        self.resamples: dict[tuple[Any, ...], Replicates] = {}
         self.errors: dict[tuple[int, str, str, int], str] = {}
 
-    def add(self, key: Key, folder: Path, frame: Frame) -> None:
-        """Take in a run's rows, and where it is."""
-        budget = key[2]
-        self.runs[key] = Shelf(folder), as_shown(frame, (budget,))
+    def add(self, budget: int, frame: Frame) -> None:
+        """Take in a run's rows."""
         for name, by_cell in frame.numbers.items():
             for cell, numbers in by_cell.items():
                 own = self.numbers.setdefault((budget, cell), {}).setdefault(name, {})
@@ -84,29 +75,10 @@ class Found:
             tables = tuple(self._table(claim, place) for place in claim.places)
         except KeyError:
             return None, 0.0, undefined
-        sample = Sample(
-            value, tables, claim.places[0].parts, claim.near, partial(self._resampled, claim)
-        )
-        number, reach = claim.summary(sample)
+        number, reach = claim.summary(Sample(value, tables, claim.places[0].parts, claim.near))
         if not math.isfinite(number):
             return None, 0.0, undefined
         return scale * number, scale * reach, ""
-
-    def _resampled(self, claim: Claim) -> Replicates:
-        """Return resamples of the test samples; both ends of an interval read the same ones."""
-        value, how = claim.value, images_of(claim.value)
-        (key, place), *_ = claim.keys.items()
-        cells, labels = tuple(cell.name for cell in place.cells), (value.label, value.against)
-        name = (*key, how, value.measured, labels, cells, place.draws, place.parts)
-        if name not in self.resamples:
-            shelf, frame = self.runs[key]
-            rows = frame.where(cell=cells, draw=place.draws)
-            units = [
-                {label: seed[label] for label in labels if label}
-                for seed in shelf.units(rows, *place.parts[0])
-            ]
-            self.resamples[name] = IMAGES[how](units, [value.measured])
-        return self.resamples[name]
 
     def _failures(self, claim: Claim) -> Iterator[str]:
         labels = [entry.label for entry in claim.entries]

@@ -24,15 +24,13 @@ from smallcal.studies.catalogue import STUDIES
 from smallcal.studies.check import require_sound
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.engine import run
-from smallcal.studies.frame import ALL, CLEAN
-from smallcal.studies.predictions import SHIFTED
+from smallcal.studies.frame import ALL
 from smallcal.studies.reproduce.claims import Claim, Key, claim_of
 from smallcal.studies.reproduce.found import Found
 from smallcal.studies.reproduce.places import Place
 from smallcal.studies.reproduce.quantity import plain
 from smallcal.studies.reproduce.reference import Part, Reference, Value
 from smallcal.studies.reproduce.result import Reproduction, Row
-from smallcal.studies.reproduce.summaries import images_of
 from smallcal.studies.study import Entry, Study
 
 Advance = Callable[[int], object]
@@ -49,7 +47,6 @@ class Block:
     metrics: set[str] = field(default_factory=set)
     cells: dict[str, Cell] = field(default_factory=dict)
     parts: set[Part] = field(default_factory=set)
-    keeps: set[str] = field(default_factory=set)
     draws: int = 1
 
     def add(self, claim: Claim, place: Place, *, shifted: bool) -> None:
@@ -62,8 +59,6 @@ class Block:
         self.cells.update((cell.name, cell) for cell in place.cells)
         self.parts |= set(place.parts) if shifted else set()
         self.draws = max(self.draws, 1 + max(place.draws))
-        if images_of(claim.value):
-            self.keeps.add(SHIFTED if place.shifted else CLEAN)
 
     def made(self, collection: Collection) -> tuple[Study, Collection]:
         """Return the study and the cells it is for, with the sets that are asked for."""
@@ -83,7 +78,7 @@ class Block:
             budgets=(self.budget,),
             draws=self.draws,
             tables=(),
-            settings={**known.settings, **self.settings, "keeps": tuple(sorted(self.keeps))},
+            settings={**known.settings, **self.settings},
         )
         cells = (
             replace(
@@ -126,7 +121,7 @@ class Agenda:
         for key, (study, cells) in orders.items():
             folder = out / _folder(key)
             outcome = run(study, cells, folder, jobs=jobs, force=True, advance=advance)
-            found.add(key, folder, outcome.frame)
+            found.add(key[2], outcome.frame)
         yield from map(found.row, self.claims)
 
 

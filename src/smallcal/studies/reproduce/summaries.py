@@ -19,15 +19,6 @@ from smallcal.advice.refits import Spread
 from smallcal.data.predictions import FloatArray
 from smallcal.statistics import nested
 from smallcal.statistics.interval import Interval
-from smallcal.statistics.samples import (
-    Replicates,
-    Unit,
-    mean_over_units,
-    pooled_samples,
-    seeds_then_samples,
-    together,
-)
-from smallcal.studies.frame import CLEAN
 from smallcal.studies.reproduce.reference import UNITS, Part, Value
 from smallcal.studies.tables.clean import better_of
 
@@ -50,15 +41,12 @@ class Sample:
         Kind and severity of the sets.
     near : float
         By how much a single number may differ; see :mod:`smallcal.studies.reproduce.tolerance`.
-    resampled : callable, optional
-        Returns resamples of the test samples, made by one of ``IMAGES``.
     """
 
     value: Value
     tables: tuple[FloatArray, ...]
     parts: tuple[Part, ...]
     near: float = 0.0
-    resampled: Callable[[], Replicates] | None = None
 
     @property
     def fits(self) -> FloatArray:
@@ -104,8 +92,8 @@ def share_below(sample: Sample) -> Told:
 
 def share_of_resamples(sample: Sample) -> Told:
     """Return in how many resamples the difference is below zero."""
-    found = INTERVALS[sample.value.resampled](sample, LEVEL)
-    return found.p_below, _share_error(found, found.p_below)
+    share = INTERVALS[sample.value.resampled](sample, LEVEL).p_below
+    return share, _ERRORS * math.sqrt(2 * share * (1 - share) / N_BOOT)
 
 
 def quartile(sample: Sample) -> Told:
@@ -122,18 +110,13 @@ def end(sample: Sample) -> Told:
     """
     interval = INTERVALS[sample.value.resampled]
     tail = (1 - LEVEL) / 2
-    error = _share_error(interval(sample, LEVEL), tail)
+    error = _ERRORS * math.sqrt(2 * tail * (1 - tail) / N_BOOT)
     which = 0 if sample.value.part == "low" else 1
     inner, own, outer = (
         tuple(interval(sample, 1 - 2 * share))[which]
         for share in (tail + error, tail, tail - error)
     )
     return own, max(abs(own - inner), abs(own - outer))
-
-
-def _share_error(found: Interval, share: float) -> float:
-    """Return by how much a share of resamples may differ between two runs of a bootstrap."""
-    return _ERRORS * math.sqrt(2 * share * (1 - share) / len(found.values))
 
 
 def spread(sample: Sample) -> Told:
@@ -185,48 +168,11 @@ def _single(sample: Sample, level: float) -> Interval:
     return nested.cells(flat, n_boot=N_BOOT, level=level)
 
 
-def _each_set(units: Sequence[Unit], metrics: Sequence[str]) -> Replicates:
-    """Resample the samples of a shifted set, the same for all seeds."""
-    return mean_over_units(together(units), metrics, n_boot=N_BOOT)
-
-
-#: How test samples are resampled: with seeds, alone, and alone on a shifted set.
-IMAGES: Mapping[str, Callable[[Sequence[Unit], Sequence[str]], Replicates]] = MappingProxyType(
-    {
-        "seeds>images": seeds_then_samples,
-        "images": pooled_samples,
-        "images, shifted": _each_set,
-    }
-)
-
-
-def images_of(value: Value) -> str:
-    """Return which of ``IMAGES`` a value is made by; empty if test samples are not resampled."""
-    shifted = ", shifted" * (value.resampled == "images" and value.set != CLEAN)
-    name = f"{value.resampled}{shifted}"
-    return name if name in IMAGES and (value.part != "value" or value.kind in _OF_RESAMPLES) else ""
-
-
-#: Kinds whose value itself is made of resamples.
-_OF_RESAMPLES = ("share-below-zero",)
-
-
-def _images(sample: Sample, level: float) -> Interval:
-    """Return the interval over test samples, from predictions that the run has kept."""
-    assert sample.resampled is not None  # its run keeps predictions
-    value = sample.value
-    return sample.resampled().interval(
-        value.label, value.measured, minus=value.against or None, level=level
-    )
-
-
 #: What is resampled, to the interval of a level.
 INTERVALS: Mapping[str, Callable[[Sample, float], Interval]] = MappingProxyType(
     {
         "draws": _single,
         "cells": _single,
-        "images": _images,
-        "seeds>images": _images,
         "seeds>draws": lambda sample, level: _rows(sample, "seeds>draws", level),
         "backbones>seeds>draws": lambda sample, level: _rows(
             sample, "backbones>seeds>draws", level
