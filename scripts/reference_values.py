@@ -26,11 +26,7 @@ from smallcal.studies import STUDIES
 FILE = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "reference.json"
 
 #: Also those of the next merge.
-KNOWN = {
-    *STUDIES,
-    *("k-ablation-nll", "within-margin", "risk-score", "risk-flow", "natural-shift"),
-    *("scope-map", "on-off"),
-}
+KNOWN = set(STUDIES)
 KINDS = {
     "value": "the metric itself, a mean over seeds, and over draws where there are some",
     "difference": "the metric of `method` minus that of `against`, same seeds and draws",
@@ -88,7 +84,8 @@ def same(entry: Fields) -> tuple[str, ...]:
     if options.get("n_groups") == 3:
         del options["n_groups"]
     resampled = None if entry["kind"] == "value" else entry.get("resampled")
-    more = json.dumps([entry["seeds"], entry["unit"], resampled])
+    mean_of_resamples = entry.get("note", "").startswith("mean of resamples")
+    more = json.dumps([entry["seeds"], entry["unit"], resampled, mean_of_resamples])
     return (*key({**entry, "options": options})[1:], more)
 
 

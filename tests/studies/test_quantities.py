@@ -1,5 +1,6 @@
 """What a reproduction computes, kind by kind, against plain loops over fits made here."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -274,6 +275,66 @@ def test_the_share_of_resamples_below_zero(collection, plain):
     assert row.reproduced == pytest.approx(wanted)
     error = (wanted * (1 - wanted) * 2 / 20_000) ** 0.5
     assert row.tolerance == pytest.approx(0.5e-6 + 3 * error, abs=1e-9)
+
+
+def plain_ece(confidence, right):
+    """ECE in 15 bins, by a loop."""
+    bins = np.minimum((15 * confidence).astype(int), 14)
+    sums = np.bincount(bins, confidence - right, minlength=15)
+    return np.abs(sums).sum() / len(right)
+
+
+def plain_resamples(plain, split, *, seeds, pooled, n_boot=1000):
+    """ECE differences in resamples of test samples, by a loop."""
+    rng = np.random.default_rng(7)
+    views = []
+    for cell in ONES:
+        pair = [plain.proba(cell, name, split) for name in ("srts-bce", "tva-ts")]
+        views.append([(p.max(axis=1), p.argmax(axis=1) == y) for p, y in pair])
+    found = []
+    for _ in range(n_boot):
+        gaps = []
+        for seed in rng.integers(3, size=3) if seeds else range(3):
+            rows = rng.integers(N, size=N)
+            ours, theirs = (plain_ece(c[rows], right[rows]) for c, right in views[seed])
+            gaps.append(ours - theirs)
+        found += gaps if pooled else [np.mean(gaps)]
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "more"),
+    [
+        ("images", {"seeds": False, "pooled": True}, {}),
+        ("seeds>images", {"seeds": True, "pooled": False}, {}),
+        ("three seeds", {"seeds": True, "pooled": False}, {}),
+        ("images", {"seeds": False, "pooled": False}, {"set": "elsewhere"}),
+    ],
+)
+def test_intervals_of_test_samples_are_those_of_a_loop(collection, plain, name, how, more):
+    split = ("fog", 1) if more else "test"
+    if more:  # a set of one part only
+        cells = tuple(
+            replace(
+                cell,
+                shifts=(
+                    replace(next(s for s in cell.shifts if s.kind == "fog"), kind="elsewhere"),
+                ),
+            )
+            for cell in collection.cells
+        )
+        collection = replace(collection, cells=cells)
+    drawn = plain_resamples(plain, split, **how)
+    ends = [float(end) for end in np.quantile(drawn, [0.025, 0.975])]
+    entry = {**AGAINST, **more, "interval": ends, "resampled": name}
+    entry |= {"value": float(drawn.mean()), "note": "mean of resamples"}
+    mean, low, high = found(collection, entry)
+    room = 4 * drawn.std() / np.sqrt(len(drawn))
+    assert mean.reproduced == pytest.approx(drawn.mean(), abs=room)
+    for row, share in ((low, 0.025), (high, 0.975)):
+        near = np.quantile(drawn, [max(share - 0.02, 0), min(share + 0.02, 1)])
+        assert near[0] <= row.reproduced <= near[1]
+        assert row.tolerance < np.ptp(drawn) / 4
 
 
 def test_every_kind_of_the_file_has_its_summary():

@@ -9,12 +9,14 @@ from smallcal.studies.reproduce.places import Place, places_of
 from smallcal.studies.reproduce.quantities import quantity_of
 from smallcal.studies.reproduce.quantity import Quantity
 from smallcal.studies.reproduce.reference import Reference, Value
+from smallcal.studies.reproduce.resampled import is_of_samples
 from smallcal.studies.reproduce.summaries import Summary, summary_of
 from smallcal.studies.reproduce.tolerance import margin_of, tolerance_of
 from smallcal.studies.study import Entry
 
-#: A model at a budget, on clean samples or on shifted ones too, by a study: what one run answers.
-Key = tuple[str, str, int, bool, str]
+#: A model at a budget, on clean samples or on shifted ones too, by a study, its predictions kept
+#: or not: what one run answers.
+Key = tuple[str, str, int, bool, str, bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Claim:
     def keys(self) -> dict[Key, Place]:
         """The runs that answer it, each with the place that it visits."""
         return {
-            (*place.model, place.budget, shifted, study): place
+            (*place.model, place.budget, shifted, study, is_of_samples(self.value)): place
             for place in self.places
             for study, shifted in self.quantity.runs(shifted=place.shifted).items()
         }
@@ -80,7 +82,8 @@ def _objection(value: Value) -> str:
         return "another number is printed for it elsewhere"
     if value.doubt:
         return "the reference is in doubt"
-    if value.note.startswith("mean of resamples") and value.part == "value":
+    own_way = value.note.startswith("mean of resamples") and value.part == "value"
+    if own_way and not is_of_samples(value):
         return "it is computed in a way of its own"
     return ""
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
-from smallcal.studies.frame import FAILED, Frame
-from smallcal.studies.reproduce.claims import Claim
+from smallcal.statistics.samples import Unit
+from smallcal.studies.frame import FAILED, Frame, as_shown
+from smallcal.studies.predictions import Shelf
+from smallcal.studies.reproduce.claims import Claim, Key
 from smallcal.studies.reproduce.places import Place
 from smallcal.studies.reproduce.quantity import Fit
 from smallcal.studies.reproduce.reference import UNITS
+from smallcal.studies.reproduce.resampled import Resamples, is_of_samples
 from smallcal.studies.reproduce.result import Row
 from smallcal.studies.reproduce.summaries import Sample
 
@@ -32,9 +37,13 @@ class Found:
     def __init__(self) -> None:
         self.numbers: dict[tuple[int, str], _Numbers] = {}
         self.errors: dict[tuple[int, str, str, int], str] = {}
+        self.kept: dict[Key, tuple[Frame, Shelf]] = {}
 
-    def add(self, budget: int, frame: Frame) -> None:
-        """Take in a run's rows."""
+    def add(self, key: Key, frame: Frame, folder: Path) -> None:
+        """Take in a run's rows, and where its predictions are."""
+        budget, kept = key[2], key[-1]
+        if kept:
+            self.kept[key] = as_shown(frame, (budget,)), Shelf(folder)
         for name, by_cell in frame.numbers.items():
             for cell, numbers in by_cell.items():
                 own = self.numbers.setdefault((budget, cell), {}).setdefault(name, {})
@@ -75,10 +84,20 @@ class Found:
             tables = tuple(self._table(claim, place) for place in claim.places)
         except KeyError:
             return None, 0.0, undefined
-        number, reach = claim.summary(Sample(value, tables, claim.places[0].parts, claim.near))
+        own = Resamples(value, partial(self._units, claim)) if is_of_samples(value) else None
+        sample = Sample(value, tables, claim.places[0].parts, claim.near, own)
+        number, reach = claim.summary(sample)
         if not math.isfinite(number):
             return None, 0.0, undefined
         return scale * number, scale * reach, ""
+
+    def _units(self, claim: Claim) -> list[Unit]:
+        """Return the predictions of a claim's seeds for its set."""
+        ((key, place),) = claim.keys.items()
+        frame, shelf = self.kept[key]
+        ((kind, severity),) = place.parts
+        names = [cell.name for cell in place.cells]
+        return shelf.units(frame.where(cell=names, draw=list(place.draws)), kind, severity)
 
     def _failures(self, claim: Claim) -> Iterator[str]:
         labels = [entry.label for entry in claim.entries]

@@ -24,7 +24,8 @@ from smallcal.studies.catalogue import STUDIES
 from smallcal.studies.check import require_sound
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.engine import run
-from smallcal.studies.frame import ALL
+from smallcal.studies.frame import ALL, CLEAN
+from smallcal.studies.predictions import SHIFTED
 from smallcal.studies.reproduce.claims import Claim, Key, claim_of
 from smallcal.studies.reproduce.found import Found
 from smallcal.studies.reproduce.places import Place
@@ -43,6 +44,7 @@ class Block:
     study: str
     budget: int
     settings: Mapping[str, object]
+    kept: bool = False
     entries: dict[str, Entry] = field(default_factory=dict)
     metrics: set[str] = field(default_factory=set)
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class Block:
         entries = self.entries
         if self.study in _WITH_BASELINE:
             entries = {plain(base).label: plain(base)} | entries
+        keeping = {"kept": (SHIFTED if self.parts else CLEAN,)} if self.kept else {}
         study = Study(
             name="reproduce",
             title="Reproduction",
@@ -78,7 +81,7 @@ class Block:
             budgets=(self.budget,),
             draws=self.draws,
             tables=(),
-            settings={**known.settings, **self.settings},
+            settings={**known.settings, **self.settings, **keeping},
         )
         cells = (
             replace(
@@ -121,15 +124,16 @@ class Agenda:
         for key, (study, cells) in orders.items():
             folder = out / _folder(key)
             outcome = run(study, cells, folder, jobs=jobs, force=True, advance=advance)
-            found.add(key[2], outcome.frame)
+            found.add(key, outcome.frame, folder)
         yield from map(found.row, self.claims)
 
 
 def _folder(key: Key) -> str:
     """Return the name of a run's folder."""
-    dataset, backbone, budget, shifted, study = key
+    dataset, backbone, budget, shifted, study, kept = key
     size = "all" if budget == ALL else budget
-    return f"{dataset}__{backbone}__n{size}__{study}" + "__shifted" * shifted
+    name = f"{dataset}__{backbone}__n{size}__{study}"
+    return name + "__shifted" * shifted + "__kept" * kept
 
 
 def agenda_of(collection: Collection, reference: Reference) -> Agenda:
@@ -144,8 +148,8 @@ def agenda_of(collection: Collection, reference: Reference) -> Agenda:
             continue
         claims.append(found)
         for key, place in found.keys.items():
-            *_, budget, shifted, study = key
-            block = blocks.setdefault(key, Block(study, budget, found.quantity.settings))
+            *_, budget, shifted, study, kept = key
+            block = blocks.setdefault(key, Block(study, budget, found.quantity.settings, kept))
             block.add(found, place, shifted=shifted)
     told = {reason: tuple(values) for reason, values in unchecked.items()}
     return Agenda(collection, tuple(claims), told, blocks)

@@ -20,6 +20,7 @@ from smallcal.data.predictions import FloatArray
 from smallcal.statistics import nested
 from smallcal.statistics.interval import Interval
 from smallcal.studies.reproduce.reference import UNITS, Part, Value
+from smallcal.studies.reproduce.resampled import Resamples, is_of_samples
 from smallcal.studies.tables.clean import better_of
 
 #: As many resamples as the paper takes, and the level of its intervals.
@@ -41,12 +42,15 @@ class Sample:
         Kind and severity of the sets.
     near : float
         By how much a single number may differ; see :mod:`smallcal.studies.reproduce.tolerance`.
+    resamples : Resamples, optional
+        Of the test samples, where the value is of them.
     """
 
     value: Value
     tables: tuple[FloatArray, ...]
     parts: tuple[Part, ...]
     near: float = 0.0
+    resamples: Resamples | None = None
 
     @property
     def fits(self) -> FloatArray:
@@ -108,15 +112,29 @@ def end(sample: Sample) -> Told:
     The end is a quantile of resamples. A share of them has a standard error, here and in the
     paper; the ends that lie three of them further in or out say what that is in the number.
     """
-    interval = INTERVALS[sample.value.resampled]
-    tail = (1 - LEVEL) / 2
-    error = _ERRORS * math.sqrt(2 * tail * (1 - tail) / N_BOOT)
     which = 0 if sample.value.part == "low" else 1
-    inner, own, outer = (
-        tuple(interval(sample, 1 - 2 * share))[which]
-        for share in (tail + error, tail, tail - error)
+    whole = _interval(sample, LEVEL)
+    tail = (1 - LEVEL) / 2
+    error = _ERRORS * math.sqrt(2 * tail * (1 - tail) / whole.n_boot)
+    levels = (1 - 2 * (tail + error), 1 - 2 * (tail - error))
+    own, *around = (
+        (found.low, found.high)[which]
+        for found in (whole, *(_interval(sample, level) for level in levels))
     )
-    return own, max(abs(own - inner), abs(own - outer))
+    return own, max(abs(own - other) for other in around)
+
+
+def _interval(sample: Sample, level: float) -> Interval:
+    if sample.resamples is not None:
+        return sample.resamples.interval(level)
+    return INTERVALS[sample.value.resampled](sample, level)
+
+
+def mean_of_resamples(sample: Sample) -> Told:
+    """Return the mean of resamples of the test samples, and its error."""
+    assert sample.resamples is not None
+    values = sample.resamples.interval(LEVEL).values
+    return float(values.mean()), _ERRORS * float(values.std()) * math.sqrt(2 / len(values))
 
 
 def spread(sample: Sample) -> Told:
@@ -197,6 +215,8 @@ def summary_of(value: Value) -> Summary | None:
     >>> {v.resampled: summary_of(v).__name__ for v in tiers if v.part == "low"}["corruption types"]
     'end'
     """
+    if is_of_samples(value):
+        return mean_of_resamples if value.part == "value" else end
     if value.part == "spread":
         return spread if value.spread_over in SPREADS else None
     if value.part == "value" or value.kind == "range":

@@ -74,11 +74,11 @@ PREDICTED: Mapping[str, tuple[str, PredictedMaker]] = MappingProxyType(
 
 
 def kept_sets(study: Study) -> frozenset[str]:
-    """Return the sets whose predictions a study keeps, for its tables need them."""
+    """Return the sets whose predictions a study keeps: its tables need them, or it is set."""
     kept = frozenset(PREDICTED[name][0] for name in study.tables if name in PREDICTED)
     if kept:
         samples.require_metrics(study)
-    return kept
+    return kept | frozenset(study.settings.get("kept", ()))
 
 
 def tables_of(study: Study, frame: Frame, shelf: Shelf | None = None) -> tuple[Table, ...]:
