@@ -25,8 +25,6 @@ from smallcal.studies import STUDIES
 
 FILE = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "reference.json"
 
-#: Also those of the next merge.
-KNOWN = set(STUDIES)
 KINDS = {
     "value": "the metric itself, a mean over seeds, and over draws where there are some",
     "difference": "the metric of `method` minus that of `against`, same seeds and draws",
@@ -245,7 +243,7 @@ def problems(content: Fields) -> Iterator[str]:
         yield from (f"{at}: unknown field {name}" for name in set(entry) - set(ORDER))
         yield from (f"{at}: {text}" for text in _wrong(entry, known))
     for label, figure in content["figures"].items():
-        if "why" not in figure and figure.get("study") not in KNOWN:
+        if "why" not in figure and figure.get("study") not in STUDIES:
             yield f"{label}: unknown study"
     counts = Counter(key(entry) for entry in content["values"])
     yield from (f"twice: {' '.join(one)}" for one, count in counts.items() if count > 1)
@@ -256,7 +254,7 @@ def problems(content: Fields) -> Iterator[str]:
 
 def _wrong(entry: Fields, known: set[str | None]) -> Iterator[str]:
     checks = {
-        "unknown study": entry["study"] in KNOWN,
+        "unknown study": entry["study"] in STUDIES,
         "unknown kind": entry["kind"] in KINDS,
         "unknown method": (entry["method"] or entry.get("paper_method")) in known,
         "unknown metric": (entry["metric"] in METRICS)
