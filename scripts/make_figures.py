@@ -125,6 +125,9 @@ ASKED: dict[str, dict[str, Any]] = {
     "shift": {"methods": ("none", "srts-bce", "linear-risk", "default")},
     "heterogeneity": {"methods": ("none", "srts-bce")},
     "k-ablation": {},
+    "within-margin": {"methods": ("margin-k3", "srts-bce")},
+    "risk-score": {"methods": ("srts-bce",)},
+    "risk-flow": {},
 }
 
 
@@ -148,6 +151,36 @@ def k_ablation() -> Figure:
     return figure_of(plots.k_ablation(study_run("k-ablation")))
 
 
+def group_temperatures() -> Figure:
+    """How far apart the temperatures of groups are."""
+    return figure_of(plots.group_temperatures(study_run("k-ablation")))
+
+
+def within_margin() -> Figure:
+    """Show what grouping does where margins are alike."""
+    return figure_of(plots.within_margin(study_run("within-margin")))
+
+
+def risk_density() -> Figure:
+    """How the risk of right and of wrong predictions is spread."""
+    return figure_of(plots.risk_density(study_run("risk-score")))
+
+
+def risk_confidence() -> Figure:
+    """Show what the risk adds to the confidence."""
+    return figure_of(plots.risk_confidence(study_run("risk-score")))
+
+
+def group_gaps() -> Figure:
+    """Show what one temperature leaves in groups, over models and seeds."""
+    return figure_of(plots.group_gaps(study_run("risk-score")))
+
+
+def risk_flow() -> Figure:
+    """Where samples go under shift."""
+    return figure_of(plots.risk_flow(study_run("risk-flow")))
+
+
 #: Name of each picture in docs/figures, and what draws it.
 FIGURES: dict[str, Callable[[], Figure]] = {
     "reliability": reliability,
@@ -161,6 +194,12 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "severity-curve": severity_curve,
     "corruption-gain": corruption_gain,
     "k-ablation": k_ablation,
+    "group-temperatures": group_temperatures,
+    "within-margin": within_margin,
+    "risk-density": risk_density,
+    "risk-confidence": risk_confidence,
+    "group-gaps": group_gaps,
+    "risk-flow": risk_flow,
 }
 
 

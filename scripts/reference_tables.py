@@ -19,6 +19,7 @@ Fields = dict[str, Any]
 #: Size of the calibration split, where a table does not say otherwise.
 BUDGETS = {"cifar10": 2500, "cifar100": 2500, "tiny-imagenet": 5000, "imagenet100": 2500}
 BUDGETS |= {"imagenet1k": 5000, "cifar100-10pct": 2500, "cifar100-25pct": 2500}
+BUDGETS["imagenet-sketch"] = 2500
 
 TRANSFORMERS = ("vit-b16", "deit-s", "swin-t")
 CONVNETS = ("resnet50", "regnety-1.6gf")
@@ -248,7 +249,7 @@ TABLES = {
         columns=metrics("accuracy ece15 nll eaurc"),
     ),
     "tab:table1_protocol_a": Table(
-        study="other",
+        study="heads",
         common=cell("cifar100", "vit-b16-controlled", 1),
         rows=methods(
             "none ts-nll ?LTS-scalar sats-logit-nll lts-feature sats-features-nll srts-nll "
@@ -622,10 +623,11 @@ _CELL = re.compile(
 
 
 def environment(tex: str, label: str) -> str:
-    """Return the table with this label, or the section: up to the next heading."""
+    """Return the table or figure with this label, or the section: up to the next heading."""
     mark = tex.index(f"\\label{{{label}}}")
-    if label.startswith("tab:"):
-        return tex[tex.rindex("\\begin{table", 0, mark) : tex.index("\\end{table", mark)]
+    if kind := {"tab": "table", "fig": "figure"}.get(label.partition(":")[0]):
+        start = tex.rindex(f"\\begin{{{kind}", 0, mark)
+        return tex[start : tex.index(f"\\end{{{kind}", mark)]
     heading = re.compile(r"\\(?:sub)*section\{").search(tex, mark)
     return tex[mark : heading.start() if heading else len(tex)]
 
@@ -719,7 +721,7 @@ ORDER = (
     *("table", "study", "dataset", "backbone", "seeds", "budget", "method", "options"),
     *("paper_method", "set", "metric", "paper_metric", "kind", "against", "value", "unit"),
     *("spread", "interval", "decimals", "spread_over", "ddof", "draws", "resampled"),
-    *("other_intervals", "picks", "per_seed", "note", "doubt"),
+    *("other_intervals", "picks", "per_seed", "entries", "cells_of", "note", "doubt"),
 )
 
 

@@ -2,8 +2,8 @@
 
 Checks src/smallcal/studies/reproduce/reference.json. With the paper's source it also checks that
 every number stands where the file says; with --write it makes the file anew first. How the tables
-are read is in reference_tables.py, everything else that is known of the numbers in
-reference_remarks.py.
+are read is in reference_tables.py, figures are in reference_figures.py, everything else that is
+known of the numbers in reference_remarks.py.
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import smallcal as sc
-from reference_remarks import CORRECTIONS, DOUBTS, PAPER_METRICS, PROSE, SKIPPED
+from reference_figures import FIGURES, captions
+from reference_remarks import CORRECTIONS, DOUBTS, NOTES, PAPER_METRICS, PROSE, SKIPPED
 from reference_tables import ORDER, REQUIRED, TABLES, Fields, entries, environment
 from smallcal.metrics import METRICS
+from smallcal.studies import STUDIES
 
 FILE = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "reference.json"
 
-STUDIES = {
-    *("clean", "budget", "k-ablation", "objective", "routing-signal", "routing-target"),
-    *("matched-maps", "heads", "shift", "requantize", "paired-clean", "heterogeneity"),
-    *("deployment", "thresholds", "matched-coverage", "selector", "nested-k", "oracle-k"),
-    *("audit", "signal-to-noise", "efficiency", "top1-audit", "proper-scores", "other"),
-}
 KINDS = {
     "value": "the metric itself, a mean over seeds, and over draws where there are some",
     "difference": "the metric of `method` minus that of `against`, same seeds and draws",
@@ -39,8 +35,8 @@ KINDS = {
 }
 FIELDS = {
     "table": "label in the paper's source; a section's label for a number in its text",
-    "seeds": "models trained; null where not said",
-    "budget": "samples to calibrate with, always clean ones",
+    "seeds": "models trained, 0 to n - 1; a list of others; null where not said; of a+b, of each",
+    "budget": "samples to calibrate with, always clean ones; of a+b, of each where they differ",
     "draws": "subsets of the calibration split for each model",
     "method": "smallcal's name, with `options`; null with `paper_method` where there is none",
     "set": "what is measured: clean, corrupted (mean over all cells), one part of it, or another",
@@ -51,7 +47,10 @@ FIELDS = {
     "ddof": "of the spread, where it can be told: 0 divides by n, 1 by n - 1",
     "interval": "95 % interval from resampling `resampled`; other ways in `other_intervals`",
     "decimals": "printed after the point: the value is known to half of the last one",
-    "picks": "K chosen for each seed",
+    "picks": "K chosen for each seed, or each draw where there are some",
+    "per_seed": "the value of each seed",
+    "entries": "what is fitted, where it is about several methods",
+    "cells_of": "the table whose models it is about, where it is about all of them",
     "doubt": "why not to chase this number",
 }
 #: An entry that lacks one of these has this.
@@ -83,7 +82,8 @@ def same(entry: Fields) -> tuple[str, ...]:
     if options.get("n_groups") == 3:
         del options["n_groups"]
     resampled = None if entry["kind"] == "value" else entry.get("resampled")
-    more = json.dumps([entry["seeds"], entry["unit"], resampled])
+    mean_of_resamples = entry.get("note", "").startswith("mean of resamples")
+    more = json.dumps([entry["seeds"], entry["unit"], resampled, mean_of_resamples])
     return (*key({**entry, "options": options})[1:], more)
 
 
@@ -159,7 +159,7 @@ def mark_spreads(values: list[Fields]) -> None:
 
 def _ratio_fits(one: Fields, other: Fields) -> bool:
     """Return whether the spreads are as n - 1 to n, and rounding alone does not explain it."""
-    if (one["seeds"] or 1) < 2:
+    if not isinstance(one["seeds"], int) or one["seeds"] < 2:
         return False
     wanted = (one["seeds"] / (one["seeds"] - 1)) ** 0.5
     room, other_room = half(one, SPREAD_DECIMALS), half(other, SPREAD_DECIMALS)
@@ -175,11 +175,14 @@ def matches(entry: Fields, wanted: Fields) -> bool:
 
 def made(tex: str) -> Fields:
     """Return the file's content, from the paper's source."""
-    values = [entry for label in TABLES for entry in entries(tex, label)] + PROSE
+    values = [entry for label in TABLES for entry in entries(tex, label)] + PROSE + captions()
     for entry in values:
         for wanted, change in CORRECTIONS:
             if matches(entry, wanted):
                 entry |= change
+        notes = [text for wanted, text in NOTES if matches(entry, wanted)]
+        if notes:
+            entry["note"] = "; ".join(notes)
         doubts = [text for wanted, text in DOUBTS if matches(entry, wanted)]
         if doubts:
             entry["doubt"] = "; ".join(doubts)
@@ -195,8 +198,15 @@ def made(tex: str) -> Fields:
         "paper_metrics": PAPER_METRICS,
         "tolerances": TOLERANCES,
         "skipped": SKIPPED,
+        "figures": FIGURES,
+        "labels": labels(tex),
         "values": [shortened(entry) for entry in values],
     }
+
+
+def labels(tex: str) -> list[str]:
+    """Return the labels of all tables and figures, in the paper's order."""
+    return re.findall(r"\\label\{((?:tab|fig):[^}]*)\}", tex)
 
 
 def shortened(entry: Fields) -> Fields:
@@ -232,6 +242,9 @@ def problems(content: Fields) -> Iterator[str]:
         yield from (f"{at}: no {name}" for name in REQUIRED if name not in entry)
         yield from (f"{at}: unknown field {name}" for name in set(entry) - set(ORDER))
         yield from (f"{at}: {text}" for text in _wrong(entry, known))
+    for label, figure in content["figures"].items():
+        if "why" not in figure and figure.get("study") not in STUDIES:
+            yield f"{label}: unknown study"
     counts = Counter(key(entry) for entry in content["values"])
     yield from (f"twice: {' '.join(one)}" for one, count in counts.items() if count > 1)
     for one, other in contradictions(content["values"]):
@@ -266,10 +279,10 @@ def _rises(interval: list[float]) -> bool:
 def misprints(content: Fields, tex: str) -> Iterator[str]:
     """Yield the numbers of the file that are not where it says they are in the paper."""
     given = {entry["table"] for entry in content["values"] + content["skipped"]}
-    listed = set(re.findall(r"\\label\{((?:tab|app|sec):[^}]*)\}", tex))
+    listed = set(re.findall(r"\\label\{((?:tab|fig|app|sec):[^}]*)\}", tex))
     yield from (f"{label} is no label of the paper" for label in sorted(given - listed))
-    tables = {label for label in listed if label.startswith("tab:")}
-    yield from (f"{label} is neither read nor skipped" for label in sorted(tables - given))
+    shown = set(labels(tex)) - given - set(content["figures"])
+    yield from (f"{label} is neither read nor skipped" for label in sorted(shown))
     texts = {label: bare(environment(tex, label)) for label in given & listed}
     for entry in content["values"]:
         text = texts.get(entry["table"], "")

@@ -229,7 +229,7 @@ AUDITED = [
 def test_every_method_can_be_audited(name):
     require_package(name)
     z, y = simulate(150, 4)
-    quick = {"smart-bce": 30, "smart-softece": 30}
+    quick = {"smart-bce": 30, "smart-softece": 30, "temphead-k3": 5}
     options = {"epochs": quick[name]} if name in quick else {}
     options |= {"n_partitions": 2} if name == "semantic-groups" else {}
     features = features_of(z) if "features" in METHODS[name].needs else None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
@@ -78,6 +78,90 @@ def test_every_row_equals_a_plain_anova_of_finite_differences(n_groups):
         assert row.floor == (n_groups - 1) / 700
         gain = (between - (n_groups - 1) / 700 * within) / (2 * curvature)
         assert row.predicted_gain == pytest.approx(gain, rel=1e-3)
+
+
+def nll(z, y, temperature):
+    """NLL of each row, the naive way."""
+    scaled = z / temperature
+    return np.logaddexp.reduce(scaled, axis=1) - scaled[np.arange(len(z)), y]
+
+
+def test_rows_under_nll_equal_a_plain_anova_of_finite_differences():
+    z, y = simulate(700, 8, seed=3)
+    table = sc.signal_to_noise(z, y, objective="nll", n_null=0)
+    best = minimize_scalar(
+        lambda t: nll(z, y, t).mean(), bounds=(0.05, 20), method="bounded", options={"xatol": 1e-10}
+    )
+    temperature = best.x
+    assert table.pooled_temperature == pytest.approx(temperature, rel=1e-6)
+    h = 1e-4
+    below, here, above = (nll(z, y, temperature + step) for step in (-h, 0, h))
+    slope = (above - below) / (2 * h)
+    curvature = ((above - 2 * here + below) / h**2).mean()
+    scores = {"risk": out_of_fold_risk(z, y), **statistics(z)}
+    assert table.objective == "nll"
+    for row in table.rows:
+        edges = np.quantile(scores[row.signal], [1 / 3, 2 / 3])
+        between, within = anova(slope, np.digitize(scores[row.signal], edges))
+        assert row.between == pytest.approx(between, rel=1e-4, abs=1e-9)
+        assert row.within == pytest.approx(within, rel=1e-4)
+        gain = (between - 2 / 700 * within) / (2 * curvature)
+        assert row.predicted_gain == pytest.approx(gain, rel=1e-3, abs=1e-8)
+        assert row.metric == "NLL"
+        assert row.text().endswith("of NLL")
+
+
+def test_under_nll_classes_are_drawn_as_their_probabilities_say():
+    z, y = simulate(40, 4, seed=9)
+    slopes = Slopes.of(Predictions.of(z, y), seed=0, loss="nll")
+    right, drawn = slopes.drawn(np.random.default_rng(1), 40_000)
+    t = slopes.temperature
+    p = np.exp(z / t - np.logaddexp.reduce(z / t, axis=1)[:, None])
+    # Slopes average zero where the probabilities are right, with this variance: d/dT of -log p.
+    centred = z - (p * z).sum(axis=1, keepdims=True)
+    variance = (p * centred**2).sum(axis=1) / t**4
+    np.testing.assert_allclose(slopes.information, variance, rtol=1e-9)
+    np.testing.assert_allclose(drawn.mean(axis=0), 0, atol=5 * np.sqrt(variance.max() / 40_000))
+    np.testing.assert_allclose(drawn.var(axis=0), variance, rtol=0.15, atol=1e-6)
+    np.testing.assert_allclose(right.mean(axis=0), p.max(axis=1), atol=0.015)
+    own = (nll(z, y, t + 1e-5) - nll(z, y, t - 1e-5)) / 2e-5
+    np.testing.assert_allclose(slopes.slope, own, atol=1e-6)
+
+
+def test_under_nll_a_calibrated_model_is_rejected_as_often_as_promised():
+    signals = ("confidence", "logit_norm")
+    options = {"signals": signals, "objective": "nll", "n_null": 79}
+    p = np.array(
+        [
+            [row.p_value for row in sc.signal_to_noise(*calibrated(200, seed), **options).rows]
+            for seed in range(150)
+        ]
+    )
+    rejected = (p <= 0.05).sum(axis=0)
+    assert rejected.min() >= 1
+    assert rejected.max() <= 14
+    np.testing.assert_allclose(p.mean(axis=0), 0.5, atol=0.08)
+
+
+def test_under_nll_the_predicted_gain_is_what_groups_give_on_other_samples():
+    z, y = two_temperatures(20_000, 0, hot=1.2)
+    row = sc.signal_to_noise(z, y, signals=["logit_margin"], objective="nll", n_null=99).rows[0]
+    test_z, test_y = two_temperatures(100_000, 1, hot=1.2)
+    found = {}
+    for name, method, options in (
+        ("one", "ts-nll", {}),
+        ("three", "margin-k3", {"objective": "nll"}),
+    ):
+        proba = sc.make(method, **options).fit(z, y).predict_proba(test_z)
+        found[name] = -np.log(proba[np.arange(len(test_y)), test_y]).mean()
+    assert row.beyond_chance
+    assert row.predicted_gain == pytest.approx(found["one"] - found["three"], rel=0.3)
+
+
+def test_an_objective_that_has_no_slopes_here_is_refused():
+    z, y = simulate(60, 4, seed=0)
+    with pytest.raises(InputError, match="objective must be one of bce, nll; got 'softece'"):
+        sc.signal_to_noise(z, y, objective="softece")
 
 
 def test_random_groups_stand_at_the_floor():
@@ -205,7 +289,7 @@ def test_the_router_is_learned_anew_from_every_draw(seed):
     slopes = Slopes.of(Predictions.of(z, y), seed=0)
     rng = np.random.default_rng(0)
     rng.permutation(120)  # one random partition is dealt first
-    draws = rng.random((40, 120)) < slopes.confidence
+    draws, drawn = slopes.drawn(rng, 40)
     predicted = z.argmax(axis=1)
 
     def statistic(slope, scores):
@@ -218,8 +302,7 @@ def test_the_router_is_learned_anew_from_every_draw(seed):
     scores = out_of_fold_risk(z, y)
     observed = statistic(slopes.slope, scores)
     anew = fixed = 0
-    for right in draws:
-        slope = np.where(right, slopes.right, slopes.wrong)
+    for right, slope in zip(draws, drawn, strict=True):
         labels = np.where(right, predicted, (predicted + 1) % 5)
         anew += statistic(slope, out_of_fold_risk(z, labels)) >= observed
         fixed += statistic(slope, scores) >= observed
@@ -277,7 +360,7 @@ def test_signals_do_not_change_one_another_and_blocks_change_nothing(monkeypatch
     alone = sc.signal_to_noise(z, y, signals=["entropy"], n_null=25)
     assert alone["entropy"].p_value == both["entropy"].p_value
     seen = []
-    monkeypatch.setattr("smallcal.advice.signal_to_noise._BLOCK_SIZE", 1400)
+    monkeypatch.setattr("smallcal.advice.signal_null._BLOCK_SIZE", 1400)
     again = sc.signal_to_noise(z, y, signals=["risk", "entropy"], n_null=25, advance=seen.append)
     assert again == both
     assert seen == [7, 7, 7, 4]

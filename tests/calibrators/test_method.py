@@ -20,7 +20,7 @@ from support.simulated import simulate
 
 #: Signals that are learned in folds, or drawn; and maps that deal samples out, or begin at random.
 BY_CHANCE = {"risk", "signed_residual", "absolute_residual", "feature_risk", "feature_logit_risk"}
-BY_CHANCE |= {"random", "shuffled"}
+BY_CHANCE |= {"random", "shuffled", "head_temperature"}
 DEALT = {"smart", "head", "rejecting", "binned", "semantic"}
 #: Maps whose folds choose between penalties, mostly the same one.
 CHOSEN = {"vector", "dirichlet"}

@@ -213,3 +213,63 @@ def test_losses_do_not_change_when_a_constant_is_added_to_the_logits(z, beta, sh
         a = objective(name).terms(one, moments(one, beta)).loss
         b = objective(name).terms(two, moments(two, beta)).loss
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+# What the paper says of the gradients of BCE and NLL.
+
+
+def slopes(name, z, y, beta=0.7):
+    gaps = gaps_of(z, y)
+    return objective(name).terms(gaps, moments(gaps, beta)).slope
+
+
+def confidences(z, beta=0.7):
+    weight = np.exp(beta * (z - z.max(axis=1, keepdims=True)))
+    return 1 / weight.sum(axis=1)
+
+
+def test_on_right_predictions_bce_and_nll_have_the_same_gradient():
+    z, _ = problem(0, n=50)
+    y = z.argmax(axis=1)
+    np.testing.assert_allclose(slopes("bce", z, y), slopes("nll", z, y), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5, 100])
+def test_an_error_pulls_by_p_over_one_minus_p_times_what_being_right_would(n_classes):
+    """The paper's "amplified by p / (1 - p) on confident errors", where it holds.
+
+    The NLL in it is -log p of the predicted class: the pull of the same row, had it been right.
+    """
+    z, _ = problem(1, n=60, n_classes=n_classes)
+    top, wrong = z.argmax(axis=1), z.argmin(axis=1)
+    c = confidences(z)
+    pull = slopes("bce", z, wrong)
+    np.testing.assert_allclose(pull, -c / (1 - c) * slopes("nll", z, top), rtol=1e-9)
+    # The same by finite differences of log(1 - c) and log c in the temperature.
+    t, h = 1 / 0.7, 1e-5
+    bce, nll = (
+        central(lambda x, f=f: f(confidences(z, 1 / x)), t, h)
+        for f in (lambda p: -np.log1p(-p), lambda p: -np.log(p))
+    )
+    known = c < 1 - 1e-9
+    np.testing.assert_allclose((bce / nll)[known], (-c / (1 - c))[known], rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5, 100])
+def test_the_nll_of_the_same_errors_pulls_as_much_on_average(n_classes):
+    """So errors are not amplified against the NLL of their own labels.
+
+    Averaged over the wrong labels, each as likely as the model takes it to be, both pull alike;
+    with two classes there is one wrong label, and they are the same.
+    """
+    z, _ = problem(2, n=30, n_classes=n_classes)
+    top = z.argmax(axis=1)
+    weight = np.exp(0.7 * (z - z.max(axis=1, keepdims=True)))
+    weight[np.arange(30), top] = 0
+    share = weight / weight.sum(axis=1, keepdims=True)
+    mean = np.zeros(30)
+    for label in range(n_classes):
+        y = np.where(top == label, (label + 1) % n_classes, label)  # has no share there
+        mean += share[:, label] * slopes("nll", z, y)
+    wrong = z.argmin(axis=1)
+    np.testing.assert_allclose(mean, slopes("bce", z, wrong), rtol=1e-9)

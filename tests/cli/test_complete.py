@@ -59,7 +59,7 @@ def test_the_table_is_that_of_the_verbs():
         ("smallcal fit x.npz --method sm", {"smart-bce", "smart-softece", "sms"}),
         ("smallcal fit x.npz --method ", {*METHODS, *ALIASES}),
         (
-            "smallcal compare a b --methods none,temp",
+            "smallcal compare a b --methods none,tempe",
             {"none,temperature", "none,temperature-scaling"},
         ),
         (

@@ -364,6 +364,36 @@ def test_another_study_in_the_same_folder_is_refused(cli):
     assert "run holds another run (study draws: 1, now 2)" in err
 
 
+def test_a_stored_run_must_be_found_again(cli):
+    def maps(out, *more):
+        """Run other maps on the draws of the stored run."""
+        draws = ("--budgets", "60", "--draws", "2", "--n-boot", "50")
+        run = ("study", "matched-maps", "data", "--out", out, *draws)
+        return cli(*run, "--methods", "linear-risk", "--gate", "run", *more)
+
+    assert cli(*BUDGET)[0] == 0
+    code, out, err = maps("same")
+    assert (code, err) == (0, "")
+    assert "12 values of tva-ts, in 4 draws of cells" in " ".join(out.split())
+    assert json.loads(maps("same", "--json")[1])["gate"]["failures"] == []
+    with np.load("data/a__mlp-seed1.npz") as old:  # the same names, another model
+        arrays = dict(old)
+    np.savez("data/a__mlp-seed1.npz", **{**arrays, "test_logits": 1.01 * arrays["test_logits"]})
+    code, out, err = maps("other")
+    assert code == 1
+    assert "not as in run: a__mlp__s1, tva-ts, budget 60, draw 0, nll: 0." in err
+    assert "6 differ by more than 1e-06" in " ".join(out.split())
+    assert Path("other/tables.md").exists()
+
+
+def test_runs_with_nothing_in_common_are_told_before_any_fit(cli):
+    assert cli(*FULL, "--cells", "s0")[0] == 0
+    code, out, err = cli(*FULL[:5], "other", *QUICK, "--cells", "s1", "--gate", "run")
+    assert (code, out) == (2, "")
+    assert "the two runs have no method in common on the same cell" in err
+    assert not Path("other").exists()
+
+
 BAD = [
     (["luck"], "unknown study 'luck'; choose from import, check, show, list, reproduce, clean"),
     (["NAME"], "unknown study 'NAME'"),
@@ -382,6 +412,7 @@ BAD = [
     (["import", "gone", "-o", "x"], "gone is neither a folder nor an .h5 file"),
     (["import", "data"], "-o"),
     (["show", "gone"], "gone holds no run"),
+    ([*FULL[1:5], "run", "--gate", "gone"], "gone holds no run"),
 ]
 
 

@@ -74,3 +74,13 @@ def test_undefined_resamples_are_nan_not_an_error():
     assert auroc[2] == 1.0
     hcfp = replicators([METRICS["hcfp90"]], scored)["hcfp90"](counts)
     assert np.isnan(hcfp[0])
+
+
+@pytest.mark.parametrize("name", CUTS)
+@pytest.mark.parametrize("n", [97, 11])  # of 15 bins, or of fewer samples than bins
+def test_plain_errors_in_bins_equal_a_plain_loop_that_cuts_bins_anew(name, n):
+    scored = hard_case().take(np.arange(n))
+    # Equal confidences are cut apart in the order of the rows, here as in the loop.
+    counts = np.random.default_rng(1).multinomial(n, np.full(n, 1 / n), size=40).astype(float)
+    got = replicators([METRICS[name]], scored, plain=True)[name](counts)
+    np.testing.assert_allclose(got, plain(METRICS[name], scored, counts), atol=1e-12)

@@ -81,6 +81,17 @@ def shift_rows(seed=0):
     return rows
 
 
+def signed_rows(seed=0):
+    """Rows under shift with signed gaps, which have an order of their own."""
+    rng = np.random.default_rng(seed + 1)
+    extra = [
+        row | {"metric": "confidence_gap", "value": rng.normal(0, 0.05)}
+        for row in shift_rows(seed)
+        if row["metric"] == "ece15"
+    ]
+    return shift_rows(seed) + extra
+
+
 def k_rows(seed=0):
     rng = np.random.default_rng(seed)
     return [
@@ -267,17 +278,35 @@ def test_corruption_gains_have_the_numbers_of_a_plain_loop():
         assert set(model.corruptions) == set(KINDS)
         for i, kind in enumerate(model.corruptions):
             value = {m: mean_and_spread(mine, label=m, set=kind)[0] for m in METHODS}
-            assert model.error[i] == pytest.approx(value["none"])
+            assert model.x[i] == pytest.approx(value["none"])
             assert model.gain[i] == pytest.approx(value["tva-ts"] - value["srts-bce"])
-        assert (np.diff(model.error) > 0).all()
-        assert model.rank[0] == pytest.approx(stats.spearmanr(model.error, model.gain)[0])
+        assert (np.diff(model.x) > 0).all()
+        assert model.rank[0] == pytest.approx(stats.spearmanr(model.x, model.gain)[0])
         pairs = itertools.combinations(range(len(KINDS)), 2)
-        slopes = [
-            (model.gain[j] - model.gain[i]) / (model.error[j] - model.error[i]) for i, j in pairs
-        ]
+        slopes = [(model.gain[j] - model.gain[i]) / (model.x[j] - model.x[i]) for i, j in pairs]
         assert model.slope == pytest.approx(statistics.median(slopes))
-        middle = statistics.median(model.gain) - model.slope * statistics.median(model.error)
+        middle = statistics.median(model.gain) - model.slope * statistics.median(model.x)
         assert model.intercept == pytest.approx(middle)
+
+
+@pytest.mark.parametrize(("against", "label"), [("raw_gap", "none"), ("baseline_gap", "tva-ts")])
+def test_gains_can_be_drawn_against_a_signed_gap(against, label):
+    rows = signed_rows()
+    run = (quick("heterogeneity"), Frame.of(rows))
+    found = plots.corruption_gain_data(run, against=against)
+    plain = plots.corruption_gain_data(run)
+    gaps = [r | {"metric": "ece15"} for r in rows if r["metric"] == "confidence_gap"]
+    for model, usual, (_, backbone) in zip(found.models, plain.models, MODELS, strict=True):
+        mine = [row for row in gaps if row["backbone"] == backbone]
+        expected = [mean_and_spread(mine, label=label, set=kind)[0] for kind in model.corruptions]
+        assert model.x == pytest.approx(np.array(expected))
+        assert model.gain == pytest.approx(usual.gain)
+        assert model.rank[0] == pytest.approx(stats.spearmanr(expected, model.gain)[0])
+    assert found.axis == f"gap of {label}: mean confidence minus accuracy, points"
+    with pytest.raises(InputError, match=f"run has no confidence_gap of {label}: measure it"):
+        plots.corruption_gain_data((quick("shift"), Frame.of(shift_rows())), against=against)
+    with pytest.raises(InputError, match="unknown against 'gap'; "):
+        plots.corruption_gain_data(run, against="gap")
 
 
 def test_the_method_and_the_baseline_of_a_gain_can_be_chosen():
@@ -397,7 +426,9 @@ def caption_of(axes):
 
 
 def figures_of(name, rows):
-    return {figure: draw() for figure, draw in study_figures(quick(name), Frame.of(rows))}
+    found = dict(study_figures(quick(name), Frame.of(rows)))
+    found.pop("group-temperatures", None)  # these rows have none
+    return {figure: draw() for figure, draw in found.items()}
 
 
 def test_figures_name_budget_models_and_intervals():
@@ -410,7 +441,7 @@ def test_figures_name_budget_models_and_intervals():
         "differences-100": f"{who}; 3 draws of 100 samples Bars: {BOOT} draws in each.{FEW}",
         "differences-400": f"{who}; 3 draws of 400 samples Bars: {BOOT} draws in each.{FEW}",
     }
-    for row in (sized := shift_rows()):
+    for row in (sized := signed_rows()):
         row["budget"] = 1250
     whole = "fitted on whole splits of 1,250 samples"
     (axes,) = figures_of("shift", sized).values()
@@ -422,10 +453,12 @@ def test_figures_name_budget_models_and_intervals():
         "Dashed: K=1; hollow: tie with it."
     )
     assert caption_of(found["differences"]) == f"{who}; {split} Bars: {BOOT} draws in each.{FEW}"
-    (axes,) = figures_of("heterogeneity", sized).values()
-    assert axes.get_legend().get_title().get_text() == (
-        f"2 models; {whole}\nrank correlation of gain and error [95 % interval]"
-    )
+    found = figures_of("heterogeneity", sized)
+    for name, axes in found.items():
+        x = "gap" if name.endswith("gap") else "error"
+        assert axes.get_legend().get_title().get_text() == (
+            f"2 models; {whole}\nrank correlation of gain and {x} [95 % interval]"
+        )
 
 
 def test_a_figure_without_intervals_says_so():
@@ -711,8 +744,14 @@ def test_every_study_with_a_table_that_can_be_drawn_has_a_figure():
     }
     assert found["budget"] == ["budget-curve", "differences"]
     assert found["shift"] == ["severity-curve"]
-    assert found["heterogeneity"] == ["corruption-gain"]
-    assert found["k-ablation"] == ["k-ablation", "differences"]
+    gains = ["corruption-gain", "corruption-gain-raw-gap", "corruption-gain-baseline-gap"]
+    assert found["heterogeneity"] == gains
+    assert found["k-ablation"] == ["k-ablation", "group-temperatures", "differences"]
+    assert found["k-ablation-nll"] == found["k-ablation"]
+    assert found["audit"] == ["group-temperatures"]
+    assert found["within-margin"] == ["within-margin"]
+    assert found["risk-score"] == ["risk-density", "risk-confidence", "group-gaps"]
+    assert found["risk-flow"] == ["risk-flow"]
     assert found["efficiency"] == []
     for name, study in STUDIES.items():
         assert ("differences" in study.tables) == ("differences" in found[name])

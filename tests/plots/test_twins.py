@@ -9,7 +9,10 @@ from smallcal import plots
 from smallcal.plots.twins import documented, draws
 
 PAIRS = [name for name in plots.__all__ if f"{name}_data" in plots.__all__]
-STUDY_PLOTS = {"budget_curve", "severity_curve", "corruption_gain", "k_ablation"}
+STUDY_PLOTS = {
+    *("budget_curve", "severity_curve", "corruption_gain", "k_ablation", "group_temperatures"),
+    *("within_margin", "risk_density", "risk_confidence", "group_gaps", "risk_flow"),
+}
 
 
 def described(function):
@@ -43,7 +46,7 @@ def test_both_tell_of_each_parameter_in_the_same_words(name):
 
 
 def test_every_plot_has_a_twin_and_rows_for_a_forest_tell_of_theirs():
-    assert len(PAIRS) == 13  # nine of samples, four of studies
+    assert len(PAIRS) == 19  # nine of samples, ten of studies
     assert list(described(plots.difference_rows)) == ["run", "metric", "baseline", "where"]
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 from sklearn.model_selection import train_test_split
 
 import smallcal as sc
@@ -20,6 +21,7 @@ from smallcal.studies.simulate import World
 from smallcal.studies.study import Entry
 from smallcal.studies.tables.catalogue import tables_of
 from smallcal.studies.tables.clean import paired, seeds
+from smallcal.studies.tables.heterogeneity import heterogeneity
 from smallcal.studies.tables.shift import cube
 from smallcal.studies.tables.table import Number
 from support.cases import QUICK, features_of, missing_package
@@ -98,6 +100,8 @@ def test_the_issue_names_these_studies():
         clean budget k-ablation objective routing-signal routing-target matched-maps heads shift
         requantize paired-clean heterogeneity deployment thresholds matched-coverage selector
         nested-k oracle-k audit signal-to-noise efficiency top1-audit proper-scores
+        k-ablation-nll within-margin risk-score risk-flow
+        natural-shift scope-map on-off
     """
     assert set(STUDIES) >= set(text.split())
 
@@ -283,7 +287,8 @@ def test_shift_is_means_over_sets_then_over_seeds(folder, outcome):
         for k, severity in enumerate(SEVERITIES):
             value = row[f"severity {severity}"].value
             assert value == pytest.approx(100 * errors[:, :, k].mean(), abs=1e-4)
-    (row,) = cells(table_named(found, "tiers"), method="srts-bce", minus="tva-ts")
+    where = {"method": "srts-bce", "minus": "tva-ts", "metric": "ece15"}
+    (row,) = cells(table_named(found, "tiers"), **where)
     expected = nested.tiers(100 * (ours - theirs), n_boot=N_BOOT)
     for name, interval in expected.items():
         assert row[name].value == pytest.approx(interval.point, abs=1e-4)
@@ -303,27 +308,55 @@ def test_shift_is_means_over_sets_then_over_seeds(folder, outcome):
     assert high[2] == pytest.approx(100 * groups[:, :, 1, 2].mean())
 
 
+def signed_gaps(folder, name):
+    """Return mean confidence minus accuracy in points, for each corruption."""
+    found = np.zeros((len(SEEDS), len(KINDS), len(SEVERITIES)))
+    for i, seed in enumerate(SEEDS):
+        cal = fitted(name, seed, *read(folder, f"cal{seed}"))
+        for j, kind in enumerate(KINDS):
+            for k, severity in enumerate(SEVERITIES):
+                z, y = read(folder, f"{kind}{severity}-{seed}")
+                p = cal.predict_proba(z)
+                found[i, j, k] = p.max(axis=1).mean() - (p.argmax(axis=1) == y).mean()
+    return 100 * found.mean(axis=(0, 2))
+
+
 def test_heterogeneity_ranks_corruptions_by_the_raw_error(folder, outcome):
     found = outcome("heterogeneity", methods=("none", "srts-bce"))
     raw, ours, theirs = (
         100 * shifted_errors(folder, name)[0].mean(axis=(0, 2))
         for name in ("none", "srts-bce", "tva-ts")
     )
+    gaps = {name: signed_gaps(folder, name) for name in ("none", "tva-ts")}
     (table,) = found.tables
+    assert table.header[-2:] == ("gap of none", "gap of tva-ts")
     order = np.argsort(raw)
     assert [row[2] for row in table.rows] == [list(KINDS)[i] for i in order]
     for row, i in zip(table.rows, order, strict=True):
         values = [number.value for number in row[3:]]
-        assert values == pytest.approx([raw[i], ours[i], theirs[i] - ours[i]], abs=1e-4)
+        expected = [raw[i], ours[i], theirs[i] - ours[i], gaps["none"][i], gaps["tva-ts"][i]]
+        assert values == pytest.approx(expected, abs=1e-4)
     ranks = [np.argsort(np.argsort(values)) for values in (raw, theirs - ours)]
     n = len(raw)
     rho = 1 - 6 * ((ranks[0] - ranks[1]) ** 2).sum() / (n * (n**2 - 1))
     assert f"the raw error is {rho:+.2f}" in table.sentences[0]
+    for name in gaps:
+        rho = spearmanr(theirs - ours, gaps[name]).statistic
+        assert f"of {name} {rho:+.2f}" in table.sentences[1]
+
+
+def test_heterogeneity_of_a_run_without_gaps_is_what_it_was(outcome):
+    found = outcome("heterogeneity", methods=("none", "srts-bce"))
+    frame = found.frame.where(metric="ece15")
+    (before,) = found.tables
+    after = heterogeneity(STUDIES["heterogeneity"], frame)
+    assert after.header == before.header[:-2]
+    assert [row[2:] for row in after.rows] == [row[2:-2] for row in before.rows]
+    assert after.sentences[0].partition(": ")[2] == before.sentences[0].partition(": ")[2]
 
 
 def test_selector_picks_what_select_picks(folder, outcome):
-    found = outcome("selector")
-    (table,) = found.tables
+    table = table_named(outcome("selector"), "selector")
     for rule in ("repeat", "fold", "sample"):
         picks, errors = [], []
         for seed in SEEDS:
@@ -344,14 +377,13 @@ def test_selector_picks_what_select_picks(folder, outcome):
         errors = np.array(errors)
         selected = np.mean([errors[i, int(pick == "K=3")] for i, pick in enumerate(picks)])
         best = errors.min(axis=1).mean()
-        (row,) = cells(table, rule=rule, candidate="K=3")
+        (row,) = cells(table, rule=rule, candidate="K=3", set="clean")
         assert row["picks"] == " / ".join(picks)
         values = [row[key].value for key in ("always K=1", "always candidate", "selected")]
         assert values == pytest.approx([*errors.mean(axis=0), selected], abs=1e-4)
         assert row["best of 2"].value == pytest.approx(best, abs=1e-4)
         assert row["excess"].value == pytest.approx(selected - best, abs=1e-4)
         assert row["excess"].value >= 0
-    assert len(table.sentences) == 3
 
 
 @pytest.mark.filterwarnings("ignore::smallcal.FitWarning")
@@ -375,7 +407,9 @@ def test_nested_and_oracle_choices_of_k(folder, outcome):
     assert row["picks"] == " / ".join(picks)
     assert row["ece15 %"].value == pytest.approx(np.mean(chosen), abs=1e-4)
     (row,) = cells(table, entry="K=3")
-    assert row["ece15 %"].value == pytest.approx(np.mean([own["K=3"] for own in errors]), abs=1e-4)
+    fixed = np.mean([own["K=3"] for own in errors])
+    assert row["ece15 %"].value == pytest.approx(fixed, abs=1e-4)
+    assert f"from {np.mean(chosen) - fixed:+.2f} (world plain)" in table.sentences[0]
     (table,) = outcome("oracle-k", methods=tuple(recipes)).tables
     (row,) = cells(table, entry="chosen")
     assert row["ece15 %"].value == pytest.approx(
@@ -406,6 +440,12 @@ def test_the_controls_are_what_they_say(folder, outcome):
         gap = row["ece15 difference points"]
         assert gap.value == pytest.approx(np.mean(control) - np.mean(deployed), abs=1e-4)
         assert gap.low <= gap.value <= gap.high
+        shape = (len(SEEDS), len(KINDS), len(SEVERITIES))
+        apart = (np.array(control) - np.array(deployed)).reshape(shape)
+        wanted = nested.tiers(apart, n_boot=N_BOOT)
+        for tier, column in (("cell", "sets"), ("corruption", "corruptions")):
+            number = row[f"ece15 difference, {column}"]
+            assert [number.low, number.high] == pytest.approx(list(wanted[tier]), abs=1e-4)
 
 
 def test_given_groups_reach_the_tail_too(folder):
@@ -463,11 +503,30 @@ def test_signal_to_noise_is_the_librarys(folder, outcome):
     (row,) = cells(table, method="srts-bce")
     assert row["B/σ² x1000"].value == pytest.approx(np.mean(ratios), rel=1e-4)
     assert row["floor x1000"].value == pytest.approx(np.mean(floors))
-    promised = row["predicted top_label_bce gain points"].value
+    promised = row["predicted gain points"].value
     assert promised == pytest.approx(np.mean(gains), rel=1e-3)
     assert row["ece15 gain points"].value == pytest.approx(np.mean(gaps), abs=1e-4)
     word = "wins" if min(gaps) > 0 else "loses" if max(gaps) < 0 else "mixed"
     assert row["ece15 outcome"] == word
+    assert row["loss"] == "top_label_bce"
+
+
+def test_signal_to_noise_of_nll_is_compared_with_one_temperature_by_nll(folder, outcome):
+    (table,) = outcome("signal-to-noise").tables
+    ratios, gains = [], []
+    for seed in SEEDS:
+        z, y = read(folder, f"cal{seed}")
+        test, labels = read(folder, f"test{seed}")
+        options = {"objective": "nll", "n_null": 19, "random_state": seed}
+        found = sc.signal_to_noise(z, y, signals=("risk",), **options)
+        ratios.append(1000 * found["risk"].ratio)
+        pair = [fitted(m, seed, z, y).predict_proba(test) for m in ("ts-nll", "srts-nll")]
+        losses = [-np.log(p[np.arange(len(labels)), labels]).mean() for p in pair]
+        gains.append(100 * (losses[0] - losses[1]))
+    (row,) = cells(table, method="srts-nll")
+    assert row["loss"] == "nll"
+    assert row["B/σ² x1000"].value == pytest.approx(np.mean(ratios), rel=1e-4)
+    assert row["gain points"].value == pytest.approx(np.mean(gains), abs=1e-4)
 
 
 def test_thresholds_and_equal_coverage(folder, outcome):

@@ -94,6 +94,8 @@ def test_a_description_is_read_without_its_files(tmp_path):
         (GOOD.replace('test = "x.npz:test"', ""), "cell 1: lacks test"),
         (GOOD + 'seed = "0"', "seed must be of type int"),
         (GOOD + "seed = true", "seed must be of type int"),
+        (GOOD + "seed = 99999999999999999999999", "seed must be from 0 to 4,294,967,295"),
+        (GOOD + "seed = -1", "seed must be from 0 to 4,294,967,295"),
         (GOOD + "[[cell.shift]]\nkind = 'k'\nseverity = 1", "shift 1: lacks file"),
         (GOOD + GOOD.replace('name = "mine"', ""), "a__b__s0 is there more than once"),
     ],
@@ -579,3 +581,15 @@ def test_a_study_comes_back_from_its_manifest(name):
 def test_a_damaged_manifest_is_one_line(document):
     with pytest.raises(FileError, match="does not describe a study"):
         Study.from_document(document, known=STUDIES["clean"])
+
+
+def test_names_with_numbers_that_are_no_seed_or_severity_are_left_out(tmp_path):
+    write_folder(tmp_path)
+    (tmp_path / "towns__mlp-seed1.npz").rename(tmp_path / f"towns__mlp-seed{10**20}.npz")
+    far = tmp_path / "shift" / "towns__mlp-seed0__villages.npz"
+    far.rename(far.with_name(f"towns__mlp-seed0__villages-s{10**20}.npz"))
+    found = import_folder(tmp_path, tmp_path)
+    assert [cell.seed for cell in found.collection.cells] == [0]
+    assert "villages" not in {shift.kind for shift in found.collection.cells[0].shifts}
+    assert any("seed must be from 0 to" in line for line in found.left_out)
+    assert any("severity must be from 0 to" in line for line in found.left_out)

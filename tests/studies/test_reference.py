@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import paper_table
 import reference_values
 import smallcal as sc
 from reference_remarks import PAPER_METRICS
 from reference_tables import TABLES
 from smallcal.metrics import METRICS
+from smallcal.studies import STUDIES
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT.parent / "shared" / "paper" / "srts.tex"
@@ -75,6 +77,24 @@ def test_every_table_has_numbers(content):
     assert not {entry["table"] for entry in content["skipped"]} & set(counts)
     used = {entry.get("paper_metric") for entry in content["values"]} - {None}
     assert used == set(PAPER_METRICS)
+
+
+def test_every_table_and_figure_has_a_study_or_a_reason(content):
+    values = {entry["table"]: entry["study"] for entry in content["values"]}
+    skipped = {entry["table"]: entry for entry in content["skipped"]}
+    assert len(content["labels"]) == len(set(content["labels"])) == 76
+    for label in content["labels"]:
+        about = content["figures"].get(label) or skipped.get(label) or {"study": values[label]}
+        assert "why" in about or about["study"] in STUDIES
+    figures = [label for label in content["labels"] if label.startswith("fig:")]
+    assert sorted(figures) == sorted(content["figures"])
+
+
+def test_the_list_in_the_docs_is_up_to_date():
+    page = paper_table.PAGE.read_text(encoding="utf-8")
+    assert paper_table.updated(page) == page, "run python scripts/paper_table.py"
+    rows = [line for line in page.splitlines() if line.startswith(("| `tab:", "| `fig:"))]
+    assert len(rows) == 76
 
 
 def test_numbers_known_by_heart(content):
@@ -162,6 +182,7 @@ def test_a_repeated_entry_is_told(content):
 
 
 def test_the_paper_says_so(content, paper):
+    assert content["labels"] == reference_values.labels(paper)
     assert list(reference_values.misprints(content, paper)) == []
 
 

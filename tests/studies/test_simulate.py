@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import smallcal as sc
 from predictions import (
+    MANY,
     MILD,
     NOISY,
     PLAIN,
@@ -212,6 +213,23 @@ def test_expected_metrics_are_sums_over_every_label_that_could_have_come():
         assert expected[name] == pytest.approx(total, rel=1e-10)
 
 
+def test_the_true_ece_is_what_ever_more_labels_would_measure():
+    rows = World(n_classes=10, accuracy=0.7, noise=0.3).draw(400)
+    p = softmax(rows.logits / 1.1)
+    rng = np.random.default_rng(0)
+    chances = rows.probabilities[np.arange(rows.n), p.argmax(axis=1)]
+    right = (rng.random((100_000, rows.n)) < chances).mean(axis=0)
+    c, expected = p.max(axis=1), 0.0
+    for k in range(15):
+        inside = (c >= k / 15) & (c < (k + 1) / 15) if k < 14 else c >= 14 / 15
+        expected += abs((c - right)[inside].sum()) / rows.n
+    assert rows.true_ece(p) == pytest.approx(expected, abs=3e-4)
+    true = softmax(rows.logits / rows.temperature[:, None])
+    assert rows.true_ece(true) == pytest.approx(0, abs=1e-9)
+    with pytest.raises(InputError, match=r"y_proba must have shape \(400, 10\)"):
+        rows.true_ece(p[:9])
+
+
 def test_no_calibrator_beats_the_truth():
     rows = STRUCTURED.draw(3000, split="test")
     best = rows.expected(rows.probabilities)
@@ -339,6 +357,17 @@ def test_the_larger_map_is_ahead_with_many_samples_and_behind_with_few():
     assert (few > 0).mean() > 0.75
     many, error = difference(STRUCTURED, 5000, "smart-bce", "srts-bce", draws=2)
     assert many + error < -0.2
+
+
+def test_the_larger_map_is_behind_in_ece_too_with_few_samples_and_ahead_with_many():
+    few, many = (
+        losses(MANY, n, "smart-bce", draws=draws, metric="ece15")
+        - losses(MANY, n, "srts-bce", draws=draws, metric="ece15")
+        for n, draws in ((250, 12), (5000, 2))
+    )
+    assert few.mean() > 0.4
+    assert (few > 0).mean() > 0.6
+    assert (many < -0.2).all()
 
 
 def test_the_high_risk_share_grows_with_severity():

@@ -14,12 +14,19 @@ from smallcal.calibrators.catalogue import ALIASES, METHODS, method
 from smallcal.calibrators.maps.peers import PEERS
 from support.simulated import simulate
 
+
+def trains_a_head(name):
+    """Whether a method trains a network with torch, as its map or as its signal."""
+    row = method(name)
+    return row.map == "head" or row.signal.endswith("head_temperature")
+
+
 #: Options that make a slow method quick enough to be fitted many times in a test.
 QUICK = {
     **{name: {"epochs": 100} for name, row in METHODS.items() if row.map == "smart"},
     "semantic-groups": {"n_partitions": 3},
     "dirichlet-odir": {"lambdas": (0.01, 1.0), "mus": (0.01, 1.0)},
-    **{name: {"epochs": 5} for name, row in METHODS.items() if row.map == "head"},
+    **{name: {"epochs": 5} for name in METHODS if trains_a_head(name)},
 }
 QUICK |= {alias: QUICK[name] for alias, name in ALIASES.items() if name in QUICK}
 
@@ -57,7 +64,7 @@ def fit(name, z, y, **options):
 def missing_package(name):
     """What a method needs and is not installed, if anything."""
     row = method(name)
-    module = {"head": "torch", "peer": "sklearn"}.get(row.map, "numpy")
+    module = "sklearn" if row.map == "peer" else "torch" if trains_a_head(name) else "numpy"
     if row.map == "peer":
         module = PEERS[true_name(name)].module.partition(".")[0]
     return "" if importlib.util.find_spec(module) else module

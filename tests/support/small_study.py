@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import signal
 import sys
 from dataclasses import replace
@@ -36,7 +35,7 @@ STUDY = Study(
     metrics=("ece15", "nll"),
     budgets=(100, 0),
     draws=2,
-    tables=("means", "wins", "differences"),
+    tables=("means", "wins", "differences", "seed-samples"),
     n_boot=100,
 )
 N_TASKS = 3 * (2 + 1)
@@ -71,8 +70,10 @@ def parts(out):
 
 
 def results(out):
-    """Return the bytes of each result of a run."""
-    return {name: (Path(out) / name).read_bytes() for name in RESULTS}
+    """Return the bytes of each result of a run, and of the predictions that it keeps."""
+    kept = sorted(Path(out).glob("predictions/[!.]*.parquet"))
+    files = [*(Path(out) / name for name in RESULTS), *kept]
+    return {file.name: file.read_bytes() for file in files}
 
 
 def leftovers(out):
@@ -96,13 +97,15 @@ def plain(source, out, draws="2", jobs="1"):
 def killed_in_writes(source, out):
     """Kill the run as it writes a file, half-way and just after, and run it again each time.
 
-    Every kind of file: the manifest, three of the parts, the rows, each form of the tables.
+    Every kind of file: the manifest, some tasks' predictions and parts, the rows, each form of the
+    tables.
     """
     collection = load_collection(source)
     run(STUDY, collection, f"{out}/whole")
     wanted = results(f"{out}/whole")
-    some = random.Random(0).sample(range(1, 1 + N_TASKS), 3)
-    writes = [0, *some, *range(1 + N_TASKS, 1 + N_TASKS + len(RESULTS))]
+    some = [2 * task + file for task, file in ((0, 1), (3, 1), (5, 2), (8, 2))]  # or the part
+    last = 1 + 2 * N_TASKS
+    writes = [0, *some, *range(last, last + len(RESULTS))]
     wrong = []
     for write in writes:
         for when in ("half", "moved"):
@@ -156,10 +159,10 @@ def _counted(collection, folder, log):
     """Run and write a line for each task that is done."""
     real = measure.measure
 
-    def counted(study, cell, task):
+    def counted(study, cell, task, keeper):
         with log.open("a") as file:
             file.write(f"{task.key}\n")
-        return real(study, cell, task)
+        return real(study, cell, task, keeper)
 
     log.touch()
     measure.measure = counted

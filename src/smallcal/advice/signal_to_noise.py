@@ -1,6 +1,6 @@
 """Test whether miscalibration depends on a signal, before any parameter is spent on it.
 
-At the pooled temperature T the slopes dl/dT of the samples' top-label losses average zero. Cut the
+At the pooled temperature T the slopes dl/dT of the samples' losses average zero. Cut the
 samples into K equal groups by a signal: where the groups' mean slopes differ, one temperature is
 wrong for each of them. The variance of slopes splits exactly into B between groups and σ² within
 them, and to second order temperatures of their own change the expected loss by
@@ -9,18 +9,19 @@ them, and to second order temperatures of their own change the expected loss by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from smallcal.advice.class_bias import ClassBias, class_bias
-from smallcal.advice.slopes import PREDICTED_CLASS, Groups, Slopes, cut, variances
+from smallcal.advice.signal_null import NULLS, exceedances
+from smallcal.advice.slopes import PREDICTED_CLASS, Groups, Slopes, variances
 from smallcal.calibrators.signals import ROUTES, STATISTICS
 from smallcal.data.checks import whole_number
 from smallcal.data.plain import plain_fields
-from smallcal.data.predictions import BoolArray, FloatArray, Predictions
+from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.metrics.units import X100
@@ -39,13 +40,8 @@ AUDITED = (*DEFAULT_SIGNALS, PREDICTED_CLASS, CLASS_BIAS)
 #: Signals that make no groups, or read the answer.
 _UNFIT = ("none", "statistics", "logits", "features", "oracle_risk", "oracle_correctness")
 
-_NULLS = ("resample", "permutation")
-
-#: Drawn labels at a time: 16 MB of slopes.
-_BLOCK_SIZE = 2_000_000
-
-#: Sums of the same numbers in another order differ by less; a tie must count as a tie.
-_ROUNDING = 1e-9
+#: Objectives whose slopes can be looked at, and what their gain is of.
+OBJECTIVES = {"bce": "TopBCE", "nll": "NLL"}
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class SignalRow:
     floor : float
         (K - 1) / n: what B / σ² is on average when miscalibration has nothing to do with groups.
     predicted_gain : float
-        By how much a temperature for each group lowers the expected top-label BCE, in nats;
-        negative where it costs more than it gives.
+        By how much a temperature for each group lowers the expected loss, in nats; negative
+        where it costs more than it gives.
     p_value : float
         Of "miscalibration does not depend on this signal".
     beyond_chance : bool
@@ -71,7 +67,8 @@ class SignalRow:
     note : str
         Why there is nothing to see, where that is so.
     metric : str
-        What the predicted gain is of: TopBCE, or NLL for biases of classes.
+        What the predicted gain is of: TopBCE, or NLL for that objective and for biases of
+        classes.
     """
 
     signal: str
@@ -134,6 +131,8 @@ class SignalToNoise:
         What the p-values are computed under.
     n_null : int
     level : float
+    objective : str
+        Whose slopes they are.
     """
 
     rows: tuple[SignalRow, ...]
@@ -144,6 +143,7 @@ class SignalToNoise:
     null: str
     n_null: int
     level: float
+    objective: str = "bce"
 
     def __getitem__(self, signal: str) -> SignalRow:
         """Return a signal's row."""
@@ -172,8 +172,8 @@ class SignalToNoise:
             names = ", ".join(row.signal.replace("_", " ") for row in routed)
             told.append(
                 f"After one temperature, miscalibration still depends on {names}: {best.n_groups} "
-                f"temperatures by {best.signal.replace('_', ' ')} should lower TopBCE by about "
-                f"{X100.size(best.predicted_gain)}."
+                f"temperatures by {best.signal.replace('_', ' ')} should lower {best.metric} by "
+                f"about {X100.size(best.predicted_gain)}."
             )
         told += [
             "The model prefers some classes whatever the input: biases of classes should lower "
@@ -193,6 +193,7 @@ def signal_to_noise(
     y: object,
     *,
     signals: Sequence[str] = DEFAULT_SIGNALS,
+    objective: str = "bce",
     n_groups: int = 3,
     null: str = "resample",
     n_null: int = 499,
@@ -214,6 +215,8 @@ def signal_to_noise(
         :data:`smallcal.calibrators.signals.ROUTES` that gives each sample one score
         without its label, "predicted_class", or "class_bias": whether classes occur as often as
         the model expects.
+    objective : {"bce", "nll"}
+        The loss that temperatures would be fitted by: its slopes are looked at.
     n_groups : int
         K; groups are cut as grouped calibrators cut theirs.
     null : {"resample", "permutation"}
@@ -237,16 +240,17 @@ def signal_to_noise(
 
     Notes
     -----
-    The ratio says what grouping would do to the *fitted* loss, top-label BCE; it does not predict
-    ECE. The predicted gain is to second order and takes all groups for equally curved.
+    The ratio says what grouping would do to the *fitted* loss; it does not predict ECE. The
+    predicted gain is to second order and takes all groups for equally curved.
 
     ``null="resample"`` draws "right or wrong" anew for every sample, as the confidence at the
-    pooled temperature says, lets that temperature follow, learns the router anew, and compares
-    the groups' summed slopes in units of their standard deviations. It keeps its size where
-    groups differ in the variance of their slopes, which they always do: safe predictions hardly
-    vary. ``null="permutation"`` deals the slopes out to the samples at random and compares B. It
-    takes slopes for interchangeable, so that with accurate models it rejects far too seldom.
-    Both are measured in ``docs/audit.md``.
+    pooled temperature says (with ``objective="nll"`` its class, as all probabilities say), lets
+    that temperature follow, learns the router anew, and compares the groups' summed slopes in
+    units of their standard deviations. It keeps its size where groups differ in the variance of
+    their slopes, which they always do: safe predictions hardly vary. ``null="permutation"`` deals
+    the slopes out to the samples at random and compares B. It takes slopes for interchangeable,
+    so that with accurate models it rejects far too seldom. Both are measured in
+    ``docs/audit.md``.
 
     Examples
     --------
@@ -259,26 +263,28 @@ def signal_to_noise(
     True
     """
     _require(signals, n_groups, null, n_partitions)
+    if objective not in OBJECTIVES:
+        raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}")
     require_options(n_null, level, name="n_null")
     preds = Predictions.of(logits, y, input=input, features=features)
     preds.require_fittable(input=input)
-    slopes = Slopes.of(preds, seed=random_state)
+    slopes = Slopes.of(preds, seed=random_state, loss=objective)
     grouped = {name: Groups.of(slopes, name, n_groups) for name in signals if name != CLASS_BIAS}
     rng = np.random.default_rng(random_state)
     control = _random_ratio(slopes, n_groups, n_partitions, rng)
-    exceeded = _exceedances(slopes, grouped, n_groups, null, n_null, rng, advance)
+    exceeded = exceedances(slopes, grouped, n_groups, null, n_null, rng, advance)
     p_values = {name: (1 + exceeded[name]) / (1 + n_null) for name in grouped}
     p_values |= {name: 1.0 for name, group in grouped.items() if group.note}
-    rows = [_row(slopes, group, p_values[name]) for name, group in grouped.items()]
+    metric = OBJECTIVES[objective]
+    rows = [_row(slopes, group, p_values[name], metric) for name, group in grouped.items()]
     if CLASS_BIAS in signals:
         rows.append(_bias_row(class_bias(preds, slopes.temperature, n_null=n_null, rng=rng), preds))
         p_values[CLASS_BIAS] = rows[-1].p_value
     fallen = holm(p_values, 1 - level)
     by_name = {row.signal: replace(row, beyond_chance=row.signal in fallen) for row in rows}
     ordered = tuple(by_name[name] for name in signals)
-    return SignalToNoise(
-        ordered, preds.n, n_groups, slopes.temperature, control, null, n_null, level
-    )
+    about = (preds.n, n_groups, slopes.temperature, control, null, n_null, level, objective)
+    return SignalToNoise(ordered, *about)
 
 
 def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int) -> None:
@@ -290,8 +296,8 @@ def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int
             f"signals must be different names among {', '.join(possible)}; got {signals!r}"
         )
     whole_number(n_groups, "n_groups", least=2)
-    if null not in _NULLS:
-        raise InputError(f"null must be one of {', '.join(_NULLS)}; got {null!r}")
+    if null not in NULLS:
+        raise InputError(f"null must be one of {', '.join(NULLS)}; got {null!r}")
     whole_number(n_partitions, "n_partitions", least=1)
 
 
@@ -311,7 +317,7 @@ def _bias_row(found: ClassBias, preds: Predictions) -> SignalRow:
     )
 
 
-def _row(slopes: Slopes, groups: Groups, p_value: float) -> SignalRow:
+def _row(slopes: Slopes, groups: Groups, p_value: float, metric: str) -> SignalRow:
     between, within = variances(slopes.slope, groups.member)
     count = groups.count
     floor = (count - 1) / slopes.n
@@ -319,7 +325,8 @@ def _row(slopes: Slopes, groups: Groups, p_value: float) -> SignalRow:
     if not groups.note and slopes.curvature > 0:
         gain = (between - floor * within) / (2 * slopes.curvature)
     values = (between, within, floor, gain, p_value)
-    return SignalRow(groups.signal, *values, beyond_chance=False, n_groups=count, note=groups.note)
+    signal, note = groups.signal, groups.note
+    return SignalRow(signal, *values, beyond_chance=False, n_groups=count, note=note, metric=metric)
 
 
 def _random_ratio(
@@ -329,89 +336,3 @@ def _random_ratio(
     dealt = np.arange(slopes.n) % min(n_groups, slopes.n)
     found = (variances(slopes.slope, rng.permutation(dealt)) for _ in range(n_partitions))
     return float(np.mean([between / within if within > 0 else 0.0 for between, within in found]))
-
-
-def _exceedances(
-    slopes: Slopes,
-    grouped: Mapping[str, Groups],
-    n_groups: int,
-    null: str,
-    n_null: int,
-    rng: np.random.Generator,
-    advance: Advance,
-) -> dict[str, int]:
-    """Return in how many draws each signal's statistic is as large as the observed one."""
-    statistic = _between if null == "permutation" else _standardised
-    exceeded = dict.fromkeys(grouped, 0)
-    if slopes.note:  # nothing varies, or nothing is pooled well: no p-value means anything
-        return exceeded
-    observed = {
-        name: float(statistic(slopes, slopes.slope[None], groups.indicator)[0])
-        for name, groups in grouped.items()
-    }
-    for correct, drawn in _draws(slopes, null, n_null, rng):
-        for name, groups in grouped.items():
-            if groups.note:
-                continue
-            if groups.learned and correct is not None:
-                values = _relearned(slopes, name, n_groups, correct, drawn)
-            else:
-                values = statistic(slopes, drawn, groups.indicator)
-            exceeded[name] += int((values >= observed[name] * (1 - _ROUNDING)).sum())
-        advance(len(drawn))
-    return exceeded
-
-
-def _draws(
-    slopes: Slopes, null: str, n_null: int, rng: np.random.Generator
-) -> Iterator[tuple[BoolArray | None, FloatArray]]:
-    """Yield blocks of drawn outcomes, if any, and the slopes that go with them."""
-    size = max(1, _BLOCK_SIZE // slopes.n)
-    for start in range(0, n_null, size):
-        shape = (min(size, n_null - start), slopes.n)
-        if null == "permutation":
-            yield None, rng.permuted(np.broadcast_to(slopes.slope, shape), axis=1)
-        else:
-            correct = rng.random(shape) < slopes.confidence
-            yield correct, np.where(correct, slopes.right, slopes.wrong)
-
-
-def _between(slopes: Slopes, drawn: FloatArray, indicator: FloatArray) -> FloatArray:
-    """Return B of each row of slopes."""
-    counts = indicator.sum(axis=0)
-    means = drawn @ indicator / counts - drawn.mean(axis=1, keepdims=True)
-    return np.asarray(means**2 @ counts / slopes.n)
-
-
-def _standardised(slopes: Slopes, drawn: FloatArray, indicator: FloatArray) -> FloatArray:
-    """Return, for each row of slopes, the groups' squared sums in units of their variance.
-
-    The pooled temperature follows a draw: to first order each sample's slope moves by its share
-    of the information. Divided by the overall variance in the same units, so that
-    miscalibration that has nothing to do with the groups does not look like theirs.
-    """
-    information = slopes.information @ indicator
-    total = information.sum()
-    sums = drawn @ indicator
-    sums = sums - sums.sum(axis=1, keepdims=True) * (information / total)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        squares = np.where(information > 0, sums**2 / information, 0.0).sum(axis=1)
-        spread = np.einsum("ij,ij->i", drawn, drawn) / total
-        return np.where(spread > 0, squares / spread, 0.0)
-
-
-def _relearned(
-    slopes: Slopes, name: str, n_groups: int, correct: BoolArray, drawn: FloatArray
-) -> FloatArray:
-    """Return the statistic with the signal learned from each draw's own outcomes.
-
-    An out-of-fold score has not seen its sample's outcome but all others': an error pushes the
-    scores of the samples around it, and so errors gather in groups even where nothing is wrong.
-    """
-    values = np.zeros(len(drawn))
-    for i, outcome in enumerate(correct):
-        fit = slopes.score(name, outcome)
-        if fit.signal.kind != "none":
-            groups = Groups(name, cut(fit.scores, n_groups), learned=True)
-            values[i] = _standardised(slopes, drawn[i : i + 1], groups.indicator)[0]
-    return values

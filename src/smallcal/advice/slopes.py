@@ -1,4 +1,4 @@
-"""Slopes of the top-label loss at the pooled temperature, and groups of samples cut by a signal.
+"""Slopes of a loss at the pooled temperature, and groups of samples cut by a signal.
 
 Where the mean slopes of groups differ, one temperature is wrong for each of them: see
 :mod:`smallcal.advice.signal_to_noise`.
@@ -6,6 +6,7 @@ Where the mean slopes of groups differ, one temperature is wrong for each of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,14 +14,18 @@ import numpy as np
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import fit_temperature
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
-from smallcal.calibrators.objectives import Gaps, moments, objective
+from smallcal.calibrators.objectives import Gaps, Moments, moments, objective
 from smallcal.calibrators.signals import Observed, SignalFit, fit_signal
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
+from smallcal.data.special import softmax
 
 #: The signal that is the class the model predicts.
 PREDICTED_CLASS = "predicted_class"
 #: A class is a group of its own if it is predicted so often.
 _OFTEN = 10
+
+#: Makes draws of outcomes: which predictions are right, and the slopes.
+Drawn = Callable[[np.random.Generator, int], tuple[BoolArray, FloatArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,25 +37,26 @@ class Slopes:
     slope : ndarray of shape (n,)
     curvature : float
         Mean d²l/dT².
-    right, wrong : ndarray of shape (n,)
-        The slope if the prediction is right, and if it is wrong.
-    confidence : ndarray of shape (n,)
-        The chance of "right" that the pooled temperature gives.
+    information : ndarray of shape (n,)
+        Each slope's variance if the probabilities at the pooled temperature are right: of top-label
+        BCE c (1 - c) (d log-odds / dT)², of NLL the variance of the logits, over T⁴.
+    drawn : callable
+        ``drawn(rng, draws)``: outcomes as these probabilities give them, and the slopes that go
+        with them, each of shape (draws, n).
     """
 
     seen: Observed
     temperature: float
     slope: FloatArray
     curvature: float
-    right: FloatArray
-    wrong: FloatArray
-    confidence: FloatArray
+    information: FloatArray
+    drawn: Drawn
     note: str
 
     @classmethod
-    def of(cls, preds: Predictions, *, seed: int) -> Slopes:
-        """Fit the pooled temperature and take the slopes there."""
-        care, goal, gaps = Discipline(seed=seed), objective("bce"), Gaps.of(preds)
+    def of(cls, preds: Predictions, *, seed: int, loss: str = "bce") -> Slopes:
+        """Fit the pooled temperature of a loss, "bce" or "nll", and take the slopes there."""
+        care, goal, gaps = Discipline(seed=seed), objective(loss), Gaps.of(preds)
         raw = moments(gaps, 1.0)
         pooled = fit_temperature(goal, gaps, bounds=care.bounds)
         beta = 1 / pooled.value
@@ -58,7 +64,8 @@ class Slopes:
         terms = goal.terms(gaps, state)
         # From b = 1/T to T: dl/dT = -b² dl/db, d²l/dT² = b⁴ d²l/db² + 2 b³ dl/db.
         bend = beta**4 * terms.curvature + 2 * beta**3 * terms.slope
-        per_odds = -(beta**2) * state.mean
+        outcomes = _by_class_drawn if loss == "nll" else _by_correctness_drawn
+        information, drawn = outcomes(preds, state, beta)
         note = ""
         if pooled.unidentified:
             all_of_them = "right" if preds.correct.all() else "wrong"
@@ -70,9 +77,8 @@ class Slopes:
             pooled.value,
             -(beta**2) * terms.slope,
             float(bend.mean()),
-            state.doubt * per_odds,
-            -state.confidence * per_odds,
-            state.confidence,
+            information,
+            drawn,
             note,
         )
 
@@ -80,11 +86,6 @@ class Slopes:
     def n(self) -> int:
         """Number of samples."""
         return len(self.slope)
-
-    @property
-    def information(self) -> FloatArray:
-        """Each slope's variance if the confidence c is right: c (1 - c) (d log-odds / dT)²."""
-        return -self.right * self.wrong
 
     def score(self, name: str, correct: BoolArray | None = None) -> SignalFit:
         """Fit a signal, on these samples or as if ``correct`` had been the outcome."""
@@ -94,6 +95,40 @@ class Slopes:
         other = (preds.predicted + 1) % preds.n_classes
         drawn = replace(preds, labels=np.where(correct, preds.predicted, other))
         return fit_signal(name, replace(self.seen, preds=drawn))
+
+
+def _by_correctness_drawn(
+    preds: Predictions, state: Moments, beta: float
+) -> tuple[FloatArray, Drawn]:
+    """Return information and draws of top-label BCE, which sees "right" or "wrong" only."""
+    per_odds = -(beta**2) * state.mean
+    right, wrong = state.doubt * per_odds, -state.confidence * per_odds
+
+    def drawn(rng: np.random.Generator, draws: int) -> tuple[BoolArray, FloatArray]:
+        correct = rng.random((draws, preds.n)) < state.confidence
+        return correct, np.where(correct, right, wrong)
+
+    return -right * wrong, drawn
+
+
+def _by_class_drawn(preds: Predictions, state: Moments, beta: float) -> tuple[FloatArray, Drawn]:
+    """Return information and draws of NLL, which sees the class."""
+    every = np.arange(preds.n)
+    z = preds.logits.astype(np.float64)
+    gap = z - z[every, preds.predicted][:, None]
+    mean = state.doubt * state.mean
+    spread = state.confidence * state.doubt * state.mean**2 + state.doubt * state.variance
+    # One rising list of all samples' cumulated probabilities: sample i's lie between i and i + 1.
+    places = (np.cumsum(softmax(beta * z), axis=1) + every[:, None]).reshape(-1)
+    first = every * preds.n_classes
+
+    def drawn(rng: np.random.Generator, draws: int) -> tuple[BoolArray, FloatArray]:
+        found = np.searchsorted(places, rng.random((draws, preds.n)) + every, side="right")
+        label = np.clip(found - first, 0, preds.n_classes - 1)
+        slope = -(beta**2) * (mean - gap[every, label])
+        return label == preds.predicted, slope
+
+    return beta**4 * spread, drawn
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from smallcal.calibrators import plugins
 from smallcal.calibrators.method import Method
@@ -163,6 +164,20 @@ def method(name: str) -> Method:
             python=meant or "smallcal.methods() lists them",
             shell=meant or "`smallcal methods` lists them",
         ) from None
+
+
+def settable_options(name: str) -> dict[str, Any]:
+    """Return the options that can be given to a method beside its seed, with their defaults.
+
+    Examples
+    --------
+    >>> settable_options("srts-bce")["n_groups"], settable_options("none")
+    (3, {})
+    """
+    row = method(name)
+    if row.map == "identity":
+        return {}
+    return {key: value for key, value in row.known_options().items() if key != "seed"}
 
 
 def named(made: Method) -> Method:

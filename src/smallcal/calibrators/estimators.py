@@ -115,9 +115,10 @@ class SRTS(BaseCalibrator):
         "mixed(weight)".
     signal : str
         What samples are grouped by: "risk", one of the six statistics ("confidence",
-        "logit_margin", ...), "signed_residual" or "absolute_residual", "feature_risk" or
-        "feature_logit_risk" (which need ``fit(..., features=...)``), the controls "random" and
-        "shuffled", or the diagnostics "oracle_risk" and "oracle_correctness".
+        "logit_margin", ...), "signed_residual" or "absolute_residual", "feature_risk",
+        "feature_logit_risk" or "head_temperature" (which need ``fit(..., features=...)``),
+        "logit_head_temperature", the controls "random" and "shuffled", or the diagnostics
+        "oracle_risk" and "oracle_correctness".
     n_groups : int
         1 is plain temperature scaling.
     statistics : sequence of str
@@ -292,7 +293,8 @@ def make(name: str, **options: Any) -> BaseCalibrator:
     TemperatureScaling(objective='bce')
     """
     row = method(name)
-    if row.map not in SHELLS:
+    # A signal may have options that the class of its map does not.
+    if row.map not in SHELLS or not _own_options(row).isdisjoint(options):
         own = {key: options.pop(key) for key in _SHELL_OPTIONS if key in options}
         estimator: BaseCalibrator = Calibrator(method=name, options=options or None, **own)
         estimator._compose()  # so that a wrong option is told now, not at fitting
@@ -307,6 +309,11 @@ def make(name: str, **options: Any) -> BaseCalibrator:
     own = {key: value for key, value in row.known_options().items() if key in known}
     estimator.set_params(**own | options)
     return estimator
+
+
+def _own_options(row: Method) -> set[str]:
+    """Return the options of a row's signal that the class of its map does not have."""
+    return set(ROUTES[row.signal].options) - set(SHELLS[row.map]().get_params())
 
 
 #: Options of every estimator, whatever its method.
@@ -350,13 +357,14 @@ def _estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
     name = fitted.method.partition("[")[0]
     if name not in METHODS:  # composed by hand: any row with its map, all options changed
         name = next((other for other, row in METHODS.items() if row.map == recipe), "")
-    estimator = make(name)
+    row = method(name)
+    usual = row.known_options()
+    changed = {key: value for key, value in options.items() if value != usual.get(key)}
+    special = _own_options(row) & changed.keys() if row.map in SHELLS else set[str]()
+    estimator = make(name, **{key: changed[key] for key in special})
     known = estimator.get_params()
     shell = {"input": fitted.input, "class_names": fitted.class_names, "random_state": seed}
     if "options" in known:
-        row = METHODS[name]
-        usual = row.known_options()
-        changed = {key: value for key, value in options.items() if value != usual.get(key)}
         row.with_options(changed)
         shell["options"] = changed or None
         options.pop("keep_predictions", None)  # among those, or as the row has it

@@ -10,6 +10,7 @@ from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES
 
 _PAPER = "the SRTS paper"
+_OURS = "this project"
 _GUO = "Guo et al. 2017"
 
 
@@ -22,7 +23,8 @@ def _routed(summary: str, *, good_for: str, paper: str = "", **choices: Any) -> 
     # A learned signal has seven numbers, beside the three temperatures.
     usual = {"objective": "bce", "parameters": "10" if ROUTES[signal].care else "3"}
     axes: dict[str, Any] = {name: choices.pop(name, value) for name, value in usual.items()}
-    axes |= {"summary": summary, "source": _PAPER, "good_for": good_for, "paper": paper}
+    source = choices.pop("source", _PAPER)
+    axes |= {"summary": summary, "source": source, "good_for": good_for, "paper": paper}
     return Method(signal=signal, map="groups", options=choices, **axes)
 
 
@@ -83,10 +85,12 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             "brier",
             "temperature scaling, by top-label Brier",
             good_for="one temperature when large errors matter most",
+            paper="App. Objective",
         ),
         "ts-softece": _scalar(
             "softece",
             "temperature scaling, by soft ECE",
+            _OURS,
             good_for="one temperature when ECE itself is the target",
         ),
         # Groups of similar risk.
@@ -102,7 +106,10 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             paper="RQ2",
         ),
         "srts-brier": _routed(
-            "SRTS by top-label Brier", objective="brier", good_for="the objective ablation of SRTS"
+            "SRTS by top-label Brier",
+            objective="brier",
+            good_for="the objective ablation of SRTS",
+            paper="App. Objective",
         ),
         "srts-softece": _routed(
             "SRTS fitted by soft ECE",
@@ -119,6 +126,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
         "srts-shrunk": _routed(
             "SRTS whose temperatures are drawn towards one another: safe with few samples",
             prior_scale=0.1,
+            source=_OURS,
             good_for="SRTS from 150 samples on, without its cost in log-loss",
         ),
         "signal-linear": Method(
@@ -126,7 +134,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             signal="statistics",
             map="regressed",
             summary="log-temperature linear in the six statistics, under a normal prior",
-            source="this project",
+            source=_OURS,
             parameters="7",
             good_for="confidence and log-loss from 150 samples on; seven numbers, no router",
         ),
@@ -135,7 +143,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             signal="statistics_class",
             map="class_regressed",
             summary="signal-linear, with an effect of the predicted class under a prior of its own",
-            source="this project",
+            source=_OURS,
             parameters="C + 7",
             good_for="models that are surer of some classes than they should be",
         ),
@@ -188,7 +196,14 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             "SRTS whose risk sees features and logits",
             signal="feature_logit_risk",
             parameters="d + C + 4",
+            source=_OURS,
             good_for="the same, with the logits beside them",
+        ),
+        "temphead-k3": _routed(
+            "three temperatures by the temperature that a network of features gives (needs torch)",
+            signal="head_temperature",
+            parameters="128·d + 260",
+            good_for="whether an unrestricted head knows where temperatures differ",
             paper="App. Objective",
         ),
         "random-k3": _routed(
@@ -249,6 +264,14 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             signal="log_entropy",
             source=_HTS,
             good_for="the same under the objective of SRTS",
+        ),
+        "lts-scalar": _shaped(
+            "linear",
+            "temperature by raw confidence along a line, by log-likelihood",
+            signal="confidence",
+            objective="nll",
+            good_for="the smallest local temperature: two numbers for one scalar",
+            paper="App. Objective",
         ),
         "qats-nll": _shaped(
             "positive_linear",

@@ -58,7 +58,6 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             _GUO,
             "C² + C",
             good_for="shows how badly C² parameters can overfit",
-            paper="App. Classical baselines",
         ),
         "ets": _classwise(
             "mixture",
@@ -66,6 +65,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             _ZHANG,
             "3",
             good_for="one temperature with a floor under every class; safe for log-loss",
+            paper="Related work",
         ),
         # Cited relatives.
         "meta-cal": Method(
@@ -85,6 +85,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             source="Kumar, Liang and Ma 2019",
             parameters="11",
             good_for="when calibration error must be measurable",
+            paper="Related work",
         ),
         "semantic-groups": Method(
             objective="nll",

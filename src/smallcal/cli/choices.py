@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from smallcal.calibrators.catalogue import METHODS
+from smallcal.calibrators.catalogue import METHODS, settable_options
 from smallcal.calibrators.catalogue import method as row
 from smallcal.errors import InputError, choose
 from smallcal.metrics.table import chosen_metrics
@@ -62,26 +62,28 @@ def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
     >>> method_options("srts-bce", ["n_groups=5", "bounds=0.1,10"])
     {'n_groups': 5, 'bounds': (0.1, 10)}
     """
-    known = row(method).known_options()
-    del known["seed"]
-    if row(method).map == "identity":
-        known = {}
+    known = settable_options(method)
     options: dict[str, Any] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        name = name.strip()
-        if not equals or not text.strip():
-            raise InputError(f"--set needs name=value; got {setting!r}")
+    for name, text in pairs(settings):
         if name in _OWN_FLAGS:
             raise InputError(f"--set {name}: use {_OWN_FLAGS[name]}")
         if name not in known:
             advice = choose(name, sorted(known)) if known else "it has none"
             raise InputError(f"--set {name}: {method} has no such option; {advice}")
-        options[name] = _typed(name, text.strip(), known[name])
+        options[name] = typed(name, text, known[name])
     return options
 
 
-def _typed(name: str, text: str, default: object) -> Any:
+def pairs(settings: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names and the texts of ``--set``."""
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.strip() or not text.strip():
+            raise InputError(f"--set needs name=value; got {setting!r}")
+        yield name.strip(), text.strip()
+
+
+def typed(name: str, text: str, default: object) -> Any:
     """Read an option's text as the type of its default."""
     if isinstance(default, str):
         return text
@@ -90,6 +92,10 @@ def _typed(name: str, text: str, default: object) -> Any:
     if isinstance(default, tuple):
         return tuple(_literal(part.strip()) for part in text.strip("[]()").split(","))
     value = _literal(text)
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise InputError(f"--set {name} must be true or false; got {text!r}")
+        return value
     whole = isinstance(default, int)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         must = "a whole number" if whole else "a number"

@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from smallcal.cli import BAD_INPUT, terminal
+from smallcal.cli import BAD_INPUT, choices, terminal
 from smallcal.data import shown
 from smallcal.errors import InputError
 from smallcal.studies import Collection, Outcome, Study
+from smallcal.studies.asked import given_text, offered
 from smallcal.studies.check import ERROR, check_collection
 from smallcal.studies.tables.table import Number, Table
 
@@ -62,6 +63,7 @@ def document_of(about: Study, out: str, outcome: Outcome) -> dict[str, Any]:
     return {
         "study": about.name,
         "out": out,
+        **({"set": about.document()["set"]} if about.given else {}),
         "tables": [table.document() for table in outcome.tables],
         "failures": list(outcome.failures),
     }
@@ -69,7 +71,7 @@ def document_of(about: Study, out: str, outcome: Outcome) -> dict[str, Any]:
 
 def show_outcome(about: Study, outcome: Outcome, out: str) -> None:
     """Print the tables of a run, and where the files are."""
-    terminal.say(f"{about.title}. {about.question}", "")
+    terminal.say(f"{about.title}. {about.question}", *filter(None, [given_text(about.given)]), "")
     for table in outcome.tables:
         show_study_table(table, f"{out}/tables.md")
     terminal.say(f"Tables: {out}/tables.md, tables.tex, tables.json; every number: rows.parquet.")
@@ -135,3 +137,21 @@ def parts(
         found[-1].append(j)
         room -= sizes[j] + _GAP
     return found or [keys]
+
+
+def study_settings(study: Study, settings: Sequence[str]) -> dict[str, Any]:
+    """Parse ``--set name=value`` pairs against what a study and its methods take.
+
+    Examples
+    --------
+    >>> from smallcal.studies import study_named
+    >>> study_settings(study_named("selector"), ["folds=3", "bounds=0.1,10"])
+    {'folds': 3, 'bounds': (0.1, 10)}
+    """
+    known = offered(study)
+    found: dict[str, Any] = {}
+    for name, text in choices.pairs(settings):
+        if name in ("seed", "random_state"):
+            raise InputError(f"--set {name}: a study seeds its folds by the seed of each cell")
+        found[name] = choices.typed(name, text, known.get(name))
+    return found

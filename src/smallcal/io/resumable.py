@@ -59,6 +59,8 @@ class Resumable(Generic[Task]):
         Says that nobody knows what the parts in the folder are of.
     indent : int
         Of the manifest.
+    beside : callable
+        Gives the files that are written before a task's own.
     notes : list of str
         What happened to the parts that the user should know.
     """
@@ -74,6 +76,7 @@ class Resumable(Generic[Task]):
     other: Callable[[str], str]
     unknown: str
     indent: int = 2
+    beside: Callable[[Task], Sequence[Path]] = lambda task: ()
     notes: list[str] = field(default_factory=list)
 
     @contextmanager
@@ -124,7 +127,8 @@ class Resumable(Generic[Task]):
 
     def sweep(self, tasks: Sequence[Task]) -> None:
         """Remove what a process that was killed had not finished writing."""
-        for path in leftovers([*map(self.part, tasks), self.manifest, *self.others]):
+        beside = [file for task in tasks for file in self.beside(task)]
+        for path in leftovers([*map(self.part, tasks), *beside, self.manifest, *self.others]):
             path.unlink(missing_ok=True)
 
     def begin(self, asked: Mapping[str, Any]) -> None:

@@ -7,7 +7,8 @@ quicker than gathering the rows, and exact. The few metrics that are neither are
 gathered rows.
 
 Errors in bins of the confidence are replicated without noise (:mod:`smallcal.metrics.debiased`):
-plain ones would count the noise of the samples and that of the resample.
+plain ones count the noise of the samples and that of the resample. They are there too, for who
+wants what a plain loop over resamples gives.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics.binned import DEFAULT_BINS, equal_width
 from smallcal.metrics.debiased import CUTS, summed_gaps, without_noise
+from smallcal.metrics.kept import each
 from smallcal.metrics.scored import Scored
 from smallcal.metrics.selective import DEFAULT_COVERAGE, confidence_blocks
 from smallcal.metrics.table import METRICS, Metric
@@ -54,8 +56,12 @@ class Linear:
         return self.finish(counts @ self.columns)
 
 
-def replicators(metrics: Sequence[Metric], scored: Scored) -> dict[str, Replicator]:
+def replicators(
+    metrics: Sequence[Metric], scored: Scored, *, plain: bool = False
+) -> dict[str, Replicator]:
     """Return how metrics of these predictions are computed from resample counts.
+
+    ``plain`` leaves the noise in errors in bins, and cuts bins of equal count anew.
 
     Examples
     --------
@@ -65,12 +71,14 @@ def replicators(metrics: Sequence[Metric], scored: Scored) -> dict[str, Replicat
     [1.0, 0.5]
     """
     order = Order.of(scored) if any(metric.name in ORDERED for metric in metrics) else None
-    return {metric.name: _replicator(metric, scored, order) for metric in metrics}
+    return {metric.name: _replicator(metric, scored, order, plain=plain) for metric in metrics}
 
 
-def _replicator(metric: Metric, scored: Scored, order: Order | None) -> Replicator:
+def _replicator(metric: Metric, scored: Scored, order: Order | None, *, plain: bool) -> Replicator:
     if metric.values is not None:
-        return Linear(metric.values(scored)[:, None], lambda sums: sums[:, 0] / scored.n)
+        return Linear(each(metric, scored)[:, None], lambda sums: sums[:, 0] / scored.n)
+    if plain and metric.name in _PLAIN:
+        return _PLAIN[metric.name](scored)
     if order is not None and metric.name in ORDERED:
         return Ordered(order, ORDERED[metric.name](scored.n))
     if metric.name in _SPECIAL:
@@ -93,14 +101,44 @@ def _gathered(metric: Metric, scored: Scored, counts: FloatArray) -> FloatArray:
 def _binned(name: str, scored: Scored) -> Linear:
     """Return a binned error without noise; bins stay where these samples put them."""
     index = CUTS[name](scored.confidence, DEFAULT_BINS)
-    columns = np.zeros((scored.n, DEFAULT_BINS))
-    columns[np.arange(scored.n), index] = scored.residual
     _, noise = summed_gaps(scored, index)
 
     def finish(sums: FloatArray) -> FloatArray:
         return np.asarray(without_noise(sums / scored.n, noise).sum(axis=-1))
 
-    return Linear(columns, finish, bent=True)
+    return Linear(_by_bin(scored, index), finish, bent=True)
+
+
+def _by_bin(scored: Scored, index: IntArray) -> FloatArray:
+    """Return the gap of each sample in the column of its bin."""
+    columns = np.zeros((scored.n, DEFAULT_BINS))
+    columns[np.arange(scored.n), index] = scored.residual
+    return columns
+
+
+def _plain_ece(scored: Scored) -> Linear:
+    """Return the error in bins of equal width as a resample shows it."""
+    columns = _by_bin(scored, equal_width(scored.confidence, DEFAULT_BINS))
+    return Linear(columns, lambda sums: np.abs(sums).sum(axis=-1) / scored.n)
+
+
+def _plain_adaece(scored: Scored) -> Replicator:
+    """Return the error in bins of equal count, which are those of the resample."""
+    n = scored.n
+    order = np.argsort(scored.confidence, kind="stable")
+    residual = scored.residual[order]
+    ends = np.cumsum(n // DEFAULT_BINS + (np.arange(DEFAULT_BINS) < n % DEFAULT_BINS))
+
+    def replicate(counts: FloatArray) -> FloatArray:
+        drawn = counts[:, order]
+        reached, summed = np.cumsum(drawn, axis=1), np.cumsum(drawn * residual, axis=1)
+        # The sample in which a bin ends, and how many copies of it are in the next one.
+        last = np.array([np.searchsorted(row, ends) for row in reached])
+        beyond = np.take_along_axis(reached, last, axis=1) - ends
+        sums = np.take_along_axis(summed, last, axis=1) - beyond * residual[last]
+        return np.asarray(np.abs(np.diff(sums, axis=1, prepend=0.0)).sum(axis=1) / n)
+
+    return replicate
 
 
 def _classwise_ece(scored: Scored) -> Replicator:
@@ -249,6 +287,11 @@ _SPECIAL: Mapping[str, Callable[[Scored], Replicator]] = MappingProxyType(
         },
         "risk_at90": partial(_sure_errors, threshold=DEFAULT_THRESHOLD, of_errors=False),
     }
+)
+
+#: Errors in bins with the noise of the samples and of the resample in them.
+_PLAIN: Mapping[str, Callable[[Scored], Replicator]] = MappingProxyType(
+    {"ece15": _plain_ece, "adaece15": _plain_adaece}
 )
 
 #: Metrics whose resamples are gathered row by row, and so take milliseconds each.

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smallcal.data.predictions import FloatArray
+from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
+from smallcal.metrics.kept import value
 from smallcal.metrics.replicas import SLOW, Falling, Linear, Ordered, Replicator, replicators
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.draws import REPEATS, Draws, side_of
@@ -137,16 +138,14 @@ def seed_samples(
     views = [_views(run, baseline) for run in runs]
     if any(set(view) != set(views[0]) for view in views):
         raise InputError("every run must have the same methods")
-    rng = np.random.default_rng(random_state)
-    slots = rng.integers(len(runs), size=(n_boot, len(runs)))
     others = [name for name in views[0] if name != baseline]
     keys = [(name, metric.name) for name in others for metric in chosen]
-    drawn = {key: np.empty(slots.shape) for key in keys}
+    drawn = {key: np.empty((n_boot, len(runs))) for key in keys}
     gaps: dict[tuple[str, str], list[Draws]] = {key: [] for key in keys}
-    for seed, view in enumerate(views):
-        here = slots == seed
-        n = int(here.sum())
-        found = resample(view, chosen, n_boot=n, random_state=rng, advance=advance, capped=False)
+    each_seed = resampled_seeds(
+        views, chosen, n_boot=n_boot, random_state=random_state, advance=advance
+    )
+    for here, found in each_seed:
         for name, metric in keys:
             gap = found[name, metric] - found[baseline, metric]
             gaps[name, metric].append(gap)
@@ -164,6 +163,39 @@ def seed_samples(
         found_here = mean.interval(unit="seeds, then samples", level=level, note=note)
         result.setdefault(name, {})[metric] = found_here
     return result
+
+
+def resampled_seeds(
+    views: Sequence[Mapping[str, Scored]],
+    metrics: Sequence[Metric],
+    *,
+    n_boot: int,
+    random_state: int,
+    plain: bool = False,
+    advance: Advance = lambda rows: None,
+) -> Iterator[tuple[BoolArray, Resamples]]:
+    """Draw seeds with replacement, and yield where each was drawn, with its resamples.
+
+    Where: of shape (n_boot, seeds), a slot for each seed that a resample has. There are as many
+    resamples of a seed's samples as there are slots that it was drawn for.
+    """
+    rng = np.random.default_rng(random_state)
+    slots = rng.integers(len(views), size=(n_boot, len(views)))
+    for seed, view in enumerate(views):
+        here: BoolArray = slots == seed
+        n = int(here.sum())
+        yield (
+            here,
+            resample(
+                view,
+                metrics,
+                n_boot=n,
+                random_state=rng,
+                advance=advance,
+                capped=False,
+                plain=plain,
+            ),
+        )
 
 
 def _views(run: Run, baseline: str) -> dict[str, Scored]:
@@ -200,14 +232,16 @@ def resample(
     random_state: int | np.random.Generator = 0,
     advance: Advance = lambda rows: None,
     capped: bool = True,
+    plain: bool = False,
 ) -> Resamples:
     """Return every metric of every method in each resample of the samples they share.
 
     Slow metrics are given at most ``SLOW_BOOT`` of them, if capped. A generator draws on.
-    ``points`` has the metrics themselves, if they are known.
+    ``points`` has the metrics themselves, if they are known. ``plain`` leaves the noise in
+    calibration errors: then intervals are percentiles of what a loop over resamples would give.
     """
     rng = np.random.default_rng(random_state)
-    replicate = Replication(scored, metrics)
+    replicate = Replication(scored, metrics, plain=plain)
     parts: dict[tuple[str, str], list[FloatArray]] = {key: [] for key in replicate.parts}
     done = 0
     for counts in counts_of_draws(_shared_length(scored), n_boot, rng):
@@ -219,10 +253,15 @@ def resample(
     known = {metric.name: metric for metric in metrics}
     found = {}
     for (name, metric), blocks in parts.items():
+        values = np.concatenate(blocks) if blocks else np.empty(0)
+        if plain:
+            point = value(known[metric], scored[name])
+            found[name, metric] = Draws(point, point, point, values)
+            continue
         found[name, metric] = Draws.of(
             known[metric],
             scored[name],
-            np.concatenate(blocks) if blocks else np.empty(0),
+            values,
             plain=None if points is None else points[name][metric],
             again=replicate.again(name, metric),
         )
@@ -237,11 +276,13 @@ class Replication:
     sums of the first resamples of calibration errors are kept, to be resampled again.
     """
 
-    def __init__(self, scored: Mapping[str, Scored], metrics: Sequence[Metric]) -> None:
+    def __init__(
+        self, scored: Mapping[str, Scored], metrics: Sequence[Metric], *, plain: bool = False
+    ) -> None:
         self.parts: dict[tuple[str, str], Replicator] = {
             (name, metric): how
             for name, view in scored.items()
-            for metric, how in replicators(metrics, view).items()
+            for metric, how in replicators(metrics, view, plain=plain).items()
         }
         columns = [how.columns for how in self.parts.values() if isinstance(how, Linear)]
         self.columns = np.hstack(columns) if columns else np.empty((_shared_length(scored), 0))

@@ -303,7 +303,7 @@ def _whole_weight(form: Form) -> float:
     return float(total) if total < 2**40 else 1.0
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)  # the three tiers of a table under shift
 def _kept_weights(form: Form, n_boot: int, seed: int) -> tuple[FloatArray, ...]:
     """Return all weights; a study asks hundreds of times for tables of one form."""
     return tuple(_weights(form, n_boot, seed))

@@ -7,169 +7,194 @@ from types import MappingProxyType
 
 from smallcal.errors import InputError, choose
 from smallcal.metrics import METRICS
+from smallcal.studies.entries import (
+    CORE,
+    ECE,
+    GROUPED,
+    MAIN,
+    MATCHED,
+    OURS,
+    PROPER,
+    RESAMPLED,
+    THRESHOLDS,
+    entries,
+    fitted_by,
+    groups,
+)
 from smallcal.studies.frame import ALL
 from smallcal.studies.study import Entry, Study
-
-_ECE = ("ece15", "adaece15", "smece")
-_PROPER = ("nll", "brier", "top_label_bce")
-_CORE = ("ece15", *_PROPER, "eaurc")
-
-
-def _entries(names: str) -> tuple[Entry, ...]:
-    return tuple(map(Entry, names.split()))
-
-
-def _groups(*numbers: int) -> tuple[Entry, ...]:
-    return tuple(Entry(f"K={k}", "srts-bce", {"n_groups": k}) for k in numbers)
-
-
-def _fitted_by(objective: str, names: str) -> tuple[Entry, ...]:
-    options = {"objective": objective}
-    return tuple(Entry(f"{name}, {objective}", name, options) for name in names.split())
-
-
-#: Those of the paper's main table that hold few numbers, its closest peers, and our default.
-_MAIN = _entries(
-    "none ts-nll tva-ts srts-nll srts-bce margin-k3 pwlinear-3 hts-bce qats-bce smart-bce adaptive"
-)
-
-#: Maps of the risk, and of other signals, with few numbers each.
-_MATCHED = _entries(
-    "tva-ts srts-bce margin-k3 linear-risk pwlinear-3 spline-risk qats-nll qats-bce hts-nll "
-    "hts-bce smart-bce signal-linear"
-)
-
-#: Temperatures by group: with thresholds that can be cut anew.
-_GROUPED = _entries("srts-bce margin-k3 srts-shrunk")
-
-#: Compared with every other method, as the paper does.
-_OURS = {"ours": ("srts-bce", "adaptive")}
-
-_THRESHOLDS = (0.80, 0.90, 0.95)
 
 _ROWS = (
     Study(
         name="clean",
         title="Clean calibration",
         question="How well calibrated is each method on the test split?",
-        entries=(*_MAIN, *_entries("hts-nll smart-softece")),
+        entries=(*MAIN, *entries("hts-nll smart-softece")),
         metrics=tuple(METRICS),
+        tables=("means", "differences", "seed-samples", "samples"),
+        settings={**OURS, **RESAMPLED},
     ),
     Study(
         name="budget",
         title="Calibration budgets",
         question="How does each method do with few calibration samples?",
-        entries=_entries(
+        entries=entries(
             "none ts-nll tva-ts srts-bce margin-k3 pwlinear-3 hts-nll hts-bce smart-bce adaptive"
         ),
-        metrics=(*_ECE, *_PROPER),
+        metrics=(*ECE, *PROPER),
         budgets=(250, 625, 1250, 2500),
         draws=20,
-        tables=("means", "wins", "differences", "seeds"),
-        settings=_OURS,
+        tables=("means", "wins", "differences", "seeds", "draws"),
+        settings=OURS,
     ),
     Study(
         name="k-ablation",
         title="Number of groups",
         question="How many groups of risk are worth having?",
-        entries=_groups(1, 2, 3, 5, 10, 20),
+        entries=groups(1, 2, 3, 5, 10, 20),
         baseline="K=1",
-        metrics=_CORE,
+        metrics=CORE,
+        probe="temperatures",
+        tables=("means", "differences", "temperatures"),
+    ),
+    Study(
+        name="k-ablation-nll",
+        title="Number of groups, by NLL",
+        question="Do more groups help a fit by NLL, and how far apart are their temperatures?",
+        entries=groups(1, 2, 3, 5, 10, of="srts-nll"),
+        baseline="K=1",
+        metrics=("ece15", "nll", "hcfp90"),
+        probe="temperatures",
+        tables=("means", "differences", "temperatures"),
     ),
     Study(
         name="objective",
         title="Objectives",
         question="What should a temperature minimise, alone and by risk?",
         entries=(
-            *_entries("ts-nll tva-ts ts-brier ts-softece"),
-            *_entries("srts-nll srts-bce srts-brier srts-softece"),
+            *entries("ts-nll tva-ts ts-brier ts-softece"),
+            *entries("srts-nll srts-bce srts-brier srts-softece"),
             *(
                 Entry(f"srts-mixed({w:g})", "srts-bce", {"objective": f"mixed({w:g})"})
                 for w in (0.1, 0.3, 1.0, 3.0, 10.0)
             ),
-            *_fitted_by("nll", "confidence-k3 random-k3 shuffled-k3"),
-            *_fitted_by("brier", "confidence-k3 random-k3"),
+            *fitted_by("nll", "confidence-k3 random-k3 shuffled-k3"),
+            *fitted_by("brier", "confidence-k3 random-k3"),
         ),
-        metrics=(*_ECE, *_PROPER, "eaurc"),
+        metrics=(*ECE, *PROPER, "eaurc"),
     ),
     Study(
         name="routing-signal",
         title="Routing signals",
         question="Does it matter what samples are grouped by?",
-        entries=_entries(
+        entries=entries(
             "tva-ts srts-bce confidence-k3 margin-k3 probmargin-k3 confmargin-k3 features-k3 "
             "features-logits-k3 random-k3 shuffled-k3 oracle-risk oracle-correctness"
         ),
-        metrics=_CORE,
+        metrics=CORE,
+        probe="shifted",
+        tables=("means", "differences", "clusters", "seed-samples", "samples", "shift-means"),
+        settings={
+            **RESAMPLED,
+            "ours": ("srts-bce",),
+            "resampled": ("ece15",),
+            "sampled": ("ece15", "nll", "hcfp90", "auroc"),
+        },
+    ),
+    Study(
+        name="within-margin",
+        title="Within a margin",
+        question="Where the logit margin is alike, does it matter how samples are grouped?",
+        entries=entries("tva-ts margin-k3 srts-bce smart-bce"),
+        metrics=("ece15", "nll", "aurc", "eaurc"),
+        probe="within_margin",
+        tables=("within-margin",),
+    ),
+    Study(
+        name="risk-score",
+        title="The risk score",
+        question="Does the risk tell errors apart better than the confidence, and keep its scale?",
+        entries=entries("srts-bce features-k3 features-logits-k3"),
+        baseline="srts-bce",
+        probe="risk_scored",
+        settings={"bins": 40},
+        tables=("ranking", "score-scale", "group-gaps"),
     ),
     Study(
         name="routing-target",
         title="Routing targets",
         question="Should the router learn errors, or residuals of the confidence?",
-        entries=_entries("tva-ts srts-bce margin-k3 signed-residual-k3 abs-residual-k3"),
-        metrics=(*_ECE, *_PROPER, "eaurc"),
+        entries=entries("tva-ts srts-bce margin-k3 signed-residual-k3 abs-residual-k3"),
+        metrics=(*ECE, *PROPER, "eaurc"),
     ),
     Study(
         name="matched-maps",
         title="Maps of equal size",
         question="Is a step better than a line, a spline or another curve with as many numbers?",
-        entries=(*_MATCHED, Entry("pwlinear-3, logit", "pwlinear-3", {"scale": "logit"})),
-        metrics=_CORE,
+        entries=MATCHED,
+        metrics=(*ECE, *PROPER, "eaurc"),
         budgets=(ALL, 250),
         draws=20,
-        tables=("means", "wins", "differences", "seeds"),
-        settings=_OURS,
+        tables=("means", "wins", "differences", "seeds", "draws"),
+        settings=OURS,
     ),
     Study(
         name="heads",
         title="Unrestricted heads",
         question="What do networks without restraint do with so few samples?",
-        entries=_entries(
-            "ts-nll tva-ts srts-nll srts-bce smart-bce sats-logit-nll sats-logit-bce "
-            "sats-features-nll sats-features-bce utemphead"
+        entries=(
+            *entries("none ts-nll tva-ts srts-nll srts-bce smart-bce lts-scalar sats-logit-nll"),
+            *entries("sats-logit-bce sats-features-nll sats-features-bce utemphead"),
+            # The routes of the paper's controlled diagnostic, beside srts-nll.
+            *fitted_by("nll", "features-k3 temphead-k3"),
+            # Trained again for as long as was best on held-out samples, which the paper does not.
+            *(
+                Entry(f"{name}(refit=epochs)", name, {"refit": "epochs"})
+                for name in ("sats-logit-bce", "sats-features-bce")
+            ),
         ),
-        metrics=_CORE,
+        metrics=(*CORE, "adaece15", "accuracy", "auroc", "aurc", "hcfp90"),
     ),
     Study(
         name="deployment",
         title="Confident errors",
         question="How many errors are made with high confidence, and how good is abstaining?",
-        entries=_MAIN,
+        entries=MAIN,
         probe="deployed",
-        settings={"metrics": ("hcfp90", "hcfp95", "aurc", "eaurc"), "coverages": _THRESHOLDS},
+        settings={"metrics": ("hcfp90", "hcfp95", "aurc", "eaurc"), "coverages": THRESHOLDS},
         tables=("means", "differences", "shift-means"),
     ),
     Study(
         name="proper-scores",
         title="Proper scores",
         question="What does calibrating gain in proper scores over leaving the model alone?",
-        entries=_MAIN,
+        entries=MAIN,
         baseline="none",
-        metrics=_PROPER,
+        metrics=PROPER,
     ),
     Study(
         name="thresholds",
         title="Fixed thresholds",
         question="What is kept, how wrong is it, and does it know, at fixed confidences?",
-        entries=_MAIN,
+        entries=MAIN,
         probe="thresholds",
-        settings={"thresholds": _THRESHOLDS},
+        settings={"thresholds": THRESHOLDS},
         tables=("means", "shift-means"),
     ),
     Study(
         name="matched-coverage",
         title="Equal coverage",
         question="How wrong is what is kept, when all methods keep as much as one temperature?",
-        entries=_MAIN,
+        entries=MAIN,
         probe="matched_coverage",
-        settings={"thresholds": _THRESHOLDS},
+        settings={"thresholds": THRESHOLDS},
         tables=("means", "differences", "shift-means"),
     ),
     Study(
         name="top1-audit",
         title="Predictions kept",
         question="Does any method change a prediction, and does accuracy pay for it?",
-        entries=(*_MAIN, *_entries("vector-scaling dirichlet-odir ets")),
+        entries=(*MAIN, *entries("vector-scaling dirichlet-odir ets")),
         baseline="none",
         probe="top1",
         settings={"metrics": ("nll", "ece15", "eaurc")},
@@ -179,19 +204,25 @@ _ROWS = (
         name="efficiency",
         title="Cost",
         question="What does each method cost to fit and to apply?",
-        entries=_MAIN,
+        entries=(
+            *MAIN,
+            *(  # A grid of them takes as many times longer as it has cells.
+                Entry(f"{name} (one cell)", name, {"protocol": "fixed"})
+                for name in ("sats-logit-nll", "sats-logit-bce")
+            ),
+        ),
         probe="efficiency",
-        settings={"repeats": 5},
-        tables=("means",),
+        settings={"repeats": 5, "seconds": 20, "threads": 4},
+        tables=("costs",),
     ),
     Study(
         name="shift",
         title="Shifted samples",
         question="How well does a calibrator that was fitted on clean samples do on shifted ones?",
-        entries=(*_entries("none ts-nll srts-nll"), *_MATCHED, Entry("adaptive")),
-        metrics=("ece15", *_PROPER, "accuracy", "aurc", "eaurc"),
+        entries=(*entries("none ts-nll srts-nll"), *MATCHED, Entry("adaptive")),
+        metrics=("ece15", *PROPER, "accuracy", "aurc", "eaurc"),
         probe="shifted",
-        settings=_OURS,
+        settings=OURS,
         tables=("shift-means", "severity", "tiers", "occupancy"),
         needs=("shift",),
     ),
@@ -199,7 +230,7 @@ _ROWS = (
         name="requantize",
         title="Thresholds cut anew",
         question="Control: what if groups were kept equally full under shift?",
-        entries=_GROUPED,
+        entries=GROUPED,
         baseline="srts-bce",
         metrics=("ece15", "top_label_bce", "eaurc"),
         probe="requantized",
@@ -211,7 +242,7 @@ _ROWS = (
         name="paired-clean",
         title="Groups of the clean twins",
         question="Control: what if each shifted sample kept the group of its clean twin?",
-        entries=_GROUPED,
+        entries=GROUPED,
         baseline="srts-bce",
         metrics=("ece15", "top_label_bce", "eaurc"),
         probe="paired_clean",
@@ -220,11 +251,55 @@ _ROWS = (
         needs=("shift", "paired"),
     ),
     Study(
+        name="risk-flow",
+        title="Risk under shift",
+        question="How does the risk grow under shift, and between which groups do samples move?",
+        entries=entries("srts-bce margin-k3"),
+        baseline="srts-bce",
+        metrics=("mean_risk",),
+        probe="risk_flow",
+        tables=("severity", "occupancy", "flow"),
+        needs=("shift",),
+    ),
+    Study(
+        name="natural-shift",
+        title="Data from elsewhere",
+        question="Does calibrating on clean samples help, or harm, on data from elsewhere?",
+        entries=entries(
+            "none ts-nll tva-ts qats-nll qats-bce smart-bce pwlinear-3 srts-nll srts-bce"
+        ),
+        metrics=(
+            *("ece15", "top_label_bce", "adaece15", "confidence_gap", "nll", "brier"),
+            *("accuracy", "aurc", "eaurc"),
+        ),
+        probe="shifted",
+        settings={
+            "raw": "none",
+            "ours": ("srts-bce", "tva-ts"),
+            "resampled": ("ece15", "adaece15", "top_label_bce"),
+        },
+        tables=("sets", "harm", "occupancy", "image-samples"),
+        needs=("shift",),
+    ),
+    Study(
+        name="scope-map",
+        title="Scope",
+        question="For which models does routing by risk win, tie or lose?",
+        entries=entries("none ts-nll tva-ts pwlinear-3 smart-bce smart-softece srts-bce"),
+        metrics=ECE,
+        probe="shifted",
+        settings={
+            "gain_of": "srts-bce",
+            "rivals": ("tva-ts", "pwlinear-3", "smart-bce", "smart-softece"),
+        },
+        tables=("means", "scope-map", "regimes"),
+    ),
+    Study(
         name="heterogeneity",
         title="Where routing helps",
-        question="Under which corruptions does routing gain, and how wrong is the raw model there?",
-        entries=_entries("none tva-ts smart-bce srts-bce"),
-        metrics=("ece15",),
+        question="Under which corruptions does routing gain, and how wrong, how sure are others?",
+        entries=entries("none tva-ts smart-bce srts-bce"),
+        metrics=("ece15", "confidence_gap"),
         probe="shifted",
         settings={"gain_of": "srts-bce", "raw": "none", "rivals": ("tva-ts", "smart-bce")},
         tables=("heterogeneity",),
@@ -243,14 +318,26 @@ _ROWS = (
             "loss": "top_label_bce",
             "repeats": 5,
             "folds": 5,
+            "margin": 0.002,
         },
-        tables=("selector",),
+        tables=("selector", "regret"),
+    ),
+    Study(
+        name="on-off",
+        title="Routing on or off",
+        question="Does the calibration split tell for which models three temperatures help?",
+        entries=(Entry("K=1", "tva-ts"), Entry("K=3", "srts-bce")),
+        baseline="K=1",
+        metrics=("ece15", "top_label_bce"),
+        probe="gated",
+        settings={"rules": ("repeat",), "loss": "top_label_bce", "repeats": 5, "folds": 5},
+        tables=("on-off", "gate"),
     ),
     Study(
         name="nested-k",
         title="Choosing the number of groups",
         question="Does a held-out fifth find the right number of groups?",
-        entries=_groups(1, 2, 3, 5, 10),
+        entries=groups(1, 2, 3, 5, 10),
         baseline="K=1",
         metrics=("ece15", "top_label_bce"),
         probe="held_out",
@@ -261,9 +348,9 @@ _ROWS = (
         name="oracle-k",
         title="The best number of groups",
         question="Diagnostic: how much is there to gain from the right number of groups?",
-        entries=_groups(1, 2, 3, 5, 10, 15, 20),
+        entries=groups(1, 2, 3, 5, 10, 15, 20),
         baseline="K=1",
-        metrics=_ECE,
+        metrics=ECE,
         settings={"fixed": "K=3"},
         tables=("oracle-k",),
     ),
@@ -271,7 +358,7 @@ _ROWS = (
         name="audit",
         title="What a fit holds",
         question="Do the fitted numbers agree from seed to seed, and from draw to draw?",
-        entries=_GROUPED,
+        entries=(*GROUPED, Entry("srts-nll")),
         baseline="srts-bce",
         probe="audited",
         budgets=(ALL, 250),
@@ -282,8 +369,8 @@ _ROWS = (
         name="signal-to-noise",
         title="Signal and noise",
         question="Does miscalibration depend on the signal, and does grouping by it pay?",
-        entries=_entries("tva-ts srts-bce margin-k3 confidence-k3"),
-        metrics=("ece15", "top_label_bce"),
+        entries=entries("tva-ts ts-nll srts-bce srts-nll margin-k3 confidence-k3"),
+        metrics=("ece15", "top_label_bce", "nll"),
         probe="signal_to_noise",
         settings={"n_null": 199},
         tables=("signal-to-noise",),

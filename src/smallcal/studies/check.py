@@ -15,8 +15,9 @@ from smallcal.data.checks import on_simplex
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError, SmallcalError
 from smallcal.io.read import split_path
-from smallcal.studies.collection import Cell, Collection, ShiftSet, read_split
+from smallcal.studies.collection import Cell, Collection, ShiftSet
 from smallcal.studies.frame import CLEAN
+from smallcal.studies.portions import FIXED, Portion, others
 
 ERROR = "error"
 NOTE = "note"
@@ -28,6 +29,8 @@ _SHOWN_ROWS = 5
 
 #: A cell's problem: file, what, severity.
 Flaw = tuple[str, str, str]
+#: What was read where: file and portion, by the place that has it.
+Used = dict[tuple[str, str | None, object], tuple[str, Cell]]
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,15 @@ def check_collection(
     ('error', 'cannot read no.npz: No such file or directory')
     """
     found: list[Problem] = []
-    used: dict[tuple[str, str | None], str] = {}
+    used: Used = {}
     for cell in collection.cells:
         flaws = chain(_check_description(cell), _check_reuse(cell, used), _check_content(cell))
-        found += [Problem(cell.name, *flaw) for flaw in flaws]
+        # Both halves of a split are read from one file, and have what is wrong with it in common.
+        found += [Problem(cell.name, *flaw) for flaw in dict.fromkeys(flaws)]
         advance(1)
-    return found
+    # Seeds of a split share their files: a note about one is made once.
+    notes = {(one.file, one.what): one for one in reversed(found) if one.severity == NOTE}
+    return [p for p in found if p.severity != NOTE or notes[p.file, p.what] is p]
 
 
 def _check_description(cell: Cell) -> Iterator[Flaw]:
@@ -113,14 +119,41 @@ def _check_description(cell: Cell) -> Iterator[Flaw]:
             yield "", f"no shift may be called {CLEAN}: that is the test split", ERROR
 
 
-def _check_reuse(cell: Cell, used: dict[tuple[str, str | None], str]) -> Iterator[Flaw]:
-    """One split in two places: a model tested on what it was calibrated on, or counted twice."""
-    for role, file in _roles(cell):
+def _check_reuse(cell: Cell, used: Used) -> Iterator[Flaw]:
+    """One split in two places: a model tested on what it was calibrated on, or counted twice.
+
+    One file may be split in many ways, and seen with other classes by another cell. Shifted sets
+    may be shared by the seeds of a split: these are draws of one model.
+    """
+    own: dict[tuple[str, str | None], str] = {}
+    for role, which in _roles(cell):
+        file = cell.file(which)
         path, prefix = split_path(cell.folder / file)
         place = f"the {role} of {cell.name}"
-        first = used.setdefault((_true_path(path), prefix), place)
-        if first != place:
+        at = (_true_path(path), prefix)
+        halves = cell.split is not None and not isinstance(which, ShiftSet)
+        before = own.setdefault(at, place)
+        if before != place and not halves:
+            yield file, f"used as {role}, but it is {before} already", ERROR
+            continue
+        first, other = used.setdefault((*at, _seen_as(cell, which)), (place, cell))
+        if first != place and not (isinstance(which, ShiftSet) and _draws_of_one(cell, other)):
             yield file, f"used as {role}, but it is {first} already", ERROR
+
+
+def _seen_as(cell: Cell, which: str | ShiftSet) -> object:
+    """Return what of a file a cell sees, so that two that see the same of it are found."""
+    classes = (which.classes if isinstance(which, ShiftSet) else "") or cell.classes
+    if cell.split is None or (isinstance(which, ShiftSet) and not which.paired):
+        return classes
+    part = "test" if isinstance(which, ShiftSet) else which
+    return classes, cell.split, part, None if cell.split.draw in FIXED else cell.seed
+
+
+def _draws_of_one(cell: Cell, other: Cell) -> bool:
+    """Whether two cells are one model, calibrated on other draws."""
+    same = (cell.dataset, cell.backbone) == (other.dataset, other.backbone)
+    return same and cell.split is not None and other.split is not None
 
 
 def _true_path(path: Path) -> str:
@@ -130,21 +163,21 @@ def _true_path(path: Path) -> str:
         return str(path)
 
 
-def _roles(cell: Cell) -> Iterator[tuple[str, str]]:
-    yield "calibration split", cell.calibration
-    yield "test split", cell.test
+def _roles(cell: Cell) -> Iterator[tuple[str, str | ShiftSet]]:
+    yield "calibration split", "calibration"
+    yield "test split", "test"
     for shift in cell.shifts:
-        yield f"shift {shift.kind}-{shift.severity}", shift.file
+        yield f"shift {shift.kind}-{shift.severity}", shift
 
 
 def _check_content(cell: Cell) -> Iterator[Flaw]:
     """Read a cell's files, no more than three at a time, and compare them."""
     columns: dict[str, int] = {}
-    calibration = yield from _read(cell, cell.calibration)
+    calibration = yield from _read(cell, "calibration")
     if calibration is not None:
         columns["calibration"] = calibration.n_classes
         yield from _check_calibration(cell.calibration, calibration)
-    test = yield from _read(cell, cell.test)
+    test = yield from _read(cell, "test")
     if test is not None:
         yield from _check_logits(cell.test, test, columns)
         columns["test"] = test.n_classes
@@ -154,14 +187,35 @@ def _check_content(cell: Cell) -> Iterator[Flaw]:
         yield from _check_shift(cell, shift, test, columns)
 
 
-def _read(cell: Cell, file: str) -> Generator[Flaw, None, Predictions | None]:
+def _read(cell: Cell, which: str | ShiftSet) -> Generator[Flaw, None, Predictions | None]:
     """Return a split, or yield why there is none; not kept in memory, unlike a study's."""
-    path = str(cell.folder / file)
+    file = cell.file(which)
     try:
-        return read_split(path)
+        portion = cell.portion(which)
+        preds = portion.read()
     except (SmallcalError, OSError, ValueError, MemoryError) as error:
-        yield file, " ".join(str(error).split()).removeprefix(f"{path}: "), ERROR
-    return None
+        said = " ".join(str(error).split())
+        said = said.removeprefix(f"{cell.folder.absolute() / file}: ")
+        given = "" if cell.folder == Path() else f"{cell.folder}{os.sep}"
+        yield file, said.replace(f"{cell.folder.absolute()}{os.sep}", given), ERROR
+        return None
+    if portion.columns is not None and not (cell.split and which == "test"):
+        yield from _check_classes(file, portion, portion.columns)
+    return preds
+
+
+def _check_classes(file: str, portion: Portion, columns: tuple[int, ...]) -> Iterator[Flaw]:
+    """Rows that are left out, and labels that seem to count the chosen classes already."""
+    out, n, largest = others(portion.path, columns, counted=portion.labels)
+    if out and largest < len(columns) <= max(columns):
+        what = (
+            f"classes: labels end at {largest}, as if they counted the {len(columns)} classes and "
+            f'not the columns; say labels = "classes" of a shifted set whose labels do'
+        )
+        yield file, what, ERROR
+    elif out:
+        what = f"classes: {out:,} of {n:,} samples are of other classes and left out"
+        yield file, what, NOTE
 
 
 def _check_calibration(file: str, calibration: Predictions) -> Iterator[Flaw]:
@@ -218,15 +272,14 @@ def _check_shift(
     cell: Cell, shift: ShiftSet, test: Predictions | None, columns: dict[str, int]
 ) -> Iterator[Flaw]:
     """Rows that are the test split's and do not say so, or say so and are not."""
-    preds = yield from _read(cell, shift.file)
+    preds = yield from _read(cell, shift)
     if preds is not None:
         yield from _check_logits(shift.file, preds, columns)
     if preds is None or test is None:
         return
     same = np.array_equal(preds.labels, test.labels)
-    if same and not shift.paired:
-        what = "labels are those of the test split, in order; say paired = true if its rows are too"
-        yield shift.file, what, NOTE
+    if not shift.paired and (same or _twins(cell, preds)):
+        yield shift.file, _suggestion(cell), NOTE
     elif shift.paired and preds.n != test.n:
         what = f"paired, but it has {preds.n:,} rows and the test split {test.n:,}"
         yield shift.file, what, ERROR
@@ -234,6 +287,22 @@ def _check_shift(
         rows = np.flatnonzero(preds.labels != test.labels)
         what = f"paired, but {len(rows):,} labels differ from the test split's: {_shown(rows)}"
         yield shift.file, what, ERROR
+
+
+def _twins(cell: Cell, preds: Predictions) -> bool:
+    """Whether labels are those of the file that a cell splits, calibration samples and all."""
+    if cell.split is None:
+        return False
+    return np.array_equal(preds.labels, cell.portion("test").whole().labels)
+
+
+def _suggestion(cell: Cell) -> str:
+    if cell.split is None:
+        return "labels are those of the test split, in order; say paired = true if its rows are too"
+    return (
+        "labels are those of the file that is split, in order: twins of the calibration samples "
+        "are measured too; paired = true leaves them out"
+    )
 
 
 def _shown(rows: IntArray) -> str:

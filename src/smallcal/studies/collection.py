@@ -24,20 +24,28 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
-import numpy as np
-
-from smallcal import io
-from smallcal.data.predictions import IntArray, Predictions
+from smallcal.data.predictions import Predictions
 from smallcal.errors import FileError, InputError
 from smallcal.io.read import file_sha256, split_path
-from smallcal.studies.frame import ALL
+from smallcal.studies.portions import (
+    CLASSES,
+    COLUMNS,
+    FIXED,
+    WAYS,
+    Portion,
+    Split,
+    class_file,
+    columns_of,
+    draw_rows,
+    known_way,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,15 +54,24 @@ else:
 
 FILE_NAME = "collection.toml"
 
+#: Columns as a description names them.
+Classes = str | tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class ShiftSet:
-    """Test samples from elsewhere."""
+    """Test samples from elsewhere.
+
+    ``classes`` are its own columns for the cell's classes, where they are not the same; ``labels``
+    says whether its labels count "columns" or the chosen "classes".
+    """
 
     kind: str
     severity: int
     file: str
     paired: bool = False
+    classes: Classes = ""
+    labels: str = COLUMNS
 
 
 @dataclass(frozen=True)
@@ -66,9 +83,16 @@ class Cell:
     dataset, backbone : str
     seed : int
     calibration, test : str
-        Files, relative to the folder; ``file.npz:val`` names a split.
+        Files, relative to the folder; ``file.npz:val`` names a split. With ``split`` both are its
+        file.
     shifts : tuple of ShiftSet
     folder : Path
+    classes : str or tuple of int
+        The columns that are there at all; empty for all of them.
+    draw_ways : tuple of str
+        How the first draw of a budget is made, the second, ...; the last is for all others.
+    split : Split or None
+        How one file becomes calibration and test split.
     """
 
     dataset: str
@@ -78,40 +102,81 @@ class Cell:
     test: str
     shifts: tuple[ShiftSet, ...] = ()
     folder: Path = Path()
+    classes: Classes = ""
+    draw_ways: tuple[str, ...] = ("stratified",)
+    split: Split | None = None
 
     @property
     def name(self) -> str:
         """A name that no other cell has."""
         return f"{self.dataset}__{self.backbone}__s{self.seed}"
 
+    def file(self, which: str | ShiftSet) -> str:
+        """Return the file of a split, as the description names it."""
+        return which.file if isinstance(which, ShiftSet) else str(getattr(self, which))
+
+    def portion(self, which: str | ShiftSet) -> Portion:
+        """Return what is read of which file for a split: "calibration", "test" or a shift."""
+        split, classes, labels, part = self.split, self.classes, COLUMNS, which
+        if isinstance(which, ShiftSet):
+            # A paired set follows the file that is split: the calibration samples' twins go.
+            split = self.split if which.paired else None
+            classes, labels, part = which.classes or self.classes, which.labels, "test"
+        path = str(self.folder.absolute() / self.file(which))
+        columns = columns_of(classes, self.folder)
+        if split is None:
+            return Portion(path, columns, labels)
+        return Portion(path, columns, labels, split, str(part), self.seed)
+
     def read(self, which: str | ShiftSet) -> Predictions:
         """Return a split: "calibration", "test" or one of the shifts."""
-        file = which.file if isinstance(which, ShiftSet) else getattr(self, which)
-        path = os.path.abspath(self.folder / file)
-        return kept_split(path, stamp_of(split_path(path)[0]))
+        portion = self.portion(which)
+        return kept_split(portion, stamp_of(split_path(portion.path)[0]))
 
     def draw(self, budget: int, draw: int) -> Predictions:
         """Return one draw of the calibration split; see :func:`draw_rows`."""
         split = self.read("calibration")
-        return split.take(draw_rows(split.labels, budget, seed=self.seed, draw=draw))
+        way = self.draw_ways[min(draw, len(self.draw_ways) - 1)]
+        return split.take(draw_rows(split.labels, budget, seed=self.seed, draw=draw, way=way))
 
     @property
     def splits(self) -> dict[str, Any]:
         """Which part of which file is what: fingerprints of files do not tell."""
-        shifts = [asdict(shift) for shift in self.shifts]
-        return {"calibration": self.calibration, "test": self.test, "shifts": shifts}
+        said = {"calibration": self.calibration, "test": self.test}
+        shifts = [_without_defaults(shift, ShiftSet("", 0, "")) for shift in self.shifts]
+        ways = {} if self.draw_ways == ("stratified",) else {"draw": list(self.draw_ways)}
+        classes = {"classes": _listed(self.classes)} if self.classes else {}
+        split = {"split": asdict(self.split)} if self.split else {}
+        return {**said, "shifts": shifts, **classes, **ways, **split}
 
     @property
     def files(self) -> tuple[str, ...]:
         """Every file it needs, without the names of splits."""
         named = [self.calibration, self.test, *(shift.file for shift in self.shifts)]
-        return tuple(dict.fromkeys(str(split_path(self.folder / one)[0]) for one in named))
+        paths = [str(split_path(self.folder / one)[0]) for one in named]
+        chosen = map(class_file, (self.classes, *(shift.classes for shift in self.shifts)))
+        paths += [str(self.folder / file) for file in chosen if file]
+        return tuple(dict.fromkeys(paths))
+
+
+def _without_defaults(shift: ShiftSet, plain: ShiftSet) -> dict[str, Any]:
+    """Return a shift as data; keys that say nothing new are left out, as they always were."""
+    found = {key: _listed(value) for key, value in asdict(shift).items()}
+    return {
+        key: value
+        for key, value in found.items()
+        if key not in ("classes", "labels") or value != getattr(plain, key)
+    }
+
+
+def _listed(classes: object) -> object:
+    return list(classes) if isinstance(classes, tuple) else classes
 
 
 @lru_cache(maxsize=8)
-def kept_split(path: str, stamp: object) -> Predictions:
+def kept_split(portion: Portion, stamp: object) -> Predictions:
     """Return a split; the last few are kept, because tasks of a cell follow each other."""
-    return read_split(path)
+    return portion.read()
 
 
 def stamp_of(file: str | os.PathLike[str]) -> object:
@@ -121,56 +186,6 @@ def stamp_of(file: str | os.PathLike[str]) -> object:
     except (OSError, ValueError):
         return None
     return about.st_mtime_ns, about.st_size, about.st_ino
-
-
-def read_split(path: str) -> Predictions:
-    """Read and check one file."""
-    loaded = io.read(path)
-    for note in loaded.notes:
-        warnings.warn(note, stacklevel=2)
-    if loaded.labels is None:
-        raise FileError(f"{path} has no labels")
-    logits = loaded.logits
-    if logits.dtype.kind == "f":
-        # Probabilities come back in the type of the logits, and the rounding of a short one moves
-        # samples between bins: float16 changed ECE by 0.1 point.
-        logits = logits.astype(np.float64)
-    try:
-        return Predictions.of(logits, loaded.labels, input=loaded.input, features=loaded.features)
-    except InputError as error:
-        raise error.about(path) from error
-
-
-def draw_rows(labels: IntArray, budget: int, *, seed: int, draw: int) -> IntArray:
-    """Return the rows of one draw, in order: stratified by class where that can be done.
-
-    The seed is ``seed x 10**6 + budget x 10**3 + draw``, the paper's. With fewer samples than
-    classes, or a class with one sample, rows are drawn without strata. A budget that is the whole
-    split takes it as it is.
-
-    Examples
-    --------
-    >>> draw_rows(np.arange(100) % 4, 20, seed=0, draw=1).shape
-    (20,)
-    >>> np.bincount(np.arange(100)[draw_rows(np.arange(100) % 4, 20, seed=0, draw=1)] % 4).tolist()
-    [5, 5, 5, 5]
-    """
-    n = len(labels)
-    if budget in (ALL, n):
-        return np.arange(n)
-    if not 0 < budget <= n:
-        raise InputError(f"a budget of {budget:,} samples cannot be drawn from {n:,}")
-    state = seed * 10**6 + budget * 10**3 + draw
-    counts = np.unique(labels, return_counts=True)[1]
-    if counts.min() >= 2 and min(budget, n - budget) >= len(counts):
-        from sklearn.model_selection import train_test_split
-
-        taken, _ = train_test_split(
-            np.arange(n), train_size=budget, stratify=labels, random_state=state % 2**32
-        )
-        return np.sort(taken)
-    rng = np.random.default_rng(state)
-    return np.sort(rng.choice(n, budget, replace=False))
 
 
 @dataclass(frozen=True)
@@ -228,16 +243,9 @@ def load_collection(folder: str | os.PathLike[str]) -> Collection:
 def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Collection:
     """Turn a parsed description into cells, saying which of its entries is wrong."""
     _require_keys(document, {"cell": list}, {"name": str}, where=source)
-    cells = []
+    cells: list[Cell] = []
     for number, entry in enumerate(document["cell"], 1):
-        where = f"{source}, cell {number}"
-        _require_keys(entry, _CELL, {"seed": int, "shift": list}, where=where)
-        shifts = []
-        for place, shift in enumerate(entry.get("shift", []), 1):
-            _require_keys(shift, _SHIFT, {"paired": bool}, where=f"{where}, shift {place}")
-            shifts.append(ShiftSet(**shift))
-        plain = {key: value for key, value in entry.items() if key != "shift"}
-        cells.append(Cell(**{"seed": 0, **plain}, shifts=tuple(shifts), folder=folder))
+        cells += _cells_of(entry, folder, where=f"{source}, cell {number}")
     names = [cell.name for cell in cells]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise FileError(f"{source}: {', '.join(twice)} is there more than once")
@@ -246,12 +254,113 @@ def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Col
     return Collection(document.get("name", folder.name), tuple(cells), folder)
 
 
-_CELL = {"dataset": str, "backbone": str, "calibration": str, "test": str}
+#: The largest seed that random generators take; no other number in a collection is larger.
+_MOST = 2**32 - 1
+
+_SPLIT_OR_TWO = {"calibration": str, "test": str}
+_CELL = {"dataset": str, "backbone": str}
+_CELL_TOO = {"seed": int | list, "shift": list, "classes": str | list, "draw": str | list}
 _SHIFT = {"kind": str, "severity": int, "file": str}
+_SHIFT_TOO = {"paired": bool, "classes": str | list, "labels": str}
+
+
+def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
+    """Return the cells of one entry: one for each of its seeds."""
+    divided = isinstance(entry, dict) and "split" in entry
+    needed = {**_CELL, **({"split": dict} if divided else _SPLIT_OR_TWO)}
+    _require_keys(entry, needed, _CELL_TOO, where=where, unlike="split" if not divided else "")
+    where += f" ({entry['dataset']} {entry['backbone']})"
+    split = _split_of(entry["split"], where=where) if divided else None
+    seeds = _seeds_of(entry.get("seed", 0), split, where=where)
+    files = {name: split.file if split else entry[name] for name in _SPLIT_OR_TWO}
+    ways = entry.get("draw", "stratified")
+    same: dict[str, Any] = {
+        **files,
+        "shifts": tuple(
+            _shift_of(shift, where=f"{where}, shift {place}")
+            for place, shift in enumerate(entry.get("shift", []), 1)
+        ),
+        "folder": folder,
+        "classes": _classes_of(entry.get("classes", ""), where=where),
+        "draw_ways": _told(where, "draw", _ways_of, ways),
+        "split": split,
+    }
+    return [Cell(entry["dataset"], entry["backbone"], seed, **same) for seed in seeds]
+
+
+def _shift_of(entry: Any, *, where: str) -> ShiftSet:
+    _require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
+    classes = _classes_of(entry.get("classes", ""), where=where)
+    if entry.get("labels", COLUMNS) not in (COLUMNS, CLASSES):
+        raise FileError(f"{where}: labels must be {COLUMNS} or {CLASSES}; got {entry['labels']!r}")
+    return ShiftSet(**{**entry, "classes": classes})
+
+
+def _split_of(entry: dict[str, Any], *, where: str) -> Split:
+    where += ", split"
+    _require_keys(
+        entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where
+    )
+    sizes = {key: entry[key] for key in ("samples", "per_class") if key in entry}
+    if len(sizes) != 1 or min(sizes.values()) < 1:
+        raise FileError(f"{where}: say samples or per_class, one of them, at least 1")
+    usual = "per-class" if "per_class" in sizes else "stratified"
+    way = _told(where, "draw", known_way, entry.get("draw", usual))
+    return Split(entry["file"], **sizes, draw=way)
+
+
+def _seeds_of(given: Any, split: Split | None, *, where: str) -> list[int]:
+    if not isinstance(given, list):
+        return [given]
+    if split is None or split.draw in FIXED:
+        raise FileError(
+            f"{where}: several seeds need a split that is drawn at random; without one every seed "
+            "has files of its own, and a [[cell]] of its own"
+        )
+    if not given or not all(type(seed) is int for seed in given) or len(set(given)) < len(given):
+        raise FileError(f"{where}: seed must be whole numbers that differ; got {given!r}")
+    return [require_in_range(seed, "seed", where=where) for seed in given]
+
+
+def require_in_range(number: int, key: str, *, where: str) -> int:
+    """Return a seed or another number of a collection, if random generators take it."""
+    if not 0 <= number <= _MOST:
+        raise FileError(f"{where}: {key} must be from 0 to {_MOST:,}; got {number}")
+    return number
+
+
+def _ways_of(given: Any) -> tuple[str, ...]:
+    ways = tuple(map(known_way, given if isinstance(given, list) else [given]))
+    if not ways:
+        raise InputError(f"one or more of {', '.join(WAYS)}; got none")
+    return ways
+
+
+def _classes_of(given: Any, *, where: str) -> Classes:
+    if not isinstance(given, list):
+        return str(given)
+    if not all(type(column) is int for column in given):
+        raise FileError(f"{where}: classes must be column numbers; got {given[:5]!r}")
+    _told(where, "classes", lambda columns: columns_of(columns, Path()), tuple(given))
+    return tuple(given)
+
+
+def _told(where: str, key: str, parse: Callable[[Any], Any], given: Any) -> Any:
+    """Return what is made of a key, or say in which entry it is wrong."""
+    try:
+        return parse(given)
+    except InputError as error:
+        said = str(error)
+        raise FileError(f"{where}: {said if said.startswith(key) else f'{key}: {said}'}") from None
 
 
 def _require_keys(
-    entry: Any, needed: Mapping[str, type], allowed: Mapping[str, type], *, where: str
+    entry: Any,
+    needed: Mapping[str, type],
+    allowed: Mapping[str, type | UnionType],
+    *,
+    where: str,
+    unlike: str = "",
 ) -> None:
     if not isinstance(entry, dict):
         raise FileError(f"{where}: expected a table of keys")
@@ -259,7 +368,12 @@ def _require_keys(
     missing, unknown = sorted(set(needed) - set(entry)), sorted(set(entry) - set(known))
     if missing or unknown:
         what = f"lacks {', '.join(missing)}" if missing else f"does not know {', '.join(unknown)}"
-        raise FileError(f"{where}: {what}; keys are {', '.join(known)}")
+        others = f", or {unlike} in place of {' and '.join(_SPLIT_OR_TWO)}" if unlike else ""
+        raise FileError(f"{where}: {what}; keys are {', '.join(known)}{others}")
     for key, value in entry.items():
-        if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
-            raise FileError(f"{where}: {key} must be of type {known[key].__name__}; got {value!r}")
+        kind = known[key]
+        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+            name = kind.__name__ if isinstance(kind, type) else str(kind)
+            raise FileError(f"{where}: {key} must be of type {name}; got {value!r}")
+        if isinstance(value, int):
+            require_in_range(value, key, where=where)

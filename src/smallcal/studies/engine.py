@@ -23,9 +23,10 @@ from smallcal.studies.check import require_sound
 from smallcal.studies.collection import Collection
 from smallcal.studies.frame import FAILED, Frame, Rows
 from smallcal.studies.measure import Order, work
-from smallcal.studies.store import finish, rows_of, run_in, write_parquet
+from smallcal.studies.predictions import FOLDER, Shelf
+from smallcal.studies.store import finish, rows_of, run_in, write_part
 from smallcal.studies.study import Study
-from smallcal.studies.tables.catalogue import tables_of
+from smallcal.studies.tables.catalogue import PREDICTED, kept_sets, tables_of
 from smallcal.studies.tables.table import Table, write_tables
 
 
@@ -50,15 +51,17 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
-def outcome_of(study: Study, rows: Rows, *, notes: tuple[str, ...] = ()) -> Outcome:
-    """Make the tables of all rows of a run, and list what failed."""
+def outcome_of(
+    study: Study, rows: Rows, *, shelf: Shelf | None = None, notes: tuple[str, ...] = ()
+) -> Outcome:
+    """Make the tables of all rows and predictions of a run, and list what failed."""
     failures = tuple(
         f"{row['cell']}, {row['label']}, budget {row['budget']}, draw {row['draw']}: {row['error']}"
         for row in rows
         if row["metric"] == FAILED
     )
     frame = Frame.of(rows)
-    return Outcome(frame, tables_of(study, frame), failures, notes)
+    return Outcome(frame, tables_of(study, frame, shelf), failures, notes)
 
 
 def run(  # noqa: PLR0913 - where, how, and whether to
@@ -98,7 +101,8 @@ def run(  # noqa: PLR0913 - where, how, and whether to
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}")
-    folder = run_in(Path(out))
+    kept = kept_sets(study)
+    folder = run_in(Path(out), keeps=bool(kept))
     study.require(collection)
     if not force:
         require_sound(collection)
@@ -117,9 +121,9 @@ def run(  # noqa: PLR0913 - where, how, and whether to
         }
         inputs = json.dumps([asked["inputs"], str(collection.folder)])
         run_tasks(
-            partial(work, Order(study, hashlib.sha256(inputs.encode()).hexdigest())),
+            partial(work, Order(study, hashlib.sha256(inputs.encode()).hexdigest(), kept)),
             [(cells[task.cell], task) for task in missing],
-            keep=lambda unit, rows: write_parquet(folder.part(unit[1]), rows),
+            keep=lambda unit, done: write_part(folder, unit[1], done),
             told=lambda unit: advance(1),
             named=lambda unit: unit[1].key,
             jobs=jobs,
@@ -130,7 +134,8 @@ def run(  # noqa: PLR0913 - where, how, and whether to
                 f"files of {collection.folder} were changed while the study ran; "
                 f"delete {folder.folder} and run it again"
             )
-        outcome = outcome_of(study, finish(folder, tasks), notes=tuple(folder.notes))
+        shelf = Shelf(folder.folder) if kept else None
+        outcome = outcome_of(study, finish(folder, tasks), shelf=shelf, notes=tuple(folder.notes))
         write_tables(folder.folder, study, outcome.tables)
         return outcome
 
@@ -144,7 +149,11 @@ def finished(folder: Path) -> tuple[Study, Outcome]:
         If the folder holds no run, or one that is not complete.
     """
     study, rows = _recorded(folder)
-    return study, outcome_of(study, rows)
+    if not kept_sets(study) or (folder / FOLDER).is_dir():
+        return study, outcome_of(study, rows, shelf=Shelf(folder))
+    lost = ", ".join(name for name in study.tables if name in PREDICTED)
+    note = f"{folder / FOLDER} is not there, so that tables of predictions are left out: {lost}"
+    return study, outcome_of(study, rows, notes=(note,))
 
 
 def recorded(folder: Path) -> tuple[Study, Frame]:

@@ -19,7 +19,14 @@ from smallcal.io.atomic import atomic_path
 from smallcal.io.layout import Layout, score_role, two_columns
 from smallcal.io.read import read_labels
 from smallcal.io.readers import Arrays, nested_h5, readable
-from smallcal.studies.collection import FILE_NAME, Cell, Collection, ShiftSet, load_collection
+from smallcal.studies.collection import (
+    FILE_NAME,
+    Cell,
+    Collection,
+    ShiftSet,
+    load_collection,
+    require_in_range,
+)
 
 PathLike = str | os.PathLike[str]
 
@@ -112,7 +119,8 @@ def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str])
             found.append(_shift_of(shift, labels, out))
         except SmallcalError as error:
             left_out.append(str(error))
-    path, seed = _relative(file, out), int(match[2] or 0)
+    path = _relative(file, out)
+    seed = require_in_range(int(match[2] or 0), "seed", where=str(file))
     return Cell(dataset, match[1], seed, f"{path}:{first}", f"{path}:test", tuple(found))
 
 
@@ -130,13 +138,17 @@ def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
     if match is None:
         raise FileError(f"{file}: its name does not end in __KIND or __KIND-s1")
     paired = bool(np.array_equal(read_labels(file), np.asarray(labels)))
-    return ShiftSet(match[1], int(match[2] or 1), _relative(file, out), paired)
+    severity = require_in_range(int(match[2] or 1), "severity", where=str(file))
+    return ShiftSet(match[1], severity, _relative(file, out), paired)
 
 
 def _calibration_split(there: Sequence[str], source: str) -> str:
     first = next((name for name in io.CALIBRATION_SPLITS if name in there), None)
     if first is None or "test" not in there:
-        raise FileError(f"{source}: it does not hold two splits, val (or cal) and test")
+        raise FileError(
+            f"{source}: it does not hold two splits, val (or cal) and test; split in "
+            f"{FILE_NAME} makes them of one"
+        )
     return first
 
 

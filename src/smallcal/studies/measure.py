@@ -16,8 +16,10 @@ from smallcal.errors import FileError
 from smallcal.io.pool import said, stopped
 from smallcal.studies.collection import Cell, kept_split
 from smallcal.studies.frame import FAILED, Rows
+from smallcal.studies.predictions import Keeper
 from smallcal.studies.probes.base import Site
 from smallcal.studies.probes.catalogue import PROBES
+from smallcal.studies.store import Done
 from smallcal.studies.study import Study, Task
 
 #: A task with its cell, which is sent along: a process that read the collection's description anew
@@ -34,13 +36,16 @@ class Order:
     study : Study
     inputs : str
         Stands for the bytes of all files: another text, other bytes.
+    kept : frozenset of str
+        Sets whose predictions are kept, see :class:`~smallcal.studies.predictions.Keeper`.
     """
 
     study: Study
     inputs: str
+    kept: frozenset[str] = frozenset()
 
 
-def work(order: Order, unit: Unit) -> Rows:
+def work(order: Order, unit: Unit) -> Done:
     """Do one task; what a process, wherever it is, is told to do.
 
     What fails because of the data fails again tomorrow, so it becomes rows that say why. What fails
@@ -57,7 +62,8 @@ def work(order: Order, unit: Unit) -> Rows:
     _forget_others(order.inputs)
     with threadpool_limits(1):
         try:
-            return measure(order.study, cell, task)
+            keeper = Keeper(order.kept)
+            return measure(order.study, cell, task, keeper), keeper.found
         except (OSError, MemoryError) as error:
             raise stopped(f"{task.key} cannot be done on this machine ({said(error)})") from error
 
@@ -68,9 +74,10 @@ def _forget_others(inputs: str) -> None:
     kept_split.cache_clear()
 
 
-def measure(study: Study, cell: Cell, task: Task) -> Rows:
+def measure(study: Study, cell: Cell, task: Task, keeper: Keeper) -> Rows:
     """Fit and measure every entry of a study on one draw; a failure is a row that says why.
 
+    What is to be kept of predictions goes to the keeper.
     Faults of the machine (memory, a disk) are raised: they must not be taken for results.
     """
     about = {name: getattr(cell, name) for name in ("dataset", "backbone", "seed")}
@@ -83,7 +90,7 @@ def measure(study: Study, cell: Cell, task: Task) -> Rows:
     except Exception as error:  # noqa: BLE001 - one task's failure must not stop the others
         return [{**about, **name, **_failure(error)} for name in names]
     about["budget"] = cal.n
-    site = Site(study, cell, cal)
+    site = Site(study, cell, cal, keeper)
     found: Rows = []
     for entry, name in zip(study.entries, names, strict=True):
         try:
@@ -94,6 +101,7 @@ def measure(study: Study, cell: Cell, task: Task) -> Rows:
             raise
         except Exception as error:  # noqa: BLE001 - one unit's failure must not stop the others
             rows = [_failure(error)]
+            keeper.forget(entry.label)
         found += [{**about, **name, **row} for row in rows]
     return found
 

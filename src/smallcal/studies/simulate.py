@@ -26,6 +26,7 @@ import numpy as np
 from smallcal.data.checks import MAX_SEED, FloatArray, IntArray, as_numpy, whole_number
 from smallcal.data.special import erf, softmax
 from smallcal.errors import InputError
+from smallcal.metrics.binned import DEFAULT_BINS, equal_width
 from smallcal.metrics.proper import FLOOR
 from smallcal.metrics.scored import Scored, row_blocks
 
@@ -97,11 +98,7 @@ class Simulated:
         >>> rows.expected(raw)["nll"] > rows.expected(true)["nll"]
         True
         """
-        given_shape = as_numpy(y_proba, name="y_proba").shape
-        if given_shape != self.logits.shape:
-            raise InputError(f"y_proba must have shape {self.logits.shape}; got {given_shape}")
-        scored = Scored.of(self.labels, y_proba)
-        right = self.probabilities[np.arange(self.n), scored.proba.argmax(axis=1)]
+        scored, right = self._scored(y_proba)
         log_right, log_wrong = (_log(p) for p in (scored.confidence, scored.doubt))
         nll, brier = np.empty(self.n), np.empty(self.n)
         for rows in row_blocks(scored.proba):
@@ -114,6 +111,39 @@ class Simulated:
             "nll": float(nll.mean()),
             "brier": float(brier.mean()),
         }
+
+    def true_ece(self, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
+        """Return the calibration error that labels only hint at: confidence against true chances.
+
+        The bins are those of :func:`smallcal.metrics.ece`, which measures the same with labels
+        in place of the chances of being right, and so counts their noise as error too.
+
+        Parameters
+        ----------
+        y_proba : array-like of shape (n, C)
+            Calibrated probabilities of these logits.
+        bins : int
+
+        Examples
+        --------
+        >>> rows = World(n_classes=10, temperature=2.0, structure=0.0).draw(500)
+        >>> raw, true = (softmax(rows.logits / t) for t in (1.0, rows.temperature[:, None]))
+        >>> round(rows.true_ece(raw), 2), round(rows.true_ece(true), 6)
+        (0.1, 0.0)
+        """
+        scored, right = self._scored(y_proba)
+        place = equal_width(scored.confidence, bins)
+        gaps = np.bincount(place, weights=scored.confidence - right, minlength=bins)
+        return float(np.abs(gaps).sum() / self.n)
+
+    def _scored(self, y_proba: object) -> tuple[Scored, FloatArray]:
+        """Return checked probabilities, and the true chance that each prediction is right."""
+        given_shape = as_numpy(y_proba, name="y_proba").shape
+        if given_shape != self.logits.shape:
+            raise InputError(f"y_proba must have shape {self.logits.shape}; got {given_shape}")
+        scored = Scored.of(self.labels, y_proba)
+        right = self.probabilities[np.arange(self.n), scored.proba.argmax(axis=1)]
+        return scored, right
 
 
 @dataclass(frozen=True, kw_only=True)

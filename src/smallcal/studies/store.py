@@ -4,6 +4,7 @@
 
     RUN/manifest.json       configuration, versions, fingerprints of the inputs
     RUN/parts/KEY.parquet   rows of one finished task, written whole or not at all
+    RUN/predictions/KEY.parquet  what is kept of its predictions, if a table needs them
     RUN/rows.parquet        all rows in the order of the tasks, when the run is complete
     RUN/tables.md .tex .json
     RUN/.lock               who is at work on the run
@@ -22,6 +23,12 @@ from smallcal.errors import FileError, MissingExtraError
 from smallcal.io.atomic import atomic_path
 from smallcal.io.resumable import Resumable
 from smallcal.studies.frame import COLUMNS, Rows
+from smallcal.studies.predictions import (
+    Prediction,
+    file_of,
+    read_predictions,
+    write_predictions,
+)
 from smallcal.studies.study import Task
 from smallcal.studies.tables.table import TABLE_FILES
 
@@ -30,9 +37,15 @@ DIGEST = b"smallcal.sha256"
 
 Run = Resumable[Task]
 
+#: What a task gives: its rows, and what is kept of its predictions.
+Done = tuple[Rows, list[Prediction]]
 
-def run_in(folder: Path) -> Run:
-    """Return the folder of a run, which need not be there yet."""
+
+def run_in(folder: Path, *, keeps: bool = False) -> Run:
+    """Return the folder of a run, which need not be there yet.
+
+    ``keeps``: whether tasks keep predictions; then one without them is not done.
+    """
     require_pyarrow()
     instead = "name another folder with --out, or delete this one"
     return Resumable(
@@ -40,7 +53,8 @@ def run_in(folder: Path) -> Run:
         parts=folder / "parts",
         manifest=folder / "manifest.json",
         part=lambda task: folder / "parts" / f"{task.file_name}.parquet",
-        flaw=_flaw,
+        flaw=lambda task, part: _flaw(task, part) or (_lack(folder, task) if keeps else ""),
+        beside=lambda task: (file_of(folder, task),) if keeps else (),
         others=tuple(folder / name for name in ("rows.parquet", *TABLE_FILES)),
         what="this run",
         instead="another folder with --out",
@@ -57,6 +71,23 @@ def _flaw(task: Task, part: Path) -> str:
         return "is damaged"
     own = all((row["cell"], row["draw"]) == (task.cell, task.draw) for row in rows)
     return "" if own else "holds the rows of another task"
+
+
+def _lack(folder: Path, task: Task) -> str:
+    """Say what is wrong with the predictions of a task, or nothing."""
+    try:
+        read_predictions(file_of(folder, task))
+    except FileError:
+        return "has no predictions, or damaged ones, beside it"
+    return ""
+
+
+def write_part(run: Run, task: Task, done: Done) -> None:
+    """Write what a task gave: its rows last, because they say that all of it is there."""
+    rows, predictions = done
+    for file in run.beside(task):
+        write_predictions(file, predictions)
+    write_parquet(run.part(task), rows)
 
 
 def finish(run: Run, tasks: Sequence[Task]) -> Rows:

@@ -16,6 +16,7 @@ from typing import Any
 from smallcal._version import versions
 from smallcal.calibrators.catalogue import ALIASES, METHODS, true_name
 from smallcal.errors import FileError, InputError, did_you_mean
+from smallcal.studies.asked import other_metrics, other_settings
 from smallcal.studies.collection import FILE_NAME, Cell, Collection
 from smallcal.studies.frame import ALL
 
@@ -117,6 +118,8 @@ class Study:
         What the probe and the tables need beside.
     needs : tuple of str
         Names in ``NEEDS``: cells without these are left out.
+    given : dict
+        What a user set: name to its value and the labels of the methods that take it.
     """
 
     name: str
@@ -132,6 +135,7 @@ class Study:
     n_boot: int = 20_000
     settings: dict[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    given: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "baseline", true_name(self.baseline))  # as its entry does
@@ -142,15 +146,36 @@ class Study:
         budgets: tuple[int, ...] | None = None,
         draws: int | None = None,
         methods: tuple[str, ...] | None = None,
+        metrics: tuple[str, ...] | None = None,
         n_boot: int | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Study:
-        """Return the study with what the user asked for instead."""
+        """Return the study with what the user asked for instead.
+
+        Parameters
+        ----------
+        budgets, draws, methods, metrics, n_boot : optional
+            In place of the study's own; the baseline is always among the methods.
+        settings : mapping, optional
+            Settings of the study, or options of its methods: every method that takes a name
+            gets its value, save where the study varies it itself.
+
+        Examples
+        --------
+        >>> from smallcal.studies.catalogue import study_named
+        >>> study = study_named("requantize").with_options(settings={"n_groups": 5})
+        >>> study.entries[0].options, study.given["n_groups"]["of"]
+        ({'n_groups': 5}, ['srts-bce', 'margin-k3', 'srts-shrunk'])
+        """
         entries = None if methods is None else self._entries(methods)
         asked = {"entries": entries, "budgets": budgets, "draws": draws, "n_boot": n_boot}
         changed: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
         if changed.get("draws", 1) < 1 or min(changed.get("budgets", (0,))) < 0:
             raise InputError("draws must be at least 1, and budgets not negative")
-        return replace(self, **changed)
+        study = replace(self, **changed)
+        if metrics is not None:
+            study = replace(study, **other_metrics(study, metrics))
+        return replace(study, **other_settings(study, settings)) if settings else study
 
     def _entries(self, methods: tuple[str, ...]) -> tuple[Entry, ...]:
         """Return the entries of these labels or method names, the baseline always among them."""
@@ -217,7 +242,13 @@ class Study:
         ]
         settings = {key: _listed(value) for key, value in self.settings.items()}
         kept = {name: _listed(getattr(self, name)) for name in _RECORDED}
-        return {"name": self.name, "entries": entries, **kept, "settings": settings}
+        found = {"name": self.name, "entries": entries, **kept, "settings": settings}
+        if self.given:  # so that runs without have the manifest that they had
+            found["set"] = {
+                name: {key: _listed(value) for key, value in what.items()}
+                for name, what in self.given.items()
+            }
+        return found
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], *, known: Study) -> Study:
@@ -236,6 +267,7 @@ class Study:
                 known,
                 entries=tuple(Entry(**entry) for entry in document["entries"]),
                 settings={key: tuple(v) if isinstance(v, list) else v for key, v in given},
+                given=dict(document.get("set", {})),
                 **kept,
             )
         except (AttributeError, KeyError, TypeError) as error:

@@ -61,16 +61,21 @@ def test_the_slope_in_each_temperature_is_the_derivative_of_the_mean_loss(goal):
     np.testing.assert_allclose(slope, numeric, atol=2e-6)
 
 
-@pytest.mark.parametrize("goal", ["nll", "bce"])
-def test_hts_equals_nelder_mead_on_the_written_out_loss(goal):
+@pytest.mark.parametrize(
+    ("name", "goal"), [("hts-nll", "nll"), ("hts-bce", "bce"), ("lts-scalar", "nll")]
+)
+def test_lines_of_one_statistic_equal_nelder_mead_on_the_written_out_loss(name, goal):
     z, y = simulate(800, 12)
-    entropy = np.log(np.maximum(statistics(z)[:, 3] / np.log(12), 1e-12))
-    fitted = fit(f"hts-{goal}", z, y).fitted_
+    confidence, entropy = statistics(z)[:, [0, 3]].T
+    score = np.log(np.maximum(entropy / np.log(12), 1e-12))
+    if name == "lts-scalar":
+        score = confidence
+    fitted = fit(name, z, y).fitted_
     t0 = fitted.pooled_temperature
     start = np.array([t0 + np.log(-np.expm1(-t0)), 0.0])
     found = minimize(
         lambda theta: plain_loss(
-            z, y, np.maximum(softplus(theta[0] + theta[1] * entropy), 1e-4), goal
+            z, y, np.maximum(softplus(theta[0] + theta[1] * score), 1e-4), goal
         ),
         start,
         method="Nelder-Mead",

@@ -133,15 +133,22 @@ def test_in_sample_keeps_the_lowest_loss(small):
     assert (fitted.activation, fitted.offset, fitted.floor) == ("gelu", 0.0, 1e-3)
 
 
-def test_held_out_trains_the_chosen_cell_again_on_everything():
+@pytest.mark.parametrize("refit", ["patience", "epochs"])
+def test_held_out_trains_the_chosen_cell_again_on_everything(refit):
     split = make_split(*simulate(300, 5, seed=2), goal="bce")
     tried = sweep(split, protocol="held-out", epochs=100, patience=5)
     chosen = min(tried, key=lambda each: each.loss)
-    (again,) = train(split, chosen.cell, epochs=chosen.epochs)
-    fit = fit_head(split, protocol="held-out", epochs=100, patience=5)
+    assert chosen.epochs < 100
+    as_long = {"patience": (100, 5), "epochs": (chosen.epochs, None)}
+    steps, wait = as_long[refit]
+    (again,) = train(split, chosen.cell, epochs=steps, patience=wait)
+    fit = fit_head(split, protocol="held-out", refit=refit, epochs=100, patience=5)
     assert fit.counts == (300,)
     for ours, expected in zip(fit.map.weights, again.network().weights, strict=True):
         np.testing.assert_array_equal(ours, expected)
+    plain = fit_head(split, protocol="held-out", epochs=100, patience=5).map
+    same = np.array_equal(plain.weights[0], fit.map.weights[0])
+    assert same == (refit == "patience")
     # The chosen loss is that of the held-out fifth, not of the samples trained on.
     judged = heads._Problem.of(split, held_out=True).judging
     gaps = replace(split.gaps, weight=judged)
@@ -301,6 +308,10 @@ def test_one_wrong_prediction_gives_the_scalar():
 def test_unknown_choices_are_refused(small):
     with pytest.raises(InputError, match="unknown protocol 'loo'; choose from in-sample, held-out"):
         fit_head(small, protocol="loo")
+    with pytest.raises(InputError, match="unknown refit 'long'; choose from patience, epochs"):
+        fit_head(small, protocol="held-out", refit="long")
+    with pytest.raises(InputError, match="the protocol 'fixed' holds none out; leave refit away"):
+        fit_head(small, protocol="fixed", refit="epochs")
     with pytest.raises(InputError, match="adds over samples, which softece does not"):
         fit_head(replace(small, goal=objective("softece")), protocol="fixed")
 

@@ -62,6 +62,9 @@ PROTOCOLS: Mapping[str, tuple[Cell, ...]] = MappingProxyType(
     }
 )
 
+#: What says when the chosen setting has been trained long enough on the whole split.
+REFITS = ("patience", "epochs")
+
 
 @dataclass(frozen=True, eq=False)
 class Trained:
@@ -84,7 +87,12 @@ class Trained:
 
 @recipe("head")
 def fit_head(
-    split: Split, *, protocol: str = "in-sample", epochs: int = 500, patience: int = 20
+    split: Split,
+    *,
+    protocol: str = "in-sample",
+    refit: str = "patience",
+    epochs: int = 500,
+    patience: int = 20,
 ) -> MapFit:
     """Fit a network from ``split.scores`` of shape (n, d) to the temperature.
 
@@ -96,8 +104,13 @@ def fit_head(
         "in-sample" trains 48 cells and keeps the one with the lowest loss on the very samples
         it was trained on, as the paper does for NLL. "held-out" trains 36 cells on four fifths,
         stops and chooses them by the last fifth, and trains the chosen cell again on the whole
-        split, from the same first weights, for as many epochs as were best. "fixed" trains a
-        single cell, 128 units wide, in-sample.
+        split, from the same first weights; ``refit`` says for how long. "fixed" trains a single
+        cell, 128 units wide, in-sample.
+    refit : {"patience", "epochs"}
+        How long the chosen cell is trained again, where some were held out. "patience", as the
+        paper has it: until its loss on the whole split no longer falls, like any other cell; the
+        choice hands on the settings alone. "epochs": for as many epochs as were best on the
+        held-out fifth, which stops an unrestricted head before it overfits.
     epochs : int
         At most so many steps of AdamW, each over all samples.
     patience : int
@@ -116,6 +129,7 @@ def fit_head(
     {'in-sample': 48, 'held-out': 36, 'fixed': 1}
     """
     _require_protocol(protocol)
+    _require_refit(refit, protocol)
     with _one_thread():
         if one_sided(split):
             return scalar_fallback(split)
@@ -123,7 +137,8 @@ def fit_head(
         winner = min(tried, key=lambda each: each.loss)
         if protocol == "held-out":
             whole = _Problem.of(split, held_out=False)
-            (winner,) = _train(whole, (winner.cell,), epochs=winner.epochs, patience=None)
+            steps, wait = (winner.epochs, None) if refit == "epochs" else (epochs, patience)
+            (winner,) = _train(whole, (winner.cell,), epochs=steps, patience=wait)
     if not math.isfinite(winner.loss):
         return scalar_fallback(split)
     return MapFit(winner.network(), (split.gaps.n,))
@@ -148,6 +163,18 @@ def sweep(split: Split, *, protocol: str, epochs: int = 500, patience: int = 20)
 def _require_protocol(protocol: str) -> None:
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
+
+
+def _require_refit(refit: str, protocol: str) -> None:
+    if refit not in REFITS:
+        raise InputError(f"unknown refit {refit!r}; choose from {', '.join(REFITS)}")
+    if refit == "epochs" and protocol != "held-out":
+        raise InputError(
+            "refit 'epochs' takes the number of epochs from held-out samples, and the protocol "
+            f"{protocol!r} holds none out; leave refit away, or choose ",
+            python="protocol='held-out'",
+            shell="--set protocol=held-out",
+        )
 
 
 @contextmanager

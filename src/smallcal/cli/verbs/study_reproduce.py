@@ -18,7 +18,7 @@ from smallcal.studies.reproduce.run import Agenda, agenda_of, carry_out
 #: Tables that are named where values of many could not be checked.
 _SHOWN = 2
 
-_SIGNS = {"percent": " %", "x1000": " x1000"}
+_SIGNS = {"percent": " %", "x1000": " x1000", "x0.001": " x0.001"}
 
 
 def study_reproduce(
@@ -104,7 +104,7 @@ def show_reproduction(found: Reproduction) -> None:
 
 
 def _heading(row: Row) -> str:
-    size = terminal.count(row.budget, "calibration sample")
+    size = terminal.count(row.budget, "calibration sample") if row.budget else "samples of each"
     draws = f" x {row.draws} draws" if row.draws > 1 else ""
     seeds = terminal.count(row.seeds, "seed")
     return f"{row.table}: {row.dataset} {row.backbone}, {row.set}, {size}{draws}, {seeds}"
@@ -120,7 +120,7 @@ def _cells(row: Row) -> list[str]:
         row.metric + _SIGNS.get(row.unit, ""),
         f"{row.reference:.{row.decimals}f}",
         *numbers,
-        f"{row.tolerance:g}",
+        f"{row.tolerance:.3g}",
         row.verdict,
     ]
 

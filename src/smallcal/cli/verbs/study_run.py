@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from smallcal.cli import choices, options, terminal
 from smallcal.cli.options import argument, flag, option
-from smallcal.cli.studies import document_of, folder_of, require_sound, show_outcome
+from smallcal.cli.studies import (
+    document_of,
+    folder_of,
+    require_sound,
+    show_outcome,
+    study_settings,
+)
 from smallcal.errors import InputError
 from smallcal.studies import Outcome, load_collection, run, study_named
+from smallcal.studies.engine import recorded
 from smallcal.studies.frame import ALL
+from smallcal.studies.gate import Gate, require_common
+from smallcal.studies.gate import gate as compare
 
 _SHOWN_FAILURES = 10
 
@@ -44,7 +54,22 @@ def study_run(
         str | None, option("N,N,...", "Calibration samples; all is the whole split.")
     ] = None,
     draws: Annotated[int | None, option("N", "Draws at each budget.", min=1)] = None,
+    metrics: Annotated[
+        str | None, option("A,B,...", "These metrics instead of the study's.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        option(
+            "NAME=VALUE",
+            "An option of every method that takes it, such as n_groups=5, or a setting of the "
+            "study; may be repeated.",
+            "--set",
+        ),
+    ] = None,
     n_boot: Annotated[int | None, option("N", "Resamples for intervals.", min=2)] = None,
+    gate: Annotated[
+        str | None, option("RUN", "A finished run whose numbers must be found again, to 1e-6.")
+    ] = None,
     force: Annotated[bool, flag("--force", "Go on where check finds errors.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -53,12 +78,17 @@ def study_run(
         budgets=None if budgets is None else _budgets(budgets),
         draws=draws,
         methods=None if methods is None else choices.words(methods, "--methods"),
+        metrics=None if metrics is None else choices.words(metrics, "--metrics"),
         n_boot=n_boot,
     )
+    about = about.with_options(settings=study_settings(about, setting or ()))
+    stored = None if gate is None else recorded(Path(gate))[1]
     wanted = [part for text in cells or () for part in choices.words(text, "--cells")]
     named = folder_of(folder, data, usage=f"smallcal study {context.info_name} DIR --out RUN")
     collection = load_collection(named).only(wanted)
     about.require(collection)
+    if stored is not None:
+        require_common(about, collection, stored)
     require_sound(collection, named, force=force)
     total = len(about.tasks(collection))
     done: list[int] = []
@@ -70,7 +100,7 @@ def study_run(
         advance(tasks)
 
     try:
-        with terminal.progress(about.title, total) as advance:
+        with terminal.progress(about.title, total + 1) as advance:  # and the tables
             given: dict[str, Any] = {"jobs": jobs, "dask": dask, "force": True}  # it was checked
             outcome = run(about, collection, out, **given, advance=told)
     except (KeyboardInterrupt, SystemExit):
@@ -79,12 +109,15 @@ def study_run(
             f"there: {terminal.typed(context)}"
         )
         raise
+    compared = None if stored is None else compare(outcome.frame, stored)
     if as_json:
-        terminal.show_json({"data": named, "tasks": total, **document_of(about, out, outcome)})
+        document = {"data": named, "tasks": total, **document_of(about, out, outcome)}
+        terminal.show_json(document | ({"gate": compared.to_dict()} if compared else {}))
     else:
         show_outcome(about, outcome, out)
+        terminal.say(*([compared.text()] if compared else []))
     terminal.note(*outcome.notes)
-    terminal.leave(_complaints(outcome, out))
+    terminal.leave([*_complaints(outcome, out), *_other_numbers(compared, gate)])
 
 
 def _budgets(text: str) -> tuple[int, ...]:
@@ -103,3 +136,13 @@ def _complaints(outcome: Outcome, out: str) -> Iterator[str]:
     more = len(outcome.failures) - _SHOWN_FAILURES
     if more > 0:
         yield f"{terminal.count(more, 'more failure')}: see the errors in {out}/rows.parquet"
+
+
+def _other_numbers(compared: Gate | None, stored: str | None) -> Iterator[str]:
+    """Yield the first numbers that are not those of the stored run, and how many more there are."""
+    failures = () if compared is None else compared.failures
+    for line in failures[:_SHOWN_FAILURES]:
+        yield f"not as in {stored}: {line}"
+    more = len(failures) - _SHOWN_FAILURES
+    if more > 0:
+        yield f"{terminal.count(more, 'more number')} are not as in {stored}"

@@ -42,6 +42,7 @@ def study_show(
     elif metric is not None:
         raise InputError("--metric is of figures; name a folder for them with --figures")
     about, outcome = finished(Path(run))
+    terminal.note(*outcome.notes)
     drawn: dict[str, list[str]] = {}
     if figures is not None:
         drawn["figures"] = _write_figures(about, outcome, figures, metric=metric, kind=kind)

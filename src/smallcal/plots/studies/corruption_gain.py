@@ -1,16 +1,16 @@
-"""What a method gains under each corruption, against how wrong the raw model is there."""
+"""What a method gains under each corruption, against how wrong or how sure others are there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
-from smallcal.errors import InputError
+from smallcal.errors import InputError, choose
 from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.studies.curves import fitted_on
@@ -18,13 +18,14 @@ from smallcal.plots.studies.run import Run, RunLike, name_in, one_budget, open_r
 from smallcal.plots.twins import draws
 from smallcal.studies.catalogue import study_named
 from smallcal.studies.tables.clean import LEVEL
-from smallcal.studies.tables.shift import heterogeneity, rank_interval, rank_words
-from smallcal.studies.tables.table import Number, heading_of
+from smallcal.studies.tables.heterogeneity import SIGNED, gap_heading, heterogeneity
+from smallcal.studies.tables.shift import rank_interval, rank_words
+from smallcal.studies.tables.table import Number, Row, Table, heading_of
 
 #: Names are written beside the points of a single model with no more corruptions than these.
 _MOST_NAMES = 20
-#: What the numbers beside the models are.
-_RANKS = f"rank correlation of gain and error [{100 * LEVEL:g} % interval]"
+#: What gains may be drawn against, and its name in words.
+AGAINST = {"error": "error", "raw_gap": "gap", "baseline_gap": "gap"}
 #: The most models that get a mark and a line in the legend each.
 _MOST_MODELS = 8
 
@@ -37,8 +38,10 @@ class ModelGain:
     ----------
     model : str
     corruptions : tuple of str
-    error, gain : ndarray
-        Of the raw model; of the method over the baseline, positive where the method is better.
+    x : ndarray
+        What the gains are drawn against: the raw model's error, or a signed gap.
+    gain : ndarray
+        Of the method over the baseline, positive where the method is better.
     rank : tuple of float
         Spearman's rank correlation of both, with its 95 % interval; NaN where it does not exist.
     slope, intercept : float
@@ -47,7 +50,7 @@ class ModelGain:
 
     model: str
     corruptions: tuple[str, ...]
-    error: FloatArray
+    x: FloatArray
     gain: FloatArray
     rank: tuple[float, float, float]
     slope: float
@@ -56,7 +59,10 @@ class ModelGain:
 
 @dataclass(frozen=True, eq=False)
 class CorruptionGains:
-    """What a method gains over the baseline, corruption by corruption, model by model."""
+    """What a method gains over the baseline, corruption by corruption, model by model.
+
+    ``against`` says what ``x`` of the models is, and ``axis`` how that is called.
+    """
 
     metric: str
     unit: str
@@ -65,6 +71,8 @@ class CorruptionGains:
     raw: str
     models: tuple[ModelGain, ...]
     fitted: str = ""
+    against: str = "error"
+    axis: str = ""
 
 
 def corruption_gain_data(
@@ -73,15 +81,19 @@ def corruption_gain_data(
     metric: str | None = None,
     method: str | None = None,
     baseline: str | None = None,
+    against: str = "error",
     where: Mapping[str, Any] | None = None,
 ) -> CorruptionGains:
-    """Return the gain of a method under each corruption and the raw model's error there.
+    """Return the gain of a method under each corruption and what it is drawn against.
 
     The numbers are those of the table ``heterogeneity``: means over severities, draws and seeds.
     Rows alone are taken to be of the study ``heterogeneity``.
 
     Parameters
     ----------
+    against : {"error", "raw_gap", "baseline_gap"}
+        The raw model's error, as the paper has it; or the signed gap, mean confidence minus
+        accuracy, of the raw model or of the baseline.
     method : str, optional
         Whose gain it is; the study's own unless it is given.
     baseline : str, optional
@@ -90,25 +102,34 @@ def corruption_gain_data(
     Raises
     ------
     InputError
-        If nothing is shifted, or the raw model was not measured.
+        If nothing is shifted, or the raw model or the gap was not measured.
     """
+    if against not in AGAINST:
+        raise InputError(f"unknown against {against!r}; {choose(against, AGAINST)}")
     opened = open_run(run, "heterogeneity", metric=metric, baseline=baseline, where=where)
     opened = _with_method(one_budget(opened), method)
     study = opened.study
     table = heterogeneity(study, opened.frame)
     if not table.rows:
         raise InputError("run has no shifted sets; the study heterogeneity measures them")
-    rows: dict[str, list[tuple[str | Number, ...]]] = {}
-    for row in table.rows:
-        rows.setdefault(str(row[table.header.index("models")]), []).append(row)
+    raw = study.settings["raw"]
+    x = f"{raw} {heading_of(opened.metric)}"
+    axis = f"{raw}: {heading_of(opened.metric)}"
+    if against != "error":
+        x = gap_heading(raw if against == "raw_gap" else study.baseline)
+        axis = f"{x}: mean confidence minus accuracy, points"
+    if x not in table.header:
+        raise InputError(f"run has no {SIGNED} of {x.removeprefix('gap of ')}: measure it there")
     return CorruptionGains(
         opened.metric,
         heading_of(opened.metric),
         study.settings["gain_of"],
         study.baseline,
-        study.settings["raw"],
-        tuple(_model(name, some) for name, some in rows.items()),
+        raw,
+        tuple(_models(table, x, f"gain over {study.baseline}")),
         fitted_on(opened.frame),
+        against,
+        axis,
     )
 
 
@@ -124,15 +145,20 @@ def _with_method(opened: Run, method: str | None) -> Run:
     return replace(opened, study=replace(study, settings=settings))
 
 
-def _model(name: str, rows: list[tuple[str | Number, ...]]) -> ModelGain:
-    """Read a model's rows: samples, models, corruption, raw error, method's error, gain."""
-    error, gain = (
-        np.array([cell.value for row in rows if isinstance(cell := row[place], Number)])
-        for place in (3, 5)
-    )
-    slope, intercept = _median_line(error, gain)
-    kinds = tuple(str(row[2]) for row in rows)
-    return ModelGain(name, kinds, error, gain, rank_interval(gain, error), slope, intercept)
+def _models(table: Table, x: str, y: str) -> Iterator[ModelGain]:
+    """Yield each model's points from these two columns of the table."""
+    rows: dict[str, list[Row]] = {}
+    for row in table.rows:
+        rows.setdefault(str(row[table.header.index("models")]), []).append(row)
+    places = [table.header.index(name) for name in (x, y)]
+    for model, some in rows.items():
+        across, gain = (
+            np.array([cell.value for row in some if isinstance(cell := row[place], Number)])
+            for place in places
+        )
+        kinds = tuple(str(row[table.header.index("corruption")]) for row in some)
+        rank = rank_interval(gain, across)
+        yield ModelGain(model, kinds, across, gain, rank, *_median_line(across, gain))
 
 
 def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
@@ -146,7 +172,10 @@ def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 
 @draws(corruption_gain_data)
 def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
-    """Draw the gain of a method under each corruption against the raw model's error there.
+    """Draw the gain of a method under each corruption against how wrong or how sure others are.
+
+    Against the raw model's error a correlation says as much about the raw model as about the
+    method: its sign turns with the side on which the raw model errs. A signed gap has a side.
 
     Points above the dashed line favour the method. The legend has Spearman's rank correlation of
     each model with its 95 % interval; the line through the points is that of Theil and Sen. With
@@ -161,7 +190,7 @@ def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
         _write_names(ax, found.models[0])
     style.dress(
         ax,
-        xlabel=f"{found.raw}: {found.unit}",
+        xlabel=found.axis,
         ylabel=f"gain of {found.method} over {found.baseline}",
     )
     if not few:
@@ -171,7 +200,7 @@ def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
         loc="lower left",
         bbox_to_anchor=(0, 1.01),
         borderaxespad=0.0,
-        title=style.literal("\n".join(filter(None, [_about(found), _RANKS]))),
+        title=style.literal("\n".join(filter(None, [_about(found), _ranks(found)]))),
         title_fontsize=style.SMALL,
         alignment="left",
     )
@@ -180,29 +209,37 @@ def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
 def _draw_model(
     ax: style.Axes, found: CorruptionGains, model: ModelGain, look: style.Look, *, named: bool
 ) -> None:
+    of, signed = f"{found.raw} {found.unit}", found.against != "error"
+    if signed:
+        of = gap_heading(found.raw if found.against == "raw_gap" else found.baseline)
     tips = [
-        f"{model.model}, {kind}: {found.raw} {found.unit} {written(error)}, gain "
+        f"{model.model}, {kind}: {of} {written(x, signed=signed)}, gain "
         f"{written(gain, signed=True)}"
-        for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True)
+        for kind, x, gain in zip(model.corruptions, model.x, model.gain, strict=True)
     ]
     label = style.literal(f"{model.model}: {rank_words(*model.rank)}") if named else None
     plot = f"corruption-gain {model.model}"
-    style.marks(ax, model.error, model.gain, look, label=label, zorder=3, tips=tips, name=plot)
+    style.marks(ax, model.x, model.gain, look, label=label, zorder=3, tips=tips, name=plot)
     if named and math.isfinite(model.slope):
-        ends = model.error[[0, -1]]
+        ends = np.array([model.x.min(), model.x.max()])
         ax.plot(ends, model.intercept + model.slope * ends, **look.stroke, linewidth=1, zorder=2)
 
 
 def _write_names(ax: style.Axes, model: ModelGain) -> None:
-    for kind, error, gain in zip(model.corruptions, model.error, model.gain, strict=True):
+    for kind, x, gain in zip(model.corruptions, model.x, model.gain, strict=True):
         ax.annotate(
             style.literal(kind.replace("_", " ")),
-            (error, gain),
+            (x, gain),
             xytext=(5, 4),
             textcoords="offset points",
             fontsize=7,
             color=style.GREY,
         )
+
+
+def _ranks(found: CorruptionGains) -> str:
+    """Say what the numbers beside the models are."""
+    return f"rank correlation of gain and {AGAINST[found.against]} [{100 * LEVEL:g} % interval]"
 
 
 def _about(found: CorruptionGains) -> str:

@@ -269,3 +269,14 @@ def bars_text(curves: Curves, mark: str) -> str:
         return "No intervals: each difference is of a single fit."
     few = 1 < len(curves.models) < ENOUGH_MODELS
     return f"{mark}: {curves.intervals}." + " Of so few models they are too narrow." * few
+
+
+def subject(run: Run, *more: str) -> str:
+    """Say what a figure without curves is of: models, cells, samples, and whatever else."""
+    curves = curves_of(run, np.empty(0))
+    return "; ".join(filter(None, (about(curves), *more)))
+
+
+def mean_at(frame: Frame, metric: str, label: str) -> float:
+    """Return the mean of a metric over cells in the units of the tables; NaN where it is not."""
+    return number_of(frame.values(metric, label), metric).value

@@ -11,18 +11,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smallcal.errors import InputError
+from smallcal.metrics import METRICS
 from smallcal.plots import style
 from smallcal.plots.forest_plot import forest
 from smallcal.plots.studies.budget_curve import budget_curve
 from smallcal.plots.studies.corruption_gain import corruption_gain
 from smallcal.plots.studies.curves import about, bars_text, curves_of
 from smallcal.plots.studies.differences import difference_rows
+from smallcal.plots.studies.group_gaps import group_gaps
+from smallcal.plots.studies.group_temperatures import group_temperatures
 from smallcal.plots.studies.k_ablation import k_ablation
+from smallcal.plots.studies.risk_confidence import risk_confidence
+from smallcal.plots.studies.risk_density import risk_density
+from smallcal.plots.studies.risk_flow import risk_flow
 from smallcal.plots.studies.run import clean, open_run
 from smallcal.plots.studies.severity_curve import severity_curve
+from smallcal.plots.studies.within_margin import within_margin
 from smallcal.studies.frame import ALL, Frame
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import better_of
+from smallcal.studies.tables.heterogeneity import SIGNED
 from smallcal.studies.tables.table import heading_of
 
 if TYPE_CHECKING:
@@ -35,11 +43,25 @@ _CAPTION = 0.6
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: which studies have it, how it is drawn, and whether it has all budgets."""
+    """A figure: which studies have it, how it is drawn, and what it is of.
+
+    Attributes
+    ----------
+    all_budgets : bool
+        Whether it has all budgets, or is drawn for each.
+    of_metric : bool
+        Whether it is of a metric that can be chosen.
+    """
 
     suits: Callable[[Study], bool]
     draw: Callable[..., Axes]
     all_budgets: bool = False
+    of_metric: bool = True
+
+
+def _with_table(*names: str) -> Callable[[Study], bool]:
+    """Return whether a study has one of these tables."""
+    return lambda study: not set(names).isdisjoint(study.tables)
 
 
 def _differences(run: tuple[Study, Frame], *, metric: str, where: Mapping[str, Any]) -> Axes:
@@ -65,8 +87,18 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             budget_curve,
             all_budgets=True,
         ),
-        "severity-curve": Figure(lambda study: "severity" in study.tables, severity_curve),
+        "severity-curve": Figure(
+            lambda study: "severity" in study.tables and study.metrics[0] in METRICS,
+            severity_curve,
+        ),
         "corruption-gain": Figure(lambda study: "heterogeneity" in study.tables, corruption_gain),
+        **{
+            f"corruption-gain-{against.replace('_', '-')}": Figure(
+                lambda study: "heterogeneity" in study.tables and SIGNED in study.metrics,
+                partial(corruption_gain, against=against),
+            )
+            for against in ("raw_gap", "baseline_gap")
+        },
         "k-ablation": Figure(
             lambda study: (
                 "means" in study.tables
@@ -74,6 +106,14 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             ),
             k_ablation,
         ),
+        "group-temperatures": Figure(
+            _with_table("temperatures", "audit"), group_temperatures, of_metric=False
+        ),
+        "within-margin": Figure(_with_table("within-margin"), within_margin),
+        "risk-density": Figure(_with_table("ranking"), risk_density, of_metric=False),
+        "risk-confidence": Figure(_with_table("ranking"), risk_confidence, of_metric=False),
+        "group-gaps": Figure(_with_table("group-gaps"), group_gaps, of_metric=False),
+        "risk-flow": Figure(_with_table("flow"), risk_flow, of_metric=False),
         "differences": Figure(lambda study: "differences" in study.tables, _differences),
     }
 )
@@ -115,5 +155,5 @@ def study_figures(
             where = {} if budget is None else {"budget": budget}
             told = len(budgets) > 1 and budget is not None
             suffix = f"-{'all' if budget == ALL else budget}" if told else ""
-            draw = partial(figure.draw, (study, frame), metric=run.metric, where=where)
-            yield name + suffix, draw
+            what = {"metric": run.metric} if figure.of_metric else {}
+            yield name + suffix, partial(figure.draw, (study, frame), **what, where=where)

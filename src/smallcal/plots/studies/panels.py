@@ -179,3 +179,13 @@ def strips_under(ax: Axes, *shares: float) -> list[Axes]:
     for upper in (ax, *strips[:-1]):
         upper.tick_params(labelbottom=False)
     return strips
+
+
+def beside(ax: Axes) -> Axes:
+    """Return axes to the right of others, which make room for them; theirs are their own."""
+    spec = ax.get_subplotspec()
+    if spec is None:  # axes that were put somewhere by hand keep their place
+        return ax.inset_axes((1.3, 0, 1, 1))
+    grid = spec.subgridspec(1, 2)
+    ax.set_subplotspec(grid[0])
+    return ax.figure.add_subplot(grid[1])

@@ -92,6 +92,32 @@ def open_run(
     return Run(replace(study, metrics=(chosen,), baseline=base), frame)
 
 
+@documented
+def open_rows(run: RunLike, usual: str, *, where: Mapping[str, Any] | None = None) -> Run:
+    """Return the rows of a run that are asked for, for a figure without metric and baseline.
+
+    Parameters
+    ----------
+    usual : str
+        The study that rows are taken to be of where nothing says so.
+
+    Raises
+    ------
+    InputError
+        If there are no such rows.
+
+    Examples
+    --------
+    >>> rows = {"cell": ["a"], "dataset": ["toy"], "backbone": ["mlp"], "label": ["margin-k3"],
+    ...         "metric": ["flow_0_to_0"], "value": [0.5]}
+    >>> len(open_rows(rows, "risk-flow").frame)
+    1
+    """
+    study, frame = _opened(run, usual)
+    frame = _only(_as_asked(study, frame), where or {})
+    return Run(replace(study, metrics=study.metrics or (frame.unique("metric")[0],)), frame)
+
+
 def require_one_of(what: str, name: str, there: Iterable[str]) -> None:
     """Raise unless a name is among those that were measured."""
     names = list(there)

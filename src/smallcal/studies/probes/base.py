@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from smallcal.calibrators.base import BaseCalibrator
@@ -13,6 +13,7 @@ from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.statistics.compare import evaluate
 from smallcal.studies.collection import Cell
 from smallcal.studies.frame import CLEAN, Rows
+from smallcal.studies.predictions import Keeper
 from smallcal.studies.study import Entry, Study
 
 #: Numbers with the set they were measured on: set, severity, values by metric.
@@ -26,6 +27,7 @@ class Site:
     study: Study
     cell: Cell
     cal: Predictions
+    keeper: Keeper = field(default_factory=Keeper)
 
     def rows(self, probe: Probe, entry: Entry) -> Rows:
         """Return what a probe finds of an entry."""
@@ -49,6 +51,14 @@ class Site:
         cal = self.cal
         return self.estimator(entry).fit(cal.logits, cal.labels, features=cal.features)
 
+    def scores(
+        self, entry: Entry, fitted: BaseCalibrator, name: str, severity: int, preds: Predictions
+    ) -> dict[str, float]:
+        """Return the study's metrics on a set; its predictions are kept if a table needs them."""
+        proba = applied(fitted, preds)
+        self.keeper.see(entry.label, name, severity, preds, proba)
+        return evaluate(preds.labels, proba, metrics=self.study.metrics)
+
     @property
     def baseline(self) -> Entry:
         """The entry that the others are compared with."""
@@ -58,9 +68,18 @@ class Site:
 Probe = Callable[[Site, Entry], Iterator[Found]]
 
 
-def sets_of(cell: Cell) -> Iterator[tuple[str, int, Predictions]]:
-    """Yield the test split and every shifted one, with its kind and severity."""
+def sets_of(
+    cell: Cell, fitted: BaseCalibrator | None = None
+) -> Iterator[tuple[str, int, Predictions]]:
+    """Yield the test split and every shifted one, with its kind and severity.
+
+    A calibrator that reads features is measured on shifted sets if all of them have features: a
+    mean over some of them would be another's.
+    """
     yield CLEAN, 0, cell.read("test")
+    read = fitted is not None and "features" in fitted.fitted_.signal.needs
+    if read and any(cell.read(shift).features is None for shift in cell.shifts):
+        return
     for shift in cell.shifts:
         yield shift.kind, shift.severity, cell.read(shift)
 
@@ -98,4 +117,4 @@ def scores_of(
 def clean(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics on the test split."""
     test = site.cell.read("test")
-    yield CLEAN, 0, scores_of(site.fit(entry), test, site.study.metrics)
+    yield CLEAN, 0, site.scores(entry, site.fit(entry), CLEAN, 0, test)

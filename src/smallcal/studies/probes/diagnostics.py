@@ -17,21 +17,35 @@ from smallcal.advice.cross_validate import (
     single_split,
 )
 from smallcal.advice.select_walk import MIN_EACH, walk
-from smallcal.advice.signal_to_noise import signal_to_noise
+from smallcal.advice.signal_to_noise import OBJECTIVES, signal_to_noise
 from smallcal.data.predictions import Predictions
 from smallcal.metrics.table import chosen_metrics
+from smallcal.statistics.compare import evaluate
 from smallcal.studies.frame import CLEAN
-from smallcal.studies.probes.base import Found, Site, clean, sets_of
+from smallcal.studies.probes.base import (
+    Found,
+    Site,
+    applied,
+    clean,
+    is_grouped,
+    scores_of,
+    sets_of,
+)
 from smallcal.studies.probes.shift import occupancy
 from smallcal.studies.study import Entry
 
 
 def gated(site: Site, entry: Entry) -> Iterator[Found]:
-    """Metrics on the test split, and whether each rule takes the entry in the baseline's place.
+    """Metrics on all test sets, and whether each rule takes the entry in the baseline's place.
 
-    All rules look at the same folds.
+    All rules look at the same folds, of the calibration split alone.
     """
-    yield from clean(site, entry)
+    fitted = site.fit(entry)
+    for name, severity, test in sets_of(site.cell):
+        yield name, severity, scores_of(fitted, test, site.study.metrics)
+    if is_grouped(fitted):
+        steps = fitted.fitted_.map.steps
+        yield CLEAN, 0, {"temperature_ratio": max(steps) / min(steps)}
     if entry.label == site.study.baseline:
         return
     settings, preds = site.study.settings, _double(site.cal)
@@ -68,6 +82,22 @@ def _double(preds: Predictions) -> Predictions:
     return replace(preds, logits=preds.logits.astype(np.float64))
 
 
+def temperatures(site: Site, entry: Entry) -> Iterator[Found]:
+    """Metrics on the test split, and the temperatures of the fit: each, their range and ratio."""
+    fitted, test = site.fit(entry), site.cell.read("test")
+    proba = applied(fitted, test)
+    yield CLEAN, 0, evaluate(test.labels, proba, metrics=site.study.metrics)
+    if "hcfp90" in site.study.metrics:  # the paper's tables of NLL count them among all samples
+        sure = (proba.max(axis=1) >= 0.9) & (proba.argmax(axis=1) != test.labels)
+        yield CLEAN, 0, {"hcfp90_of_all": float(sure.mean())}
+    steps = fitted.fitted_.map.steps
+    if steps:
+        low, high = min(steps), max(steps)
+        found = {"temperature_low": low, "temperature_high": high, "temperature_ratio": high / low}
+        yield CLEAN, 0, found | {f"temperature{i}": t for i, t in enumerate(steps)}
+        yield CLEAN, 0, {"pooled_temperature": fitted.pooled_temperature_}
+
+
 def audited(site: Site, entry: Entry) -> Iterator[Found]:
     """Numbers of a fit: temperatures, thresholds, whether they hold up, and its groups."""
     fitted = site.fit(entry)
@@ -82,6 +112,7 @@ def _numbers(shown: CalibratedSplit) -> dict[str, float]:
     found = {f"temperature{i}": float(t) for i, t in enumerate(steps)}
     if not shown.regressed:  # a group begins at the threshold of its number
         found |= {f"threshold{i}": float(edge) for i, edge in enumerate(shown.edges, 1)}
+    found["pooled_temperature"] = shown.fitted.pooled_temperature
     found["share_of_fits_at_bounds"] = float(shown.saturated())
     found["share_of_fits_pooled_groups"] = float(bool({"fallback", "no_router"} & set(flags)))
     if shown.n_bands > 1:
@@ -97,12 +128,13 @@ def signal_and_noise(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics on the test split, and what grouping by the entry's signal promises."""
     yield from clean(site, entry)
     composed = site.estimator(entry)._compose()
-    if composed.map != "groups":
+    if composed.map != "groups" or composed.objective not in OBJECTIVES:
         return
     found = signal_to_noise(
         site.cal.logits,
         site.cal.labels,
         signals=(composed.signal,),
+        objective=composed.objective,
         n_groups=composed.options["n_groups"],
         n_null=site.study.settings["n_null"],
         features=site.cal.features,

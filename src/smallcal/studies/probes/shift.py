@@ -15,6 +15,7 @@ from smallcal.calibrators.softmax import keep_predictions, scaled_softmax, taile
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 from smallcal.statistics.compare import evaluate
+from smallcal.studies.collection import Cell
 from smallcal.studies.probes.base import Found, Site, groups_of, is_grouped, scores_of, sets_of
 from smallcal.studies.study import Entry, Study
 
@@ -22,8 +23,8 @@ from smallcal.studies.study import Entry, Study
 def shifted(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics and groups on the test split and on every shifted one, all maps frozen."""
     fitted = site.fit(entry)
-    for name, severity, preds in sets_of(site.cell):
-        yield name, severity, scores_of(fitted, preds, site.study.metrics)
+    for name, severity, preds in sets_of(site.cell, fitted):
+        yield name, severity, site.scores(entry, fitted, name, severity, preds)
         yield name, severity, occupancy(fitted, preds)
 
 
@@ -58,20 +59,26 @@ def recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
 def paired_clean(site: Site, entry: Entry) -> Iterator[Found]:
     """Under shift: each sample keeps the group of its clean twin, which nobody has in use."""
     fitted = site.fit(entry)
-    test = site.cell.read("test")
-    twins = groups_of(fitted, test) if is_grouped(fitted) else None
-    for shift in site.cell.shifts:
+    twins = groups_of(fitted, site.cell.read("test")) if is_grouped(fitted) else None
+    for name, severity, preds in paired_sets(site.cell):
+        yield name, severity, scores_of(fitted, preds, site.study.metrics)
+        if twins is not None:
+            again = with_groups(fitted.fitted_, preds, twins)
+            yield name, severity, _control(site.study, preds, again)
+
+
+def paired_sets(cell: Cell) -> Iterator[tuple[str, int, Predictions]]:
+    """Yield every shifted set whose rows are the test rows, with its kind and severity."""
+    test = cell.read("test")
+    for shift in cell.shifts:
         if not shift.paired:
             continue
-        preds = site.cell.read(shift)
+        preds = cell.read(shift)
         if not np.array_equal(preds.labels, test.labels):
             raise InputError(
                 f"{shift.file} is said to be paired, but its labels are not the test's"
             )
-        yield shift.kind, shift.severity, scores_of(fitted, preds, site.study.metrics)
-        if twins is not None:
-            again = with_groups(fitted.fitted_, preds, twins)
-            yield shift.kind, shift.severity, _control(site.study, preds, again)
+        yield shift.kind, shift.severity, preds
 
 
 def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) -> FloatArray:

@@ -21,6 +21,8 @@ class Row:
     budget, draws, seeds : int
     method, against, metric, unit : str
         ``against`` is empty unless it is a difference.
+    kind, part, resampled : str
+        Which number of the metric it is: see :class:`~smallcal.studies.reproduce.reference.Value`.
     reference, spread : float
         As printed; ``spread`` may be None.
     reproduced, difference : float or None
@@ -51,6 +53,9 @@ class Row:
     verdict: Literal["PASS", "FAIL"]
     error: str = ""
     decimals: int = 2
+    kind: str = "value"
+    part: str = "value"
+    resampled: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,5 +100,13 @@ class Reproduction:
 def _named(value: Value) -> dict[str, Any]:
     """Return what a value is of."""
     place = {name: getattr(value, name) for name in ("table", "dataset", "backbone", "set")}
-    what = {"method": value.label, "against": value.against, "metric": value.measured}
-    return {**place, "budget": value.budget, **what, "kind": value.kind, "value": value.value}
+    what = {"method": value.label, "against": value.against, "metric": value.told}
+    why = {"doubt": value.doubt} if value.doubt else {}
+    return {
+        **place,
+        "budget": value.budget,
+        **what,
+        "kind": value.kind,
+        "value": value.value,
+        **why,
+    }

@@ -1,65 +1,100 @@
 """Are a paper's numbers found again? Each that the given logits allow is computed and compared.
 
-What is needed is put together from the studies' own parts: for each model and budget one
+What is needed is put together from the studies' own parts: for each model, budget and study one
 :class:`~smallcal.studies.study.Study` with the methods and metrics that values speak of, run
-by the engine. A value is then a mean: over draws and over shifted sets, then over seeds.
+by the engine. What its rows become is said in :mod:`smallcal.studies.reproduce.quantities` and
+:mod:`smallcal.studies.reproduce.summaries`.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
-from statistics import fmean
 
-from smallcal.calibrators.catalogue import ALIASES, METHODS, method
 from smallcal.errors import FileError
 from smallcal.io.atomic import atomic_path
 from smallcal.io.resumable import read_manifest
 from smallcal.metrics import METRICS
+from smallcal.studies.catalogue import STUDIES
+from smallcal.studies.check import require_sound
 from smallcal.studies.collection import Cell, Collection
 from smallcal.studies.engine import run
-from smallcal.studies.frame import ALL, CLEAN, FAILED, Frame
-from smallcal.studies.reproduce.reference import UNITS, Part, Reference, Value
+from smallcal.studies.frame import ALL, CLEAN
+from smallcal.studies.predictions import SHIFTED
+from smallcal.studies.reproduce.claims import Claim, Key, claim_of
+from smallcal.studies.reproduce.found import Found
+from smallcal.studies.reproduce.places import Place
+from smallcal.studies.reproduce.quantity import plain
+from smallcal.studies.reproduce.reference import Part, Reference, Value
 from smallcal.studies.reproduce.result import Reproduction, Row
 from smallcal.studies.study import Entry, Study
 
-#: A model at a budget, on clean samples or on shifted ones too: what one run can answer.
-Key = tuple[str, str, int, bool]
 Advance = Callable[[int], object]
 
-#: What a row says as its value does.
-_PRINTED = ("table", "dataset", "backbone", "set", "against", "unit", "spread", "decimals")
 
+@dataclass
+class Block:
+    """One run: what its claims need of it."""
 
-@dataclass(frozen=True, eq=False)
-class Claim:
-    """A value that can be checked, and what it is a mean over."""
-
-    value: Value
-    cells: tuple[Cell, ...]
+    study: str
     budget: int
-    draws: int
-    parts: frozenset[Part]
-    tolerance: float
+    settings: Mapping[str, object]
+    kept: bool = False
+    entries: dict[str, Entry] = field(default_factory=dict)
+    metrics: set[str] = field(default_factory=set)
+    cells: dict[str, Cell] = field(default_factory=dict)
+    parts: set[Part] = field(default_factory=set)
+    draws: int = 1
 
-    @property
-    def key(self) -> Key:
-        """The run that answers it."""
-        shifted = self.value.set != CLEAN
-        return self.value.dataset, self.value.backbone, self.budget, shifted
+    def add(self, claim: Claim, place: Place, *, shifted: bool) -> None:
+        """Take in what a claim needs."""
+        self.entries.update((entry.label, entry) for entry in claim.entries)
+        # A choice is made by ECE, whatever is then measured of it.
+        chosen = {"ece15"} if claim.quantity.choice else set()
+        asked = {claim.value.measured, *claim.quantity.metrics} | chosen
+        self.metrics |= asked & METRICS.keys()
+        self.cells.update((cell.name, cell) for cell in place.cells)
+        self.parts |= set(place.parts) if shifted else set()
+        self.draws = max(self.draws, 1 + max(place.draws))
 
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """What must be fitted; first its method, then what that is compared with."""
-        own = Entry(self.value.label, self.value.method or "", self.value.options)
-        return (own, Entry(self.value.against)) if self.value.against else (own,)
+    def made(self, collection: Collection) -> tuple[Study, Collection]:
+        """Return the study and the cells it is for, with the sets that are asked for."""
+        known = STUDIES[self.study]
+        base = next(entry for entry in known.entries if entry.label == known.baseline)
+        entries = self.entries
+        if self.study in _WITH_BASELINE:
+            entries = {plain(base).label: plain(base)} | entries
+        keeping = {"kept": (SHIFTED if self.parts else CLEAN,)} if self.kept else {}
+        study = Study(
+            name="reproduce",
+            title="Reproduction",
+            question="Are the paper's numbers found again?",
+            entries=tuple(entries.values()),
+            baseline=plain(base).label if plain(base).label in entries else next(iter(entries)),
+            metrics=tuple(name for name in METRICS if name in self.metrics),
+            probe=known.probe,
+            budgets=(self.budget,),
+            draws=self.draws,
+            tables=(),
+            settings={**known.settings, **self.settings, **keeping},
+        )
+        cells = (
+            replace(
+                cell,
+                shifts=tuple(s for s in cell.shifts if (s.kind, s.severity) in self.parts),
+            )
+            for cell in sorted(self.cells.values(), key=lambda cell: cell.seed)
+        )
+        return study, replace(collection, cells=tuple(cells))
+
+
+#: Studies whose probe compares each entry with the baseline.
+_WITH_BASELINE = ("selector", "matched-coverage")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,181 +104,55 @@ class Agenda:
     collection: Collection
     claims: tuple[Claim, ...]
     unchecked: Mapping[str, tuple[Value, ...]]
-    blocks: Mapping[Key, tuple[Claim, ...]] = field(default_factory=dict)
+    blocks: Mapping[Key, Block] = field(default_factory=dict)
 
     @property
     def n_tasks(self) -> int:
         """How many steps of work the runs have."""
-        pairs = (self._run(claims) for claims in self.blocks.values())
+        pairs = (block.made(self.collection) for block in self.blocks.values())
         return sum(len(study.tasks(cells)) for study, cells in pairs)
-
-    def _run(self, claims: tuple[Claim, ...]) -> tuple[Study, Collection]:
-        """Return the study of a block and the cells it is for."""
-        entries = {entry.label: entry for claim in claims for entry in claim.entries}
-        asked = {claim.value.metric for claim in claims}
-        most = max(claims, key=lambda claim: len(claim.cells))
-        study = Study(
-            name="reproduce",
-            title="Reproduction",
-            question="Are the paper's numbers found again?",
-            entries=tuple(entries.values()),
-            baseline=next(iter(entries)),
-            metrics=tuple(name for name in METRICS if name in asked),
-            probe="clean" if most.value.set == CLEAN else "shifted",
-            budgets=(most.budget,),
-            draws=max(claim.draws for claim in claims),
-            tables=(),
-        )
-        return study, replace(self.collection, cells=most.cells)
 
     def run(
         self, out: Path, *, jobs: int = 1, advance: Advance = lambda tasks: None
     ) -> Iterator[Row]:
         """Do the work, block by block, and yield every claim's row, in the order of the claims."""
-        rows: dict[Claim, Row] = {}
-        for (dataset, backbone, budget, shifted), claims in self.blocks.items():
-            study, cells = self._run(claims)
-            size = "all" if budget == ALL else budget
-            name = f"{dataset}__{backbone}__n{size}" + "__shifted" * shifted
-            found = _Found(run(study, cells, out / name, jobs=jobs, advance=advance).frame)
-            rows.update((claim, found.row(claim)) for claim in claims)
-        yield from (rows[claim] for claim in self.claims)
+        orders = {key: block.made(self.collection) for key, block in self.blocks.items()}
+        files = {cell.name: cell for _, part in orders.values() for cell in part.cells}
+        if files:
+            require_sound(replace(self.collection, cells=tuple(files.values())))
+        found = Found()
+        for key, (study, cells) in orders.items():
+            folder = out / _folder(key)
+            outcome = run(study, cells, folder, jobs=jobs, force=True, advance=advance)
+            found.add(key, outcome.frame, folder)
+        yield from map(found.row, self.claims)
 
 
-class _Found:
-    """A run's rows, to look numbers up in."""
-
-    def __init__(self, frame: Frame) -> None:
-        self.numbers = frame.numbers
-        failed = frame.where(metric=FAILED).rows()
-        self.errors = {(row["cell"], row["label"], row["draw"]): row["error"] for row in failed}
-
-    def row(self, claim: Claim) -> Row:
-        """Compare a claim with what was found."""
-        value = claim.value
-        labels = [entry.label for entry in claim.entries]
-        units = product((cell.name for cell in claim.cells), labels, range(claim.draws))
-        failed = [self.errors[unit] for unit in units if unit in self.errors]
-        reproduced = None if failed else self._mean(claim, labels)
-        error = failed[0] if failed else ""
-        if reproduced is None and not failed:
-            error = f"{value.metric} is not defined on these samples"
-        assert value.value is not None  # or it would not be on the agenda
-        difference = None if reproduced is None else abs(reproduced - value.value)
-        # As far as floating-point numbers can tell: 0.971 may differ from 0.96 by 0.011.
-        near = difference is not None and difference <= claim.tolerance + 1e-9
-        return Row(
-            **{name: getattr(value, name) for name in _PRINTED},
-            budget=value.budget or 0,
-            draws=claim.draws,
-            seeds=len(claim.cells),
-            method=value.label,
-            metric=value.measured,
-            reference=value.value,
-            reproduced=reproduced,
-            difference=difference,
-            tolerance=claim.tolerance,
-            verdict="PASS" if near else "FAIL",
-            error=error,
-        )
-
-    def _mean(self, claim: Claim, labels: list[str]) -> float | None:
-        """Return the mean of a method, or the difference of two means; None if undefined."""
-        means = [fmean(self._seed(claim, label, cell) for cell in claim.cells) for label in labels]
-        mean = means[0] - sum(means[1:])
-        return UNITS[claim.value.unit] * mean if math.isfinite(mean) else None
-
-    def _seed(self, claim: Claim, label: str, cell: Cell) -> float:
-        """Return one seed's mean over draws of the mean over shifted sets."""
-        found = dict(self.numbers[claim.value.measured, label][cell.name])
-        return fmean(
-            fmean(found[draw, kind, severity] for kind, severity in sorted(claim.parts))
-            for draw in range(claim.draws)
-        )
+def _folder(key: Key) -> str:
+    """Return the name of a run's folder."""
+    dataset, backbone, budget, shifted, study, kept = key
+    size = "all" if budget == ALL else budget
+    name = f"{dataset}__{backbone}__n{size}__{study}"
+    return name + "__shifted" * shifted + "__kept" * kept
 
 
 def agenda_of(collection: Collection, reference: Reference) -> Agenda:
     """Sort values into those that a collection allows to check and those it does not."""
     claims: list[Claim] = []
     unchecked: dict[str, list[Value]] = {}
-    blocks: dict[Key, list[Claim]] = {}
+    blocks: dict[Key, Block] = {}
     for value in reference.values:
-        found = _objection(value) or _claim(value, collection, reference)
-        if isinstance(found, Claim):
-            claims.append(found)
-            blocks.setdefault(found.key, []).append(found)
-        else:
+        found = claim_of(reference.spelt_out(value), collection, reference)
+        if isinstance(found, str):
             unchecked.setdefault(found, []).append(value)
+            continue
+        claims.append(found)
+        for key, place in found.keys.items():
+            *_, budget, shifted, study, kept = key
+            block = blocks.setdefault(key, Block(study, budget, found.quantity.settings, kept))
+            block.add(found, place, shifted=shifted)
     told = {reason: tuple(values) for reason, values in unchecked.items()}
-    return Agenda(
-        collection, tuple(claims), told, {key: tuple(group) for key, group in blocks.items()}
-    )
-
-
-def _objection(value: Value) -> str:
-    """Return why no collection could check a value; nothing if one could."""
-    together = "+" in value.backbone or "all" in (value.dataset, value.backbone)
-    is_mean = value.kind in ("value", "difference")
-    objections = {
-        "it is about several models together": together,
-        "its kind is not a mean or a difference of means": not is_mean,
-        "its metric is none of smallcal's": value.metric not in METRICS,
-        "its method is none of smallcal's": not {*METHODS, *ALIASES}.issuperset(value.methods),
-        "its unit is not known": value.unit not in UNITS,
-        "only an interval is printed": value.value is None,
-        "it is computed in a way of its own": bool(value.note),
-        "the reference is in doubt": bool(value.doubt),
-        "it does not say of how many models or samples": not (value.seeds and value.budget),
-    }
-    return next((reason for reason, holds in objections.items() if holds), "")
-
-
-def _claim(value: Value, collection: Collection, reference: Reference) -> Claim | str:
-    """Return how to check a value, or why this collection does not allow it."""
-    tolerance = reference.tolerance(value)
-    if tolerance is None:
-        return "the method is left to chance, and no tolerance is stated for it"
-    cells = {
-        cell.seed: cell
-        for cell in collection.cells
-        if (cell.dataset, cell.backbone) == (value.dataset, value.backbone)
-    }
-    if not cells:
-        return "the collection has no such model"
-    # Draws and folds are seeded by the model's number, so others will not do.
-    seeds = range(value.seeds or 0)
-    if any(seed not in cells for seed in seeds):
-        return "the collection lacks some of its seeds"
-    chosen = tuple(cells[seed] for seed in seeds)
-    parts = _parts(value, chosen, reference)
-    if not parts:
-        return "the collection lacks the set, or a part of it"
-    return _sized(Claim(value, chosen, ALL, 1, parts, tolerance))
-
-
-def _parts(value: Value, cells: tuple[Cell, ...], reference: Reference) -> frozenset[Part] | None:
-    """Return the sets that a value is a mean over, if every cell has them."""
-    there = [
-        {(CLEAN, 0)} | {(shift.kind, shift.severity) for shift in cell.shifts} for cell in cells
-    ]
-    parts = reference.parts(value)
-    if parts is None:
-        parts = frozenset(part for part in there[0] if part[0] == value.set)
-    return parts if all(parts <= sets for sets in there) else None
-
-
-def _sized(claim: Claim) -> Claim | str:
-    """Return the claim with its draws, if the calibration splits allow them."""
-    splits = [cell.read("calibration") for cell in claim.cells]
-    needs = {need for name in claim.value.methods for need in method(name).needs}
-    if "features" in needs and any(split.features is None for split in splits):
-        return "the method needs features, and the collection has none"
-    sizes, budget, draws = {split.n for split in splits}, claim.value.budget, claim.value.draws
-    if sizes == {budget}:
-        return claim
-    if draws is None or budget is None or budget > min(sizes):
-        return "the calibration split has another size"
-    return replace(claim, budget=budget, draws=draws)
+    return Agenda(collection, tuple(claims), told, blocks)
 
 
 def reproduce(
@@ -279,8 +188,8 @@ def reproduce(
     >>> from smallcal.studies.reproduce.frozen import load_frozen
     >>> collection, reference = load_frozen()
     >>> agenda = agenda_of(collection, reference)
-    >>> len(agenda.claims) > 50, len(agenda.blocks)
-    (True, 5)
+    >>> len(agenda.claims) > 50, len(agenda.blocks) > 5
+    (True, True)
     """
     return carry_out(agenda_of(collection, reference), out=out, jobs=jobs, advance=advance)
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -72,9 +71,12 @@ def wins(study: Study, frame: Frame) -> Table:
     return Table(
         "wins",
         f"Wins against {study.baseline}",
-        ("samples", "method", *map(SHARE.heading, metrics)),
-        _against_baseline(
-            study, clean, lambda part, label: (win_rate(part, study, m, label) for m in metrics)
+        ("samples", "models", "method", *map(SHARE.heading, metrics)),
+        tuple(
+            (budget, models, label, *(win_rate(part, study, m, label) for m in metrics))
+            for budget, models, part in clean.blocks()
+            for label in part.unique("label")
+            if label != study.baseline
         ),
         "Share of cells and draws in which the method is strictly better.",
     )
@@ -105,43 +107,54 @@ def win_rate(frame: Frame, study: Study, metric: str, label: str) -> Number:
 
 
 def seeds(study: Study, frame: Frame) -> Table:
-    """Show differences model by model: seeds and draws resampled, and seeds alone."""
+    """Show differences model by model, and of all: seeds and draws resampled, and seeds alone."""
     rows = frame.where(set=CLEAN)
     metrics = rows.measured(study.metrics)
     found: list[Row] = []
-    how: dict[str, Any] = {"levels": ("seed", "draw"), "n_boot": study.n_boot, "level": LEVEL}
-    for where, part in compared(study, rows):
-        gaps = {m: models_of(part, paired(part, m, *where[2:])) for m in metrics}
-        if not gaps[metrics[0]]:
-            continue
-        numbers = [
-            cell
-            for m, own in gaps.items()
-            for cell in (shown(nested(own[0], **how) if own else None, m), _lower_in(own))
-        ]
-        alone = clustered(gaps[metrics[0]][0], **how)
-        found.append((*where, *numbers, shown(alone, metrics[0])))
+    for budget, models, part in rows.blocks():
+        for pair in compared_labels(study, part):
+            gaps = {m: models_of(part, paired(part, m, *pair)) for m in metrics}
+            if gaps[metrics[0]]:
+                found.append((budget, models, *pair, *_of_seeds(study, gaps)))
     return Table(
         "seeds",
         "Differences model by model",
         (
             *("samples", "models", "method", "minus"),
             *(name for m in metrics for name in (heading_of(m, difference=True), f"{m} lower in")),
-            f"{metrics[0]}, seeds alone" if metrics else "seeds alone",
+            *((f"P({metrics[0]} < 0)", f"{metrics[0]}, seeds alone") if metrics else ()),
         ),
         tuple(found),
-        f"Paired by draw; {intervals_text(study, 'seeds', 'draws')}; in the last column of seeds "
+        f"Paired by draw; {intervals_text(study, 'seeds', 'draws')}, in rows of all models of "
+        f"models first; P is the share of resamples below zero, and the last column of seeds "
         "alone. Lower in: the seeds whose mean of that metric is lower.",
         one_seed(rows),
     )
 
 
+def _of_seeds(study: Study, gaps: Mapping[str, list[list[list[float]]]]) -> Iterator[Number]:
+    """Yield the numbers of a row: of one model, or of several."""
+    first, *_ = gaps
+    several = len(gaps[first]) > 1
+    intervals = {m: over_models(own, study, single=not several) for m, own in gaps.items()}
+    for metric, own in gaps.items():
+        yield shown(intervals[metric], metric)
+        yield _lower_in(own)
+    yield below_zero(intervals[first])
+    if several:
+        yield Number(math.nan)
+    else:
+        levels = ("seed", "draw")
+        alone = clustered(gaps[first][0], levels=levels, n_boot=study.n_boot, level=LEVEL)
+        yield shown(alone, first)
+
+
 def _lower_in(models: Sequence[Sequence[Sequence[float]]]) -> Number:
-    """Return in how many seeds of a model the mean difference is below zero."""
-    if not models:
+    """Return in how many seeds the mean difference is below zero."""
+    means = [float(np.mean(draws)) for seeds in models for draws in seeds]
+    if not means:
         return Number(math.nan)
-    seeds = models[0]
-    return Number(sum(float(np.mean(draws)) < 0 for draws in seeds), of=len(seeds))
+    return Number(sum(mean < 0 for mean in means), of=len(means))
 
 
 def compared(study: Study, frame: Frame) -> Iterator[tuple[tuple[str, str, str, str], Frame]]:
@@ -150,11 +163,16 @@ def compared(study: Study, frame: Frame) -> Iterator[tuple[tuple[str, str, str, 
     Ours with every other, or all with the baseline.
     """
     for budget, model, part in frame.models():
-        labels = part.unique("label")
-        named = map(true_name, study.settings.get("ours", ()))
-        ours = [label for label in named if label in labels]
-        pairs = product(ours, labels) if ours else product(labels, [study.baseline])
-        yield from (((budget, model, *pair), part) for pair in pairs if pair[0] != pair[1])
+        yield from (((budget, model, *pair), part) for pair in compared_labels(study, part))
+
+
+def compared_labels(study: Study, frame: Frame) -> Iterator[tuple[str, str]]:
+    """Yield which labels are compared: ours with every other, or all with the baseline."""
+    labels = frame.unique("label")
+    named = map(true_name, study.settings.get("ours", ()))
+    ours = [label for label in named if label in labels]
+    pairs = product(ours, labels) if ours else product(labels, [study.baseline])
+    yield from (pair for pair in pairs if pair[0] != pair[1])
 
 
 def paired(frame: Frame, metric: str, ours: str, theirs: str) -> Values:
@@ -182,10 +200,17 @@ def models_of(frame: Frame, values: Values) -> list[list[list[float]]]:
 def difference(frame: Frame, study: Study, metric: str, label: str) -> Interval | None:
     """Return the paired difference from the baseline, models -> seeds -> draws, if there is any."""
     found = paired(frame, metric, label, study.baseline)
-    table = models_of(frame, found)
+    return over_models(models_of(frame, found), study)
+
+
+def over_models(
+    table: list[list[list[float]]], study: Study, *, single: bool = False
+) -> Interval | None:
+    """Resample models -> seeds -> draws, or of a ``single`` model seeds -> draws."""
     if not table:
         return None
-    return nested(table, levels=("model", "seed", "draw"), n_boot=study.n_boot, level=LEVEL)
+    values, levels = (table[0], ("seed", "draw")) if single else (table, ("model", "seed", "draw"))
+    return nested(values, levels=levels, n_boot=study.n_boot, level=LEVEL)
 
 
 def intervals_text(study: Study, *units: str) -> str:
@@ -240,15 +265,19 @@ def metric_rows(
 
     ``columns`` gives the rows and the metric of each column of a block.
     """
-    rows: list[Row] = []
-    for budget, models, part in frame.blocks():
-        labels = part.unique("label")
-        made = [
-            with_best([number_of(own.values(m, label), m) for label in labels], m)
-            for own, m in columns(part)
-        ]
-        rows += [(budget, models, *row) for row in zip(labels, *made, strict=True)]
-    return tuple(rows)
+    return tuple(
+        (budget, models, *row)
+        for budget, models, part in frame.blocks()
+        for row in block_rows(part.unique("label"), columns(part))
+    )
+
+
+def block_rows(labels: Sequence[str], columns: Sequence[tuple[Frame, str]]) -> Iterator[Row]:
+    """Yield the rows of a block, a label and its numbers, the best of each column marked."""
+    made = [
+        with_best([number_of(own.values(m, label), m) for label in labels], m) for own, m in columns
+    ]
+    yield from zip(labels, *made, strict=True)
 
 
 def label_rows(
@@ -284,7 +313,19 @@ def shown(found: Interval | None, metric: str) -> Number:
     point, low, high = (unit.scale * value for value in (found.point, found.low, found.high))
     if is_bare(found):
         return Number(point, digits=unit.digits)
-    return Number(point, None, low, high, unit.digits)
+    return Number(point, None, low, high, unit.digits, below=found.p_below)
+
+
+def below_zero(found: Interval | None) -> Number:
+    """Return the share of resamples in which a difference is below zero, where that says anything.
+
+    Examples
+    --------
+    >>> from smallcal.statistics.interval import interval_of
+    >>> below_zero(interval_of(-0.1, np.array([-0.3, -0.2, 0.1, -0.1]), unit="seeds")).text()
+    '0.75'
+    """
+    return Number(math.nan if found is None or is_bare(found) else found.p_below)
 
 
 def is_bare(found: Interval) -> bool:

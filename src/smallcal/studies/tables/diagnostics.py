@@ -1,134 +1,26 @@
-"""Tables of diagnostics: choices of capacity, audits, signal and noise."""
+"""Tables of diagnostics: the number of groups, audits, signal and noise."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from smallcal.advice.refits import Spread
-from smallcal.advice.select_walk import ROUNDING
-from smallcal.data.predictions import FloatArray
-from smallcal.metrics.units import PERCENT, SHARE, X100
+from smallcal.calibrators.catalogue import method
+from smallcal.metrics.units import PERCENT, SHARE, X100, written
 from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import SPREAD, label_rows, number_of, paired
+from smallcal.studies.tables.selection import chosen_number, lines_of, lowest, picks_text
 from smallcal.studies.tables.table import Number, Row, Table, heading_of
 
 #: What grouping promised and gave; all are differences.
-_GAINS = ("predicted top_label_bce gain", "top_label_bce gain", "ece15 gain")
-#: A cell and a draw of it.
-Fit = tuple[str, int]
-#: Every label's value in one fit.
-Line = Mapping[str, float]
-
-
-def lines_of(frame: Frame, metric: str) -> dict[Fit, dict[str, float]]:
-    """Return a metric by fit and label, fits in order."""
-    found: dict[Fit, dict[str, float]] = {}
-    rows = frame.where(metric=metric, set=CLEAN)
-    columns = ("cell", "draw", "label", "value")
-    for cell, draw, label, value in zip(*(rows[name].tolist() for name in columns), strict=True):
-        found.setdefault((cell, draw), {})[label] = value
-    return found
-
-
-def lowest(line: Line) -> str:
-    """Return the label of the lowest value; one that is lower by rounding alone is not.
-
-    Examples
-    --------
-    >>> lowest({"K=1": 0.02, "K=3": 0.01, "K=5": 0.01})
-    'K=3'
-    """
-    best = ""
-    for label, value in line.items():
-        if math.isfinite(value) and (not best or value < line[best] - ROUNDING):
-            best = label
-    return best
-
-
-def picks_text(picks: Mapping[Fit, str]) -> str:
-    """Return which label was chosen: seed by seed, or how often.
-
-    Examples
-    --------
-    >>> picks_text({("a", 0): "K=1", ("b", 0): "K=3"})
-    'K=1 / K=3'
-    >>> picks_text({("a", 0): "K=1", ("a", 1): "K=3", ("a", 2): "K=3"})
-    'K=1: 1, K=3: 2'
-    """
-    if len({cell for cell, _ in picks}) == len(picks) <= 5:
-        return " / ".join(picks.values())
-    return ", ".join(
-        f"{label}: {count}" for label, count in sorted(Counter(picks.values()).items())
-    )
-
-
-def _chosen(lines: Mapping[Fit, Line], picks: Mapping[Fit, str], metric: str) -> Number:
-    values: Values = {}
-    for (cell, draw), label in picks.items():
-        values.setdefault(cell, []).append(lines[cell, draw][label])
-    return number_of(values, metric)
-
-
-def selector(study: Study, frame: Frame) -> Table:
-    """Show which entry each rule picks, what that gives, and what the best pick would give."""
-    metric, base = study.metrics[0], study.baseline
-    rivals = [entry.label for entry in study.entries if entry.label != base]
-    found: list[Row] = []
-    excesses: dict[tuple[str, str, str], list[list[float]]] = {}
-    clean = frame.where(set=CLEAN)
-    for budget, models, part in clean.blocks():
-        for rich in rivals:
-            for rule in study.settings["rules"]:
-                picks, numbers = _picked(part, metric, (base, rich), rule)
-                if not picks:
-                    continue
-                best = numbers[3].value
-                excess = [number.value - best for number in numbers[:3]]
-                row = (budget, models, rich, rule, picks_text(picks), *numbers, Number(excess[2]))
-                found.append(row)
-                if models != "all":
-                    together = clean.where(budget=part.unique("budget")).samples
-                    excesses.setdefault((together, rich, rule), []).append(excess)
-    return Table(
-        "selector",
-        "Chosen on the calibration split",
-        (
-            *("samples", "models", "candidate", "rule", "picks"),
-            *(f"always {base}", "always candidate", "selected", "best of 2", "excess"),
-        ),
-        tuple(found),
-        f"Test {heading_of(metric)}, {SPREAD}. A rule takes the candidate in place of {base} when "
-        "its cross-validated gain is above one standard error: of the repeats' means, of all "
-        "folds, or of the samples. Excess: above the better of the two in each fit, which nobody "
-        "knows beforehand.",
-        tuple(_excess_text(key, np.mean(values, axis=0), base) for key, values in excesses.items()),
-    )
-
-
-def _picked(
-    part: Frame, metric: str, pair: tuple[str, str], rule: str
-) -> tuple[dict[Fit, str], list[Number]]:
-    """Return a rule's picks, and the metric of either entry, of the picks, and of the best ones."""
-    base, rich = pair
-    lines, taken = lines_of(part, metric), lines_of(part, f"accepted_{rule}")
-    fits = [fit for fit in lines if set(pair) <= set(lines[fit]) and rich in taken.get(fit, ())]
-    picks = {fit: rich if taken[fit][rich] else base for fit in fits}
-    best = {fit: lowest({label: lines[fit][label] for label in pair}) for fit in fits}
-    always = (dict.fromkeys(fits, label) for label in pair)
-    return picks, [_chosen(lines, chosen, metric) for chosen in (*always, picks, best)]
-
-
-def _excess_text(key: tuple[str, str, str], means: FloatArray, base: str) -> str:
-    budget, rich, rule = key
-    return (
-        f"{budget} samples, rule {rule!r}: mean over models of the excess {means[2]:.2f}; always "
-        f"{rich} {means[1]:.2f}, always {base} {means[0]:.2f}."
-    )
+_GAINS = ("predicted gain", "gain", "ece15 gain")
+#: One temperature by the same loss: what groups of it are compared with; and the loss's metric.
+_ONE = {"bce": ("tva-ts", "top_label_bce"), "nll": ("ts-nll", "nll")}
 
 
 def nested_k(study: Study, frame: Frame) -> Table:
@@ -163,6 +55,7 @@ def _by_choice(
     """Show what choosing by the lowest ``judge`` gives, beside the baseline and the fixed entry."""
     fixed = study.settings["fixed"]
     found: list[Row] = []
+    above: list[tuple[float, str]] = []
     for budget, models, part in frame.where(set=CLEAN).blocks():
         lines = {metric: lines_of(part, metric) for metric in study.metrics}
         first = lines[study.metrics[0]]
@@ -174,8 +67,13 @@ def _by_choice(
             if label and {*kept, label} <= set(first.get(fit, ()))
         }
         columns = {"chosen": picks, **{label: dict.fromkeys(picks, label) for label in kept}}
+        if models != "all" and fixed in kept and picks:
+            ours, theirs = (
+                chosen_number(first, columns[k], study.metrics[0]) for k in ("chosen", fixed)
+            )
+            above.append((ours.value - theirs.value, models))
         for label, chosen in columns.items():
-            numbers = [_chosen(lines[m], chosen, m) for m in study.metrics]
+            numbers = [chosen_number(lines[m], chosen, m) for m in study.metrics]
             text = picks_text(chosen) if label == "chosen" else ""
             found.append((budget, models, label, text, *numbers))
     return Table(
@@ -184,7 +82,18 @@ def _by_choice(
         ("samples", "models", "entry", "picks", *map(heading_of, study.metrics)),
         tuple(found),
         f"{note} Test metrics, {SPREAD}; draws are averaged first.",
+        tuple(_range_text(study.metrics[0], fixed, above)),
     )
+
+
+def _range_text(metric: str, fixed: str, above: list[tuple[float, str]]) -> Iterator[str]:
+    """Yield how far choosing is above always taking one entry, from model to model."""
+    if above:
+        (low, first), (high, last) = min(above), max(above)
+        yield (
+            f"Chosen minus {fixed} in {heading_of(metric)}: from {written(low, signed=True)} "
+            f"({first}) to {written(high, signed=True)} ({last})."
+        )
 
 
 def _values(frame: Frame, metric: str) -> list[float]:
@@ -253,20 +162,23 @@ def signal_to_noise(study: Study, frame: Frame) -> Table:
         "signal-to-noise",
         "Signal and noise",
         (
-            *("samples", "models", "method", "ece15 outcome"),
+            *("samples", "models", "method", "loss", "ece15 outcome"),
             *("B/σ² x1000", "floor x1000", "random x1000", "p"),
             *(X100.heading(name, difference=True) for name in _GAINS),
         ),
         tuple(found),
-        f"Means over fits (p: the median). B/σ²: variance of the loss's slope between groups over "
-        "that within; grouping should lower the fitted loss, top_label_bce, where it is above its "
-        f"floor, (K - 1) / n. Gains are over {study.baseline} on the test split. Outcome: wins or "
-        "loses where ece15 is lower or higher in every seed; the ratio does not promise it.",
+        "Means over fits (p: the median). B/σ²: variance of the loss's slope between groups over "
+        "that within; grouping should lower the fitted loss where it is above its floor, "
+        "(K - 1) / n. Gains, of the loss and of ece15, are over one temperature by the same loss "
+        "(tva-ts, ts-nll) on the test split. Outcome: wins or loses where ece15 is lower or higher "
+        "in every seed; the ratio does not promise it.",
     )
 
 
 def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
-    ece, loss = (paired(part, m, label, study.baseline) for m in ("ece15", "top_label_bce"))
+    one, metric = _ONE[_objective(study, label)]
+    ece, loss = (paired(part, m, label, one) for m in ("ece15", metric))
+    yield metric
     yield outcome([float(np.mean(draws)) for draws in ece.values()])
     for metric in ("signal_to_noise", "signal_to_noise_floor", "signal_to_noise_random"):
         yield Number(1000 * _mean(part.values(metric, label)))
@@ -276,6 +188,42 @@ def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
     yield Number(X100.scale * _mean(part.values("predicted_gain", label)), digits=3)
     yield Number(-X100.scale * _mean(loss), digits=3)
     yield Number(-PERCENT.scale * _mean(ece))
+
+
+def _objective(study: Study, label: str) -> str:
+    entry = next(entry for entry in study.entries if entry.label == label)
+    return str(entry.options.get("objective", method(entry.name).objective))
+
+
+def costs(study: Study, frame: Frame) -> Table:
+    """Show what each method costs: numbers held, time to fit, time to apply."""
+    digits = {
+        "parameters": 0,
+        "fit_seconds": 3,
+        "apply_microseconds": 2,
+        "threads": 0,
+        "repeats": 0,
+    }
+    heads = ("parameters", "fit s", "apply µs a sample", "threads", "repeats")
+
+    def cells(own: Frame, label: str) -> Iterator[Row]:
+        numbers = ((number_of(own.values(m, label), ""), n) for m, n in digits.items())
+        yield tuple(
+            replace(number, digits=n, spread=number.spread if n else None) for number, n in numbers
+        )
+
+    return Table(
+        "costs",
+        "What it costs",
+        ("samples", "models", "method", *heads),
+        label_rows(frame.where(set=CLEAN), cells),
+        f"Medians of repeats, then {SPREAD}. Libraries are held to so many threads (threadpoolctl, "
+        f"at most {study.settings.get('threads', 1)} and no more than there are); networks from "
+        "logits (sats, utemphead) train on one, whatever the limit; one cell is one of the grid's, "
+        "128 units wide. Repeats end after "
+        f"{study.settings.get('seconds', 0)} seconds of fits. Run it alone on the machine, in one "
+        "process.",
+    )
 
 
 def _mean(values: Values) -> float:

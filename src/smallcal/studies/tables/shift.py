@@ -7,35 +7,39 @@ never pooled.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import spearmanr
 
 from smallcal.data.predictions import FloatArray
-from smallcal.metrics.units import Unit
 from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import CLEAN, Frame
+from smallcal.studies.reproduce.reference import STANDARD
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import (
     LEVEL,
     SPREAD,
+    below_zero,
     compared,
     intervals_text,
     label_rows,
     metric_rows,
     number_of,
     one_seed,
-    paired,
     shown,
     verdict_on,
 )
 from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
 
+#: What the shifted sets of a model are called together.
+SHIFTED = "shifted"
 _SHARE = "share_of_group"
+#: Severities that the paper calls severe.
+SEVERE = (4, 5)
 #: The interval that resamples everything: it decides.
 _WHOLE = "seed x corruption x severity"
 
@@ -43,6 +47,13 @@ _WHOLE = "seed x corruption x severity"
 def shifted_rows(frame: Frame) -> Frame:
     """Return the rows of shifted test sets."""
     return frame.where(set=[name for name in frame.unique("set") if name not in ("", CLEAN)])
+
+
+def sets_of(frame: Frame) -> Iterator[tuple[str, Frame]]:
+    """Yield the rows of the test split, and those of all shifted sets, where there are any."""
+    for name, rows in ((CLEAN, frame.where(set=CLEAN)), (SHIFTED, shifted_rows(frame))):
+        if len(rows):
+            yield name, rows
 
 
 def shift_means(study: Study, frame: Frame) -> Table:
@@ -90,48 +101,72 @@ def cube(
     Draws are averaged first. A corruption that lacks a severity, or a seed, is left out: the
     intervals need a full table.
     """
-    part = shifted_rows(frame)
-    table: dict[tuple[str, str, int], float] = {}
-    for (kind, severity), rows in part.groups("set", "severity"):
-        for cell, draws in paired(rows, metric, ours, theirs).items():
-            if np.isfinite(draws).all():
-                table[cell, kind, severity] = float(np.mean(draws))
+    mine, other = (frame.numbers.get((metric, label), {}) for label in (ours, theirs))
+    gaps: dict[tuple[str, str, int], list[float]] = {}
+    for cell, numbers in mine.items():
+        theirs_here = dict(other.get(cell, ()))
+        for key, value in numbers:
+            if key in theirs_here and key[1] not in ("", CLEAN):
+                gaps.setdefault((cell, *key[1:]), []).append(value - theirs_here[key])
+    table = {key: float(np.mean(own)) for key, own in gaps.items() if np.isfinite(own).all()}
     cells = list(dict.fromkeys(cell for cell, _, _ in table))
     kinds = list(dict.fromkeys(kind for _, kind, _ in table))
     severities = sorted({severity for _, _, severity in table})
     full = [k for k in kinds if all((c, k, s) in table for c in cells for s in severities)]
-    left_out = tuple(str(kind) for kind in part.unique("set") if kind not in full)
+    sets = shifted_rows(frame).unique("set")
+    left_out = tuple(str(kind) for kind in sets if kind not in full)
     if not full:
         return None, left_out
     values = [[[table[c, k, s] for s in severities] for k in full] for c in cells]
     return np.array(values), left_out
 
 
+def subsets(frame: Frame) -> Iterator[tuple[str, Frame]]:
+    """Yield rows of all shifted sets, and those of the paper's two parts that are parts here.
+
+    Severities 4 and 5; the 15 corruptions that ImageNet-C has.
+    """
+    yield "all", frame
+    severities = frame.unique("severity")
+    severe = [severity for severity in severities if severity in SEVERE]
+    if 0 < len(severe) < len(severities):
+        yield f"severity {'-'.join(map(str, sorted(severe)))}", frame.where(severity=severe)
+    kinds = frame.unique("set")
+    if set(STANDARD) < set(kinds):
+        yield "15 corruptions", frame.where(set=list(STANDARD))
+
+
 def three_tiers(study: Study, frame: Frame) -> Table:
     """Show differences under shift with three intervals, from the optimistic to the honest."""
-    metric = study.metrics[0]
+    metrics = [m for m in shifted_rows(frame).measured(study.metrics) if not m.startswith(_SHARE)]
     found: list[Row] = []
     absent: set[str] = set()
-    for where, part in compared(study, shifted_rows(frame)):
-        values, left_out = cube(part, metric, *where[2:])
-        absent |= set(left_out)
-        if values is not None:
-            three = tiers(values, n_boot=study.n_boot, level=LEVEL)
-            verdict = verdict_on({metric: three[_WHOLE]})
-            numbers = (shown(interval, metric) for interval in three.values())
-            found.append((*where, verdict, *numbers))
+    # One form of table after the other: what is drawn for one serves all of its form.
+    for sets, part in subsets(shifted_rows(frame)):
+        for metric, ((budget, model, *pair), own) in product(metrics, list(compared(study, part))):
+            values, left_out = cube(own, metric, *pair)
+            absent |= set(left_out)
+            if values is not None:
+                three = tiers(values, n_boot=study.n_boot, level=LEVEL)
+                verdict = verdict_on({metric: three[_WHOLE]})
+                numbers = (shown(interval, metric) for interval in three.values())
+                chance = below_zero(three[_WHOLE])
+                found.append((budget, model, sets, metric, *pair, verdict, *numbers, chance))
     note = (
-        f"{heading_of(metric, difference=True)}: the method minus the other, mean over seeds, "
-        f"corruptions and severities; {100 * LEVEL:g} % intervals from {study.n_boot:,} resamples "
-        "of single sets, of corruptions, and of seeds, corruptions and severities. The last one "
-        "decides the verdict."
+        "The method minus the other in points, mean over seeds, corruptions and severities; "
+        f"{100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of single sets, of "
+        "corruptions, and of seeds, corruptions and severities. The last one decides the verdict; "
+        "P is the share of its resamples that are below zero."
     )
     if absent:
         note += f" Left out, for a severity or a seed is missing: {', '.join(sorted(absent))}."
     return Table(
         "tiers",
         "Differences under shift",
-        ("samples", "models", "method", "minus", "verdict", "cell", "corruption", _WHOLE),
+        (
+            *("samples", "models", "sets", "metric", "method", "minus", "verdict"),
+            *("cell", "corruption", _WHOLE, "P(difference < 0)"),
+        ),
         tuple(found),
         note,
         one_seed(shifted_rows(frame)),
@@ -184,14 +219,15 @@ def controls(study: Study, frame: Frame) -> Table:
     for m in metrics:
         change = unit_of(m).heading(f"{m} difference", difference=True)
         header += [heading_of(m), f"{m} {name}", change]
+        header += [f"{m} difference, sets", f"{m} difference, corruptions"]
     return Table(
         "controls",
         f"Deployed, and {name}",
         ("samples", "models", "method", "severity", *header),
         label_rows(shifted_rows(frame), cells),
         f"Mean over sets, then {SPREAD}; control minus deployed, with "
-        f"{intervals_text(study, 'seeds', 'corruptions', 'severities')}. The control cannot be "
-        "deployed.",
+        f"{intervals_text(study, 'seeds', 'corruptions', 'severities')}, then of single sets, and "
+        "of corruptions. The control cannot be deployed.",
         one_seed(shifted_rows(frame)),
     )
 
@@ -200,9 +236,9 @@ def _control(study: Study, frame: Frame, metric: str, control: str) -> list[Numb
     (label,) = frame.unique("label")
     twin = _renamed(frame, control, metric)
     values, _ = cube(twin, metric, control, label)
-    interval = None if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)[_WHOLE]
+    three = {} if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)
     both = [number_of(frame.values(name, label), metric) for name in (metric, control)]
-    return [*both, shown(interval, metric)]
+    return [*both, *(shown(three.get(tier), metric) for tier in (_WHOLE, "cell", "corruption"))]
 
 
 def _renamed(frame: Frame, control: str, metric: str) -> Frame:
@@ -212,80 +248,6 @@ def _renamed(frame: Frame, control: str, metric: str) -> Frame:
     columns["label"] = np.where(is_control, control, columns["label"])
     columns["metric"] = np.where(is_control, metric, columns["metric"])
     return Frame(columns)
-
-
-def heterogeneity(study: Study, frame: Frame) -> Table:
-    """Show the gain of each corruption against the raw model's error there."""
-    settings, metric = study.settings, study.metrics[0]
-    unit = unit_of(metric)
-    there = frame.unique("label")
-    ours, raw = settings["gain_of"], settings["raw"]
-    rivals = [label for label in settings["rivals"] if label in there]
-    found: list[Row] = []
-    sentences: list[str] = []
-    parts = shifted_rows(frame).models()
-    for budget, model, part in parts if {ours, raw} <= set(there) else ():
-        columns = {label: by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
-        kinds = [k for k in columns[raw] if all(k in column for column in columns.values())]
-        kinds.sort(key=columns[raw].__getitem__)
-        table = {label: np.array([column[k] for k in kinds]) for label, column in columns.items()}
-        gains = {label: table[label] - table[ours] for label in rivals}
-        for i, kind in enumerate(kinds):
-            numbers = (table[raw][i], table[ours][i], *(gain[i] for gain in gains.values()))
-            told = (Number(float(unit.scale * value), digits=unit.digits) for value in numbers)
-            found.append((budget, model, kind, *told))
-        if kinds:
-            at = f"{model}, {budget} samples"
-            sentences += _said(gains, table[raw], ours, at, kinds, unit)
-    return Table(
-        "heterogeneity",
-        f"Where {ours} gains",
-        (
-            *("samples", "models", "corruption", f"{raw} {heading_of(metric)}", ours),
-            *(f"gain over {label}" for label in rivals),
-        ),
-        tuple(found),
-        f"{heading_of(metric)}, means over severities and seeds, in order of the raw model's "
-        f"error; gains in points. Rank correlations (Spearman) with {100 * LEVEL:g} % intervals.",
-        tuple(sentences),
-    )
-
-
-def by_corruption(frame: Frame, metric: str, label: str) -> dict[str, float]:
-    """Return a label's mean over severities, draws and seeds of each corruption."""
-    found = {}
-    for (kind,), rows in frame.groups("set"):
-        number = number_of(rows.values(metric, label), "")
-        if not math.isnan(number.value):
-            found[kind] = number.value
-    return found
-
-
-def _said(
-    gains: Mapping[str, FloatArray],
-    errors: FloatArray,
-    ours: str,
-    where: str,
-    kinds: Sequence[str],
-    unit: Unit,
-) -> Iterator[str]:
-    """Yield what the corruptions show together."""
-    for label, gain in gains.items():
-        low, high = int(gain.argmin()), int(gain.argmax())
-        yield (
-            f"{where}: the gain of {ours} over {label} runs from "
-            f"{unit.number(gain[low], signed=True)} ({kinds[low]}) to "
-            f"{unit.number(gain[high], signed=True)} ({kinds[high]}); its rank correlation with "
-            f"the raw error is {rank_text(gain, errors)}."
-        )
-    if len(gains) > 1:
-        first, second = list(gains)[:2]
-        least = np.min(list(gains.values()), axis=0)
-        yield (
-            f"{where}: the rank correlation of the gains over {first} and over {second} is "
-            f"{rank_text(gains[first], gains[second])}; {ours} is below all of "
-            f"{', '.join(gains)} for {int((least > 0).sum())} of {len(kinds)} corruptions."
-        )
 
 
 def rank_text(a: FloatArray, b: FloatArray) -> str:

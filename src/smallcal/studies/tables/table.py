@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,19 @@ from smallcal.data.shown import latex, markdown
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
+from smallcal.studies.asked import given_text
 from smallcal.studies.study import Study
 
 #: What tables are written as, beside the rows of a run.
 TABLE_FILES = ("tables.md", "tables.tex", "tables.json")
 
 #: How the names of probes' numbers begin that are shares.
-_SHARES = ("accuracy", "coverage", "risk", "gap", "selective", "changed", "share")
+_SHARES = (
+    *("accuracy", "coverage", "risk", "gap", "selective", "changed", "share", "auroc", "flow"),
+    "error_by",
+)
+#: What follows a metric's name where it is measured in a way of its own.
+_WAYS = re.compile(r"_(requantized|paired_clean|margin_(low|mid|high)|of_all)$")
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class Number:
         Whether a number with an interval is a difference, shown with its sign.
     of : int or None
         Where the value is a count: of how many.
+    below : float or None
+        Of a difference: the share of resamples in which it is below zero.
     """
 
     value: float
@@ -51,6 +60,7 @@ class Number:
     best: bool = False
     signed: bool = True
     of: int | None = None
+    below: float | None = None
 
     def text(self) -> str:
         """Return the number as a table shows it.
@@ -159,7 +169,7 @@ def _latex(cell: str | Number) -> str:
 def _plain(cell: str | Number) -> Any:
     if isinstance(cell, str):
         return cell
-    names = ("value", "spread", "low", "high", "of")
+    names = ("value", "spread", "low", "high", "of", "below")
     numbers = {name: getattr(cell, name) for name in names}
     known = {key: value for key, value in numbers.items() if value is not None}
     return {**plain(known), "best": cell.best}
@@ -167,11 +177,13 @@ def _plain(cell: str | Number) -> Any:
 
 def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
     """Write a run's tables in every form."""
-    head = f"# {study.title}\n\n{study.question}\n\n"
-    document = {"study": study.name, "tables": [table.document() for table in tables]}
+    said = given_text(study.given)
+    head = f"# {study.title}\n\n{study.question}\n\n" + f"{markdown(said)}\n\n" * bool(said)
+    asked = {"set": study.document()["set"]} if said else {}
+    document = {"study": study.name, **asked, "tables": [table.document() for table in tables]}
     texts = (
         head + "\n\n".join(table.markdown() for table in tables) + "\n",
-        "\n\n".join(table.latex() for table in tables) + "\n",
+        f"% {said}\n" * bool(said) + "\n\n".join(table.latex() for table in tables) + "\n",
         json.dumps(document, indent=2, ensure_ascii=False) + "\n",
     )
     for name, text in zip(TABLE_FILES, texts, strict=True):
@@ -187,7 +199,7 @@ def unit_of(metric: str) -> Unit:
     >>> unit_of("nll").heading("nll"), unit_of("gap_at80").sign, unit_of("temperature_1").sign
     ('nll x100', '%', '')
     """
-    base = metric.partition("_requantized")[0].partition("_paired_clean")[0]
+    base = _WAYS.sub("", metric)
     if base in METRICS:
         return METRICS[base].unit
     return PERCENT if base.startswith(_SHARES) else PLAIN

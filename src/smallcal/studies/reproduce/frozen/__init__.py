@@ -1,7 +1,8 @@
 """A small collection that never changes, with its own reference values and checksums.
 
-Two simulated models of 20 classes with two seeds each, one of them with shifted sets. Made by
-``scripts/freeze_collection.py``, which also computed the values, without smallcal.
+Three simulated models with three seeds each: one of 20 classes with corrupted and shifted sets,
+a plain one, and one of 8 classes. Made by ``scripts/freeze_collection.py``, which also computed
+the values, without smallcal.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The frozen collection: its logits, and reference values that smallcal did not compute."""
