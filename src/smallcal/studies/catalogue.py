@@ -276,7 +276,7 @@ _ROWS = (
         settings={
             "raw": "none",
             "ours": ("srts-bce", "tva-ts"),
-            "resampled": ("ece15", "adaece15", "top_label_bce"),
+            "resampled": ("ece15", "top_label_bce"),
         },
         tables=("sets", "harm", "occupancy", "image-samples"),
         needs=("shift",),
