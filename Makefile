@@ -78,7 +78,7 @@ mutants: $(VENV)/.dev
 	$(VENV)/bin/python scripts/mutants.py --jobs 2
 
 test-core: $(CORE)/.core
-	$(call PYTEST,$(CORE)) --ignore tests/calibrators/test_real_methods.py
+	$(call PYTEST,$(CORE)) -m "not hard" --ignore tests/calibrators/test_real_methods.py
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)

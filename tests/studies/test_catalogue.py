@@ -116,7 +116,8 @@ def test_every_study_runs_and_prints_numbers(name, outcome):
         assert table.rows
         assert all(len(row) == len(table.header) for row in table.rows)
         assert len(set(table.header)) == len(table.header)
-        assert re.search(r"\| [-+*]*\d+\.\d", text), text
+        told = "one outcome only" in text  # too few models for a threshold between them
+        assert told or re.search(r"\| [-+*]*\d+\.\d", text), text
         assert table.latex().count(r"\\") == len(table.rows) + 1
     labels = {entry.label for entry in small(name).entries}
     assert set(found.frame.unique("label")) == labels

@@ -138,16 +138,19 @@ def _ranked(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str | Nu
     x = np.array([unit.criteria[name] for unit in units])
     gain = np.array([unit.gains[metric] for unit in units])
     win, lose = x[gain > 0], x[gain < 0]
-    if not len(win) or not len(lose):
-        yield "one outcome only"
-    else:
+    both = bool(len(win) and len(lose))
+    if both:
         yield "yes" if win.min() > lose.max() else "no"
+    else:
+        yield "one outcome only"
     rho, low, high = rank_interval(x, gain)
     yield Number(rho) if math.isnan(low) else Number(rho, None, low, high)
     defined = not math.isnan(rho)
     yield Number(float(spearmanr(x, gain).pvalue) if defined else math.nan, digits=3)
-    clear = int((win > lose.max()).sum()) if len(lose) else len(win)
-    yield Number(clear, of=len(win))
+    if not both:
+        yield from (Number(math.nan), Number(math.nan))
+        return
+    yield Number(int((win > lose.max()).sum()), of=len(win))
     yield Number(SHARE.scale * _best_share(win, lose), digits=SHARE.digits)
 
 
@@ -159,8 +162,6 @@ def _best_share(win: FloatArray, lose: FloatArray) -> float:
     >>> _best_share(np.array([1.0, 3.0, 4.0]), np.array([2.0]))
     0.75
     """
-    if not len(win) + len(lose):
-        return math.nan
     cuts = (*win, *lose, math.inf)
     right = max(int((win >= cut).sum()) + int((lose < cut).sum()) for cut in cuts)
     return right / (len(win) + len(lose))
