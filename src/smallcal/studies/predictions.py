@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from smallcal.data.predictions import FloatArray, Predictions
-from smallcal.errors import FileError, file_errors
-from smallcal.io.atomic import atomic_path
+from smallcal.errors import file_errors
 from smallcal.metrics import Scored
 from smallcal.metrics.kept import LOSSES, Kept
 from smallcal.statistics.samples import Unit
 from smallcal.studies.frame import CLEAN, Frame
+from smallcal.studies.parquet import read_signed, write_signed
 from smallcal.studies.study import Task
 
 FOLDER = "predictions"
@@ -41,9 +41,6 @@ COLUMNS: Mapping[str, str] = {
     "doubt": "float64",
     **dict.fromkeys(LOSSES, "float64"),
 }
-
-#: Where a file keeps the fingerprint of its columns.
-_DIGEST = b"smallcal.sha256"
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,15 +124,11 @@ class Shelf:
 def write_predictions(file: Path, found: Sequence[Prediction]) -> None:
     """Write predictions, whole or not at all; equal ones give equal bytes."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     columns = {name: pa.array(values) for name, values in _columns(found).items()}
-    table = pa.table(columns).cast(_schema())
-    table = table.replace_schema_metadata({_DIGEST: _digest(table)})
     with file_errors(f"cannot make {file.parent}"):
         file.parent.mkdir(exist_ok=True)
-    with atomic_path(file) as path:
-        pq.write_table(table, path, compression="zstd")
+    write_signed(file, pa.table(columns).cast(_schema()), _digest)
 
 
 def _columns(found: Sequence[Prediction]) -> dict[str, Any]:
@@ -166,21 +159,7 @@ def read_predictions(file: Path) -> list[Prediction]:
     FileError
         If the file is missing, damaged, or holds something else.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(file).combine_chunks()
-        digest = _digest(table)
-    except FileNotFoundError:
-        raise FileError(f"{file} is missing: the run is not complete") from None
-    except (OSError, ValueError, pa.ArrowException) as error:
-        said = " ".join(str(error).split())
-        raise FileError(f"{file} cannot be read ({said}); delete it and run again") from None
-    if not table.schema.equals(_schema()):
-        raise FileError(f"{file} does not hold the predictions of a study")
-    if (table.schema.metadata or {}).get(_DIGEST) != digest:
-        raise FileError(f"{file} is damaged; delete it and run again")
+    table = read_signed(file, _schema(), _digest, what="predictions")
     return _predictions({name: table[name].to_numpy() for name in COLUMNS})
 
 
@@ -208,7 +187,7 @@ def _schema() -> Any:
 
 
 def _digest(table: Any) -> bytes:
-    """Return a fingerprint of the columns: Parquet's checksums leave out what describes them."""
+    """Return a fingerprint of the columns."""
     found = hashlib.sha256()
     for name in table.column_names:
         values = table[name].to_numpy()

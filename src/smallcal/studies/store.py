@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.errors import FileError, MissingExtraError
-from smallcal.io.atomic import atomic_path
 from smallcal.io.resumable import Resumable
 from smallcal.studies.frame import COLUMNS, Rows
+from smallcal.studies.parquet import read_signed, write_signed
 from smallcal.studies.predictions import (
     Prediction,
     file_of,
@@ -31,9 +31,6 @@ from smallcal.studies.predictions import (
 )
 from smallcal.studies.study import Task
 from smallcal.studies.tables.table import TABLE_FILES
-
-#: Where a file keeps the fingerprint of its rows.
-DIGEST = b"smallcal.sha256"
 
 Run = Resumable[Task]
 
@@ -124,36 +121,17 @@ def _schema() -> Any:
 def write_parquet(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write tidy rows, whole or not at all; equal rows give equal bytes."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     columns = {name: [row.get(name, kind()) for row in rows] for name, kind in COLUMNS.items()}
-    table = pa.Table.from_pydict(columns, schema=_schema())
-    table = table.replace_schema_metadata({DIGEST: _digest(table)})
-    with atomic_path(file) as path:
-        pq.write_table(table, path, compression="zstd")
+    write_signed(file, pa.Table.from_pydict(columns, schema=_schema()), _digest)
 
 
 def read_parquet(file: Path) -> list[dict[str, Any]]:
     """Read tidy rows, and make sure that they are those that were written."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(file)
-        rows: list[dict[str, Any]] = table.to_pylist()
-        digest = _digest(table)
-    except FileNotFoundError:
-        raise FileError(f"{file} is missing: the run is not complete") from None
-    except (OSError, ValueError, pa.ArrowException) as error:
-        said = " ".join(str(error).split())
-        raise FileError(f"{file} cannot be read ({said}); delete it and run again") from None
-    if not table.schema.equals(_schema()):
-        raise FileError(f"{file} does not hold the rows of a study")
-    if (table.schema.metadata or {}).get(DIGEST) != digest:
-        raise FileError(f"{file} is damaged; delete it and run again")
+    rows: list[dict[str, Any]] = read_signed(file, _schema(), _digest, what="rows").to_pylist()
     return rows
 
 
 def _digest(table: Any) -> bytes:
-    """Return a fingerprint of the rows: Parquet's own checksums leave out what describes them."""
+    """Return a fingerprint of the rows."""
     return hashlib.sha256(repr(table.to_pydict()).encode()).hexdigest().encode()
