@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from smallcal.plots.studies.figures import study_figures
 from smallcal.statistics.nested import nested
 from smallcal.studies import import_folder, study_named
 from smallcal.studies.frame import Frame
+from support.figures import require_axes, require_marks
 from support.simulated import simulate
 
 N_BOOT = 200
@@ -274,35 +274,13 @@ DRAWN = {
 @pytest.mark.parametrize("case", DRAWN)
 def test_a_figure_is_the_same_twice_with_its_own_colours_and_a_text_for_each_mark(case):
     pytest.importorskip("matplotlib")
-    from smallcal.plots.style import COLOURS
-
-    draw, make = DRAWN[case]
-    first, second = (draw(make()).figure for _ in range(2))
-    svg = plots.to_svg(first)
-    assert svg == plots.to_svg(second)
-    colours = {colour.lower() for colour in re.findall(r"#[0-9a-fA-F]{6}\b", svg)}
-    assert colours - {"#ffffff"} <= set(COLOURS)
-    tips = plots.tips_of(first)
-    assert tips
-    for gid, texts in tips.items():
-        (group,) = re.findall(rf'<g id="{gid}">(.*?)\n  *</g>\n', svg + "\n", re.DOTALL)[:1]
-        group = re.sub(r"<defs>.*?</defs>", "", group, flags=re.DOTALL)
-        assert len(re.findall(r"<(?:use|path)\b", group)) == len(texts)
-    assert not any("nan" in text for texts in tips.values() for text in texts)
+    require_marks(*DRAWN[case])
 
 
 @pytest.mark.parametrize("case", DRAWN)
 def test_axes_that_are_given_are_used(case):
     pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    draw, make = DRAWN[case]
-    figure = Figure()
-    left, right = figure.subplots(1, 2)
-    by_hand = figure.add_axes((0.1, 0.5, 0.3, 0.4))
-    assert draw(make(), ax=left) is left
-    assert draw(make(), ax=by_hand) is by_hand
-    assert not right.has_data()
+    require_axes(*DRAWN[case])
 
 
 def test_ribbons_are_as_wide_as_their_shares():
