@@ -57,7 +57,8 @@ def test_importing_smallcal_loads_nothing_heavy():
     program = (
         "import sys, sklearn.base, scipy.fft, scipy.optimize; before = set(sys.modules);"
         "import smallcal; smallcal.SRTS; smallcal.evaluate; smallcal.compare;"
-        "heavy = {'torch', 'matplotlib', 'PIL', 'pyarrow', 'pandas', 'h5py', 'dask', 'onnx', 'typer'};"
+        "heavy = {'torch', 'matplotlib', 'pyarrow', 'pandas', 'h5py', 'dask', 'onnx', 'typer'};"
+        "heavy |= {'PIL', 'smallcal.vision'};"
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,6 @@ class Mapped:
         return Image.fromarray(np.array(_mapped(self.file)[self.start + row]))
 
 
-@lru_cache(maxsize=32)
 def _mapped(file: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return the array in a file, of the shape that CIFAR-10-C's have."""
     found = _loaded(file)

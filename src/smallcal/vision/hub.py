@@ -61,8 +61,8 @@ def _loading(name: str) -> Iterator[None]:
 def hub_parts(place: str) -> tuple[str, ...]:
     """Return the splits of a data set."""
     name, config, _ = _asked(place)
+    datasets = _package()
     with _loading(place):
-        datasets = _package()
         if Path(name).is_dir():
             saved = datasets.load_from_disk(name)
             return tuple(saved) if isinstance(saved, dict) else ()
@@ -76,8 +76,8 @@ def open_hub(place: str) -> ImageSet:
     ``save_to_disk`` wrote.
     """
     name, config, part = _asked(place)
+    datasets = _package()
     with _loading(place):
-        datasets = _package()
         if Path(name).is_dir():
             found = datasets.load_from_disk(name)
         else:

@@ -54,7 +54,7 @@ class Files:
         return self.root / self.pattern.format(owner=owner, name=rest)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
     """Labelled images by number, in an order that stays.
 
@@ -85,6 +85,8 @@ class ImageSet:
     ...     Image.new("L", (8, 6), 90).save(root / name / "1.png")
     >>> from smallcal.vision import open_images
     >>> images = open_images(f"folder:{root}")
+    >>> images
+    <ImageSet tmp...: 2 images, 2 classes>
     >>> len(images), images.labels.tolist(), images.ids, images.image(1)
     (2, [0, 1], ('cat/1.png', 'dog/1.png'), <PIL.Image.Image image mode=RGB size=8x6 at ...>)
     >>> images.take([1]).ids
@@ -125,6 +127,9 @@ class ImageSet:
             pixels=pixels,
             rows=_frozen(np.arange(len(numbers))),
         )
+
+    def __repr__(self) -> str:
+        return f"<ImageSet {self.name}: {len(self):,} images, {len(self.classes):,} classes>"
 
     def __len__(self) -> int:
         return len(self.ids)

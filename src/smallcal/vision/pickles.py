@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,12 @@ def _from_buffer(raw: Any, kind: Any, shape: Any, order: Any) -> _Array:
     return made
 
 
-class _Reader(pickle.Unpickler):
-    """An unpickler that knows six names."""
+class _Reader(pickle._Unpickler):
+    """An unpickler that knows six names.
+
+    The one in Python and not the one in C, which a file of ten bytes can make reserve gigabytes
+    (its memo is an array as long as the largest number in the file).
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         """Return what stands for a name; a new function each time, which a file may spoil."""
@@ -128,10 +133,8 @@ def read_batch(file: Path) -> dict[str, Any]:
     smallcal.errors.FileError: ... is not a batch of CIFAR: it asks for builtins.print, ...
     """
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise FileError(
-                f"{file} is not a batch of CIFAR: it is larger than {MAX_BYTES:,} bytes"
-            )
+        if not file.is_file() or file.stat().st_size > MAX_BYTES:
+            raise FileError(f"{file} is not a batch of CIFAR: no file, or over {MAX_BYTES:,} bytes")
         with file.open("rb") as stream:
             found = _Reader(stream, encoding="bytes").load()
     except OSError as error:
@@ -152,5 +155,5 @@ def read_batch(file: Path) -> dict[str, Any]:
 #: What a damaged or hostile pickle makes the reader raise.
 _WRONG = (
     *(pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError),
-    *(ImportError, MemoryError, OverflowError, RecursionError),
+    *(ImportError, MemoryError, OverflowError, RecursionError, AssertionError, struct.error),
 )

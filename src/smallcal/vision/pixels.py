@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +42,10 @@ def read_image(file: Path) -> Image.Image:
     >>> image.mode, image.size, image.getpixel((0, 0))
     ('RGB', (4, 3), (128, 128, 128))
     """
+    if not file.is_file():  # also a pipe, which would be waited for
+        raise FileError(f"cannot read the image {file}: there is no such file")
     try:
-        with Image.open(file, formats=_FORMATS) as image:
+        with _quiet(), Image.open(file, formats=_FORMATS) as image:
             image.load()
             return to_rgb(image)
     except UnidentifiedImageError:
@@ -51,6 +56,14 @@ def read_image(file: Path) -> Image.Image:
     except DAMAGED as error:
         why = getattr(error, "strerror", None) or error
         raise FileError(f"cannot read the image {file}: {why}") from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Pillow says of odd notes in files, which thousands of photographs have."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="PIL")
+        yield
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class ImageSplit:
     parts: Mapping[str, IntArray]
     images: str
     images_sha256: str
-    n: int = field(default=0)
+    n: int
 
     def take(self, images: ImageSet, part: str) -> ImageSet:
         """Return the images of a part; others than it was made for are refused."""
@@ -203,7 +203,8 @@ def _halves(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
 def _first(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
     each = int(groups[0])
     own = [np.flatnonzero(labels == one) for one in np.unique(labels)]
-    if few := next((rows for rows in own if len(rows) < each), None):
+    few = next((rows for rows in own if len(rows) < each), None)
+    if few is not None:
         raise InputError(f"first-{each}: class {labels[few[0]]} has {len(few):,} images")
     taken = np.sort(np.concatenate([rows[:each] for rows in own])) if own else np.arange(0)
     return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
