@@ -1,6 +1,7 @@
 """Data sets of the package ``datasets``: read if it is there, one line if not."""
 
 import importlib.util
+import subprocess
 import sys
 
 import numpy as np
@@ -62,3 +63,15 @@ def test_what_cannot_be_loaded_is_one_line(saved, monkeypatch):
     with pytest.raises(sc.FileError, match="cannot be loaded") as caught:
         open_images(f"hf-datasets:{saved.parent / 'empty'}")
     assert "\n" not in str(caught.value)
+
+
+def test_without_pillow_one_line_says_what_to_install():
+    program = (
+        "import sys; sys.modules['PIL'] = None\n"
+        "try:\n    from smallcal.vision import open_images\n"
+        "except ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == (
+        "working with images needs the package 'pillow': pip install 'smallcal[vision]'"
+    )

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
 from smallcal.data.predictions import IntArray
 from smallcal.errors import FileError, InputError, choose
-from smallcal.studies.reproduce.reference import EXTRA, SEVERITIES, STANDARD
 from smallcal.vision.image_set import ImageSet
 from smallcal.vision.pickles import read_batch
 

@@ -11,8 +11,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+from smallcal.data.corruptions import SEVERITIES
 from smallcal.errors import FileError, InputError, choose
-from smallcal.studies.reproduce.reference import SEVERITIES
 from smallcal.vision.cifar import in_order, named_part
 from smallcal.vision.folders import Listed, class_folders, images_below, lines_of, listed
 from smallcal.vision.image_set import Files, ImageSet
