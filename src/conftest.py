@@ -2,8 +2,11 @@
 
 import importlib.util
 
-collect_ignore = (
-    []
-    if importlib.util.find_spec("torch")
-    else ["smallcal/deploy/export/torch.py", "smallcal/deploy/adapters/torch_wrapped.py"]
-)
+collect_ignore = []
+if importlib.util.find_spec("torch") is None:
+    collect_ignore += [
+        "smallcal/deploy/export/torch.py",
+        "smallcal/deploy/adapters/torch_wrapped.py",
+    ]
+if importlib.util.find_spec("PIL") is None:
+    collect_ignore += ["smallcal/vision"]

@@ -1,0 +1,33 @@
+"""From images to logits: sets of images by one string, and their splits.
+
+>>> from smallcal import vision
+>>> "open_images" in dir(vision)
+True
+
+It needs Pillow: ``pip install 'smallcal[vision]'``. Names are loaded when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from smallcal._lazy import attach
+from smallcal.errors import needing
+
+with needing("pillow", "vision", "working with images"):
+    import PIL as PIL
+
+if TYPE_CHECKING:
+    from smallcal.vision.image_set import ImageSet as ImageSet
+    from smallcal.vision.images import image_parts as image_parts
+    from smallcal.vision.images import open_images as open_images
+    from smallcal.vision.splits import ImageSplit as ImageSplit
+    from smallcal.vision.splits import read_split as read_split
+    from smallcal.vision.splits import split_images as split_images
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "image_set": ["ImageSet"],
+        "images": ["image_parts", "open_images"],
+        "splits": ["ImageSplit", "read_split", "split_images"],
+    },
+)
