@@ -49,7 +49,7 @@ def test_a_lazy_package_gives_the_names_that_it_shows_to_type_checkers(file):
 
 
 def test_the_lazy_packages_are_found():
-    assert [file.parent.name for file in LAZY] == ["smallcal", "adapters", "plots"]
+    assert [file.parent.name for file in LAZY] == ["smallcal", "adapters", "plots", "vision"]
 
 
 def test_importing_smallcal_loads_nothing_heavy():
@@ -58,6 +58,7 @@ def test_importing_smallcal_loads_nothing_heavy():
         "import sys, sklearn.base, scipy.fft, scipy.optimize; before = set(sys.modules);"
         "import smallcal; smallcal.SRTS; smallcal.evaluate; smallcal.compare;"
         "heavy = {'torch', 'matplotlib', 'pyarrow', 'pandas', 'h5py', 'dask', 'onnx', 'typer'};"
+        "heavy |= {'PIL', 'smallcal.vision'};"
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -76,6 +77,7 @@ def test_importing_smallcal_loads_nothing_heavy():
         ("simulate.md", 10),
         ("report.md", 9),
         ("monitor.md", 12),
+        ("vision.md", 6),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):

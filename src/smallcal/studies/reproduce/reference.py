@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
 from smallcal.errors import FileError
 from smallcal.io.documents import read_document
 from smallcal.studies.frame import CLEAN
@@ -36,15 +37,6 @@ UNITS: Mapping[str, float] = {
     **{"percent": 100.0, "fraction": 1.0, "nats": 1.0, "x1000": 1000.0, "x0.001": 1000.0},
     **{"count": 1.0, "temperature": 1.0, "ratio": 1.0, "correlation": 1.0},
 }
-
-#: The corruptions of ImageNet-C; CIFAR-10-C and CIFAR-100-C have four more.
-STANDARD = (
-    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur"),
-    *("motion_blur", "zoom_blur", "snow", "frost", "fog", "brightness", "contrast"),
-    *("elastic_transform", "pixelate", "jpeg_compression"),
-)
-EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-SEVERITIES = (1, 2, 3, 4, 5)
 
 #: A shifted set: its kind and its severity.
 Part = tuple[str, int]

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import spearmanr
 
+from smallcal.data.corruptions import STANDARD
 from smallcal.data.predictions import FloatArray
 from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import CLEAN, Frame
-from smallcal.studies.reproduce.reference import STANDARD
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import (
     LEVEL,
