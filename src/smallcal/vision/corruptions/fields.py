@@ -43,7 +43,8 @@ def streaked(x: FloatArray, radius: float, sigma: float, angle: float) -> FloatA
 
 def _whole(steps: FloatArray) -> IntArray:
     """Round to whole pixels, halves down; the small number keeps sines of 90 degrees together."""
-    return np.ceil(steps - 0.5 - 1e-9).astype(np.int64)
+    whole: IntArray = np.ceil(steps - 0.5 - 1e-9).astype(np.int64)
+    return whole
 
 
 def magnified(x: FloatArray, factor: float) -> FloatArray:

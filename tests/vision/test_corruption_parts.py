@@ -1,0 +1,100 @@
+"""What corruptions are made of, by a second route each."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
+from smallcal.vision.corruptions.blur import _disk, _taken_from_neighbours
+from smallcal.vision.corruptions.fields import cloud, magnified, smoothed, streaked
+from smallcal.vision.corruptions.severities import SIZES, strength
+
+
+@pytest.mark.parametrize("shape", [(30, 41, 3), (64, 64, 3), (12, 9, 1)])
+@pytest.mark.parametrize("reach", [1, 2, 4])
+def test_glass_is_the_loop_over_pixels(shape, reach):
+    image = np.random.default_rng(0).random(shape)
+    fast = _taken_from_neighbours(image, reach, np.random.default_rng(1))
+    steps = np.random.default_rng(1).integers(-reach, reach, size=(2, *shape[:2]))
+    slow = image.copy()
+    for row in range(shape[0] - reach, reach, -1):
+        for column in range(shape[1] - reach, reach, -1):
+            down, right = steps[:, row, column]
+            slow[row, column] = slow[row + down, column + right]
+    np.testing.assert_array_equal(fast, slow)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 3.0, 25.0, 170.8])
+def test_a_smooth_field_is_a_gaussian_filter(sigma):
+    field = np.random.default_rng(0).uniform(-1, 1, (40, 57))
+    expected = ndimage.gaussian_filter(field, sigma, mode="reflect", truncate=3)
+    np.testing.assert_allclose(smoothed(field, sigma, 3), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.06, 1.15, 1.3, 1.75, 2.25, 4.5])
+@pytest.mark.parametrize("side", [32, 64, 224])
+def test_a_magnified_centre_is_what_scipy_zooms(factor, side):
+    image = np.random.default_rng(0).random((side, side, 3))
+    kept = int(np.ceil(side / factor))
+    top = (side - kept) // 2
+    cut = image[top : top + kept, top : top + kept]
+    large = ndimage.zoom(cut, (factor, factor, 1), order=1)
+    trim = (large.shape[0] - side) // 2
+    expected = large[trim : trim + side, trim : trim + side]
+    np.testing.assert_allclose(magnified(image, factor), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("angle", [0, 30, 45, -45, -90, -135, 110, 180])
+def test_a_streak_is_a_weighted_mean_along_a_line(angle):
+    image = np.random.default_rng(0).random((20, 17, 2))
+    along = np.arange(13)
+    weights = np.exp(-((along / 2.5) ** 2) / 2)
+    rows = np.ceil(along * np.sin(np.radians(angle)) - 0.5 - 1e-9).astype(int)
+    columns = np.ceil(along * np.cos(np.radians(angle)) - 0.5 - 1e-9).astype(int)
+    expected = np.empty_like(image)
+    for row in range(20):
+        for column in range(17):
+            line = image[np.clip(row + rows, 0, 19), np.clip(column + columns, 0, 16)]
+            expected[row, column] = weights @ line / weights.sum()
+    np.testing.assert_allclose(streaked(image, 6, 2.5, angle), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (33, 20), (8, 100)])
+def test_clouds_reach_from_0_to_1_and_fade_with_size(height, width):
+    rng = np.random.default_rng(0)
+    soft, rough = (
+        np.mean([np.abs(np.diff(cloud(height, width, decay, rng))).mean() for _ in range(30)])
+        for decay in (3.0, 1.2)
+    )
+    assert soft < rough
+    land = cloud(height, width, 2.0, rng)
+    assert land.shape == (height, width)
+    assert (land >= 0).all()
+    assert (land <= 1).all()
+    whole = cloud(32, 32, 2.0, rng)
+    assert (whole.min(), whole.max()) == (0.0, 1.0)
+
+
+def test_a_disk_keeps_the_light_and_is_round():
+    for radius, rim in [(0.3, 0.4), (1, 0.2), (3, 0.1), (8, 0.5), (10, 0.5), (18.5, 0.5)]:
+        disk = _disk(radius, rim)
+        assert disk.sum() == pytest.approx(1)
+        np.testing.assert_allclose(disk, disk.T, atol=1e-15)
+        np.testing.assert_allclose(disk, disk[::-1, ::-1], atol=1e-15)
+    # The second moment of a disk is a quarter of its radius squared.
+    along = np.arange(len(disk)) - len(disk) // 2
+    assert (disk * along**2).sum() == pytest.approx(18.5**2 / 4, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", STANDARD + EXTRA)
+def test_numbers_between_published_sizes_lie_between_theirs(kind):
+    for severity in SEVERITIES:
+        small, middle, large = (np.array(strength(kind, severity, size).values) for size in SIZES)
+        assert strength(kind, severity, 9).values == tuple(small)
+        for size, low, high in ((47, small, middle), (150, middle, large)):
+            between = np.array(strength(kind, severity, size).values)
+            assert (between >= np.minimum(low, high) - 1e-12).all()
+            assert (between <= np.maximum(low, high) + 1e-12).all()
+            assert sum(weight for weight, _ in strength(kind, severity, size).parts) == 1
+        larger = np.array(strength(kind, severity, 448).values)
+        assert set(larger[large > 0] / large[large > 0]) <= {1.0, 2.0}
