@@ -65,6 +65,10 @@ def test_importing_smallcal_loads_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stderr
 
 
+#: What pages about extras need.
+NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
+
+
 @pytest.mark.parametrize(
     ("page", "least"),
     [
@@ -81,8 +85,8 @@ def test_importing_smallcal_loads_nothing_heavy():
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):
-    if page == "plots.md":
-        pytest.importorskip("matplotlib", reason="the page draws")
+    if page in NEEDS:
+        pytest.importorskip(NEEDS[page], reason="the page is about an extra")
     results = run_page(ROOT / "docs" / page)
     assert results.attempted >= least
     assert results.failed == 0

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy.fft import irfft2, rfft2
 from scipy.ndimage import (
     binary_erosion,
     convolve,
@@ -53,23 +54,29 @@ def _ice(height: int, width: int, channels: int, *, size: int, rng: Generator) -
     Drawn, where ImageNet-C has five photographs. How light, how blue and how uneven it is varies
     from image to image as much as from photograph to photograph.
     """
-    length, grain = max(2.0, size / 24), size / 200
-    margin = 2 * round(length) + 1  # near a border there is too little to smear
-    shape = (height + 2 * margin, width + 2 * margin, 1)
-    inner = (slice(margin, margin + height), slice(margin, margin + width), 0)
-    needles, deepest = np.zeros((height, width)), np.full((height, width), -math.inf)
-    for angle in rng.uniform(0, 180, _DIRECTIONS):
-        seeds = gaussian_filter(rng.standard_normal(shape), (grain, grain, 0))
-        grown = streaked(seeds, length, length, angle)
-        patch = smoothed(rng.standard_normal((height, width)), size / 12, 3)
-        needles = np.where(patch > deepest, _standard(grown[inner]), needles)
-        deepest = np.maximum(patch, deepest)
+    noise = rfft2(rng.standard_normal((height, width)))
+    here, there = (smoothed(rng.standard_normal((height, width)), size / 12, 3) for _ in range(2))
+    patch = np.floor(np.arctan2(here, there) / (2 * math.pi) * _DIRECTIONS) % _DIRECTIONS
+    needles = np.zeros((height, width))
+    for number, angle in enumerate(rng.uniform(0, math.pi, _DIRECTIONS)):
+        grown = irfft2(noise * _smeared(height, width, angle, size), s=(height, width))
+        needles = np.where(patch == number, _standard(grown), needles)
     pane = _standard(cloud(height, width, 1.5, rng))
     layer = _standard(np.abs(needles) + 0.5 * pane)[..., None]
     light, uneven, blue = rng.uniform((0.45, 0.07, 0.05), (0.85, 0.15, 0.30))
     tint = np.array([-0.6, 0.15, 0.45]) * blue if channels == 3 else 0.0
     ice: FloatArray = np.clip(light + uneven * layer + tint, 0, 1)
     return ice
+
+
+def _smeared(height: int, width: int, angle: float, size: int) -> FloatArray:
+    """Return which waves are left of noise that is smeared along a line, and a little across."""
+    down, right = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)
+    along = down * math.sin(angle) + right * math.cos(angle)
+    across = down * math.cos(angle) - right * math.sin(angle)
+    long, thin = max(1.0, size / 40), size / 200
+    passed: FloatArray = np.exp(-2 * math.pi**2 * ((long * along) ** 2 + (thin * across) ** 2))
+    return passed
 
 
 def _standard(layer: FloatArray) -> FloatArray:
