@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
-from smallcal.data.checks import FloatArray, whole_number
+from smallcal.data.checks import FloatArray, as_numpy, whole_number
 from smallcal.data.corruptions import SEVERITIES
 from smallcal.data.corruptions import STANDARD as STANDARD
 from smallcal.errors import InputError, choose
@@ -90,7 +90,7 @@ def corrupt(
     >>> [bool((other == noisy[0]).all()) for other in noisy]
     [True, True, False]
     """
-    if kind not in _NAMED:
+    if not isinstance(kind, str) or kind not in _NAMED:
         raise InputError(f"there is no corruption {kind!r}: {choose(str(kind), _NAMED)}")
     severity = whole_number(severity, "severity", least=SEVERITIES[0], most=SEVERITIES[-1])
     pixels = _pixels(image)
@@ -105,7 +105,7 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
     mode = getattr(image, "mode", None)
     if mode not in (None, "RGB", "L"):
         raise InputError(f"an image of mode {mode!r} cannot be corrupted: convert it to 'RGB'")
-    pixels = np.asarray(image)
+    pixels = as_numpy(image, name="image")
     if pixels.dtype != np.uint8:
         raise InputError(f"image must hold levels from 0 to 255, of type uint8; got {pixels.dtype}")
     if pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (1,), (3,)):
