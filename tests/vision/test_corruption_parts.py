@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 
 from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
-from smallcal.vision.corruptions.blur import _disk, _taken_from_neighbours
+from smallcal.vision.corruptions.blur import _disk, _taken_from_neighbours, defocus_blur
 from smallcal.vision.corruptions.fields import cloud, magnified, smoothed, streaked
 from smallcal.vision.corruptions.severities import SIZES, strength
 from smallcal.vision.corruptions.weather import _ice
@@ -96,6 +96,15 @@ def test_frost_is_as_light_as_blue_and_as_uneven_as_the_photographs(size):
     assert 0.05 < panes.mean(axis=3).std(axis=(1, 2)).mean() < 0.15  # theirs: 0.06 to 0.14
     red, green, blue = panes.mean(axis=(0, 1, 2))
     assert red < green < blue
+
+
+@pytest.mark.parametrize(("size", "radius", "rim"), [(32, 1, 0.2), (64, 3, 0.1), (224, 10, 0.5)])
+def test_out_of_focus_is_a_disk_at_every_pixel(size, radius, rim):
+    image = np.random.default_rng(0).random((size, size + 5, 3))
+    severity = 4 if size == 32 else 5
+    made = defocus_blur(image, strength("defocus_blur", severity, size), np.random.default_rng(0))
+    disk = _disk(radius, rim)[..., None]
+    np.testing.assert_allclose(made, ndimage.convolve(image, disk, mode="mirror"), atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", STANDARD + EXTRA)
