@@ -119,3 +119,18 @@ def test_numbers_between_published_sizes_lie_between_theirs(kind):
             assert sum(weight for weight, _ in strength(kind, severity, size).parts) == 1
         larger = np.array(strength(kind, severity, 448).values)
         assert set(larger[large > 0] / large[large > 0]) <= {1.0, 2.0}
+
+
+def test_near_a_published_size_the_numbers_are_near_its_own():
+    (at_34,), (at_60,) = (strength("contrast", 1, size).values for size in (34, 60))
+    assert at_34 == pytest.approx(0.75 - (0.75 - 0.4) * np.log2(34 / 32))
+    assert 0.4 < at_60 < 0.45 < 0.7 < at_34 < 0.75
+
+
+def test_in_larger_images_lengths_grow_and_nothing_else():
+    assert strength("motion_blur", 1, 448).values == (20, 6)
+    assert strength("defocus_blur", 5, 336).parts == ((1.0, (15, 0.5)),)
+    assert strength("snow", 1, 448).values == (0.1, 0.3, 6, 0.5, 20, 8, 0.8)
+    assert strength("spatter", 4, 448).values == (0.65, 0.3, 2, 0.65, 0, 3)
+    for kind in ("gaussian_noise", "zoom_blur", "fog", "pixelate", "jpeg_compression"):
+        assert strength(kind, 3, 448).values == strength(kind, 3, 224).values

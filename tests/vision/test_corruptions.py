@@ -165,6 +165,13 @@ def test_contrast_keeps_a_share_of_what_differs_from_the_mean(size, kept):
     np.testing.assert_allclose(out, mean + kept * (image - mean), atol=0.501)
 
 
+def test_the_shorter_side_says_how_large_an_image_is():
+    for image in (photos(224)[3][:32], photos(224)[3][:, :32]):
+        out = corrupt(image, "contrast", 5, seed=0, image_id=0)
+        mean = image.mean(axis=(0, 1))
+        np.testing.assert_allclose(out, mean + 0.15 * (image - mean), atol=0.501)
+
+
 def test_noise_has_the_moments_that_it_should():
     grey = np.full((224, 224, 3), 102, np.uint8)  # 0.4: far from both ends
 
