@@ -12,7 +12,7 @@ SMALLCAL_DATA ?= ../shared/data
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies study-coverage study-no-harm study-nested study-calarena study-advice study-gate study-plan study-ablation study-monitor figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-nested study-calarena study-advice study-gate study-plan study-ablation study-monitor figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-report  seconds of a report, part by part"
 	@echo "make bench-streaming  rows per second and memory of apply, from 1 to 10 million rows"
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
+	@echo "make bench-corruptions  images per second of each corruption, at 32 and 224 pixels"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA, by kind (an hour)"
 	@echo "make study-nested  the same with the default's fixed numbers chosen on other kinds of model (after study-no-harm)"
@@ -102,6 +103,9 @@ bench-streaming: $(VENV)/.dev
 
 bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)
+
+bench-corruptions: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/corruption_speed.py --write docs/vision.md
 
 study-coverage: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/coverage_study.py --write docs/statistics.md

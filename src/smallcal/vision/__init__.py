@@ -1,4 +1,4 @@
-"""From images to logits: sets of images by one string, and their splits.
+"""From images to logits: sets of images by one string, their splits, and corruptions.
 
 >>> from smallcal import vision
 >>> "open_images" in dir(vision)
@@ -16,6 +16,9 @@ with needing("pillow", "vision", "working with images"):
     import PIL as PIL
 
 if TYPE_CHECKING:
+    from smallcal.vision.corruptions import CORRUPTIONS as CORRUPTIONS
+    from smallcal.vision.corruptions import STANDARD as STANDARD
+    from smallcal.vision.corruptions import corrupt as corrupt
     from smallcal.vision.image_set import ImageSet as ImageSet
     from smallcal.vision.images import image_parts as image_parts
     from smallcal.vision.images import open_images as open_images
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = attach(
     __name__,
     {
+        "corruptions": ["CORRUPTIONS", "STANDARD", "corrupt"],
         "image_set": ["ImageSet"],
         "images": ["image_parts", "open_images"],
         "splits": ["ImageSplit", "read_split", "split_images"],
