@@ -6,7 +6,6 @@ from functools import cache
 from io import BytesIO
 
 import numpy as np
-from PIL import Image
 from sklearn.datasets import load_sample_image
 
 
@@ -29,6 +28,8 @@ def crops(n, side=32, *, seed=0):
 
 def write_folders(root, names, each=2, *, side=16, ending=".JPEG", inner=""):
     """Class folders of image files, called after their class and number."""
+    from PIL import Image
+
     pixels = iter(crops(each * len(names), side))
     for name in names:
         folder = root / name / inner

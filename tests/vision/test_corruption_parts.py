@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+pytest.importorskip("PIL", reason="images need Pillow")
+
 from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
 from smallcal.vision.corruptions.blur import _disk, _taken_from_neighbours, defocus_blur
 from smallcal.vision.corruptions.fields import cloud, magnified, smoothed, streaked

@@ -8,13 +8,13 @@ from itertools import chain, pairwise
 import numpy as np
 import pytest
 
+pytest.importorskip("PIL", reason="images need Pillow")
+
 import smallcal as sc
 from smallcal.data.corruptions import EXTRA, SEVERITIES
 from smallcal.studies.reproduce import reference
 from smallcal.vision import CORRUPTIONS, STANDARD, corrupt
 from support.photos import digits, photos
-
-pytest.importorskip("PIL", reason="the extra vision")
 
 KINDS = tuple(chain.from_iterable(CORRUPTIONS.values()))
 

@@ -9,6 +9,8 @@ import warnings
 import numpy as np
 import pytest
 
+pytest.importorskip("PIL", reason="images need Pillow")
+
 from smallcal.data.corruptions import SEVERITIES
 from smallcal.vision import corrupt
 from smallcal.vision.corruptions.fields import cloud, streaked
