@@ -69,9 +69,13 @@ class Asked:
         )
 
 
+#: Nothing asked: a file as it is.
+_AS_IT_IS = Asked()
+
+
 def load(
     data: str,
-    asked: Asked = Asked(),  # noqa: B008 - frozen
+    asked: Asked = _AS_IT_IS,
     calibrator: FittedCalibrator | None = None,
     *,
     as_written: bool = False,
