@@ -201,12 +201,19 @@ def test_corrupted_sets_that_are_wrong_are_one_line(tmp_path):
     np.save(tmp_path / "jpeg.npy", np.array([{}], dtype=object))
     (tmp_path / "contrast.npy").write_bytes(b"none")
     np.save(tmp_path / "pixelate.npy", crops(10))
+    np.save(tmp_path / "spatter.npy", crops(15))
+    whole = (tmp_path / "spatter.npy").read_bytes()
+    (tmp_path / "spatter.npy").write_bytes(whole.replace(b", 3), }", b", 3(, }"))
+    np.save(tmp_path / "saturate.npy", crops(15))
+    (tmp_path / "saturate.npy").write_bytes(whole[:-40])
     for part, said in {
         "snow-1": r"snow.npy must hold bytes of shape \(n, 32, 32, 3\)",
         "frost-1": "frost.npy has 14 images, which are no five severities",
         "jpeg-1": "jpeg.npy: it is not a .npy file of numbers",
         "contrast-1": "contrast.npy: it is not a .npy file of numbers",
         "pixelate-1": "labels.npy: 15 labels for 10 images",
+        "spatter-1": "spatter.npy: it is not a .npy file of numbers .*the header is damaged",
+        "saturate-1": "saturate.npy: it is not a .npy file of numbers .*cut short",
         "fogg-1": "did you mean 'fog'",
         "fog": "as cifar100-c:.*:fog-3",
         "fog-6": "as cifar100-c:.*:fog-3",

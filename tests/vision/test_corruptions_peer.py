@@ -20,8 +20,8 @@ from support.photos import photos
 def peer_package():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("PIL", reason="the extra vision")
-        return pytest.importorskip("imagecorruptions.corruptions", exc_type=ImportError)
+        why = "compared with a peer where it is there: pip install imagecorruptions 'setuptools<81'"
+        return pytest.importorskip("imagecorruptions.corruptions", reason=why, exc_type=ImportError)
 
 
 @pytest.fixture

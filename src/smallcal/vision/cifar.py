@@ -13,6 +13,7 @@ from PIL import Image
 from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
 from smallcal.data.predictions import IntArray
 from smallcal.errors import FileError, InputError, choose
+from smallcal.io.npy import map_npy
 from smallcal.vision.image_set import ImageSet
 from smallcal.vision.pickles import read_batch
 
@@ -87,13 +88,11 @@ def _mapped(file: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def _loaded(file: Path) -> np.ndarray[Any, Any]:
     try:
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        why = getattr(error, "strerror", None) or "it is not a .npy file of numbers"
-        raise FileError(f"cannot read {file}: {why}") from None
-    if not isinstance(found, np.ndarray):
-        raise FileError(f"cannot read {file}: it is not a .npy file of numbers")
-    return found
+        return map_npy(file)
+    except OSError as error:
+        raise FileError(f"cannot read {file}: {error.strerror or error}") from None
+    except FileError as error:
+        raise FileError(f"cannot read {file}: it is not a .npy file of numbers ({error})") from None
 
 
 def _inside(kind: str, place: Path) -> Path:

@@ -22,6 +22,7 @@ from smallcal.data.predictions import IntArray
 from smallcal.errors import FileError, InputError
 from smallcal.io.atomic import atomic_path
 from smallcal.io.documents import read_document
+from smallcal.studies.portions import draw_rows
 from smallcal.vision.image_set import ImageSet
 
 FORMAT, VERSION = "smallcal-split", 1
@@ -202,11 +203,10 @@ def _halves(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
 
 def _first(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
     each = int(groups[0])
-    own = [np.flatnonzero(labels == one) for one in np.unique(labels)]
-    few = next((rows for rows in own if len(rows) < each), None)
-    if few is not None:
-        raise InputError(f"first-{each}: class {labels[few[0]]} has {len(few):,} images")
-    taken = np.sort(np.concatenate([rows[:each] for rows in own])) if own else np.arange(0)
+    classes, counts = np.unique(labels, return_counts=True)
+    for few in np.flatnonzero(counts < each)[:1]:
+        raise InputError(f"first-{each}: class {classes[few]} has {counts[few]:,} images")
+    taken = draw_rows(labels, each * len(classes), seed=seed, draw=0, way="first-per-class")
     return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
 
 

@@ -13,7 +13,7 @@ from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.studies.curves import mean_at, subject
 from smallcal.plots.studies.panels import beside, head
-from smallcal.plots.studies.run import RunLike, clean, one_budget, open_rows, require_one_of
+from smallcal.plots.studies.run import RunLike, clean, label_with, one_budget, open_rows
 from smallcal.plots.twins import draws
 from smallcal.studies.probes.risk import CONFIDENCE_BINS
 from smallcal.studies.tables.groups import numbered
@@ -63,9 +63,7 @@ def group_gaps_data(
     """
     opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
     frame = opened.frame
-    there = frame.where(metric="gap_group0").unique("label")
-    label = method if method is not None else next(iter(there), opened.study.baseline)
-    require_one_of("groups of", label, there)
+    label = label_with(opened, "gap_group0", method, of="groups of")
     groups = numbered(frame.where(label=label), r"accuracy_group(\d+)")
 
     def by_group(name: str) -> FloatArray:

@@ -13,7 +13,7 @@ from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.studies.curves import mean_at, subject
 from smallcal.plots.studies.panels import beside, head
-from smallcal.plots.studies.run import RunLike, clean, one_budget, open_rows, require_one_of
+from smallcal.plots.studies.run import RunLike, clean, label_with, one_budget, open_rows
 from smallcal.plots.twins import draws
 from smallcal.studies.probes.risk import N_PARTS
 
@@ -70,9 +70,7 @@ def risk_confidence_data(
     """
     opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
     frame = opened.frame
-    there = frame.where(metric="error_by_risk0").unique("label")
-    label = method if method is not None else next(iter(there), opened.study.baseline)
-    require_one_of("the risk of", label, there)
+    label = label_with(opened, "error_by_risk0", method, of="the risk of")
 
     def tenths(name: str, scale: float = 1.0) -> FloatArray:
         return np.array([scale * mean_at(frame, f"{name}{i}", label) for i in range(N_PARTS)])

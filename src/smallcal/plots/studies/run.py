@@ -243,3 +243,11 @@ def _of_units(frame: Frame, unit: tuple[str, ...], full: set[tuple[Any, ...]]) -
     keys = zip(*(frame[name].tolist() for name in unit), strict=True)
     keep = np.array([key in full for key in keys], dtype=bool)
     return Frame({name: column[keep] for name, column in frame.columns.items()})
+
+
+def label_with(run: Run, metric: str, method: str | None, *, of: str) -> str:
+    """Return the method that is asked for, or the first that has a metric; ``of`` for errors."""
+    there = run.frame.where(metric=metric).unique("label")
+    label = method if method is not None else next(iter(there), run.study.baseline)
+    require_one_of(of, label, there)
+    return label

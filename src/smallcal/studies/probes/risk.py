@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import spearmanr
 
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
 from smallcal.calibrators.objectives import Seen, sigmoid
@@ -127,11 +127,9 @@ def auroc(score: FloatArray, wrong: BoolArray) -> float:
     >>> auroc(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, False, True, True]))
     0.875
     """
-    n_wrong, n_right = int(wrong.sum()), int((~wrong).sum())
-    if not n_wrong or not n_right:
-        return float("nan")
-    ranks = float(rankdata(score)[wrong].sum())
-    return (ranks - n_wrong * (n_wrong + 1) / 2) / (n_wrong * n_right)
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(wrong, score)) if 0 < wrong.sum() < len(wrong) else float("nan")
 
 
 def _scale(out_of_fold: FloatArray, refit: FloatArray) -> dict[str, float]:

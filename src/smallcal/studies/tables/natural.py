@@ -68,7 +68,11 @@ def _number(own: Frame, metric: str, label: str, over: str) -> Number:
         values = [float(np.mean([v for d in part.values() for v in d])) for part in parts if part]
     else:
         values = [value for draws in own.values(metric, label).values() for value in draws]
-    values = [value for value in values if math.isfinite(value)]
+    return _over([value for value in values if math.isfinite(value)], metric)
+
+
+def _over(values: list[float], metric: str) -> Number:
+    """Return mean and spread of values, in the units of their metric."""
     if not values:
         return Number(math.nan)
     unit = unit_of(metric)
@@ -115,13 +119,8 @@ def _better(gaps: list[float], metric: str) -> list[bool]:
 
 
 def _change(gaps: list[float], metric: str) -> Iterator[Number]:
-    unit = unit_of(metric)
-    if not gaps:
-        yield from (Number(math.nan), Number(math.nan))
-        return
-    spread = float(unit.scale * np.std(gaps)) if len(gaps) > 1 else None
-    yield Number(float(unit.scale * np.mean(gaps)), spread, digits=unit.digits)
-    yield Number(sum(_better(gaps, metric)), of=len(gaps))
+    yield _over(gaps, metric)
+    yield Number(sum(_better(gaps, metric)), of=len(gaps)) if gaps else Number(math.nan)
 
 
 def _said(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from smallcal.statistics.interval import Interval
-from smallcal.statistics.nested import nested, tiers
+from smallcal.statistics.nested import tiers
 from smallcal.studies.frame import Frame
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import (
@@ -19,6 +19,7 @@ from smallcal.studies.tables.clean import (
     models_of,
     number_of,
     one_seed,
+    over_models,
     paired,
     shown,
 )
@@ -112,10 +113,7 @@ def _gap(
             return None
         *_, whole = tiers(values, n_boot=study.n_boot, level=LEVEL).values()
         return whole
-    models = models_of(rows, paired(rows, metric, *pair))
-    if not models:
-        return None
-    return nested(models[0], levels=("seed", "draw"), n_boot=study.n_boot, level=LEVEL)
+    return over_models(models_of(rows, paired(rows, metric, *pair)), study, single=True)
 
 
 def scope_map(study: Study, frame: Frame) -> Table:
