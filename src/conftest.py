@@ -7,6 +7,8 @@ if importlib.util.find_spec("torch") is None:
     collect_ignore += [
         "smallcal/deploy/export/torch.py",
         "smallcal/deploy/adapters/torch_wrapped.py",
+        "smallcal/vision/models",
+        "smallcal/vision/training",
     ]
 if importlib.util.find_spec("PIL") is None:
     collect_ignore += ["smallcal/vision"]

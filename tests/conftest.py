@@ -12,6 +12,7 @@ from smallcal.cli import run
 from support import real
 from support.fuzzing import again
 from support.simulated import simulate
+from support.torchvision_ops import sitecustomize  # noqa: F401  before anything imports torchvision
 
 # The same examples in every run: a red test means a changed program, not an unlucky draw.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -1,0 +1,1 @@
+"""Models of images by one string."""

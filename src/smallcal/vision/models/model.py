@@ -1,0 +1,73 @@
+"""A model of images: what comes in, what goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What a model wants to see, for those that make training images for it.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Height and width.
+    mean, std : tuple of float
+        Of each colour, on a scale from 0 to 1.
+    interpolation : str
+        As Pillow calls it: ``bilinear``, ``bicubic``, ...
+    crop : float
+        The share of the resized image's side that the crop in its centre keeps.
+    """
+
+    size: tuple[int, int]
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    interpolation: str = "bilinear"
+    crop: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class VisionModel:
+    """A classifier of images with its own preprocessing.
+
+    Attributes
+    ----------
+    source : str
+        As it was named, ``timm:vit_tiny_patch16_224``.
+    name : str
+        Short, fit for the name of a file: ``vit_tiny_patch16_224``.
+    classes : int
+        Columns of the logits.
+    preprocess : callable
+        From one RGB image to a float32 tensor, 3 x height x width. It can be pickled, so that
+        processes that load images can have it.
+    outputs : callable
+        From a batch (a tensor on ``device``) to logits (n x classes) and the features that the last
+        layer sees (n x d, or None where that layer is not known), as tensors or arrays.
+    fingerprint : str
+        SHA-256 of the weights.
+    input : InputSpec
+    module : torch.nn.Module, or None
+        From a batch to logits, to train it; None for a model that cannot be trained (ONNX).
+    class_names : tuple of str
+        Empty where the model does not know them.
+    """
+
+    source: str
+    name: str
+    classes: int
+    preprocess: Callable[[Image.Image], Any]
+    outputs: Callable[[Any], tuple[Any, Any]]
+    fingerprint: str
+    input: InputSpec
+    module: Any = None
+    class_names: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<VisionModel {self.source}: {self.classes:,} classes>"
