@@ -6,13 +6,15 @@ CORE := .venv-core
 LOWEST := .venv-lowest
 # Real logits, one .npz per model.
 SMALLCAL_DATA ?= ../shared/data
+# Where the end-to-end run keeps images, networks, logits and results.
+END_TO_END ?= runs/end-to-end
 # Two processes at a time; each with one thread, so that they do not wait for each other. Each takes
 # one half, so that what a file makes for its tests is made once, and steals from the other at the end.
 # Tests start many processes: none should compile the sources anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-nested study-calarena study-advice study-gate study-plan study-ablation study-monitor figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-nested study-calarena study-advice study-gate study-plan study-ablation study-monitor end-to-end figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -39,6 +41,8 @@ help:
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
 	@echo "make study-monitor   false alarms, power and delay of the drift monitor"
+	@echo "make end-to-end   CIFAR-10, three small networks, their logits, 95 corruptions, studies and report (half an"
+	@echo "                  hour; goes on where it was stopped; needs npm)"
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make format       let ruff tidy the code"
 	@echo "make figures      draw the pictures of the docs anew"
@@ -133,6 +137,11 @@ study-ablation: $(VENV)/.dev
 
 study-monitor: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/monitor_study.py $(SMALLCAL_DATA)
+
+# Where torchvision was built for another torch, its operators are stubbed, as in the tests.
+end-to-end: $(VENV)/.dev
+	$(VENV)/bin/python scripts/get_cifar10.py $(END_TO_END)/data/cifar10
+	PYTHONPATH=$(CURDIR)/tests/support/torchvision_ops $(VENV)/bin/python benchmarks/end_to_end/run.py $(END_TO_END) --write docs/end-to-end.md
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py
