@@ -44,7 +44,7 @@ def run(folder, data, file, options):
         own = options if study in ("clean", "budget") else []
         smallcal("study", study, logits, "--out", folder / study, "--jobs", 2, *own)
     cell = sorted(path for path in logits.iterdir() if path.is_dir())[0]
-    smallcal("report", cell / "calibration", cell / "test", "--output", folder / "report.html")
+    smallcal("report", cell / "calibration.npz", cell / "test.npz", "--output", folder / "report.html")
 
 
 def table(folder, study, name):
@@ -161,7 +161,8 @@ ECE in % on the test images, mean ± standard deviation over seeds:
 
 {ece}
 
-ECE minus that of one temperature (`tva-ts`), in points, with 95 % intervals; bold where the interval does not hold zero:
+ECE minus that of one temperature (`tva-ts`), in points, with 95 % intervals; bold where the
+interval does not hold zero:
 
 {gain}
 
