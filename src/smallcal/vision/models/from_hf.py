@@ -132,7 +132,7 @@ def _translated(
         for name, value in module.state_dict().items()
         if name not in found["missing_keys"]
     }
-    return {**loaded, **other, **{name: state[name] for name in found["unexpected_keys"]}}
+    return {**loaded, **other, **{name: state[name] for name in sorted(found["unexpected_keys"])}}
 
 
 def _seen(transformers: Any, order: Order, place: str, *, here: bool) -> tuple[InputSpec, Any]:

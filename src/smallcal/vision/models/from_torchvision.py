@@ -75,4 +75,5 @@ def _renew(module: nn.Module, classes: int, order: Order) -> None:
         fresh = nn.Linear(old.in_features, order.classes, bias=old.bias is not None)
     else:
         fresh = nn.Conv2d(old.in_channels, order.classes, 1)  # type: ignore[arg-type]
-    module.set_submodule(name, fresh)
+    parent, _, own = name.rpartition(".")
+    setattr(module.get_submodule(parent), own, fresh)

@@ -8,12 +8,14 @@ import pickle
 import warnings
 import zipfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, file_errors, missing_file, needing
+from smallcal.io.readers import refuse_zip_bomb
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,6 +30,9 @@ _KEYS = ("model", "state_dict", "model_state_dict")
 _PREFIXES = ("module.", "model.", "_orig_mod.")
 
 _SUFFIXES = (".pt", ".pth", ".bin", ".safetensors")
+
+#: What readers raise for a file that is cut off or something else.
+_DAMAGED = (RuntimeError, EOFError, ValueError, TypeError, LookupError, zipfile.BadZipFile)
 
 #: Names that a message has room for.
 _SHOWN = 3
@@ -94,10 +99,12 @@ def _safetensors(file: Path) -> Any:
 def _torch(file: Path) -> Any:
     with needing("torch", "torch", f"reading {file.suffix} files"):
         import torch
-    # timm's script for training keeps its arguments so; nothing of it runs.
-    with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
+    # timm's script for training keeps its arguments so; nothing of it runs. From torch 2.5 on.
+    allow = getattr(torch.serialization, "safe_globals", lambda _: nullcontext())
+    with warnings.catch_warnings(), allow([argparse.Namespace]):
         warnings.simplefilter("ignore")
         try:
+            refuse_zip_bomb(file)
             # Mapped, so that what is not asked for, such as an optimiser's state, is not read.
             mapped = zipfile.is_zipfile(file)
             return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
@@ -108,7 +115,9 @@ def _torch(file: Path) -> Any:
                     "never done; write it with torch.save(model.state_dict(), FILE)"
                 ) from None
             raise _damaged(file, error) from None
-        except (RuntimeError, EOFError, ValueError, TypeError, LookupError) as error:
+        except FileError:
+            raise
+        except _DAMAGED as error:
             raise _damaged(file, error) from None
 
 
