@@ -151,6 +151,12 @@ class TestFactory:
             model.to("cuda")
 
 
+def test_without_torch():
+    code = "import sys; sys.modules['torch'] = None; from smallcal.vision import open_model"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stderr.endswith("needs the package 'torch': pip install 'smallcal[vision]'\n")
+
+
 class TestStrings:
     def test_values(self):
         _, place, options = split_source("timm:a.b?x=3&y=1e-3&z=True&n=none&t=gelu&l=1,0.5")

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import device_of, evaluating, logits_of
-from smallcal.errors import InputError
+from smallcal.errors import InputError, needing
 from smallcal.vision.models.model import InputSpec, VisionModel
 from smallcal.vision.models.preprocess import Preprocess
 from smallcal.vision.models.source import Order, changed
@@ -23,6 +20,10 @@ from smallcal.vision.models.weights import (
     read_weights,
     same_names,
 )
+
+with needing("torch", "vision", "opening a model"):
+    import torch
+    from torch import Tensor, nn
 
 
 class Logits(nn.Module):
@@ -99,7 +100,7 @@ def _flat(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
     return seen.flatten(1, -2).mean(1)
 
 
-def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
+def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
     """Build a network, load the checkpoint that was named, and look at what comes out."""
     weights = read_weights(order.checkpoint) if order.checkpoint else None
     if weights:

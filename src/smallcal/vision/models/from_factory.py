@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+from torch import nn
+
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose
 from smallcal.vision.models.built import Built
@@ -18,8 +21,6 @@ from smallcal.vision.models.source import Order, changed, spec_of
 
 def build_factory(order: Order) -> Built:
     """Call the factory; see what it gave."""
-    from torch import nn
-
     made = _called(order, _factory(order))
     module, how = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, nn.Module):
@@ -49,8 +50,6 @@ def _input(order: Order, module: Any, how: Any) -> InputSpec:
 
 def _seen_size(order: Order, how: Callable[[Any], Any]) -> tuple[int, int]:
     """Return the size of what a preprocessing makes of a grey image."""
-    from PIL import Image
-
     try:
         shape = tuple(how(Image.new("RGB", (320, 256), "grey")).shape)
     except Exception as error:

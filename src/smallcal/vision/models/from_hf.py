@@ -143,10 +143,15 @@ def _seen(transformers: Any, order: Order, place: str, *, here: bool) -> tuple[I
         processor = transformers.AutoImageProcessor.from_pretrained(
             place, local_files_only=here, **plain
         )
-    except (OSError, ValueError):
-        if "size" not in order.input:
+    except (OSError, ValueError) as error:
+        if "size" in order.input:
+            return changed(InputSpec((1, 1)), order.input), None
+        if here and not Path(place).is_dir():
             raise
-        return changed(InputSpec((1, 1)), order.input), None
+        raise FileError(
+            f"{order.source} has no preprocessor_config.json that says how images are prepared; "
+            "write ?input.size=224&input.mean=0.5&input.std=0.5"
+        ) from error
     see = Processed(processor)
     _, height, width = see(Image.new("RGB", (320, 256), "grey")).shape
     spec = processor_input(processor.to_dict(), order.source)

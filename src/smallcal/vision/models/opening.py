@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import FileError, InputError, choose, needing
+from smallcal.errors import FileError, InputError, choose
+from smallcal.vision.models.built import finish
+from smallcal.vision.models.from_factory import build_factory
+from smallcal.vision.models.from_hf import build_hf
+from smallcal.vision.models.from_onnx import open_onnx
+from smallcal.vision.models.from_timm import build_timm
+from smallcal.vision.models.from_torchvision import build_torchvision
 from smallcal.vision.models.model import VisionModel
 from smallcal.vision.models.source import Order, split_options, split_source
+from smallcal.vision.models.weights import FORMAT, read_weights
 
 __all__ = ["KINDS", "open_model"]
 
@@ -31,29 +38,8 @@ class Kind:
     open: Callable[[Order], VisionModel]
 
 
-def _built_by(home: str, name: str) -> Callable[[Order], VisionModel]:
-    """Return an opener that imports its library when it is used."""
-
-    def opened(order: Order) -> VisionModel:
-        with needing("torch", "vision", "opening a model"):
-            import torch  # noqa: F401
-        finish = import_module("smallcal.vision.models.built").finish
-        build = getattr(import_module(f"smallcal.vision.models.{home}"), name)
-        return finish(order, build)  # type: ignore[no-any-return]
-
-    return opened
-
-
-def _open_onnx(order: Order) -> VisionModel:
-    from smallcal.vision.models.from_onnx import open_onnx
-
-    return open_onnx(order)
-
-
 def _open_checkpoint(order: Order) -> VisionModel:
     """Open what ``smallcal train`` wrote: the file names its own network."""
-    from smallcal.vision.models.weights import FORMAT, read_weights
-
     if order.checkpoint is not None:
         raise InputError(f"{order.source} is a checkpoint already; name one file")
     file = Path(order.place).expanduser()
@@ -80,11 +66,11 @@ def _all_options(order: Order) -> dict[str, Any]:
 
 #: What can be opened.
 KINDS = {
-    "timm": Kind("NAME", _built_by("from_timm", "build_timm")),
-    "hf": Kind("NAME_OR_DIR", _built_by("from_hf", "build_hf")),
-    "torchvision": Kind("NAME", _built_by("from_torchvision", "build_torchvision")),
-    "onnx": Kind("FILE", _open_onnx),
-    "torch": Kind("package.module:factory", _built_by("from_factory", "build_factory")),
+    "timm": Kind("NAME", partial(finish, build_timm)),
+    "hf": Kind("NAME_OR_DIR", partial(finish, build_hf)),
+    "torchvision": Kind("NAME", partial(finish, build_torchvision)),
+    "onnx": Kind("FILE", open_onnx),
+    "torch": Kind("package.module:factory", partial(finish, build_factory)),
     "checkpoint": Kind("FILE", _open_checkpoint),
 }
 
