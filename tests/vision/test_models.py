@@ -247,6 +247,43 @@ class TestCheckpoint:
                 FileError, "could run code, which is never done", SMALL, checkpoint=tmp_path / name
             )
 
+    @pytest.mark.parametrize(
+        "source", ["os:system", "subprocess:run", "pickle:loads", "shutil:rmtree"]
+    )
+    def test_no_file_calls_what_it_likes(self, tmp_path, source):
+        options = {"command": f"touch {tmp_path}/ran"}
+        file = checkpoint(tmp_path / "a.pt", Small(), source=f"torch:{source}", options=options)
+        fails(FileError, "wants torch:.* called, which could do anything", f"checkpoint:{file}")
+        assert not (tmp_path / "ran").exists()
+
+    def test_a_function_of_ones_own_may_be_called(self, tmp_path):
+        source = "torch:support.small_nets:fixed"
+        file = checkpoint(tmp_path / "a.pt", Small(4), source=source, options={}, classes=4)
+        assert open_model(f"checkpoint:{file}").classes == 4
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            *(("classes", one) for one in ("many", 1, 9)),
+            *(("options", one) for one in ([1], {1: 2}, {"depth": 2}, {"input.size": "big"})),
+            *(("source", one) for one in ("nothing", "checkpoint:a.pt", "onnx:a.onnx", 3)),
+            ("format", "other"),
+        ],
+    )
+    def test_nonsense_in_a_checkpoint(self, tmp_path, key, value):
+        file = checkpoint(tmp_path / "a.pt", Small(3, width=5), **{key: value})
+        assert fails((FileError, InputError), None, f"checkpoint:{file}")
+
+    def test_a_checkpoint_as_a_start_for_other_classes(self, tmp_path):
+        file = checkpoint(tmp_path / "a.pt", Small(3, width=5))
+        model = open_model(f"checkpoint:{file}", classes=9)
+        assert (model.classes, model.untrained, model.class_names, model.seed) == (
+            9,
+            True,
+            (),
+            None,
+        )
+
     @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 and more", None])
     def test_damage(self, tmp_path, content):
         if content is None:

@@ -131,7 +131,7 @@ def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
         input=built.input,
         module=built.module,
         class_names=names if len(names) == classes else (),
-        seed=weights.seed if weights else None,
+        seed=weights.seed if weights and not left else None,
         untrained=left if weights else built.untrained,
     )
 

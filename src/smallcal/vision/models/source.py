@@ -43,6 +43,8 @@ class Order:
         Columns of a new last layer.
     pretrained : bool
     checkpoint : Path, or None
+    named_by_file : bool
+        Whether the source stands in a file, which must not have just any function called.
     """
 
     source: str
@@ -52,6 +54,7 @@ class Order:
     classes: int | None = None
     pretrained: bool = True
     checkpoint: Path | None = None
+    named_by_file: bool = False
 
     @property
     def name(self) -> str:
