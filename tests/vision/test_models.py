@@ -298,6 +298,11 @@ class TestCheckpoint:
             archive.writestr("archive/data/0", bytes(50_000_000))
         fails(FileError, "a.pt", SMALL, checkpoint=tmp_path / "a.pt")
 
+    def test_a_huge_view_of_a_few_numbers(self, tmp_path):
+        state = {**Small().state_dict(), "fc.weight": torch.zeros(1, 6).expand(10**9, 6)}
+        torch.save(state, tmp_path / "a.pt")
+        fails(FileError, "claims 24.0 GB", SMALL, checkpoint=tmp_path / "a.pt")
+
     def test_other_content(self, tmp_path):
         for content in ([1, 2], {}, {"model": {"a": 1}}, {"epoch": 3}):
             torch.save(content, tmp_path / "a.pt")

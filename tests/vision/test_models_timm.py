@@ -113,6 +113,22 @@ class TestTimm:
         with pytest.raises(FileError, match=r"another architecture than timm:test_resnet"):
             open_model("timm:test_resnet", checkpoint=tmp_path / "own.safetensors")
 
+    def test_a_checkpoint_for_other_sizes_of_images(self, tmp_path):
+        weights = timm.create_model("test_vit", num_classes=4).state_dict()
+        torch.save(weights, tmp_path / "own.pt")
+        model = open_model("timm:test_vit?img_size=64", checkpoint=tmp_path / "own.pt")
+        assert model.input.size == (64, 64)
+        assert model.module.pos_embed.shape != weights["pos_embed"].shape
+        assert torch.equal(model.module.head.weight, weights["head.weight"])
+        with pytest.raises(FileError, match=r"tensors: .* of another shape"):
+            open_model("timm:test_vit2?img_size=64&embed_dim=32", checkpoint=tmp_path / "own.pt")
+
+    def test_weights_at_an_address(self, tmp_path, monkeypatch, silent):
+        monkeypatch.setenv("https_proxy", silent)
+        monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+        with pytest.raises(FileError, match=r"gcvit.*pth is not in the cache .*cannot be reached"):
+            open_model("timm:gcvit_xtiny")
+
     @pytest.mark.parametrize(
         ("source", "match"),
         [

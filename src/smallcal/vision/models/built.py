@@ -15,10 +15,10 @@ from smallcal.vision.models.source import Order, changed
 from smallcal.vision.models.weights import (
     Weights,
     bare_name,
+    compare,
     fingerprint,
     load_into,
     read_weights,
-    same_names,
 )
 
 with needing("torch", "vision", "opening a model"):
@@ -53,7 +53,8 @@ class Built:
     untrained : bool
         Whether weights are random, as far as is known.
     translate : callable, optional
-        From the tensors of a file, by name, to those of the module where names have changed.
+        From the tensors of a file, by name, to those of the module, where its library
+        has changed names or adapts sizes.
     """
 
     module: nn.Module
@@ -109,7 +110,7 @@ def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
     left = False
     if weights:
         built, classes = _same_classes(order, build, weights, (built, classes))
-        if built.translate and not same_names(built.module, weights):
+        if built.translate and not compare(built.module, weights, new=order.classes).good:
             weights = replace(weights, state=built.translate(weights.state))
         left = load_into(built.module, weights, order.source, new=order.classes)
     if order.classes not in (None, classes):
