@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from smallcal.errors import InputError, choose
@@ -41,12 +42,12 @@ class Preprocess:
         """Return a float32 tensor, 3 x height x width."""
         import torch
 
-        levels = torch.from_numpy(np.asarray(self.picture(image)).copy())
-        scaled = levels.permute(2, 0, 1).contiguous().float() / 255
-        mean, std = (
-            torch.tensor(row).reshape(3, 1, 1) for row in (self.input.mean, self.input.std)
-        )
-        return (scaled - mean) / std
+        # By NumPy: for one small image each of torch's operations costs more than its numbers.
+        levels = np.asarray(self.picture(image)).transpose(2, 0, 1)
+        seen = np.divide(levels, np.float32(255), order="C")
+        seen -= _by_colour(self.input.mean)
+        seen /= _by_colour(self.input.std)
+        return torch.from_numpy(seen)
 
     def picture(self, image: Image.Image) -> Image.Image:
         """Return the image as the model sees it, before its levels become numbers."""
@@ -64,6 +65,10 @@ class Preprocess:
         if tall * image.width >= wide * image.height:
             return max(wide, tall * image.width // image.height), tall
         return wide, max(tall, wide * image.height // image.width)
+
+
+def _by_colour(three: tuple[float, float, float]) -> NDArray[np.float32]:
+    return np.array(three, dtype=np.float32).reshape(3, 1, 1)
 
 
 def resampling(name: str) -> Image.Resampling:
