@@ -37,7 +37,7 @@ def smallcal(*words):
 
 def run(folder, data, file, options):
     """Train, take logits, study and report."""
-    smallcal("paper", "--file", file, "--data", data, "--out", folder)
+    smallcal("paper", "--file", file, "--data", data, "--output", folder)
     logits = folder / "logits"
     smallcal("study", "check", logits)
     for study in STUDIES:
