@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
