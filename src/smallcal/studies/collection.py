@@ -242,7 +242,7 @@ def load_collection(folder: str | os.PathLike[str]) -> Collection:
 
 def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Collection:
     """Turn a parsed description into cells, saying which of its entries is wrong."""
-    _require_keys(document, {"cell": list}, {"name": str}, where=source)
+    require_keys(document, {"cell": list}, {"name": str}, where=source)
     cells: list[Cell] = []
     for number, entry in enumerate(document["cell"], 1):
         cells += _cells_of(entry, folder, where=f"{source}, cell {number}")
@@ -268,7 +268,7 @@ def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
     """Return the cells of one entry: one for each of its seeds."""
     divided = isinstance(entry, dict) and "split" in entry
     needed = {**_CELL, **({"split": dict} if divided else _SPLIT_OR_TWO)}
-    _require_keys(entry, needed, _CELL_TOO, where=where, unlike="split" if not divided else "")
+    require_keys(entry, needed, _CELL_TOO, where=where, unlike="split" if not divided else "")
     where += f" ({entry['dataset']} {entry['backbone']})"
     split = _split_of(entry["split"], where=where) if divided else None
     seeds = _seeds_of(entry.get("seed", 0), split, where=where)
@@ -289,7 +289,7 @@ def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
 
 
 def _shift_of(entry: Any, *, where: str) -> ShiftSet:
-    _require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
+    require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
     classes = _classes_of(entry.get("classes", ""), where=where)
     if entry.get("labels", COLUMNS) not in (COLUMNS, CLASSES):
         raise FileError(f"{where}: labels must be {COLUMNS} or {CLASSES}; got {entry['labels']!r}")
@@ -298,7 +298,7 @@ def _shift_of(entry: Any, *, where: str) -> ShiftSet:
 
 def _split_of(entry: dict[str, Any], *, where: str) -> Split:
     where += ", split"
-    _require_keys(
+    require_keys(
         entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where
     )
     sizes = {key: entry[key] for key in ("samples", "per_class") if key in entry}
@@ -354,7 +354,7 @@ def _told(where: str, key: str, parse: Callable[[Any], Any], given: Any) -> Any:
         raise FileError(f"{where}: {said if said.startswith(key) else f'{key}: {said}'}") from None
 
 
-def _require_keys(
+def require_keys(
     entry: Any,
     needed: Mapping[str, type],
     allowed: Mapping[str, type | UnionType],
@@ -362,6 +362,7 @@ def _require_keys(
     where: str,
     unlike: str = "",
 ) -> None:
+    """Raise unless an entry of a TOML file has the keys it needs, no unknown ones, and their types."""
     if not isinstance(entry, dict):
         raise FileError(f"{where}: expected a table of keys")
     known = {**needed, **allowed}
