@@ -31,6 +31,7 @@ from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
 from smallcal.errors import FileError, InputError, choose, missing_file
 from smallcal.studies.collection import require_in_range, require_keys
 from smallcal.vision.images import HUB, KINDS
+from smallcal.vision.splits import known_rule
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -60,11 +61,17 @@ class Shift:
         Corruptions with their severities, where ``data`` names all of them; else none.
     classes : str
         Images whose classes are the only ones taken, as the model has no others; empty for all.
+    images : int
+        How many there are, where the file says; else 0.
+    whole : bool
+        Whether the twins of calibration images are taken, too.
     """
 
     data: str
     parts: tuple[tuple[str, int], ...] = ()
     classes: str = ""
+    images: int = 0
+    whole: bool = False
 
     @property
     def kind(self) -> str:
@@ -88,17 +95,18 @@ class PaperCell:
         What the cell changes of the recipe.
     train, calibration, test : str
         Images; ``calibration`` is empty where a split gives it.
-    split : str or dict
-        A rule of ``split_images``, or the split of a collection.
+    split : str
+        A rule of ``split_images``: of the training images if it leaves some to train on, else of
+        the test images.
     shifts : tuple of Shift
     corrupt : tuple
         Corruptions of the test images that are made, with their severities.
     corrupt_images : int
         How many test images are corrupted; 0 for all.
-    classes : str
-        Images whose columns are the only ones that are looked at; empty for all.
     draw : tuple of str
         How a study draws from the calibration split, as in a collection.
+    test_is : str
+        What shifted set the test images are, if they are one.
     unprinted : str
         Why no printed number is of this model.
     """
@@ -112,12 +120,12 @@ class PaperCell:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     train: str = ""
     calibration: str = ""
-    split: str | Mapping[str, Any] = ""
+    split: str = ""
     shifts: tuple[Shift, ...] = ()
     corrupt: tuple[tuple[str, int], ...] = ()
     corrupt_images: int = 0
-    classes: str = ""
     draw: tuple[str, ...] = ()
+    test_is: str = ""
     unprinted: str = ""
 
     @property
@@ -131,9 +139,19 @@ class PaperCell:
         return f"{self.dataset}__{self.backbone}__s{self.seed}"
 
     @property
+    def splits_training(self) -> bool:
+        """Whether the split is one of the training images."""
+        return "%" in self.split
+
+    @property
+    def split_seed(self) -> int:
+        """What the split is drawn with: seeds of a model that is not trained are those of it."""
+        return 0 if self.recipe else self.seed
+
+    @property
     def images(self) -> tuple[str, ...]:
         """Every set of images that it needs."""
-        named = [self.train, self.calibration, self.test, self.classes]
+        named = [self.train, self.calibration, self.test]
         named += [one for shift in self.shifts for one in (shift.data, shift.classes)]
         return tuple(dict.fromkeys(filter(None, named)))
 
@@ -278,7 +296,7 @@ def paper_of(document: dict[str, Any], file: Path) -> Paper:
 _CELL = {"dataset": str, "backbone": str, "model": str, "test": str}
 _CELL_TOO: dict[str, type | UnionType] = {
     **{"seeds": int | list, "recipe": str, "overrides": dict, "train": str, "calibration": str},
-    **{"split": str | dict, "shifts": list, "corrupt": dict, "classes": str, "draw": str | list},
+    **{"split": str, "shifts": list, "corrupt": dict, "draw": str | list, "test_is": str},
     **{"unprinted": str},
 }
 _SHIFT = {"data": str}
@@ -286,12 +304,13 @@ _SHIFT_TOO: dict[str, type | UnionType] = {
     "kinds": str | list,
     "severities": list,
     "classes": str,
+    "images": int,
+    "whole": bool,
 }
 _CORRUPT: dict[str, type | UnionType] = {"kinds": str | list, "severities": list, "images": int}
-_SPLIT: dict[str, type | UnionType] = {"samples": int, "per_class": int, "draw": str}
 #: Keys of a cell that are taken as they are.
 _PLAIN = ("dataset", "backbone", "model", "test", "recipe", "overrides", "train", "calibration")
-_PLAIN += ("split", "classes", "unprinted")
+_PLAIN += ("split", "test_is", "unprinted")
 
 
 def _cells_of(entry: Any, *, where: str) -> list[PaperCell]:
@@ -322,15 +341,18 @@ def _cells_of(entry: Any, *, where: str) -> list[PaperCell]:
 def _require_sense(entry: Mapping[str, Any], *, where: str) -> None:
     """Raise where keys of a cell do not go together."""
     split, recipe = entry.get("split", ""), "recipe" in entry
-    if isinstance(split, dict):
-        require_keys(split, {}, _SPLIT, where=f"{where}, split")
+    if split:
+        try:
+            known_rule(split)
+        except InputError as error:
+            raise FileError(f"{where}: {error}") from None
     if recipe != ("train" in entry):
         raise FileError(f"{where}: recipe and train belong together: how to train, and on what")
     if "overrides" in entry and not recipe:
         raise FileError(f"{where}: overrides are of a recipe, and there is none")
     if bool(split) == ("calibration" in entry):
         raise FileError(f"{where}: say split or calibration, one of them: what to calibrate on")
-    if isinstance(split, str) and "%" in split and not recipe:
+    if "%" in split and not recipe:
         raise FileError(f"{where}: the split {split} is of training images; name a recipe and train")
 
 
@@ -354,7 +376,8 @@ def _shift_of(entry: Any, *, where: str) -> Shift:
     if not whole and {"kinds", "severities"} & set(entry):
         raise FileError(f"{where}: {data} has no corruptions to choose from")
     parts = _parts_of(entry, CORRUPTED[kind], where=where) if whole else ()
-    return Shift(data, parts, entry.get("classes", ""))
+    more = {key: entry[key] for key in ("classes", "images", "whole") if key in entry}
+    return Shift(data, parts, **more)
 
 
 def _names_part(data: str) -> bool:
