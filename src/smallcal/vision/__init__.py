@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from smallcal.vision.splits import ImageSplit as ImageSplit
     from smallcal.vision.splits import read_split as read_split
     from smallcal.vision.splits import split_images as split_images
+    from smallcal.vision.training.recipe import Recipe as Recipe
+    from smallcal.vision.training.recipe import read_recipe as read_recipe
+    from smallcal.vision.training.recipe import recipe_names as recipe_names
+    from smallcal.vision.training.training import TrainingRun as TrainingRun
+    from smallcal.vision.training.training import train as train
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -38,5 +43,7 @@ __getattr__, __dir__, __all__ = attach(
         "models.model": ["InputSpec", "VisionModel"],
         "models.opening": ["open_model"],
         "splits": ["ImageSplit", "read_split", "split_images"],
+        "training.recipe": ["Recipe", "read_recipe", "recipe_names"],
+        "training.training": ["TrainingRun", "train"],
     },
 )

@@ -37,9 +37,9 @@ def _built_by(home: str, name: str) -> Callable[[Order], VisionModel]:
     def opened(order: Order) -> VisionModel:
         with needing("torch", "vision", "opening a model"):
             import torch  # noqa: F401
-        finish = import_module("smallcal.vision.models.built").finish
+        opening = import_module("smallcal.vision.models.temperature_head").open_headed
         build = getattr(import_module(f"smallcal.vision.models.{home}"), name)
-        return finish(order, build)  # type: ignore[no-any-return]
+        return opening(order, build)  # type: ignore[no-any-return]
 
     return opened
 

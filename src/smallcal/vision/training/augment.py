@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from smallcal.errors import FileError, missing_extra
+from smallcal.errors import FileError, needing
 from smallcal.vision.models.model import InputSpec
 from smallcal.vision.training.recipe import Recipe
 
 
-def require_timm(purpose: str) -> None:
-    """Raise one line where timm, or torchvision below it, cannot be imported."""
-    try:
-        import timm.data  # noqa: F401
-    except ImportError:
-        raise missing_extra("timm", "vision", purpose) from None
+def timm_data(purpose: str) -> Any:
+    """Return timm's module of data; one line where it, or torchvision below it, is missing."""
+    with needing("timm", "vision", purpose):
+        return import_module("timm.data")
 
 
 def training_transform(recipe: Recipe, seen: InputSpec, preprocess: Callable[..., Any]) -> Any:
@@ -32,12 +31,11 @@ def training_transform(recipe: Recipe, seen: InputSpec, preprocess: Callable[...
     said = recipe.augment
     if not said.changes_images:
         return preprocess
-    require_timm("changing training images")
-    from timm.data import create_transform
+    data = timm_data("changing training images")
     from torchvision import transforms
 
     try:
-        crop, change, finish = create_transform(
+        crop, change, finish = data.create_transform(
             seen.size,
             is_training=True,
             separate=True,
@@ -63,9 +61,7 @@ def training_transform(recipe: Recipe, seen: InputSpec, preprocess: Callable[...
     if said.crop == "padded":
         pad = [round(said.padding * side) for side in (seen.size[1], seen.size[0])]
         own.append(transforms.RandomCrop(seen.size, padding=pad))
-    return transforms.Compose(
-        [*own, *crop.transforms[1:], *change.transforms, *finish.transforms]
-    )
+    return transforms.Compose([*own, *crop.transforms[1:], *change.transforms, *finish.transforms])
 
 
 def _whole(seen: InputSpec) -> Any:

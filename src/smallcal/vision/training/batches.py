@@ -1,9 +1,9 @@
 """Batches of training images: the same ones however many processes load or train.
 
-A batch is cut up among processes so that the first image of it and the last are in the same piece,
-the second and the last but one, and so on: these are the pairs that timm's Mixup mixes. Each process
-mixes its piece with the same numbers, and together the pieces are the batch that one process
-would have made.
+A batch is cut up among processes so that the first image of it and the last are in the same
+piece, the second and the last but one, and so on: these are the pairs that timm's Mixup mixes. Each
+process mixes its piece with the same numbers, and together the pieces are the batch that one
+process would have made.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from smallcal.data.predictions import IntArray
 from smallcal.errors import InputError, SmallcalError
 from smallcal.vision.image_set import ImageSet
+from smallcal.vision.training.augment import timm_data
 from smallcal.vision.training.chance import IMAGE, MIX, draw_from, order_of, own_chance
 from smallcal.vision.training.processes import Place
 from smallcal.vision.training.recipe import Recipe
@@ -165,12 +166,7 @@ class Mixer:
         self.mix: Any = None
         said = recipe.augment
         if said.mixes:
-            from smallcal.vision.training.augment import require_timm
-
-            require_timm("mixing images")
-            from timm.data import Mixup
-
-            self.mix = Mixup(
+            self.mix = timm_data("mixing images").Mixup(
                 mixup_alpha=said.mixup,
                 cutmix_alpha=said.cutmix,
                 prob=said.mix_probability,

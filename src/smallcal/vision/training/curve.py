@@ -38,7 +38,7 @@ def draw_run(log: Sequence[Epoch], *, ax: Axes | None = None) -> Axes:
         ax.plot(epochs, values, **style.mark, linestyle="none", markersize=4)
         name_series(ax, name, style)
     ax.set_ylim(bottom=0)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(axis="x", integer=True)
     legend(ax)
     strip = strip_over(ax, ylabel="rate")
     strip.plot(epochs, [row.lr for row in log], **look(2).stroke)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from typing import Any, TypeVar, get_type_hints
 
 from smallcal.errors import FileError, choose
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 Section = TypeVar("Section")
 
@@ -133,3 +139,18 @@ def toml_value(value: Any) -> str:
 def _name(name: str) -> str:
     bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
     return name if bare else toml_value(name)
+
+
+def value_of(text: str) -> Any:
+    """Return what a text is as a value of TOML; one that is none stands for itself.
+
+    Examples
+    --------
+    >>> value_of("1e-4"), value_of("[30, 60]"), value_of("timm:resnet18"), value_of("true")
+    (0.0001, [30, 60], 'timm:resnet18', True)
+    """
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return found["value"] if len(found) == 1 else text

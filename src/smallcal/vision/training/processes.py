@@ -84,7 +84,7 @@ def device_named(name: str, place: Place) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise InputError(f"unknown device {name!r}; write auto, cpu, cuda, cuda:1 or mps") from None
-    if device.type == "cuda" and device.index is None and place.world > 1:
+    if name == "cuda" and place.world > 1:
         device = torch.device("cuda", place.local)
     try:
         torch.empty(1, device=device)
@@ -152,9 +152,10 @@ def parallel(module: nn.Module, place: Place, device: torch.device, *, sync: boo
         return module
     from torch import nn
 
-    if sync and device.type == "cuda":
-        module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    gpu = device.type == "cuda"
+    norms: Any = nn.SyncBatchNorm
+    chosen = norms.convert_sync_batchnorm(module) if sync and gpu else module
     found: nn.Module = nn.parallel.DistributedDataParallel(
-        module, device_ids=[device.index] if device.type == "cuda" else None
+        chosen, device_ids=[device.index] if gpu else None
     )
     return found

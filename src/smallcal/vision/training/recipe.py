@@ -45,7 +45,7 @@ class Model:
     """
 
     source: str = key()
-    pretrained: bool = key(True)
+    pretrained: bool = key(default=True)
     options: dict[str, Any] = field(default_factory=dict, metadata={"one_of": ()})
     temperature_head: str = key("none", one_of=("none", "unrestricted", "stop-grad"))
     head_width: int = key(128, least=1, most=65_536)
@@ -96,7 +96,7 @@ class Training:
     workers: int = key(0, least=0, most=256)
     precision: str = key("float32", one_of=("float32", "bfloat16", "float16"))
     clip: float = key(0.0, least=0)
-    sync_batch_norm: bool = key(False)
+    sync_batch_norm: bool = key(default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class Optimizer:
     lr: float = key(above=0, most=1000)
     weight_decay: float = key(0.0, least=0, most=1000)
     momentum: float = key(0.9, least=0, below=1)
-    nesterov: bool = key(False)
+    nesterov: bool = key(default=False)
     betas: tuple[float, ...] = key((0.9, 0.999), least=0, below=1)
     eps: float = key(1e-8, above=0, most=1)
 
@@ -315,7 +315,7 @@ def recipe_text(name: str) -> str:
     """Return a recipe that comes with smallcal as it is written, with its comments."""
     if name not in recipe_names():
         raise InputError(f"there is no recipe {name!r}; {choose(name, recipe_names())}")
-    return (_shipped() / f"{name}.toml").read_text(encoding="utf-8")
+    return str((_shipped() / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def _shipped() -> Any:

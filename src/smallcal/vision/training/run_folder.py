@@ -26,6 +26,7 @@ from smallcal.errors import FileError, InputError, MissingExtraError, file_error
 from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.resumable import changes
+from smallcal.vision.splits import ImageSplit
 from smallcal.vision.training.recipe import Recipe, read_recipe
 
 #: What may change while a run is under way: where it is done, not what. That images are the same
@@ -92,7 +93,10 @@ class RunFolder:
         return self.recipe, self.split, self.last, self.log, self.picture
 
     def require(self, recipe: Recipe) -> None:
-        """Raise unless the folder is new, empty or of a run of this very recipe."""
+        """Raise unless the folder is new, empty or of a run of this very recipe.
+
+        Where no epoch is done yet, another recipe takes the place of the one that is there.
+        """
         with file_errors(f"cannot read {self.folder}"):
             if not self.folder.exists():
                 return
@@ -103,6 +107,8 @@ class RunFolder:
                 if set(self.folder.iterdir()) - left:
                     raise InputError(f"{self.folder} holds something else; name a new folder")
                 return
+            if not self.last.exists():
+                return
         differ = changes(_fixed(read_recipe(self.recipe)), _fixed(recipe))
         if differ:
             raise InputError(
@@ -110,18 +116,32 @@ class RunFolder:
             )
 
     @contextmanager
-    def claimed(self, recipe: Recipe) -> Iterator[None]:
-        """Keep other processes out; write the recipe before anything else."""
+    def claimed(self, recipe: Recipe, split: ImageSplit | None) -> Iterator[None]:
+        """Keep other processes out; write recipe and split before anything else."""
         with file_errors(f"cannot make {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
         with alone_in(self.folder, what="this run", instead="another folder with --output"):
             self.require(recipe)
             for left in leftovers(self.files):
                 left.unlink(missing_ok=True)
-            if not self.recipe.exists():
+            if not self.last.exists():
+                self.split.unlink(missing_ok=True)
                 with atomic_path(self.recipe) as path:
                     path.write_text(recipe.text(), encoding="utf-8")
+            if split is not None:
+                self._keep(split)
             yield
+
+    def _keep(self, split: ImageSplit) -> None:
+        """Write the split down; where it is, it must be the same."""
+        try:
+            split.save(self.split)
+        except FileError as error:
+            if not self.last.exists():
+                raise
+            raise FileError(
+                f"the images are not those that the run was begun with: {error}"
+            ) from None
 
     def write(self, checkpoint: dict[str, Any], log: Sequence[Epoch]) -> None:
         """Write the checkpoint, then what shows it."""
