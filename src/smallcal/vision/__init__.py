@@ -1,4 +1,4 @@
-"""From images to logits: sets of images by one string, their splits, and corruptions.
+"""From images to logits: sets of images and models by one string, splits, and corruptions.
 
 >>> from smallcal import vision
 >>> "open_images" in dir(vision)
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from smallcal.vision.image_set import ImageSet as ImageSet
     from smallcal.vision.images import image_parts as image_parts
     from smallcal.vision.images import open_images as open_images
+    from smallcal.vision.models.model import InputSpec as InputSpec
+    from smallcal.vision.models.model import VisionModel as VisionModel
+    from smallcal.vision.models.opening import open_model as open_model
     from smallcal.vision.splits import ImageSplit as ImageSplit
     from smallcal.vision.splits import read_split as read_split
     from smallcal.vision.splits import split_images as split_images
@@ -32,6 +35,8 @@ __getattr__, __dir__, __all__ = attach(
         "corruptions": ["CORRUPTIONS", "STANDARD", "corrupt"],
         "image_set": ["ImageSet"],
         "images": ["image_parts", "open_images"],
+        "models.model": ["InputSpec", "VisionModel"],
+        "models.opening": ["open_model"],
         "splits": ["ImageSplit", "read_split", "split_images"],
     },
 )

@@ -106,7 +106,7 @@ def run_batches(
         model.to(device)
     place = device_of(model)
     number = -1
-    with _evaluating(model), progress("Running the model", length_hint(loader) or None) as advance:
+    with evaluating(model), progress("Running the model", length_hint(loader) or None) as advance:
         for number, batch in enumerate(loader):
             try:
                 moved = _moved(batch, place)
@@ -158,7 +158,7 @@ def require_torch() -> None:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode without gradients; afterwards every part is in its own mode again."""
     import torch
 

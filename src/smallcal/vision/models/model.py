@@ -8,6 +8,10 @@ from typing import Any
 
 from PIL import Image
 
+from smallcal.data.shown import one_line
+from smallcal.deploy.adapters.torch_batches import device_of
+from smallcal.errors import InputError
+
 
 @dataclass(frozen=True)
 class InputSpec:
@@ -23,6 +27,9 @@ class InputSpec:
         As Pillow calls it: ``bilinear``, ``bicubic``, ...
     crop : float
         The share of the resized image's side that the crop in its centre keeps.
+    squash : bool
+        Whether height and width are resized each by itself, so that nothing is cut off to the sides
+        and shapes change, as many models of transformers want it.
     """
 
     size: tuple[int, int]
@@ -30,6 +37,7 @@ class InputSpec:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     interpolation: str = "bilinear"
     crop: float = 1.0
+    squash: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +65,11 @@ class VisionModel:
         From a batch to logits, to train it; None for a model that cannot be trained (ONNX).
     class_names : tuple of str
         Empty where the model does not know them.
+    seed : int, or None
+        Of the training, where the weights are a checkpoint of ``smallcal train``.
+    untrained : bool
+        Whether the last layer, or all of them, have random weights: to be trained, not to be
+        asked. Models of ``torch:`` load what they load, so that nothing is known of theirs.
     """
 
     source: str
@@ -68,6 +81,31 @@ class VisionModel:
     input: InputSpec
     module: Any = None
     class_names: tuple[str, ...] = ()
+    seed: int | None = None
+    untrained: bool = False
+
+    @property
+    def device(self) -> str:
+        """Where batches must be, as torch calls it: ``cpu``, ``cuda:0``, ..."""
+        if self.module is None:
+            return "cpu"
+        return str(device_of(self.module))
+
+    def to(self, device: str) -> VisionModel:
+        """Move the weights to a device, and return this model."""
+        if self.module is not None:
+            move(self.module, device)
+        elif hasattr(self.outputs, "to"):
+            self.outputs.to(device)
+        return self
 
     def __repr__(self) -> str:
         return f"<VisionModel {self.source}: {self.classes:,} classes>"
+
+
+def move(module: Any, device: str) -> None:
+    """Move a module to a device; one that is not there is one line."""
+    try:
+        module.to(device)
+    except (RuntimeError, AssertionError) as error:  # what torch raises without a GPU or its driver
+        raise InputError(f"cannot use the device {device!r}: {one_line(error)[:200]}") from None

@@ -1,0 +1,168 @@
+"""Models of images by one string, ``KIND:NAME`` or ``KIND:NAME?option=value``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from smallcal.errors import FileError, InputError, choose, needing
+from smallcal.vision.models.model import VisionModel
+from smallcal.vision.models.source import Order, split_options, split_source
+
+__all__ = ["KINDS", "open_model"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a kind of model is opened.
+
+    Attributes
+    ----------
+    place : str
+        What stands behind the colon.
+    open : callable
+        From what was asked for to the model.
+    """
+
+    place: str
+    open: Callable[[Order], VisionModel]
+
+
+def _built_by(home: str, name: str) -> Callable[[Order], VisionModel]:
+    """Return an opener that imports its library when it is used."""
+
+    def opened(order: Order) -> VisionModel:
+        with needing("torch", "vision", "opening a model"):
+            import torch  # noqa: F401
+        finish = import_module("smallcal.vision.models.built").finish
+        build = getattr(import_module(f"smallcal.vision.models.{home}"), name)
+        return finish(order, build)  # type: ignore[no-any-return]
+
+    return opened
+
+
+def _open_checkpoint(order: Order) -> VisionModel:
+    """Open what ``smallcal train`` wrote: the file names its own network."""
+    from smallcal.vision.models.weights import FORMAT, read_weights
+
+    if order.checkpoint is not None:
+        raise InputError(f"{order.source} is a checkpoint already; name one file")
+    file = Path(order.place).expanduser()
+    about = read_weights(file).about
+    if about.get("format") != FORMAT or not isinstance(about.get("source"), str):
+        raise FileError(
+            f"{file} does not say which network it is of, as those of smallcal train do: "
+            "name the network, and this file as its checkpoint"
+        )
+    options = about.get("options")
+    inner = open_model(
+        about["source"],
+        checkpoint=file,
+        classes=order.classes or about.get("classes"),
+        options={**(options if isinstance(options, dict) else {}), **_all_options(order)},
+        pretrained=False,
+    )
+    return replace(inner, source=order.source)
+
+
+def _all_options(order: Order) -> dict[str, Any]:
+    return {**order.options, **{f"input.{name}": value for name, value in order.input.items()}}
+
+
+#: What can be opened.
+KINDS = {
+    "timm": Kind("NAME", _built_by("from_timm", "build_timm")),
+    "hf": Kind("NAME_OR_DIR", _built_by("from_hf", "build_hf")),
+    "torchvision": Kind("NAME", _built_by("from_torchvision", "build_torchvision")),
+    "torch": Kind("package.module:factory", _built_by("from_factory", "build_factory")),
+    "checkpoint": Kind("FILE", _open_checkpoint),
+}
+
+
+def open_model(
+    source: str,
+    *,
+    checkpoint: str | Path | None = None,
+    classes: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    pretrained: bool = True,
+) -> VisionModel:
+    """Open a model of images with its own preprocessing.
+
+    Parameters
+    ----------
+    source : str
+        ``KIND:NAME``, and options behind a question mark as in ``?img_size=32&patch_size=4``.
+        Kinds are
+
+        - ``timm:NAME`` or ``timm:NAME.TAG``;
+        - ``hf:NAME`` or ``hf:DIR``, a classifier of the package transformers;
+        - ``torchvision:NAME`` or ``torchvision:NAME.WEIGHTS``;
+        - ``onnx:FILE``;
+        - ``torch:package.module:factory``, a function or class that gives a ``torch.nn.Module``,
+          alone or with its preprocessing; the current folder counts as installed;
+        - ``checkpoint:FILE``, what ``smallcal train`` wrote.
+
+        Options that begin with ``input.`` change what the model sees: ``?input.size=64``.
+    checkpoint : path, optional
+        A file of weights in place of the library's own: .pt, .pth, .bin or .safetensors. It is read
+        without running code, and must fit in every tensor; the number of classes is that of the
+        file.
+    classes : int, optional
+        Columns of the logits. Where the weights have others, the last layer is new: for training.
+    options : mapping, optional
+        More options, as in the string; those given here win.
+    pretrained : bool, default True
+        Whether weights are loaded; False for training from random ones.
+
+    Returns
+    -------
+    VisionModel
+        On the processor; its ``to(device)`` moves it.
+
+    Raises
+    ------
+    InputError
+        If there is no such kind, name or option.
+    FileError
+        If weights are missing, damaged or of another architecture; it names the file.
+    MissingExtraError
+        If the library of that kind is not installed.
+
+    Examples
+    --------
+    >>> model = open_model("timm:resnet10t", classes=7, pretrained=False)
+    >>> model, model.name, model.input.size, model.untrained
+    (<VisionModel timm:resnet10t: 7 classes>, 'resnet10t', (176, 176), True)
+    >>> import torch
+    >>> logits, features = model.outputs(torch.zeros(4, 3, 176, 176))
+    >>> tuple(logits.shape), tuple(features.shape)
+    ((4, 7), (4, 512))
+    >>> open_model("tim:resnet10t")
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.InputError: unknown kind of model 'tim'; did you mean 'timm'?
+    """
+    kind, place, written = split_source(source)
+    if kind not in KINDS:
+        raise InputError(f"unknown kind of model {kind!r}; {choose(kind, KINDS)}")
+    if not place:
+        raise InputError(f"which model is not said: write {kind}:{KINDS[kind].place}")
+    if classes is not None and (
+        isinstance(classes, bool) or int(classes) != classes or classes < 2
+    ):
+        raise InputError(f"classes must be a number, 2 or more; got {classes!r}")
+    network, seen = split_options({**written, **(options or {})})
+    order = Order(
+        source=str(source),
+        place=place,
+        options=network,
+        input=seen,
+        classes=classes,
+        pretrained=pretrained,
+        checkpoint=Path(checkpoint) if checkpoint is not None else None,
+    )
+    return KINDS[kind].open(order)
