@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smallcal._version import __version__
-from smallcal.errors import FileError, InputError, needing
+from smallcal.errors import InputError, needing
 from smallcal.io import make_folder, require_apart
 from smallcal.io.lock import alone_in
-from smallcal.io.progress import progress
 from smallcal.studies.collection import FILE_NAME, Collection, require_in_range
 from smallcal.studies.description import plain_name
-from smallcal.vision import extract_store as store
-from smallcal.vision.extract_cell import entries_of, registered, require_free
-from smallcal.vision.extract_classes import columns_in
-from smallcal.vision.extract_images import CellImages, LogitSet, Opened, dataset_of, open_sets
-from smallcal.vision.extract_settings import CellName, ExtractionSettings
-from smallcal.vision.extract_store import SetStore
+from smallcal.vision.extraction import store
+from smallcal.vision.extraction.cell_images import (
+    CellImages,
+    LogitSet,
+    Opened,
+    dataset_of,
+    open_sets,
+)
+from smallcal.vision.extraction.classes import columns_in
+from smallcal.vision.extraction.entries import entries_of, registered, require_free
+from smallcal.vision.extraction.settings import CellName, ExtractionSettings
+from smallcal.vision.extraction.store import SetStore
 from smallcal.vision.images import HUB, image_place
 from smallcal.vision.models.model import VisionModel
 
 if TYPE_CHECKING:
-    from smallcal.vision.extract_run import Engine
-
-#: Told a line about each set that is finished.
-Told = Callable[[str], object]
+    from smallcal.vision.extraction.run import Engine
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def extract(
     *,
     cell: CellName | None = None,
     settings: ExtractionSettings | None = None,
-    told: Told = lambda line: None,
+    told: Callable[[str], object] = lambda line: None,
 ) -> Extracted:
     """Write a model's logits on calibration, test and shifted images as a cell of a collection.
 
@@ -111,7 +112,8 @@ def extract(
     See :doc:`vision`: the page has one that runs.
     """
     with needing("torch", "vision", "running models of images"):
-        from smallcal.vision.extract_run import Engine
+        from smallcal.vision.extraction.job import Job
+        from smallcal.vision.extraction.run import Engine
     root = Path(output)
     store.require_own(root, FILE_NAME)
     _require_apart(root, images)
@@ -157,7 +159,7 @@ def extract(
 def _model(model: str | VisionModel) -> VisionModel:
     if isinstance(model, VisionModel):
         return model
-    from smallcal.vision.models import open_model
+    from smallcal.vision.models.opening import open_model
 
     return open_model(model)
 
@@ -248,144 +250,3 @@ def _manifest(folder: Path, named: Mapping[str, Any], model: VisionModel) -> dic
 def _save_split(opened: Opened, folder: Path) -> None:
     if opened.split is not None:
         opened.split.save(folder / store.SPLIT)
-
-
-@dataclass(eq=False)
-class Job:
-    """The extraction of one cell: what is missing is run, and kept as it comes.
-
-    Attributes
-    ----------
-    engine : Engine
-    settings : ExtractionSettings
-    stores : list of SetStore
-    told : callable
-    manifest : dict
-        Of the cell; each set that is finished is written into it.
-    before : int
-        Images that were done before.
-    seconds : float
-    """
-
-    engine: Engine
-    settings: ExtractionSettings
-    stores: list[SetStore]
-    told: Told
-    manifest: dict[str, Any]
-    before: int = 0
-    seconds: float = 0.0
-    _missing: dict[int, list[store.Part]] = field(default_factory=dict)
-    _buffer: list[dict[str, Any]] = field(default_factory=list)
-    _since: float = 0.0
-
-    @property
-    def notes(self) -> list[str]:
-        """What the user should know."""
-        model = self.engine.model
-        found = [note for one in self.stores for note in one.notes]
-        if model.untrained:
-            found.append(f"{model.source} has random weights: nothing was learnt yet")
-        widths = [self.manifest["sets"][one.images.name]["features"] for one in self.stores]
-        if self.settings.features and not any(widths):
-            found.append(f"{model.source} has no last layer that is known: no features were kept")
-        return found
-
-    def run(self, *, certain: bool) -> None:
-        """Do what is missing."""
-        from smallcal.vision.extract_run import Batches, run, workers_for
-
-        for number, one in enumerate(self.stores):
-            if one.is_finished(self.manifest["sets"].get(one.images.name)):
-                continue
-            self._missing[number] = one.begin(certain=certain)
-            if not self._missing[number]:  # it was stopped before the parts were joined
-                self._finish(number)
-        batches = list(self._batches())
-        todo = sum(batch.stop - batch.start for batch in batches)
-        self.before = sum(len(one.images) for one in self.stores) - todo
-        if not batches:
-            return
-        sets = [one.images for one in self.stores]
-        self._since = began = time.perf_counter()
-        with progress("Logits", todo, unit="images") as advance:
-
-            def keep(batch: Any, logits: Any, features: Any) -> None:
-                self._keep(batch, logits, features)
-                advance(batch.stop - batch.start)
-
-            loading = Batches(sets, batches, self.engine.model.preprocess)
-            workers = workers_for(self.settings.workers, todo)
-            run(self.engine, loading, keep, workers=workers)
-        self.seconds = time.perf_counter() - began
-
-    def _batches(self) -> Any:
-        """Yield what is to be run: batches of missing parts, in order."""
-        from smallcal.vision.extract_run import Batch
-
-        size = self.settings.batch_size
-        for number, parts in self._missing.items():
-            for part in parts:
-                for start in range(part.start, part.stop, size):
-                    yield Batch(number, start, min(part.stop, start + size))
-
-    def _keep(self, batch: Any, logits: Any, features: Any) -> None:
-        """Keep the outputs of one batch; with the last of a part, write it."""
-        one = self.stores[batch.set]
-        kept = {"logits": self._logits(one, batch, logits)}
-        if self.settings.features and features is not None:
-            kept["features"] = _numbers(features)
-            if kept["features"].shape[:1] != (batch.stop - batch.start,) or features.ndim != 2:
-                shape = " x ".join(map(str, features.shape))
-                raise InputError(f"{self.engine.model.source}: features of shape {shape}")
-        self._buffer.append(kept)
-        part = self._missing[batch.set][0]
-        if batch.stop < part.stop:
-            return
-        names = self._buffer[0]
-        one.write(part, {name: np.concatenate([b[name] for b in self._buffer]) for name in names})
-        self._buffer.clear()
-        self._missing[batch.set].pop(0)
-        if not self._missing[batch.set]:
-            self._finish(batch.set)
-
-    def _logits(self, one: SetStore, batch: Any, logits: Any) -> Any:
-        """Return a batch's logits, if they are numbers, of the columns that are classes."""
-        model, rows = self.engine.model, batch.stop - batch.start
-        found = _numbers(logits)
-        if found.shape != (rows, model.classes):
-            shape = " x ".join(map(str, found.shape))
-            raise InputError(
-                f"{model.source} gives {shape} numbers for {rows} images of {model.classes} classes"
-            )
-        columns = one.asked["model_columns"]
-        found = found if columns is None else found[:, columns]
-        fine = np.isfinite(found).all(axis=1)
-        if not fine.all():
-            row = batch.start + int(np.flatnonzero(~fine)[0])
-            name = one.images.images.ids[row]
-            short = self.engine.precision != "float32"
-            more = "; try --precision float32" if short else ""
-            raise InputError.with_options(
-                f"{one.images.name}: row {row} ({name}): its logits are NaN or infinite{more}"
-            )
-        return found
-
-    def _finish(self, number: int) -> None:
-        """Join the parts of a set, and write it down."""
-        one = self.stores[number]
-        entry = {"name": one.images.images.name, **one.finish()}
-        self.manifest["sets"][one.images.name] = entry
-        store.write_cell(one.folder, self.manifest)
-        one.clear()
-        now = time.perf_counter()
-        if self._since:
-            rate = len(one.images) / max(now - self._since, 1e-9)
-            self.told(f"{one.images.name}: {len(one.images):,} images ({rate:,.0f} images/s)")
-        self._since = now
-
-
-def _numbers(output: Any) -> Any:
-    """Return a tensor or an array as float32 in memory."""
-    if hasattr(output, "detach"):
-        output = output.detach().float().cpu().numpy()
-    return np.asarray(output, dtype=np.float32)

@@ -14,7 +14,7 @@ from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
 from smallcal.errors import InputError, choose
 from smallcal.studies.description import plain_name
 from smallcal.vision.corruptions import corrupt
-from smallcal.vision.extract_classes import for_columns, require_same_classes
+from smallcal.vision.extraction.classes import for_columns, require_same_classes
 from smallcal.vision.image_set import ImageSet
 from smallcal.vision.images import HUB, image_parts, image_place, open_images
 from smallcal.vision.splits import CALIBRATION, TEST, ImageSplit, read_split, split_images
@@ -56,7 +56,7 @@ class Corruptions:
     def parse(
         cls, kinds: str, severities: str = "1-5", *, seed: int = 0, images: int = 0
     ) -> Corruptions:
-        """Read kinds and severities as they are typed: ``all`` or ``fog,snow``, ``1-5`` or ``1,3``."""
+        """Read what is typed: ``all``, ``standard`` or ``fog,snow``; ``1-5``, ``3`` or ``1,3``."""
         named = {"all": (*STANDARD, *EXTRA), "standard": STANDARD}
         found = named.get(kinds) or tuple(dict.fromkeys(_words(kinds)))
         for kind in found:

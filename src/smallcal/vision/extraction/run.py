@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import evaluating
 from smallcal.errors import InputError, SmallcalError
-from smallcal.vision.extract_images import LogitSet
-from smallcal.vision.extract_settings import ExtractionSettings
+from smallcal.vision.extraction.cell_images import LogitSet
+from smallcal.vision.extraction.settings import ExtractionSettings
 from smallcal.vision.models.model import VisionModel
 
 #: Processes that load images, where the user does not say and there are this many processors.

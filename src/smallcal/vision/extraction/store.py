@@ -9,8 +9,8 @@
     DIR/CELL/shift/fog-3.npz
     DIR/CELL/parts/SET/00000.npz ...     what is finished of a set that is not
 
-A part is written whole or not at all, and has a checksum for each array. So a run that is stopped in
-any way goes on from there, and ends with the same bytes.
+A part is written whole or not at all, and has a checksum for each array. So a run that is stopped
+in any way goes on from there, and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from smallcal.io.npy import write_npy_header
 from smallcal.io.read import file_sha256
 from smallcal.io.readers import READERS, explained
 from smallcal.io.resumable import Resumable, changes
-from smallcal.vision.extract_images import LogitSet
+from smallcal.vision.extraction.cell_images import LogitSet
 
 MANIFEST, SPLIT, PARTS = "manifest.json", "split.json", "parts"
 FORMAT, VERSION = "smallcal-logits", 1
