@@ -7,6 +7,7 @@ if importlib.util.find_spec("torch") is None:
     collect_ignore += [
         "smallcal/deploy/export/torch.py",
         "smallcal/deploy/adapters/torch_wrapped.py",
+        "smallcal/vision/extraction",
         "smallcal/vision/models",
         "smallcal/vision/training",
     ]

@@ -227,17 +227,22 @@ def load_collection(folder: str | os.PathLike[str]) -> Collection:
     FileError
         If the folder or its description is missing or is not one.
     """
+    document, file = read_description(folder)
+    return collection_of(document, file.parent, source=str(file))
+
+
+def read_description(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """Return what a folder's ``collection.toml`` holds, and the file; its keys are not checked."""
     root = Path(folder)
     file = root / FILE_NAME if os.path.isdir(root) else root
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8")), file
     except FileNotFoundError:
         raise FileError(
             f"{file} is missing; `smallcal study import` writes one for a folder of logits"
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FileError(f"{file} cannot be read as a collection: {error}") from None
-    return collection_of(document, file.parent, source=str(file))
 
 
 def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Collection:

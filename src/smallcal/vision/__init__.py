@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from smallcal.vision.corruptions import CORRUPTIONS as CORRUPTIONS
     from smallcal.vision.corruptions import STANDARD as STANDARD
     from smallcal.vision.corruptions import corrupt as corrupt
+    from smallcal.vision.extraction.cell_images import CellImages as CellImages
+    from smallcal.vision.extraction.cell_images import Corruptions as Corruptions
+    from smallcal.vision.extraction.extracting import Extracted as Extracted
+    from smallcal.vision.extraction.extracting import extract as extract
+    from smallcal.vision.extraction.settings import CellName as CellName
+    from smallcal.vision.extraction.settings import ExtractionSettings as ExtractionSettings
     from smallcal.vision.image_set import ImageSet as ImageSet
     from smallcal.vision.images import image_parts as image_parts
     from smallcal.vision.images import open_images as open_images
@@ -38,6 +44,9 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "corruptions": ["CORRUPTIONS", "STANDARD", "corrupt"],
+        "extraction.extracting": ["Extracted", "extract"],
+        "extraction.cell_images": ["CellImages", "Corruptions"],
+        "extraction.settings": ["CellName", "ExtractionSettings"],
         "image_set": ["ImageSet"],
         "images": ["image_parts", "open_images"],
         "models.model": ["InputSpec", "VisionModel"],

@@ -1,0 +1,156 @@
+"""The work of an extraction: what is missing is run, checked, and kept part by part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from smallcal.errors import InputError
+from smallcal.io.progress import progress
+from smallcal.vision.extraction.run import Batch, Batches, Engine, run, workers_for
+from smallcal.vision.extraction.settings import ExtractionSettings
+from smallcal.vision.extraction.store import Part, SetStore, write_cell
+
+#: Told a line about each set that is finished.
+Told = Callable[[str], object]
+
+
+@dataclass(eq=False)
+class Job:
+    """The extraction of one cell: what is missing is run, and kept as it comes.
+
+    Attributes
+    ----------
+    engine : Engine
+    settings : ExtractionSettings
+    stores : list of SetStore
+    told : callable
+    manifest : dict
+        Of the cell; each set that is finished is written into it.
+    before : int
+        Images that were done before.
+    seconds : float
+    """
+
+    engine: Engine
+    settings: ExtractionSettings
+    stores: list[SetStore]
+    told: Told
+    manifest: dict[str, Any]
+    before: int = 0
+    seconds: float = 0.0
+    _missing: dict[int, list[Part]] = field(default_factory=dict)
+    _buffer: list[dict[str, Any]] = field(default_factory=list)
+    _since: float = 0.0
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know."""
+        model = self.engine.model
+        found = [note for one in self.stores for note in one.notes]
+        if model.untrained:
+            found.append(f"{model.source} has random weights: nothing was learnt yet")
+        widths = [self.manifest["sets"][one.images.name]["features"] for one in self.stores]
+        if self.settings.features and not any(widths):
+            found.append(f"{model.source} has no last layer that is known: no features were kept")
+        return found
+
+    def run(self, *, certain: bool) -> None:
+        """Do what is missing."""
+        for number, one in enumerate(self.stores):
+            if one.is_finished(self.manifest["sets"].get(one.images.name)):
+                continue
+            self._missing[number] = one.begin(certain=certain)
+            if not self._missing[number]:  # it was stopped before the parts were joined
+                self._finish(number)
+        batches = list(self._batches())
+        todo = sum(batch.stop - batch.start for batch in batches)
+        self.before = sum(len(one.images) for one in self.stores) - todo
+        if not batches:
+            return
+        sets = [one.images for one in self.stores]
+        self._since = began = time.perf_counter()
+        with progress("Logits", todo, unit="images") as advance:
+
+            def keep(batch: Batch, logits: Any, features: Any) -> None:
+                self._keep(batch, logits, features)
+                advance(batch.stop - batch.start)
+
+            loading = Batches(sets, batches, self.engine.model.preprocess)
+            workers = workers_for(self.settings.workers, todo)
+            run(self.engine, loading, keep, workers=workers)
+        self.seconds = time.perf_counter() - began
+
+    def _batches(self) -> Iterator[Batch]:
+        """Yield what is to be run: batches of missing parts, in order."""
+        size = self.settings.batch_size
+        for number, parts in self._missing.items():
+            for part in parts:
+                for start in range(part.start, part.stop, size):
+                    yield Batch(number, start, min(part.stop, start + size))
+
+    def _keep(self, batch: Batch, logits: Any, features: Any) -> None:
+        """Keep the outputs of one batch; with the last of a part, write it."""
+        one = self.stores[batch.set]
+        kept = {"logits": self._logits(one, batch, logits)}
+        if self.settings.features and features is not None:
+            kept["features"] = _numbers(features)
+            if kept["features"].shape[:1] != (batch.stop - batch.start,) or features.ndim != 2:
+                shape = " x ".join(map(str, features.shape))
+                raise InputError(f"{self.engine.model.source}: features of shape {shape}")
+        self._buffer.append(kept)
+        part = self._missing[batch.set][0]
+        if batch.stop < part.stop:
+            return
+        names = self._buffer[0]
+        one.write(part, {name: np.concatenate([b[name] for b in self._buffer]) for name in names})
+        self._buffer.clear()
+        self._missing[batch.set].pop(0)
+        if not self._missing[batch.set]:
+            self._finish(batch.set)
+
+    def _logits(self, one: SetStore, batch: Batch, logits: Any) -> Any:
+        """Return a batch's logits, if they are numbers, of the columns that are classes."""
+        model, rows = self.engine.model, batch.stop - batch.start
+        found = _numbers(logits)
+        if found.shape != (rows, model.classes):
+            shape = " x ".join(map(str, found.shape))
+            raise InputError(
+                f"{model.source} gives {shape} numbers for {rows} images of {model.classes} classes"
+            )
+        columns = one.asked["model_columns"]
+        found = found if columns is None else found[:, columns]
+        fine = np.isfinite(found).all(axis=1)
+        if not fine.all():
+            row = batch.start + int(np.flatnonzero(~fine)[0])
+            name = one.images.images.ids[row]
+            short = self.engine.precision != "float32"
+            more = "; try --precision float32" if short else ""
+            raise InputError.with_options(
+                f"{one.images.name}: row {row} ({name}): its logits are NaN or infinite{more}"
+            )
+        return found
+
+    def _finish(self, number: int) -> None:
+        """Join the parts of a set, and write it down."""
+        one = self.stores[number]
+        entry = {"name": one.images.images.name, **one.finish()}
+        self.manifest["sets"][one.images.name] = entry
+        write_cell(one.folder, self.manifest)
+        one.clear()
+        now = time.perf_counter()
+        if self._since:
+            rate = len(one.images) / max(now - self._since, 1e-9)
+            self.told(f"{one.images.name}: {len(one.images):,} images ({rate:,.0f} images/s)")
+        self._since = now
+
+
+def _numbers(output: Any) -> Any:
+    """Return a tensor or an array as float32 in memory."""
+    if hasattr(output, "detach"):
+        output = output.detach().float().cpu().numpy()
+    return np.asarray(output, dtype=np.float32)
