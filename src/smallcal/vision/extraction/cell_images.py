@@ -99,6 +99,9 @@ class CellImages:
         Shifted test sets. Of ``cifar100-c:DIR`` and its like, all parts are taken.
     corruptions : Corruptions, optional
         Made here, of the test images.
+    whole_shifts : bool
+        Whether shifted sets of which the test images are a part stay whole, as the paper's
+        ImageNet-C: with the twins of images that calibrate, and not paired.
     limit : int
         At most so many images of each set, evenly spread, for a try; 0 for all.
     """
@@ -110,6 +113,7 @@ class CellImages:
     split_seed: int = 0
     shifts: tuple[str, ...] = ()
     corruptions: Corruptions | None = None
+    whole_shifts: bool = False
     limit: int = 0
 
 
@@ -174,7 +178,7 @@ def open_sets(wanted: CellImages) -> Opened:
     sets = [
         LogitSet("calibration", _some(calibration, wanted.limit)),
         LogitSet("test", test),
-        *(_natural(source, test, wanted.limit) for source in _expanded(wanted.shifts)),
+        *(_natural(source, test, wanted) for source in _expanded(wanted.shifts)),
         *_corrupted(test, wanted.corruptions),
     ]
     for one in sets:
@@ -267,7 +271,7 @@ def _expanded(sources: Sequence[str]) -> Iterator[str]:
             yield source
 
 
-def _natural(source: str, test: ImageSet, limit: int) -> LogitSet:
+def _natural(source: str, test: ImageSet, wanted: CellImages) -> LogitSet:
     """Open a shifted set; what is a twin of the test images is put in their order."""
     images = open_images(source)
     found = _PART.fullmatch(image_place(source)[1])
@@ -275,8 +279,9 @@ def _natural(source: str, test: ImageSet, limit: int) -> LogitSet:
     images = for_columns(images, test)
     if images.columns == test.columns:
         require_same_classes(test, images)
-    twins = twins_of(test, images)
-    images = _some(images, limit) if twins is None else twins
+    larger = len(images) > len(test)
+    twins = None if wanted.whole_shifts and larger else twins_of(test, images)
+    images = _some(images, wanted.limit) if twins is None else twins
     return LogitSet(_name(kind, severity), images, kind, severity, paired=twins is not None)
 
 

@@ -63,15 +63,12 @@ class Shift:
         Images whose classes are the only ones taken, as the model has no others; empty for all.
     images : int
         How many there are, where the file says; else 0.
-    whole : bool
-        Whether the twins of calibration images are taken, too.
     """
 
     data: str
     parts: tuple[tuple[str, int], ...] = ()
     classes: str = ""
     images: int = 0
-    whole: bool = False
 
     @property
     def kind(self) -> str:
@@ -99,6 +96,8 @@ class PaperCell:
         A rule of ``split_images``: of the training images if it leaves some to train on, else of
         the test images.
     shifts : tuple of Shift
+    whole_shifts : bool
+        Whether shifted sets keep the twins of calibration images.
     corrupt : tuple
         Corruptions of the test images that are made, with their severities.
     corrupt_images : int
@@ -122,6 +121,7 @@ class PaperCell:
     calibration: str = ""
     split: str = ""
     shifts: tuple[Shift, ...] = ()
+    whole_shifts: bool = False
     corrupt: tuple[tuple[str, int], ...] = ()
     corrupt_images: int = 0
     draw: tuple[str, ...] = ()
@@ -297,7 +297,7 @@ _CELL = {"dataset": str, "backbone": str, "model": str, "test": str}
 _CELL_TOO: dict[str, type | UnionType] = {
     **{"seeds": int | list, "recipe": str, "overrides": dict, "train": str, "calibration": str},
     **{"split": str, "shifts": list, "corrupt": dict, "draw": str | list, "test_is": str},
-    **{"unprinted": str},
+    **{"whole_shifts": bool, "unprinted": str},
 }
 _SHIFT = {"data": str}
 _SHIFT_TOO: dict[str, type | UnionType] = {
@@ -305,12 +305,11 @@ _SHIFT_TOO: dict[str, type | UnionType] = {
     "severities": list,
     "classes": str,
     "images": int,
-    "whole": bool,
 }
 _CORRUPT: dict[str, type | UnionType] = {"kinds": str | list, "severities": list, "images": int}
 #: Keys of a cell that are taken as they are.
 _PLAIN = ("dataset", "backbone", "model", "test", "recipe", "overrides", "train", "calibration")
-_PLAIN += ("split", "test_is", "unprinted")
+_PLAIN += ("split", "whole_shifts", "test_is", "unprinted")
 
 
 def _cells_of(entry: Any, *, where: str) -> list[PaperCell]:
@@ -376,7 +375,7 @@ def _shift_of(entry: Any, *, where: str) -> Shift:
     if not whole and {"kinds", "severities"} & set(entry):
         raise FileError(f"{where}: {data} has no corruptions to choose from")
     parts = _parts_of(entry, CORRUPTED[kind], where=where) if whole else ()
-    more = {key: entry[key] for key in ("classes", "images", "whole") if key in entry}
+    more = {key: entry[key] for key in ("classes", "images") if key in entry}
     return Shift(data, parts, **more)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
-from smallcal.vision.paper.cells import PaperCell
+from smallcal.vision.paper.cells import CORRUPTED, PaperCell, Shift
 from smallcal.vision.paper.work import Places, Work, changes_of
 
 Words = tuple[str, ...]
@@ -55,6 +56,18 @@ def calibration_split(cell: PaperCell, places: Places) -> str:
     return str(places.run(cell) / "split.json") if cell.splits_training else ""
 
 
+def parts_of(shift: Shift, places: Places) -> list[str]:
+    """Return the sets of a shift, each by its whole name.
+
+    Examples
+    --------
+    >>> parts_of(Shift("cifar10-c:c", (("fog", 1), ("fog", 5))), Places())
+    ['cifar10-c:c:fog-1', 'cifar10-c:c:fog-5']
+    """
+    whole = places.shift(shift)
+    return [f"{whole}:{kind}-{severity}" for kind, severity in shift.parts] or [whole]
+
+
 def _logits(cell: PaperCell, places: Places) -> Words:
     words = ["smallcal", "logits", model_of(cell, places), places.images(cell.test)]
     words += ["-o", str(places.logits)]
@@ -68,9 +81,10 @@ def _logits(cell: PaperCell, places: Places) -> Words:
     else:
         words += ["--calibration", places.images(cell.calibration)]
     for shift in cell.shifts:
-        words += ["--shift", places.shift(shift)]
-    if any(shift.whole for shift in cell.shifts):
-        words += ["--whole-shifts"]
+        usual = set(shift.parts) == set(product(CORRUPTED.get(shift.kind, ()), SEVERITIES))
+        named = [places.shift(shift)] if usual else parts_of(shift, places)
+        words += [word for one in named for word in ("--shift", one)]
+    words += ["--whole-shifts"] if cell.whole_shifts else []
     return (*words, *_corrupt(cell))
 
 
@@ -82,4 +96,5 @@ def _corrupt(cell: PaperCell) -> Words:
     named = "all" if set(kinds) == {*STANDARD, *EXTRA} else ",".join(kinds)
     levels = "1-5" if severities == SEVERITIES else ",".join(map(str, severities))
     some = ("--corrupt-images", str(cell.corrupt_images)) if cell.corrupt_images else ()
-    return ("--corrupt", named, "--severity", levels, *some)
+    seed = ("--corrupt-seed", str(cell.seed)) if cell.seed else ()
+    return ("--corrupt", named, "--severity", levels, *seed, *some)

@@ -1,0 +1,297 @@
+"""``smallcal paper``: the paper's models, planned and made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smallcal.cli import options, terminal
+from smallcal.cli.options import flag, option
+from smallcal.cli.verbs.study_reproduce import study_reproduce
+from smallcal.data import shown
+from smallcal.errors import InputError
+from smallcal.studies.reproduce.reference import load_reference
+from smallcal.studies.reproduce.run import agenda_of
+from smallcal.vision.paper.cells import Paper, PaperCell, load_paper
+from smallcal.vision.paper.commands import commands_of
+from smallcal.vision.paper.plan import TFLOPS, Plan, plan_paper
+from smallcal.vision.paper.run import RunSettings, missing_for, run_paper
+from smallcal.vision.paper.work import Places, Work, work_of
+
+#: Cells whose commands are shown without being asked for.
+_FEW = 6
+#: Where a comparison with the printed numbers is kept.
+_REPRODUCED = "reproduced"
+
+
+def paper(
+    context: typer.Context,
+    plan: Annotated[
+        bool, flag("--plan", "Say what would be run, for how long, and what is there; run nothing.")
+    ] = False,
+    cells: Annotated[
+        list[str] | None,
+        option(
+            "NAME,...",
+            "Only these: cifar100, cifar100/vit-b16, cifar10*/deit-s/seed0. May be repeated.",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        option(
+            "DIR", "Runs and logits go there; what was stopped goes on.", "-o", "--output"
+        ),
+    ] = None,
+    root: Annotated[
+        str | None,
+        option("DIR", "The folder that folders of images are in. Default: this one.", "--data"),
+    ] = None,
+    file: Annotated[
+        str | None, option("FILE", "Other cells than the paper's, as TOML of the same form.")
+    ] = None,
+    no_measure: Annotated[
+        bool, flag("--no-measure", "Plan without trying out a batch of each model.")
+    ] = False,
+    tflops: Annotated[
+        float, option("N", "10^12 operations a second that a GPU sustains, for a plan.", min=0.001)
+    ] = TFLOPS,
+    device: Annotated[str, option("auto|cpu|cuda|mps", "Where models run.")] = "auto",
+    workers: Annotated[
+        int | None, option("N", "Processes that load images.", min=0, max=256)
+    ] = None,
+    batch_size: Annotated[int, option("N", "Images that logits are taken of at once.", min=1)] = 64,
+    jobs: options.Jobs = 1,
+    as_json: options.Json = False,
+) -> None:
+    """Plan the paper's models, or make them: train, take logits, compare with its numbers."""
+    known = load_paper(file)
+    chosen = known.only([name for text in cells or () for name in text.split(",") if name])
+    places = Places(Path(root or "."), Path(output or "OUT"))
+    if plan:
+        models = {cell.model for cell in chosen}
+        with terminal.progress("Measuring", len(models)) as advance:
+            found = plan_paper(
+                known, chosen, places, measured=not no_measure, tflops=tflops, advance=advance
+            )
+        if as_json:
+            terminal.show_json(found.to_dict())
+        else:
+            show_plan(found, whole=len(chosen) == len(known.cells))
+        return
+    if output is None:
+        raise InputError("say --plan to see what would be run, or -o DIR to run it")
+    settings = RunSettings(device, workers, batch_size)
+    _run(context, known, chosen, places, settings, as_json=as_json)
+    _compare(known, places, jobs=jobs, as_json=as_json)
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def _run(
+    context: typer.Context,
+    known: Paper,
+    chosen: Sequence[PaperCell],
+    places: Places,
+    settings: RunSettings,
+    *,
+    as_json: bool,
+) -> None:
+    works = [work_of(cell, known, places) for cell in chosen]
+    terminal.leave(missing_for(works, places), code=2)
+    say = _to_stderr if as_json else terminal.say
+    try:
+        run_paper(known, chosen, places, settings=settings, told=say)
+    except (KeyboardInterrupt, SystemExit):
+        again = terminal.typed(context)
+        terminal.note(f"what is finished is kept; the same command goes on: {again}")
+        raise
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(f"{shown.one_line(line)}\n")
+
+
+def _compare(known: Paper, places: Places, *, jobs: int, as_json: bool) -> None:
+    """Compare with the printed numbers, where all seeds of one are there; else say what to do."""
+    from smallcal.studies.collection import load_collection
+
+    logits, kept = str(places.logits), str(places.out / _REPRODUCED)
+    if not known.is_the_paper:
+        if as_json:
+            terminal.show_json({"collection": logits})
+            return
+        terminal.say("", f"Next: {shown.command(['smallcal', 'study', 'check', logits])}")
+        return
+    again = shown.command(["smallcal", "study", "reproduce", logits, "--out", kept])
+    if not agenda_of(load_collection(logits), load_reference()).claims:
+        terminal.note(
+            f"none of the paper's numbers is of these cells alone; with more of them: {again}"
+        )
+        if as_json:
+            terminal.show_json({"collection": logits})
+        return
+    if not as_json:
+        terminal.say("", again, "")
+    study_reproduce(logits, out=kept, jobs=jobs, as_json=as_json)
+
+
+# --- the plan ------------------------------------------------------------------------------------
+
+
+def show_plan(found: Plan, *, whole: bool) -> None:
+    """Print a plan: cells, then models, then images, then the sum."""
+    _show_cells(found)
+    for group in found.groups():
+        if group[0].cell.unprinted:
+            terminal.say(f"{_name(group)}: {group[0].cell.unprinted}.")
+    if whole:
+        reasons: dict[str, list[str]] = {}
+        for one in found.paper.elsewhere:
+            reasons.setdefault(one.reason, []).append(f"{one.dataset}/{one.backbone}")
+        terminal.say(
+            *(f"Not made here: {', '.join(names)}: {why}." for why, names in reasons.items())
+        )
+    terminal.say("")
+    _show_models(found)
+    _show_images(found)
+    _show_commands(found)
+    terminal.say(*_sums(found))
+
+
+def _show_cells(found: Plan) -> None:
+    """Print backbones under their data sets: whole names would not fit beside the rest."""
+    heads = ["cell", "seeds", "recipe", "trained on", "logits of"]
+    heads += ["GPU hours"] * bool(found.speeds) + ["done"] * bool(found.extracted)
+    rows: list[list[str]] = []
+    dataset = ""
+    for group in found.groups():
+        if group[0].cell.dataset != dataset:
+            dataset = group[0].cell.dataset
+            rows.append([f"{dataset}/", *[""] * (len(heads) - 1)])
+        rows.append(_row(found, group))
+    terminal.show_table(heads, rows, text=(0, 2, 4))
+
+
+def _row(found: Plan, group: Sequence[Work]) -> list[str]:
+    first = group[0]
+    trained = f"{_n(first.trained)} x {first.epochs}" if first.recipe else "–"
+    hours = [_hours(_gpu(found, group))] if found.speeds else []
+    done = sum(work.cell.name in found.extracted for work in group)
+    return [
+        f"  {first.cell.backbone}",
+        f"{len(group)}",
+        first.cell.recipe or "as published",
+        trained,
+        _sets(first),
+        *hours,
+        *([f"{done}"] if found.extracted else []),
+    ]
+
+
+def _name(group: Sequence[Work]) -> str:
+    return f"{group[0].cell.dataset}/{group[0].cell.backbone}"
+
+
+def _sets(work: Work) -> str:
+    clean = [n for n in (work.calibration, work.test) if n != 0]
+    own = ["?"] if None in clean else [_n(sum(n for n in clean if n is not None))]
+    own += [_n(n) if many == 1 else f"{many} x {_n(n)}" for many, n in work.shifts.values()]
+    return " + ".join(own)
+
+
+def _n(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
+
+
+def _hours(number: float | None) -> str:
+    if number is None:
+        return "–"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 1 else f"{number:.2f}"
+
+
+def _gpu(found: Plan, works: Sequence[Work]) -> float | None:
+    """Return hours on the GPU that was measured; without one, those by operations."""
+    return found.hours(works) if _on_gpu(found) else found.gpu_hours(works)
+
+
+def _on_gpu(found: Plan) -> bool:
+    return any(speed.device and not speed.device.startswith("CPU") for speed in found.speeds.values())
+
+
+def _show_models(found: Plan) -> None:
+    words = {True: "here", False: "not here", None: "not looked for"}
+    models = dict.fromkeys(work.cell.model for work in found.works)
+    rows = []
+    for source in models:
+        speed = found.speeds.get(source)
+        state = words[found.weights[source]] if source in found.weights else "not needed"
+        timed = ["not measured"] * 3 if speed is None or speed.reason else [
+            f"{1000 * speed.train:,.3g}",
+            f"{1000 * speed.apply:,.3g}",
+            f"{speed.flops / 1e9:,.1f}",
+        ]
+        rows.append([source, state, *(timed if found.speeds else [])])
+    heads = ["model", "weights", *(["ms to train", "ms to apply", "GFLOP"] if found.speeds else [])]
+    terminal.show_table(heads, rows, text=(0, 1))
+    for source, speed in found.speeds.items():
+        if speed.reason:
+            terminal.say(f"{source} is not measured: {speed.reason}")
+
+
+def _show_images(found: Plan) -> None:
+    rows = [
+        [found.places.images(named), _state(missing)] for named, missing in found.images.items()
+    ]
+    terminal.show_table(["images", "there?"], rows, text=(0, 1))
+
+
+def _state(missing: str) -> str:
+    if not missing:
+        return "there"
+    return "not there" if missing.endswith(" is not there") else missing
+
+
+def _show_commands(found: Plan) -> None:
+    if len(found.works) > _FEW:
+        terminal.say("With --cells and a few of them, the commands are shown here.", "")
+        return
+    for work in found.works:
+        terminal.say(f"{work.cell.name}:")
+        for words in commands_of(work, found.places):
+            terminal.say(f"  {shown.command(words)}")
+    terminal.say("")
+
+
+def _sums(found: Plan) -> list[str]:
+    left = [work for work in found.works if work.cell.name not in found.extracted]
+    steps = sum(work.steps or 0 for work in found.works)
+    seen = sum(work.seen or 0 for work in found.works)
+    said = [
+        f"{terminal.count(len(found.works), 'cell')}, {len(left):,} of them to be done: "
+        f"{steps:,} images to train on, all epochs together, and logits of {seen:,}."
+    ]
+    lacking = sum(bool(missing) for missing in found.images.values())
+    if lacking:
+        said.append(f"{lacking} of {len(found.images)} sets of images are not there.")
+    if not found.speeds:
+        return [*said, "Nothing was measured."]
+    device = next((speed.device for speed in found.speeds.values() if speed.device), "")
+    here = found.hours(found.works)
+    if here is None:
+        return said
+    untimed = sum(found.hours([work]) is None for work in found.works)
+    without = f", without {terminal.count(untimed, 'cell')} that cannot be told" if untimed else ""
+    batch = f"A batch of each model was tried out on {device}"
+    if _on_gpu(found):
+        return [*said, f"{batch}: {_hours(here)} GPU hours{without}, if images load as fast."]
+    by_count = _hours(found.gpu_hours(found.works))
+    return [
+        *said,
+        f"{batch}: {_hours(here)} hours here{without}. GPU hours are by the operations that were "
+        f"counted, at {found.tflops:g} x 10^12 a second (--tflops): {by_count}.",
+    ]
