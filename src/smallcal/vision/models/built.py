@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import device_of, evaluating, logits_of
@@ -18,10 +21,20 @@ from smallcal.vision.models.weights import (
     fingerprint,
     load_into,
     read_weights,
+    same_names,
 )
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+
+class Logits(nn.Module):
+    """A network that gives more than its logits, as one that gives these alone."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Return the logits of a batch."""
+        return logits_of(self.model(batch))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +51,8 @@ class Built:
     class_names : tuple of str
     untrained : bool
         Whether weights are random, as far as is known.
+    translate : callable, optional
+        From the tensors of a file, by name, to those of the module where names have changed.
     """
 
     module: nn.Module
@@ -45,6 +60,7 @@ class Built:
     preprocess: Callable[[Any], Any] | None = None
     class_names: tuple[str, ...] = ()
     untrained: bool = False
+    translate: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +90,6 @@ class Outputs:
 
 def _flat(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
     """Return features as n x d; where the last layer sees places or tokens, their mean."""
-    from torch import nn
-
     if seen.ndim < 2 or len(seen) != n:
         return None
     if seen.ndim == 2:
@@ -94,7 +108,9 @@ def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
     left = False
     if weights:
         built, classes = _same_classes(order, build, weights, (built, classes))
-        left = load_into(built.module, weights, new=order.classes)
+        if built.translate and not same_names(built.module, weights):
+            weights = replace(weights, state=built.translate(weights.state))
+        left = load_into(built.module, weights, order.source, new=order.classes)
     if order.classes not in (None, classes):
         raise InputError(
             f"{order.source} gives {classes:,} columns, not {order.classes:,}, and has no "
@@ -103,7 +119,7 @@ def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
     preprocess = built.preprocess
     if preprocess is None or order.input:
         preprocess = Preprocess(built.input)
-    names = weights.class_names if weights else built.class_names
+    names = (weights.class_names if weights else ()) or built.class_names
     return VisionModel(
         source=order.source,
         name=order.name,
@@ -123,7 +139,10 @@ def _look(order: Order, build: Callable[[Order], Built]) -> tuple[Built, int]:
     """Build; show it one grey image; return it with its number of columns."""
     built = build(order)
     built = replace(built, input=changed(built.input, order.input))
-    return built, _columns(built, order.source)
+    said, classes = _columns(built, order.source)
+    if not isinstance(said, Tensor):
+        built = replace(built, module=Logits(built.module))
+    return built, classes
 
 
 def _same_classes(
@@ -138,13 +157,13 @@ def _same_classes(
     return _look(replace(order, classes=rows), build)
 
 
-def _columns(built: Built, source: str) -> int:
-    import torch
-
+def _columns(built: Built, source: str) -> tuple[Any, int]:
+    """Return what the network says of grey images, and the columns of its logits."""
     batch = torch.full((2, 3, *built.input.size), 0.5, device=device_of(built.module))
     try:
         with evaluating(built.module):
-            shape = tuple(logits_of(built.module(batch)).shape)
+            said = built.module(batch)
+            shape = tuple(logits_of(said).shape)
     except InputError as error:
         raise error.about(source) from None
     # What the network's own code raises when images do not fit it.
@@ -158,20 +177,24 @@ def _columns(built: Built, source: str) -> int:
             f"{source} must give one row of logits for each image, of two classes at least; for 2 "
             f"images it gives {shape}"
         )
-    return shape[1]
+    return said, shape[1]
 
 
 def _head(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
     """Return name and layer that give the logits: what timm says, else the last of its size."""
-    from torch import nn
-
-    found: tuple[str, nn.Module | None] = ("", None)
     asked: Any = getattr(module, "get_classifier", None)
     own = asked() if callable(asked) else None
     own = own[0] if isinstance(own, tuple | list) and own else own  # distilled: class token first
     for name, layer in module.named_modules():
         if layer is own and isinstance(layer, nn.Linear | nn.Conv2d):
             return name, layer
+    return last_layer(module, classes)
+
+
+def last_layer(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
+    """Return name and layer of the last one with so many outputs, or none."""
+    found: tuple[str, nn.Module | None] = ("", None)
+    for name, layer in module.named_modules():
         rows = layer.out_features if isinstance(layer, nn.Linear) else None
         if isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1):
             rows = layer.out_channels

@@ -44,6 +44,12 @@ def _built_by(home: str, name: str) -> Callable[[Order], VisionModel]:
     return opened
 
 
+def _open_onnx(order: Order) -> VisionModel:
+    from smallcal.vision.models.from_onnx import open_onnx
+
+    return open_onnx(order)
+
+
 def _open_checkpoint(order: Order) -> VisionModel:
     """Open what ``smallcal train`` wrote: the file names its own network."""
     from smallcal.vision.models.weights import FORMAT, read_weights
@@ -77,6 +83,7 @@ KINDS = {
     "timm": Kind("NAME", _built_by("from_timm", "build_timm")),
     "hf": Kind("NAME_OR_DIR", _built_by("from_hf", "build_hf")),
     "torchvision": Kind("NAME", _built_by("from_torchvision", "build_torchvision")),
+    "onnx": Kind("FILE", _open_onnx),
     "torch": Kind("package.module:factory", _built_by("from_factory", "build_factory")),
     "checkpoint": Kind("FILE", _open_checkpoint),
 }
