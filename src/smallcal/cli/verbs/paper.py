@@ -168,12 +168,10 @@ def _show_cells(found: Plan) -> None:
     heads = ["cell", "seeds", "recipe", "trained on", "logits of"]
     heads += ["GPU hours"] * bool(found.speeds) + ["done"] * bool(found.extracted)
     rows: list[list[str]] = []
-    dataset = ""
-    for group in found.groups():
-        if group[0].cell.dataset != dataset:
-            dataset = group[0].cell.dataset
-            rows.append([f"{dataset}/", *[""] * (len(heads) - 1)])
-        rows.append(_row(found, group))
+    groups = found.groups()
+    for dataset in dict.fromkeys(group[0].cell.dataset for group in groups):
+        rows.append([f"{dataset}/", *[""] * (len(heads) - 1)])
+        rows += [_row(found, group) for group in groups if group[0].cell.dataset == dataset]
     terminal.show_table(heads, rows, text=(0, 2, 4))
 
 
@@ -183,7 +181,7 @@ def _row(found: Plan, group: Sequence[Work]) -> list[str]:
     hours = [_hours(_gpu(found, group))] if found.speeds else []
     done = sum(work.cell.name in found.extracted for work in group)
     return [
-        f"  {first.cell.backbone}",
+        first.cell.backbone,
         f"{len(group)}",
         first.cell.recipe or "as published",
         trained,
