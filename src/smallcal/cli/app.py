@@ -24,6 +24,7 @@ _HELP = {
     "monitor": "Watch for drift; exit with 1 on alarm. May be asked as often as one likes.",
     "inspect": "Say what a saved calibrator does, in words.",
     "methods": "List the methods by name.",
+    "logits": "Run a model over images: logits and features, as a collection that studies read.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
     "help": "Show the help of a verb.",
 }
