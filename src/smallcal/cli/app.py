@@ -26,6 +26,7 @@ _HELP = {
     "methods": "List the methods by name.",
     "train": "Train a model of images as a recipe says; a stopped run goes on.",
     "paper": "Plan the paper's models, or make them: train, take logits, compare with its numbers.",
+    "logits": "Run a model over images: logits and features, as a collection that studies read.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
     "help": "Show the help of a verb.",
 }

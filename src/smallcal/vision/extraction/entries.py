@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.errors import FileError, InputError
+from smallcal.io.atomic import leftovers
 from smallcal.io.lock import one_at_a_time
 from smallcal.studies.collection import FILE_NAME, Collection, collection_of, read_description
 from smallcal.studies.description import write_description
@@ -56,6 +57,8 @@ def registered(root: Path, entries: Sequence[Entry]) -> Collection:
         If a cell of the same name is there with other files.
     """
     with one_at_a_time(root / FILE_NAME):
+        for path in leftovers([root / FILE_NAME]):
+            path.unlink(missing_ok=True)
         return write_description(merged(root, entries), root)
 
 

@@ -13,7 +13,7 @@ from smallcal.errors import InputError
 from smallcal.io.progress import progress
 from smallcal.vision.extraction.run import Batch, Batches, Engine, run, workers_for
 from smallcal.vision.extraction.settings import ExtractionSettings
-from smallcal.vision.extraction.store import Part, SetStore, write_cell
+from smallcal.vision.extraction.store import Part, SetStore, sweep_cell, write_cell
 
 #: Told a line about each set that is finished.
 Told = Callable[[str], object]
@@ -60,9 +60,12 @@ class Job:
         return found
 
     def run(self, *, certain: bool) -> None:
-        """Do what is missing."""
+        """Do what is missing; ``certain`` says that nobody else is at work on the cell."""
+        if certain:
+            sweep_cell(self.stores[0].folder, [one.file for one in self.stores])
         for number, one in enumerate(self.stores):
             if one.is_finished(self.manifest["sets"].get(one.images.name)):
+                one.clear()  # of what a kill left
                 continue
             self._missing[number] = one.begin(certain=certain)
             if not self._missing[number]:  # it was stopped before the parts were joined

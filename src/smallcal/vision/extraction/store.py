@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from smallcal.data.names import require_names
 from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io import make_folder, write_arrays
-from smallcal.io.atomic import atomic_path
+from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.documents import read_document
 from smallcal.io.layout import AS_IT_IS
 from smallcal.io.npy import write_npy_header
@@ -158,7 +158,8 @@ class SetStore:
     def is_finished(self, entry: Mapping[str, Any] | None) -> bool:
         """Whether the file is there as the manifest has it; one of something else is an error."""
         if entry is None:
-            if os.path.lexists(self.file):
+            # A kill may come between a file and the manifest that names it; the parts are there.
+            if os.path.lexists(self.file) and not self.begun().manifest.exists():
                 raise InputError(
                     f"{self.file} is there, and {MANIFEST} beside it does not know it; move it away"
                 )
@@ -272,6 +273,12 @@ def write_cell(folder: Path, document: Mapping[str, Any]) -> None:
     text = json.dumps(document, indent=1)
     with atomic_path(folder / MANIFEST) as path:
         path.write_text(text + "\n", encoding="utf-8")
+
+
+def sweep_cell(folder: Path, files: Iterable[Path]) -> None:
+    """Remove what a killed process had not finished writing: files, manifest or split."""
+    for path in leftovers([*files, folder / MANIFEST, folder / SPLIT]):
+        path.unlink(missing_ok=True)
 
 
 def require_own(folder: Path, file_name: str) -> None:
