@@ -25,8 +25,8 @@ _HELP = {
     "inspect": "Say what a saved calibrator does, in words.",
     "methods": "List the methods by name.",
     "train": "Train a model of images as a recipe says; a stopped run goes on.",
-    "paper": "Plan the paper's models, or make them: train, take logits, compare with its numbers.",
     "logits": "Run a model over images: logits and features, as a collection that studies read.",
+    "paper": "Plan the paper's models, or make them: train, take logits, compare with its numbers.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
     "help": "Show the help of a verb.",
 }

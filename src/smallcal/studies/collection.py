@@ -303,9 +303,7 @@ def _shift_of(entry: Any, *, where: str) -> ShiftSet:
 
 def _split_of(entry: dict[str, Any], *, where: str) -> Split:
     where += ", split"
-    require_keys(
-        entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where
-    )
+    require_keys(entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where)
     sizes = {key: entry[key] for key in ("samples", "per_class") if key in entry}
     if len(sizes) != 1 or min(sizes.values()) < 1:
         raise FileError(f"{where}: say samples or per_class, one of them, at least 1")
@@ -367,7 +365,7 @@ def require_keys(
     where: str,
     unlike: str = "",
 ) -> None:
-    """Raise unless an entry of a TOML file has the keys it needs, no unknown ones, and their types."""
+    """Raise unless an entry of a TOML file has the keys it needs, of their types, and no others."""
     if not isinstance(entry, dict):
         raise FileError(f"{where}: expected a table of keys")
     known = {**needed, **allowed}

@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from smallcal.vision.models.model import InputSpec as InputSpec
     from smallcal.vision.models.model import VisionModel as VisionModel
     from smallcal.vision.models.opening import open_model as open_model
+    from smallcal.vision.paper.cells import Paper as Paper
+    from smallcal.vision.paper.file import load_paper as load_paper
+    from smallcal.vision.paper.plan import Plan as Plan
+    from smallcal.vision.paper.plan import plan_paper as plan_paper
+    from smallcal.vision.paper.run import RunSettings as RunSettings
+    from smallcal.vision.paper.run import run_paper as run_paper
+    from smallcal.vision.paper.work import Places as Places
     from smallcal.vision.splits import ImageSplit as ImageSplit
     from smallcal.vision.splits import read_split as read_split
     from smallcal.vision.splits import split_images as split_images
@@ -51,6 +58,11 @@ __getattr__, __dir__, __all__ = attach(
         "images": ["image_parts", "open_images"],
         "models.model": ["InputSpec", "VisionModel"],
         "models.opening": ["open_model"],
+        "paper.cells": ["Paper"],
+        "paper.file": ["load_paper"],
+        "paper.plan": ["Plan", "plan_paper"],
+        "paper.run": ["RunSettings", "run_paper"],
+        "paper.work": ["Places"],
         "splits": ["ImageSplit", "read_split", "split_images"],
         "training.recipe": ["Recipe", "read_recipe", "recipe_names"],
         "training.training": ["TrainingRun", "train"],

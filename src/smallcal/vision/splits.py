@@ -190,7 +190,7 @@ def known_rule(rule: str) -> str:
     >>> known_rule("half")
     Traceback (most recent call last):
     ...
-    smallcal.errors.InputError: unknown split 'half'; write one as 5%, 5%+10%, first-5, halves or random-2500
+    smallcal.errors.InputError: unknown split 'half'; write one as 5%, 5%+10%, ...
     """
     _found(rule)
     return rule
@@ -248,7 +248,9 @@ def _found(rule: str) -> tuple[_Rule, tuple[str, ...]]:
     for pattern, make in _RULES.items():
         if found := re.fullmatch(pattern, rule):
             return make, found.groups()
-    raise InputError(f"unknown split {rule!r}; write one as 5%, 5%+10%, first-5, halves or random-2500")
+    raise InputError(
+        f"unknown split {rule!r}; write one as 5%, 5%+10%, first-5, halves or random-2500"
+    )
 
 
 def _stratified(

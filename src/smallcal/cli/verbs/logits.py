@@ -77,7 +77,9 @@ def logits(
     ] = None,
     whole_shifts: Annotated[
         bool,
-        flag("--whole-shifts", "Keep the calibration images' twins in shifted sets that have them."),
+        flag(
+            "--whole-shifts", "Keep the calibration images' twins in shifted sets that have them."
+        ),
     ] = False,
     dataset: Annotated[str | None, option("NAME", "What the cell's data set is called.")] = None,
     backbone: Annotated[str | None, option("NAME", "What the cell's model is called.")] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,18 +14,22 @@ from smallcal.cli.options import flag, option
 from smallcal.cli.verbs.study_reproduce import study_reproduce
 from smallcal.data import shown
 from smallcal.errors import InputError
-from smallcal.studies.reproduce.reference import load_reference
+from smallcal.studies.collection import load_collection
+from smallcal.studies.reproduce.reference import PAPER, load_reference
 from smallcal.studies.reproduce.run import agenda_of
-from smallcal.vision.paper.cells import Paper, PaperCell, load_paper
-from smallcal.vision.paper.commands import commands_of
-from smallcal.vision.paper.plan import TFLOPS, Plan, plan_paper
-from smallcal.vision.paper.run import RunSettings, missing_for, run_paper
-from smallcal.vision.paper.work import Places, Work, work_of
+
+if TYPE_CHECKING:
+    from smallcal.vision.paper.cells import Paper, PaperCell
+    from smallcal.vision.paper.plan import Plan
+    from smallcal.vision.paper.run import RunSettings
+    from smallcal.vision.paper.work import Places, Work
 
 #: Cells whose commands are shown without being asked for.
 _FEW = 6
 #: Where a comparison with the printed numbers is kept.
 _REPRODUCED = "reproduced"
+
+BAD_INPUT = 2
 
 
 def paper(
@@ -42,9 +46,7 @@ def paper(
     ] = None,
     output: Annotated[
         str | None,
-        option(
-            "DIR", "Runs and logits go there; what was stopped goes on.", "-o", "--output"
-        ),
+        option("DIR", "Runs and logits go there; what was stopped goes on.", "-o", "--output"),
     ] = None,
     root: Annotated[
         str | None,
@@ -58,7 +60,7 @@ def paper(
     ] = False,
     tflops: Annotated[
         float, option("N", "10^12 operations a second that a GPU sustains, for a plan.", min=0.001)
-    ] = TFLOPS,
+    ] = 30.0,
     device: Annotated[str, option("auto|cpu|cuda|mps", "Where models run.")] = "auto",
     workers: Annotated[
         int | None, option("N", "Processes that load images.", min=0, max=256)
@@ -68,24 +70,22 @@ def paper(
     as_json: options.Json = False,
 ) -> None:
     """Plan the paper's models, or make them: train, take logits, compare with its numbers."""
+    # Here: they need Pillow and torch, and a list of options does not.
+    from smallcal.vision.paper.file import load_paper
+    from smallcal.vision.paper.run import RunSettings
+    from smallcal.vision.paper.work import Places
+
     known = load_paper(file)
     chosen = known.only([name for text in cells or () for name in text.split(",") if name])
     places = Places(Path(root or "."), Path(output or "OUT"))
     if plan:
-        models = {cell.model for cell in chosen}
-        with terminal.progress("Measuring", len(models)) as advance:
-            found = plan_paper(
-                known, chosen, places, measured=not no_measure, tflops=tflops, advance=advance
-            )
-        if as_json:
-            terminal.show_json(found.to_dict())
-        else:
-            show_plan(found, whole=len(chosen) == len(known.cells))
+        _plan(known, chosen, places, (not no_measure, tflops), as_json=as_json)
         return
     if output is None:
         raise InputError("say --plan to see what would be run, or -o DIR to run it")
-    settings = RunSettings(device, workers, batch_size)
-    _run(context, known, chosen, places, settings, as_json=as_json)
+    _run(
+        context, (known, chosen), places, RunSettings(device, workers, batch_size), as_json=as_json
+    )
     _compare(known, places, jobs=jobs, as_json=as_json)
 
 
@@ -94,18 +94,27 @@ def paper(
 
 def _run(
     context: typer.Context,
-    known: Paper,
-    chosen: Sequence[PaperCell],
+    what: tuple[Paper, Sequence[PaperCell]],
     places: Places,
     settings: RunSettings,
     *,
     as_json: bool,
 ) -> None:
-    works = [work_of(cell, known, places) for cell in chosen]
-    terminal.leave(missing_for(works, places), code=2)
-    say = _to_stderr if as_json else terminal.say
+    from smallcal.vision.paper.run import missing_for, run_paper
+    from smallcal.vision.paper.work import work_of
+
+    known, chosen = what
+    terminal.leave(
+        missing_for([work_of(cell, known, places) for cell in chosen], places), code=BAD_INPUT
+    )
     try:
-        run_paper(known, chosen, places, settings=settings, told=say)
+        run_paper(
+            known,
+            chosen,
+            places,
+            settings=settings,
+            told=_to_stderr if as_json else terminal.say,
+        )
     except (KeyboardInterrupt, SystemExit):
         again = terminal.typed(context)
         terminal.note(f"what is finished is kept; the same command goes on: {again}")
@@ -118,29 +127,47 @@ def _to_stderr(line: str) -> None:
 
 def _compare(known: Paper, places: Places, *, jobs: int, as_json: bool) -> None:
     """Compare with the printed numbers, where all seeds of one are there; else say what to do."""
-    from smallcal.studies.collection import load_collection
-
     logits, kept = str(places.logits), str(places.out / _REPRODUCED)
-    if not known.is_the_paper:
+    if not known.reference:
         if as_json:
             terminal.show_json({"collection": logits})
             return
         terminal.say("", f"Next: {shown.command(['smallcal', 'study', 'check', logits])}")
         return
-    again = shown.command(["smallcal", "study", "reproduce", logits, "--out", kept])
-    if not agenda_of(load_collection(logits), load_reference()).claims:
-        terminal.note(
-            f"none of the paper's numbers is of these cells alone; with more of them: {again}"
-        )
+    own = None if known.reference == "paper" else known.reference
+    more = ["--reference", own] if own else []
+    again = shown.command(["smallcal", "study", "reproduce", logits, "--out", kept, *more])
+    reference = load_reference(own or PAPER)
+    if not agenda_of(load_collection(logits), reference).claims:
+        terminal.note(f"no printed number is of these cells alone; with more of them: {again}")
         if as_json:
             terminal.show_json({"collection": logits})
         return
     if not as_json:
         terminal.say("", again, "")
-    study_reproduce(logits, out=kept, jobs=jobs, as_json=as_json)
+    study_reproduce(logits, out=kept, reference=own, jobs=jobs, as_json=as_json)
 
 
 # --- the plan ------------------------------------------------------------------------------------
+
+
+def _plan(
+    known: Paper,
+    chosen: Sequence[PaperCell],
+    places: Places,
+    how: tuple[bool, float],
+    *,
+    as_json: bool,
+) -> None:
+    from smallcal.vision.paper.plan import plan_paper
+
+    measured, tflops = how
+    with terminal.progress("Measuring", len({cell.model for cell in chosen})) as advance:
+        found = plan_paper(known, chosen, places, measured=measured, tflops=tflops, advance=advance)
+    if as_json:
+        terminal.show_json(found.to_dict())
+    else:
+        show_plan(found, whole=len(chosen) == len(known.cells))
 
 
 def show_plan(found: Plan, *, whole: bool) -> None:
@@ -209,7 +236,14 @@ def _n(number: int | None) -> str:
 def _hours(number: float | None) -> str:
     if number is None:
         return "–"
-    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 1 else f"{number:.2f}"
+    return _short(number) if number >= 0.01 else "< 0.01"
+
+
+def _short(number: float) -> str:
+    """Return a number with three digits or so."""
+    return (
+        f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+    )
 
 
 def _gpu(found: Plan, works: Sequence[Work]) -> float | None:
@@ -218,7 +252,9 @@ def _gpu(found: Plan, works: Sequence[Work]) -> float | None:
 
 
 def _on_gpu(found: Plan) -> bool:
-    return any(speed.device and not speed.device.startswith("CPU") for speed in found.speeds.values())
+    return any(
+        speed.device and not speed.device.startswith("CPU") for speed in found.speeds.values()
+    )
 
 
 def _show_models(found: Plan) -> None:
@@ -228,17 +264,20 @@ def _show_models(found: Plan) -> None:
     for source in models:
         speed = found.speeds.get(source)
         state = words[found.weights[source]] if source in found.weights else "not needed"
-        timed = ["not measured"] * 3 if speed is None or speed.reason else [
-            f"{1000 * speed.train:,.3g}",
-            f"{1000 * speed.apply:,.3g}",
-            f"{speed.flops / 1e9:,.1f}",
-        ]
+        timed = ["–"] * 3
+        if speed is not None and not speed.reason:
+            each = (1000 * speed.train, 1000 * speed.apply, speed.flops / 1e9)
+            timed = [_short(number) for number in each]
         rows.append([source, state, *(timed if found.speeds else [])])
-    heads = ["model", "weights", *(["ms to train", "ms to apply", "GFLOP"] if found.speeds else [])]
+    heads = [
+        "model",
+        "weights",
+        *(["ms to train on", "ms to apply", "GFLOP"] if found.speeds else []),
+    ]
     terminal.show_table(heads, rows, text=(0, 1))
     for source, speed in found.speeds.items():
         if speed.reason:
-            terminal.say(f"{source} is not measured: {speed.reason}")
+            terminal.say(f"Not measured: {source}: {speed.reason}")
 
 
 def _show_images(found: Plan) -> None:
@@ -251,7 +290,7 @@ def _show_images(found: Plan) -> None:
 def _state(missing: str) -> str:
     if not missing:
         return "there"
-    return "not there" if missing.endswith(" is not there") else missing
+    return "not there" if " is not there" in missing else missing
 
 
 def _show_commands(found: Plan) -> None:
@@ -260,15 +299,15 @@ def _show_commands(found: Plan) -> None:
         return
     for work in found.works:
         terminal.say(f"{work.cell.name}:")
-        for words in commands_of(work, found.places):
+        for words in found.commands(work):
             terminal.say(f"  {shown.command(words)}")
     terminal.say("")
 
 
 def _sums(found: Plan) -> list[str]:
-    left = [work for work in found.works if work.cell.name not in found.extracted]
-    steps = sum(work.steps or 0 for work in found.works)
-    seen = sum(work.seen or 0 for work in found.works)
+    """Return what is left to do, in all."""
+    left = found.left
+    steps, seen = (sum(n or 0 for n in one) for one in _counts(left))
     said = [
         f"{terminal.count(len(found.works), 'cell')}, {len(left):,} of them to be done: "
         f"{steps:,} images to train on, all epochs together, and logits of {seen:,}."
@@ -279,17 +318,21 @@ def _sums(found: Plan) -> list[str]:
     if not found.speeds:
         return [*said, "Nothing was measured."]
     device = next((speed.device for speed in found.speeds.values() if speed.device), "")
-    here = found.hours(found.works)
+    here = found.hours(left)
     if here is None:
         return said
-    untimed = sum(found.hours([work]) is None for work in found.works)
+    untimed = sum(found.hours([work]) is None for work in left)
     without = f", without {terminal.count(untimed, 'cell')} that cannot be told" if untimed else ""
     batch = f"A batch of each model was tried out on {device}"
     if _on_gpu(found):
         return [*said, f"{batch}: {_hours(here)} GPU hours{without}, if images load as fast."]
-    by_count = _hours(found.gpu_hours(found.works))
     return [
         *said,
         f"{batch}: {_hours(here)} hours here{without}. GPU hours are by the operations that were "
-        f"counted, at {found.tflops:g} x 10^12 a second (--tflops): {by_count}.",
+        f"counted, at {found.tflops:g} x 10^12 a second (--tflops): "
+        f"{_hours(found.gpu_hours(left))}.",
     ]
+
+
+def _counts(works: Sequence[Work]) -> tuple[list[int | None], list[int | None]]:
+    return [work.steps for work in works], [work.seen for work in works]

@@ -19,10 +19,11 @@ def commands_of(work: Work, places: Places) -> Iterator[Words]:
     Examples
     --------
     >>> from pathlib import Path
-    >>> from smallcal.vision.paper.cells import load_paper
+    >>> from smallcal.vision.paper.file import load_paper
     >>> from smallcal.vision.paper.work import work_of
     >>> paper, places = load_paper(), Places(Path("data"), Path("out"))
-    >>> for words in commands_of(work_of(paper.only(["cifar100/deit-s"])[0], paper, places), places):
+    >>> work = work_of(paper.only(["cifar100/deit-s/seed0"])[0], paper, places)
+    >>> for words in commands_of(work, places):
     ...     print(*words)
     smallcal train paper-adamw -o out/runs/cifar100__deit-s__s0 ...
     smallcal logits checkpoint:out/runs/cifar100__deit-s__s0/last.pt cifar100:data/cifar100:test ...
@@ -35,7 +36,9 @@ def commands_of(work: Work, places: Places) -> Iterator[Words]:
 def _train(work: Work, places: Places) -> Words:
     cell = work.cell
     changes = {"data.source": places.images(cell.train), **changes_of(cell)}
-    settings = (word for key, value in changes.items() for word in ("--set", f"{key}={_said(value)}"))
+    settings = (
+        word for key, value in changes.items() for word in ("--set", f"{key}={_said(value)}")
+    )
     recipe = work.recipe.source if work.recipe else cell.recipe
     return ("smallcal", "train", recipe, "-o", str(places.run(cell)), *settings)
 

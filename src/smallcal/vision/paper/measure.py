@@ -127,7 +127,9 @@ def _apply(module: nn.Module, batch: Any, cast: Callable[[], Any]) -> None:
         module(batch)
 
 
-def _step_of(module: nn.Module, batch: Any, labels: Any, cast: Callable[[], Any]) -> Callable[[], None]:
+def _step_of(
+    module: nn.Module, batch: Any, labels: Any, cast: Callable[[], Any]
+) -> Callable[[], None]:
     import torch
 
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-6)
@@ -136,7 +138,7 @@ def _step_of(module: nn.Module, batch: Any, labels: Any, cast: Callable[[], Any]
         module.train()
         with cast():
             loss = torch.nn.functional.cross_entropy(module(batch), labels)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from smallcal.errors import FileError, InputError, SmallcalError
-from smallcal.studies.collection import FILE_NAME, load_collection
-from smallcal.vision.images import HUB, image_parts
 from smallcal.vision.paper.cells import Paper, PaperCell
 from smallcal.vision.paper.commands import commands_of
 from smallcal.vision.paper.measure import Speed, measure
+from smallcal.vision.paper.state import (
+    is_extracted,
+    is_trained,
+    missing_images,
+    weights_here,
+)
 from smallcal.vision.paper.work import Places, Work, work_of
 
 #: What a GPU sustains, in 10**12 operations a second, where none was measured: about an A100 in
@@ -74,6 +75,11 @@ class Plan:
             for work in works
         )
 
+    @property
+    def left(self) -> tuple[Work, ...]:
+        """The cells that are not finished."""
+        return tuple(work for work in self.works if work.cell.name not in self.extracted)
+
     def groups(self) -> list[tuple[Work, ...]]:
         """Return cells that differ in their seed alone, together."""
         found: dict[tuple[str, str], list[Work]] = {}
@@ -81,14 +87,16 @@ class Plan:
             found.setdefault((work.cell.dataset, work.cell.backbone), []).append(work)
         return [tuple(group) for group in found.values()]
 
+    def commands(self, work: Work) -> list[tuple[str, ...]]:
+        """Return the commands that a cell is made with."""
+        return list(commands_of(work, self.places))
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         return {
             "name": self.paper.name,
             "cells": [self._cell(work) for work in self.works],
-            "elsewhere": [
-                {"cell": one.name, "reason": one.reason} for one in self.paper.elsewhere
-            ],
+            "elsewhere": [{"cell": one.name, "reason": one.reason} for one in self.paper.elsewhere],
             "models": {source: vars(speed) for source, speed in self.speeds.items()},
             "images": {
                 self.places.images(named): {"there": not missing, "missing": missing}
@@ -97,6 +105,8 @@ class Plan:
             "weights_here": dict(self.weights),
             "hours": self.hours(self.works),
             "gpu_hours": self.gpu_hours(self.works),
+            "hours_left": self.hours(self.left),
+            "gpu_hours_left": self.gpu_hours(self.left),
             "tflops": self.tflops,
         }
 
@@ -112,7 +122,7 @@ class Plan:
             "trained": cell.name in self.trained if cell.recipe else None,
             "extracted": cell.name in self.extracted,
             "unprinted": cell.unprinted or None,
-            "commands": [list(words) for words in commands_of(work, self.places)],
+            "commands": [list(words) for words in self.commands(work)],
         }
 
 
@@ -141,7 +151,7 @@ def plan_paper(
     tflops: float = TFLOPS,
     advance: Callable[[int], object] = lambda models: None,
 ) -> Plan:
-    """Say what some cells of a file would run, and for how long; nothing is run but a batch of each.
+    """Say what some cells of a file would run, and for how long; no more than a batch is run.
 
     Parameters
     ----------
@@ -163,7 +173,8 @@ def plan_paper(
 
     Examples
     --------
-    >>> from smallcal.vision.paper.cells import load_paper
+    >>> from smallcal.vision.paper.file import load_paper
+    >>> from pathlib import Path
     >>> paper = load_paper()
     >>> plan = plan_paper(paper, paper.cells, Places(Path("nowhere")), measured=False)
     >>> len(plan.works), len(plan.groups()), plan.hours(plan.works)
@@ -175,9 +186,7 @@ def plan_paper(
         if work.cell.model not in speeds:
             options = work.recipe.model.options if work.recipe else {}
             precision = work.recipe.training.precision if work.recipe else ""
-            speeds[work.cell.model] = measure(
-                work.cell.model, options=options, precision=precision
-            )
+            speeds[work.cell.model] = measure(work.cell.model, options=options, precision=precision)
             advance(1)
     return Plan(
         paper=paper,
@@ -191,12 +200,9 @@ def plan_paper(
             if work.begins_pretrained
         },
         trained=frozenset(work.cell.name for work in works if is_trained(work, places)),
-        extracted=extracted(cells, places),
+        extracted=frozenset(work.cell.name for work in works if is_extracted(work, places)),
         tflops=tflops,
     )
-
-
-# --- what is there -------------------------------------------------------------------------------
 
 
 def _images(cells: Iterable[PaperCell], places: Places) -> dict[str, str]:
@@ -207,78 +213,3 @@ def _images(cells: Iterable[PaperCell], places: Places) -> dict[str, str]:
         for shift in cell.shifts:
             wanted[shift.data] |= {f"{kind}-{severity}" for kind, severity in shift.parts}
     return {named: missing_images(places.images(named), parts) for named, parts in wanted.items()}
-
-
-def missing_images(source: str, parts: Iterable[str] = ()) -> str:
-    """Return what is missing of a set of images, by a look at its folder; nothing if nothing is.
-
-    Examples
-    --------
-    >>> missing_images("cifar100:nowhere:test")
-    'cifar100: the folder nowhere is not there'
-    """
-    wanted = sorted(parts)
-    if source.startswith(f"{HUB}:"):
-        return ""  # to look would be to load it
-    try:
-        there = image_parts(source)
-    except FileError as error:
-        return str(error)
-    except InputError:  # it is one part already
-        base, _, part = source.rpartition(":")
-        wanted = [part]
-        try:
-            there = image_parts(base)
-        except SmallcalError as error:
-            return str(error)
-    lacking = [part for part in wanted if part not in there]
-    if not lacking:
-        return ""
-    more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-    return f"{source} lacks {', '.join(lacking[:3])}{more}"
-
-
-#: Files that published weights are kept in.
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-
-
-def weights_here(source: str) -> bool | None:
-    """Return whether a model's weights are in a cache or file here; None if that cannot be told.
-
-    Examples
-    --------
-    >>> weights_here("checkpoint:nowhere.pt"), weights_here("torch:networks:small")
-    (False, None)
-    """
-    kind, _, rest = source.partition(":")
-    name = rest.partition("?")[0]
-    if kind in ("checkpoint", "onnx"):
-        return Path(name).expanduser().is_file()
-    if kind == "hf" and Path(name).expanduser().is_dir():
-        return True
-    if kind not in ("hf", "timm") or (kind == "timm" and "." not in name):
-        return None
-    with suppress(ImportError, ValueError):
-        from huggingface_hub import try_to_load_from_cache
-
-        owner = "timm/" if kind == "timm" and "/" not in name else ""
-        found = (try_to_load_from_cache(f"{owner}{name}", file) for file in _WEIGHTS)
-        return any(isinstance(one, str) for one in found)
-    return None
-
-
-def is_trained(work: Work, places: Places) -> bool:
-    """Return whether a cell's training is finished, by its log."""
-    log = places.run(work.cell) / "log.csv"
-    with suppress(OSError, UnicodeDecodeError):
-        rows = log.read_text(encoding="utf-8").splitlines()[1:]
-        return 0 < work.epochs <= len(rows)
-    return False
-
-
-def extracted(cells: Iterable[PaperCell], places: Places) -> frozenset[str]:
-    """Return the names of the cells whose logits are in the collection."""
-    if not (places.logits / FILE_NAME).is_file():
-        return frozenset()
-    there = {cell.name for cell in load_collection(places.logits).cells}
-    return frozenset(cell.name for cell in cells if cell.key in there)

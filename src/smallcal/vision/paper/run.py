@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from smallcal.data import shown
 from smallcal.errors import InputError, SmallcalError
-from smallcal.studies.collection import FILE_NAME, Cell, Collection, load_collection
+from smallcal.studies.collection import Collection, load_collection
 from smallcal.vision.extraction.cell_images import CellImages, Corruptions
 from smallcal.vision.extraction.entries import registered
 from smallcal.vision.extraction.settings import CellName, ExtractionSettings
@@ -18,8 +16,8 @@ from smallcal.vision.images import open_images
 from smallcal.vision.paper.cells import Paper, PaperCell
 from smallcal.vision.paper.commands import calibration_split, commands_of, model_of, parts_of
 from smallcal.vision.paper.links import link_table, make_links
-from smallcal.vision.paper.plan import is_trained, missing_images
-from smallcal.vision.paper.work import Places, Work, changes_of, work_of
+from smallcal.vision.paper.state import entry_of, is_extracted, is_trained, missing_images
+from smallcal.vision.paper.work import Places, Work, work_of
 from smallcal.vision.training.run_folder import RunFolder
 
 
@@ -45,17 +43,17 @@ class RunSettings:
 def missing_for(works: Sequence[Work], places: Places) -> list[str]:
     """Return everything that is missing to make cells: images, weights, models; a line each."""
     todo = [work for work in works if not is_extracted(work, places)]
-    found = [line for named, parts in _wanted(todo).items() for line in _lacks(places, named, parts)]
-    if not found:
-        links = {shift: None for work in todo for shift in work.cell.shifts if shift.classes}
-        found += filter(None, (_complaint(lambda: link_table(s, places)) for s in links))
+    found = [_lacks(places, named, parts) for named, parts in _wanted(todo).items()]
+    if not any(found):
+        links = dict.fromkeys(shift for work in todo for shift in work.cell.shifts if shift.classes)
+        found += [_complaint(link_table, shift, places) for shift in links]
     models: dict[tuple[str, str, bool], Work] = {}
     for work in todo:
         if work.recipe is None or not is_trained(work, places):
             options = repr(work.recipe.model.options if work.recipe else {})
             models.setdefault((work.cell.model, options, work.begins_pretrained), work)
-    found += filter(None, (_complaint(lambda: _open(work)) for work in models.values()))
-    return list(dict.fromkeys(found))
+    found += [_complaint(_open, work) for work in models.values()]
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def _wanted(works: Sequence[Work]) -> dict[str, list[str]]:
@@ -69,19 +67,17 @@ def _wanted(works: Sequence[Work]) -> dict[str, list[str]]:
     return wanted
 
 
-def _lacks(places: Places, named: str, parts: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a set of images; of many parts the first one is opened."""
+def _lacks(places: Places, named: str, parts: Sequence[str]) -> str:
+    """Return what is wrong with a set of images; of many parts the first one is opened."""
     source = places.images(named)
-    line = missing_images(source, parts)
-    whole = f"{source}:{parts[0]}" if parts else source
-    line = line or _complaint(lambda: open_images(whole))
-    if line:
-        yield line
+    one = f"{source}:{parts[0]}" if parts else source
+    return missing_images(source, parts) or _complaint(open_images, one)
 
 
-def _complaint(work: Callable[[], object]) -> str:
+def _complaint(work: Callable[..., object], *given: object) -> str:
+    """Return what is said of something that cannot be done; nothing if it can."""
     try:
-        work()
+        work(*given)
     except SmallcalError as error:
         return shown.one_line(error)
     return ""
@@ -218,36 +214,9 @@ def _corruptions(cell: PaperCell) -> Corruptions | None:
     return Corruptions(kinds, severities, seed=cell.seed, images=cell.corrupt_images)
 
 
-def is_extracted(work: Work, places: Places) -> bool:
-    """Return whether a cell's logits are all there, and not older than its training."""
-    entry = _entry(work.cell, places)
-    if entry is None:
-        return False
-    parts = [*work.cell.corrupt, *(part for shift in work.cell.shifts for part in shift.parts)]
-    there = {(shift.kind, shift.severity) for shift in entry.shifts}
-    others = sum(not shift.parts for shift in work.cell.shifts)
-    if not set(parts) <= there or len(there) < len(set(parts)) + others:
-        return False
-    checkpoint = places.run(work.cell) / "last.pt"
-    with suppress(OSError):
-        return work.recipe is None or _written(checkpoint) <= _written(Path(entry.files[1]))
-    return False
-
-
-def _written(file: Path) -> int:
-    return file.stat().st_mtime_ns
-
-
-def _entry(cell: PaperCell, places: Places) -> Cell | None:
-    if not (places.logits / FILE_NAME).is_file():
-        return None
-    found = load_collection(places.logits).cells
-    return next((one for one in found if one.name == cell.key), None)
-
-
 def _add_keys(cell: PaperCell, places: Places) -> None:
-    """Write what ``smallcal logits`` does not know into the collection: draws, and what a test is."""
-    entry = _entry(cell, places)
+    """Write into the collection what ``smallcal logits`` does not: draws, and what a test is."""
+    entry = entry_of(cell, places)
     if entry is None or not (cell.draw or cell.test_is):
         return
     keys: dict[str, Any] = {"draw": list(cell.draw)} if cell.draw else {}

@@ -121,7 +121,7 @@ def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
 
     Examples
     --------
-    >>> from smallcal.vision.paper.cells import load_paper
+    >>> from smallcal.vision.paper.file import load_paper
     >>> paper = load_paper()
     >>> work = work_of(paper.cells[0], paper, Places(Path("nowhere")))
     >>> work.trained, work.epochs, work.calibration, work.test, work.shifts
@@ -129,7 +129,8 @@ def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
     """
     count = _Counts(paper, places)
     recipe = recipe_of_cell(cell, paper)
-    trained, calibration = (count(cell.train) if cell.train else 0), 0
+    trained: int | None = count(cell.train) if cell.train else 0
+    calibration: int | None = 0
     if cell.splits_training:
         trained, calibration = _shares(cell.split, trained)
     test = count(cell.test)
@@ -207,7 +208,7 @@ def changes_of(cell: PaperCell) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from smallcal.vision.paper.cells import load_paper
+    >>> from smallcal.vision.paper.file import load_paper
     >>> changes_of(load_paper().cells[1])
     {'model.source': 'timm:vit_base_patch16_224.augreg_in21k_ft_in1k', 'data.split': '5%',
      'training.seed': 1}
