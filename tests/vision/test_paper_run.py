@@ -19,10 +19,10 @@ from smallcal.vision.paper.run import missing_for
 from smallcal.vision.paper.work import work_of
 from support.layouts import wnids, write_folders
 
-NET = "torch:support.small_net:Net"
+NET = "torch:support.paper_net:net"
 RECIPE = """
 [model]
-source = "torch:support.small_net:Net"
+source = "torch:support.paper_net:net"
 pretrained = false
 [training]
 epochs = 3
@@ -49,7 +49,7 @@ corrupt = {{kinds = ["contrast", "fog"], severities = [1, 5], images = 6}}
 dataset = "photos"
 backbone = "raw"
 seeds = [3]
-model = "{NET}?classes=3"
+model = "{NET}?num_classes=3"
 split = "random-9"
 test = "folder:photos:val"
 shifts = ["folder:dark"]
@@ -173,13 +173,13 @@ def test_a_changed_recipe_is_not_taken_for_the_old_one(cli, small):
 
 
 def test_all_that_is_missing_is_told_at_once_and_nothing_begins(cli, small):
-    text = CELLS.replace("folder:photos:val", "folder:photo:val").replace("Net?", "Nett?")
+    text = CELLS.replace("folder:photos:val", "folder:photo:val").replace("net:net?", "net:nett?")
     (small / "mine.toml").write_text(text)
     code, out, err = cli("paper", "--file", "mine.toml", "--data", "data", "-o", "out")
     lines = err.splitlines()
     assert (code, out, len(lines)) == (2, "", 2)
     assert "the folder data/photo is not there; did you mean 'data/photos'?" in lines[0]
-    assert "Nett" in lines[1]
+    assert "nett" in lines[1]
     assert not (small / "out").exists()
 
 
@@ -237,8 +237,8 @@ def test_costs_are_those_of_the_images_and_the_batch_that_was_measured(small):
     assert plan.hours([work]) == pytest.approx((24 * speed.train + 54 * speed.apply) / 3600)
     flops = (3 * 24 + 54) * speed.flops
     assert plan.gpu_hours([work]) == pytest.approx(flops / 2e12 / 3600)
-    # Two convolutions and a last layer of 100 classes: counted by hand, of the width that is asked.
-    first, second, last = 7 * 7 * 8 * 27, 3 * 3 * 4 * 72, 4 * 100
+    # Two convolutions and a last layer of three classes: counted by hand, of the width that is asked.
+    first, second, last = 7 * 7 * 8 * 27, 3 * 3 * 4 * 72, 4 * 3
     assert speed.flops == 2 * (first + second + last)
 
 
@@ -285,7 +285,7 @@ def test_imagenet_r_is_calibrated_on_clean_images_of_its_classes(here):
 [[cell]]
 dataset = "imagenet1k-r"
 backbone = "net"
-model = "{NET}?classes=1000"
+model = "{NET}?num_classes=1000"
 calibration = "imagenet:imagenet:val"
 test = "imagenet-r:imagenet-r"
 test_is = "imagenet-r"

@@ -92,8 +92,8 @@ def measure(source: str, *, options: dict[str, Any] | None = None, precision: st
         from smallcal.vision.models.opening import open_model
 
         device, name = device_here()
-        # As many classes as CIFAR-100: the last layer is the smallest part of it all.
-        model = open_model(source, classes=100, options=options, pretrained=False)
+        # Of as many classes as it likes: the last layer is the smallest part of it all.
+        model = open_model(source, options=options, pretrained=False)
         if model.module is None:
             return Speed(reason="it cannot be trained or timed here")
         module = model.module.to(device)
