@@ -9,6 +9,7 @@ if importlib.util.find_spec("torch") is None:
         "smallcal/deploy/adapters/torch_wrapped.py",
         "smallcal/vision/extraction",
         "smallcal/vision/models",
+        "smallcal/vision/paper/measure.py",
         "smallcal/vision/training",
     ]
 if importlib.util.find_spec("PIL") is None:

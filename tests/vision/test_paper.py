@@ -184,6 +184,7 @@ test = "folder:d:test"
         (('"b"', '"b"\ncorrupt = {kinds = "most"}'), "kinds must be all, standard or a list"),
         (('"b"', '"b"\nshifts = [{date = "folder:e"}]'), "shift 1: lacks data"),
         (('"b"', '"b"\nshifts = [{data = "folder:e", kinds = "all"}]'), "no corruptions to choose"),
+        (('"b"', '"b"\ncorrupt_images = 9'), "corrupt is missing"),
         (("[[cell]]", "[[cells]]\na = 1\n[[cell]]"), "does not know cells"),
         (
             ("[[cell]]", '[images]\n"folder:d" = "many"\n[[cell]]'),

@@ -31,6 +31,9 @@ _REPRODUCED = "reproduced"
 
 BAD_INPUT = 2
 
+#: It trains and takes logits, which call it so, and ends in a study, which calls it otherwise.
+_OUT = ("-o", "--output", "--out")
+
 
 def paper(
     context: typer.Context,
@@ -46,7 +49,7 @@ def paper(
     ] = None,
     output: Annotated[
         str | None,
-        option("DIR", "Runs and logits go there; what was stopped goes on.", "-o", "--output"),
+        option("DIR", "Runs and logits go there; what was stopped goes on.", *_OUT),
     ] = None,
     root: Annotated[
         str | None,
@@ -193,7 +196,7 @@ def show_plan(found: Plan, *, whole: bool) -> None:
 def _show_cells(found: Plan) -> None:
     """Print backbones under their data sets: whole names would not fit beside the rest."""
     heads = ["cell", "seeds", "recipe", "trained on", "logits of"]
-    heads += ["GPU hours"] * bool(found.speeds) + ["done"] * bool(found.extracted)
+    heads += ["GPU h"] * bool(found.speeds) + ["done"] * bool(found.extracted)
     rows: list[list[str]] = []
     groups = found.groups()
     for dataset in dict.fromkeys(group[0].cell.dataset for group in groups):
@@ -275,9 +278,12 @@ def _show_models(found: Plan) -> None:
         *(["ms to train on", "ms to apply", "GFLOP"] if found.speeds else []),
     ]
     terminal.show_table(heads, rows, text=(0, 1))
+    reasons: dict[str, list[str]] = {}
     for source, speed in found.speeds.items():
         if speed.reason:
-            terminal.say(f"Not measured: {source}: {speed.reason}")
+            reasons.setdefault(speed.reason, []).append(source)
+    for why, sources in reasons.items():
+        terminal.say(f"Not measured: {', '.join(sources)}: {why}", "")
 
 
 def _show_images(found: Plan) -> None:

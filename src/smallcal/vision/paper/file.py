@@ -106,7 +106,7 @@ _CELL = {"dataset": str, "backbone": str, "model": str, "test": str}
 _CELL_TOO: dict[str, type | UnionType] = {
     **{"seeds": int | list, "recipe": str, "overrides": dict, "train": str, "calibration": str},
     **{"split": str, "shifts": list, "corrupt": dict, "draw": str | list, "test_is": str},
-    **{"whole_shifts": bool, "unprinted": str},
+    **{"corrupt_images": int, "whole_shifts": bool, "unprinted": str},
 }
 _SHIFT = {"data": str}
 _SHIFT_TOO: dict[str, type | UnionType] = {
@@ -115,11 +115,11 @@ _SHIFT_TOO: dict[str, type | UnionType] = {
     "classes": str,
     "images": int,
 }
-_CORRUPT: dict[str, type | UnionType] = {"kinds": str | list, "severities": list, "images": int}
+_CORRUPT: dict[str, type | UnionType] = {"kinds": str | list, "severities": list}
 #: Keys of a cell that are taken as they are.
 _PLAIN = (
     *("dataset", "backbone", "model", "test", "recipe", "overrides", "train", "calibration"),
-    *("split", "whole_shifts", "test_is", "unprinted"),
+    *("split", "whole_shifts", "corrupt_images", "test_is", "unprinted"),
 )
 
 
@@ -141,7 +141,6 @@ def _cells_of(entry: Any, *, where: str) -> list[PaperCell]:
     if corrupt is not None:
         require_keys(corrupt, {}, _CORRUPT, where=f"{where}, corrupt")
         same["corrupt"] = _parts_of(corrupt, STANDARD + EXTRA, where=f"{where}, corrupt")
-        same["corrupt_images"] = corrupt.get("images", 0)
     same["draw"] = (draw,) if isinstance(draw, str) else tuple(draw)
     cells = [PaperCell(seed=seed, **same) for seed in _seeds_of(entry.get("seeds", 1), where=where)]
     for data in cells[0].images:
@@ -159,6 +158,10 @@ def _require_sense(entry: Mapping[str, Any], *, where: str) -> None:
             raise FileError(f"{where}: {error}") from None
     if recipe != ("train" in entry):
         raise FileError(f"{where}: recipe and train belong together: how to train, and on what")
+    if "corrupt_images" in entry and "corrupt" not in entry:
+        raise FileError(
+            f"{where}: corrupt_images says of how many, and corrupt is missing: of what"
+        )
     if "overrides" in entry and not recipe:
         raise FileError(f"{where}: overrides are of a recipe, and there is none")
     if bool(split) == ("calibration" in entry):

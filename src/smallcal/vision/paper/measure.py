@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from smallcal.data.shown import one_line
-from smallcal.errors import SmallcalError
+from smallcal.errors import SmallcalError, needing
 
 if TYPE_CHECKING:
     from torch import nn
 
-#: Images of a step that is tried: as many as a GPU is given, or as a processor does in seconds.
-_ON_GPU, _ON_CPU = 64, 2
-#: Times a step is tried on a GPU; the fastest counts.
+#: Images of a step that is tried: as many as in a batch, or as a processor does in seconds.
+_MOST, _LEAST = 64, 2
+#: Seconds that a step may take on a processor.
+_PATIENCE = 2.0
+#: A step of training is a pass forward and one backward, which is twice as long.
+_STEP = 3
+#: Times a step is tried, where it is not slow; the fastest counts.
 _TIMES = 3
 
 
@@ -87,7 +91,8 @@ def measure(source: str, *, options: dict[str, Any] | None = None, precision: st
     True
     """
     try:
-        import torch
+        with needing("torch", "vision", "measuring a model"):
+            import torch
 
         from smallcal.vision.models.opening import open_model
 
@@ -98,12 +103,16 @@ def measure(source: str, *, options: dict[str, Any] | None = None, precision: st
             return Speed(reason="it cannot be trained or timed here")
         module = model.module.to(device)
         flops = _flops(module, model.input.size)
-        n = _ON_GPU if device == "cuda" else _ON_CPU
-        batch = torch.randn(n, 3, *model.input.size, device=device)
-        labels = torch.zeros(n, dtype=torch.long, device=device)
+        batch = torch.randn(_MOST, 3, *model.input.size, device=device)
         cast = _casting(device, precision)
-        apply = _timed(lambda: _apply(module, batch, cast), device) / n
-        train = _timed(_step_of(module, batch, labels, cast), device) / n
+        n = _LEAST
+        first = _timed(lambda: _apply(module, batch[:n], cast), device) / n
+        if device != "cpu" or first * _STEP * _MOST < _PATIENCE:
+            n = _MOST
+        else:
+            n = max(_LEAST, int(_PATIENCE / (first * _STEP)))
+        apply = _timed(lambda: _apply(module, batch[:n], cast), device) / n
+        train = _timed(_step_of(module, batch[:n], cast), device) / n
     except (SmallcalError, ImportError) as error:
         return Speed(reason=one_line(error))
     except RuntimeError as error:  # out of memory, most of all
@@ -127,11 +136,10 @@ def _apply(module: nn.Module, batch: Any, cast: Callable[[], Any]) -> None:
         module(batch)
 
 
-def _step_of(
-    module: nn.Module, batch: Any, labels: Any, cast: Callable[[], Any]
-) -> Callable[[], None]:
+def _step_of(module: nn.Module, batch: Any, cast: Callable[[], Any]) -> Callable[[], None]:
     import torch
 
+    labels = torch.zeros(len(batch), dtype=torch.long, device=batch.device)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-6)
 
     def step() -> None:
@@ -146,17 +154,17 @@ def _step_of(
 
 
 def _timed(work: Callable[[], None], device: str) -> float:
-    """Return seconds; what is set up at the first call is not counted on a GPU."""
+    """Return seconds, the fewest of some trials; what is slow is tried once."""
     import torch
 
-    taken = []
-    for _ in range(_TIMES + 1 if device == "cuda" else 1):
+    taken: list[float] = []
+    while not taken or (len(taken) <= _TIMES and sum(taken) < _PATIENCE):
         start = time.perf_counter()
         work()
         if device == "cuda":
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - start)
-    return min(taken[1:] or taken)
+    return min(taken)
 
 
 def _flops(module: nn.Module, size: tuple[int, int]) -> float:

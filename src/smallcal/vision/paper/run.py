@@ -180,7 +180,7 @@ def _extract(
     for shift in cell.shifts:
         if shift.classes:
             make_links(shift, places)
-    extract(
+    done = extract(
         model_of(cell, places),
         _images(cell, places),
         places.logits,
@@ -190,6 +190,8 @@ def _extract(
         ),
         told=lambda line: told(f"  {line}"),
     )
+    for note in done.notes:
+        told(f"  {note}")
 
 
 def _images(cell: PaperCell, places: Places) -> CellImages:
