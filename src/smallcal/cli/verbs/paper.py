@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +20,8 @@ from smallcal.studies.reproduce.reference import PAPER, load_reference
 from smallcal.studies.reproduce.run import agenda_of
 
 if TYPE_CHECKING:
-    from smallcal.vision.paper.cells import Paper, PaperCell
+    from smallcal.vision.paper.cells import Paper
     from smallcal.vision.paper.plan import Plan
-    from smallcal.vision.paper.run import RunSettings
     from smallcal.vision.paper.work import Places, Work
 
 #: Cells whose commands are shown without being asked for.
@@ -73,51 +73,38 @@ def paper(
     as_json: options.Json = False,
 ) -> None:
     """Plan the paper's models, or make them: train, take logits, compare with its numbers."""
-    # Here: they need Pillow and torch, and a list of options does not.
-    from smallcal.vision.paper.file import load_paper
-    from smallcal.vision.paper.run import RunSettings
-    from smallcal.vision.paper.work import Places
+    from smallcal import vision  # it needs Pillow, and a list of options does not
 
-    known = load_paper(file)
+    known = vision.load_paper(file)
     chosen = known.only([name for text in cells or () for name in text.split(",") if name])
-    places = Places(Path(root or "."), Path(output or "OUT"))
+    places = vision.Places(Path(root or "."), Path(output or "OUT"))
+    work = known, chosen, places
     if plan:
-        _plan(known, chosen, places, (not no_measure, tflops), as_json=as_json)
+        measured = not no_measure
+        with terminal.progress("Measuring", len({cell.model for cell in chosen})) as advance:
+            found = vision.plan_paper(*work, measured=measured, tflops=tflops, advance=advance)
+        _show(found, whole=len(chosen) == len(known.cells), as_json=as_json)
         return
     if output is None:
         raise InputError("say --plan to see what would be run, or -o DIR to run it")
-    _run(
-        context, (known, chosen), places, RunSettings(device, workers, batch_size), as_json=as_json
-    )
+    told = _to_stderr if as_json else terminal.say
+    settings = vision.RunSettings(device, workers, batch_size)
+    with _explained(context):
+        vision.run_paper(*work, settings=settings, told=told)
     _compare(known, places, jobs=jobs, as_json=as_json)
 
 
 # --- running -------------------------------------------------------------------------------------
 
 
-def _run(
-    context: typer.Context,
-    what: tuple[Paper, Sequence[PaperCell]],
-    places: Places,
-    settings: RunSettings,
-    *,
-    as_json: bool,
-) -> None:
-    from smallcal.vision.paper.run import missing_for, run_paper
-    from smallcal.vision.paper.work import work_of
-
-    known, chosen = what
-    terminal.leave(
-        missing_for([work_of(cell, known, places) for cell in chosen], places), code=BAD_INPUT
-    )
+@contextmanager
+def _explained(context: typer.Context) -> Iterator[None]:
+    """Say all that is missing, a line each; say how a run that is stopped goes on."""
     try:
-        run_paper(
-            known,
-            chosen,
-            places,
-            settings=settings,
-            told=_to_stderr if as_json else terminal.say,
-        )
+        yield
+    except InputError as error:
+        terminal.leave(getattr(error, "lines", ()), code=BAD_INPUT)
+        raise
     except (KeyboardInterrupt, SystemExit):
         again = terminal.typed(context)
         terminal.note(f"what is finished is kept; the same command goes on: {again}")
@@ -154,23 +141,11 @@ def _compare(known: Paper, places: Places, *, jobs: int, as_json: bool) -> None:
 # --- the plan ------------------------------------------------------------------------------------
 
 
-def _plan(
-    known: Paper,
-    chosen: Sequence[PaperCell],
-    places: Places,
-    how: tuple[bool, float],
-    *,
-    as_json: bool,
-) -> None:
-    from smallcal.vision.paper.plan import plan_paper
-
-    measured, tflops = how
-    with terminal.progress("Measuring", len({cell.model for cell in chosen})) as advance:
-        found = plan_paper(known, chosen, places, measured=measured, tflops=tflops, advance=advance)
+def _show(found: Plan, *, whole: bool, as_json: bool) -> None:
     if as_json:
         terminal.show_json(found.to_dict())
     else:
-        show_plan(found, whole=len(chosen) == len(known.cells))
+        show_plan(found, whole=whole)
 
 
 def show_plan(found: Plan, *, whole: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
 from smallcal.vision.paper.cells import CORRUPTED, PaperCell, Shift
 from smallcal.vision.paper.work import Places, Work, changes_of
+from smallcal.vision.training.keys import toml_value
 
 Words = tuple[str, ...]
 
@@ -44,8 +45,6 @@ def _train(work: Work, places: Places) -> Words:
 
 
 def _said(value: Any) -> str:
-    from smallcal.vision.training.keys import toml_value
-
     return value if isinstance(value, str) else toml_value(value)
 
 

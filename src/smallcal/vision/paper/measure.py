@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from smallcal.data.shown import one_line
 from smallcal.errors import SmallcalError, needing
+from smallcal.vision.models.opening import open_model
 
 if TYPE_CHECKING:
     from torch import nn
@@ -93,9 +94,6 @@ def measure(source: str, *, options: dict[str, Any] | None = None, precision: st
     try:
         with needing("torch", "vision", "measuring a model"):
             import torch
-
-        from smallcal.vision.models.opening import open_model
-
         device, name = device_here()
         # Of as many classes as it likes: the last layer is the smallest part of it all.
         model = open_model(source, options=options, pretrained=False)

@@ -11,14 +11,17 @@ from smallcal.errors import InputError, SmallcalError
 from smallcal.studies.collection import Collection, load_collection
 from smallcal.vision.extraction.cell_images import CellImages, Corruptions
 from smallcal.vision.extraction.entries import registered
+from smallcal.vision.extraction.extracting import extract
 from smallcal.vision.extraction.settings import CellName, ExtractionSettings
 from smallcal.vision.images import open_images
+from smallcal.vision.models.opening import open_model
 from smallcal.vision.paper.cells import Paper, PaperCell
 from smallcal.vision.paper.commands import calibration_split, commands_of, model_of, parts_of
 from smallcal.vision.paper.links import link_table, make_links
 from smallcal.vision.paper.state import entry_of, is_extracted, is_trained, missing_images
 from smallcal.vision.paper.work import Places, Work, work_of
 from smallcal.vision.training.run_folder import RunFolder
+from smallcal.vision.training.training import train
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,20 @@ class RunSettings:
     device: str = "auto"
     workers: int | None = None
     batch_size: int = 64
+
+
+class Missing(InputError):
+    """Images or weights that are not there.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        All of them.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = tuple(lines)
 
 
 def missing_for(works: Sequence[Work], places: Places) -> list[str]:
@@ -84,8 +101,6 @@ def _complaint(work: Callable[..., object], *given: object) -> str:
 
 
 def _open(work: Work) -> None:
-    from smallcal.vision.models.opening import open_model
-
     options = work.recipe.model.options if work.recipe else {}
     open_model(work.cell.model, options=options, pretrained=work.begins_pretrained)
 
@@ -118,13 +133,14 @@ def run_paper(
 
     Raises
     ------
+    Missing
+        If images or weights are not there; nothing has begun.
     SmallcalError
-        If images or weights are missing, before anything begins, or a step fails; what was finished
-        stays.
+        If a step fails; what was finished stays.
     """
     works = [work_of(cell, paper, places) for cell in cells]
     if lines := missing_for(works, places):
-        raise InputError("; ".join(lines))
+        raise Missing(lines)
     for number, work in enumerate(works, 1):
         told(f"{work.cell.name} ({number:,} of {len(works):,})")
         make_cell(work, places, settings=settings or RunSettings(), told=told)
@@ -150,8 +166,6 @@ def make_cell(
 def _train(
     work: Work, places: Places, settings: RunSettings, told: Callable[[str], object]
 ) -> None:
-    from smallcal.vision.training.training import train
-
     assert work.recipe is not None
     own: dict[str, Any] = {"data.source": places.images(work.cell.train)}
     if settings.device != "auto":
@@ -174,8 +188,6 @@ def _train(
 def _extract(
     work: Work, places: Places, settings: RunSettings, told: Callable[[str], object]
 ) -> None:
-    from smallcal.vision.extraction.extracting import extract
-
     cell = work.cell
     for shift in cell.shifts:
         if shift.classes:
