@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from itertools import chain
 from typing import Any
+
+from PIL import Image
 
 from smallcal.errors import FileError, needing
 from smallcal.vision.models.model import InputSpec
+from smallcal.vision.models.preprocess import Preprocess
 from smallcal.vision.training.recipe import Recipe
 
 
@@ -54,20 +59,28 @@ def training_transform(recipe: Recipe, seen: InputSpec, preprocess: Callable[...
             f"{recipe.source}: timm cannot make this of [augment], perhaps of auto_augment = "
             f"{said.auto_augment!r}: {type(error).__name__} {error}"
         ) from None
+    _let_go_black(change)
     if said.crop == "resized":
         return transforms.Compose([*crop.transforms, *change.transforms, *finish.transforms])
     # The other crops take the place of timm's, which is the first of its steps.
-    own = [_whole(seen)]
+    own: list[Any] = [Preprocess(seen).picture]
     if said.crop == "padded":
         pad = [round(said.padding * side) for side in (seen.size[1], seen.size[0])]
         own.append(transforms.RandomCrop(seen.size, padding=pad))
     return transforms.Compose([*own, *crop.transforms[1:], *change.transforms, *finish.transforms])
 
 
-def _whole(seen: InputSpec) -> Any:
-    """Return the step that makes an image of the right size, of the whole of it."""
-    from torchvision import transforms
+def _let_go_black(steps: Any) -> None:
+    """Let images that are to keep no bit of their colours be black.
 
-    return transforms.Resize(
-        seen.size, interpolation=transforms.InterpolationMode(seen.interpolation)
-    )
+    timm's strongest Posterize asks Pillow for that, and Pillow does it no more from version 13 on.
+    """
+    for step in steps.transforms:
+        found = [*getattr(step, "ops", []), *chain(*getattr(step, "policy", []))]
+        for one in found:
+            if getattr(one.aug_fn, "__name__", "") == "posterize":
+                one.aug_fn = partial(_posterized, one.aug_fn)
+
+
+def _posterized(posterize: Any, image: Any, bits: int, **more: Any) -> Any:
+    return posterize(image, bits, **more) if bits else Image.new(image.mode, image.size)

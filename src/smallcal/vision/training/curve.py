@@ -23,11 +23,11 @@ def draw_run(log: Sequence[Epoch], *, ax: Axes | None = None) -> Axes:
     >>> from smallcal.vision.training.run_folder import Epoch
     >>> log = [Epoch(1, 0.1, 2.3, 0.2, 9.0, 500.0), Epoch(2, 0.05, 1.9, 0.4, 9.0, 500.0)]
     >>> draw_run(log).get_ylabel()
-    'training loss'
+    'loss, or share of errors'
     """
     ax = axes_or_new(ax)
     epochs = [row.epoch for row in log]
-    dress(ax, xlabel="epoch", ylabel="training loss")
+    dress(ax, xlabel="epoch", ylabel="loss, or share of errors")
     series = {"training loss": [row.loss for row in log]}
     wrong = [np.nan if row.accuracy is None else 1 - row.accuracy for row in log]
     if np.isfinite(wrong).any():

@@ -94,13 +94,14 @@ def _value(given: Any, kind: Any, rules: Mapping[str, Any], *, where: str) -> An
 def _require_range(number: float, rules: Mapping[str, Any], *, where: str) -> None:
     most = rules["most"]
     tests = {
+        "finite": math.isfinite(number),
         f"at least {rules['least']:g}": number >= rules["least"],
         f"above {rules['above']:g}": number > rules["above"],
         f"below {rules['below']:g}": number < rules["below"],
         f"at most {most:,}": number <= most,
     }
     for words, holds in tests.items():
-        if not holds:  # neither does a comparison with NaN
+        if not holds:
             raise FileError(f"{where} must be {words}; got {number!r}")
 
 
