@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from smallcal.errors import InputError, SmallcalError
 from smallcal.vision.training.keys import value_of
 from smallcal.vision.training.processes import place_of
 from smallcal.vision.training.recipe import read_recipe, recipe_names, recipe_text
-from smallcal.vision.training.run_folder import Epoch
+from smallcal.vision.training.run_folder import Epoch, RunFolder
 from smallcal.vision.training.training import train as train_model
 
 
@@ -97,10 +98,10 @@ def _train(
     try:
         run = train_model(recipe, output, changes=changes, on_epoch=told)
     except (KeyboardInterrupt, SystemExit, SmallcalError):
-        if done:
+        if done or RunFolder(Path(output)).last.exists():
             terminal.note(
-                f"epochs up to {done[-1].epoch:,} are done and kept; the same command goes on from "
-                f"there: {terminal.typed(context)}"
+                "epochs that are done are kept; the same command goes on from there: "
+                f"{terminal.typed(context)}"
             )
         raise
     if as_json:

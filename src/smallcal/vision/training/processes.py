@@ -97,12 +97,16 @@ def device_named(name: str, place: Place) -> torch.device:
 
 @contextmanager
 def together(place: Place, device: torch.device) -> Iterator[None]:
-    """Join the processes while the block works: by nccl on GPUs, by gloo elsewhere."""
-    if place.world == 1:
-        yield
-        return
+    """Join the processes while the block works: by nccl on GPUs, by gloo elsewhere.
+
+    Those that are joined already stay so.
+    """
     import torch
     from torch import distributed
+
+    if place.world == 1 or distributed.is_initialized():
+        yield
+        return
 
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -118,6 +119,7 @@ class RunFolder:
     @contextmanager
     def claimed(self, recipe: Recipe, split: ImageSplit | None) -> Iterator[None]:
         """Keep other processes out; write recipe and split before anything else."""
+        self.require(recipe)  # before a lock is put into what is no run
         with file_errors(f"cannot make {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
         with alone_in(self.folder, what="this run", instead="another folder with --output"):
@@ -136,15 +138,16 @@ class RunFolder:
         """Write the split down; where it is, it must be the same."""
         try:
             split.save(self.split)
-        except FileError as error:
+        except FileError:
             if not self.last.exists():
                 raise
             raise FileError(
-                f"the images are not those that the run was begun with: {error}"
+                f"{self.split}: the images are not those that the run was begun with; name another "
+                "folder for a run on others"
             ) from None
 
     def write(self, checkpoint: dict[str, Any], log: Sequence[Epoch]) -> None:
-        """Write the checkpoint, then what shows it."""
+        """Write the checkpoint, then the log."""
         import torch
 
         try:
@@ -159,13 +162,16 @@ class RunFolder:
         self.show(log)
 
     def show(self, log: Sequence[Epoch]) -> None:
-        """Write the log as a table, and as a picture if that can be."""
+        """Write the log as a table."""
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
         table.writerow(Epoch._fields)
         table.writerows(log)
         with atomic_path(self.log) as path:
             path.write_text(text.getvalue(), encoding="utf-8")
+
+    def draw(self, log: Sequence[Epoch]) -> None:
+        """Write the log as a picture, where matplotlib is installed."""
         with suppress(MissingExtraError):
             from smallcal.vision.training.curve import draw_run
 
@@ -175,7 +181,8 @@ class RunFolder:
 
 
 def _fixed(recipe: Recipe) -> dict[str, Any]:
-    tables = recipe.tables()
+    """Return what must not change, as JSON has it: lists, no tuples."""
+    tables: dict[str, Any] = json.loads(json.dumps(recipe.tables()))
     for section, name in FREE:
         del tables[section][name]
     return tables

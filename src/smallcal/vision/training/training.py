@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
@@ -27,6 +29,9 @@ from smallcal.vision.training.loop import Material, Step, Trainer
 from smallcal.vision.training.processes import Place, device_named, place_of, shared, together
 from smallcal.vision.training.recipe import NO_SPLIT, Recipe, read_recipe
 from smallcal.vision.training.run_folder import Epoch, RunFolder
+
+#: Seconds between two pictures of a run: to draw takes half a second, as some epochs do.
+_DRAWING = 30.0
 
 
 @dataclass(frozen=True)
@@ -270,6 +275,7 @@ def _train(
     left = (epochs - len(trainer.log)) * trainer.material.batches.steps
     if first and trainer.log:
         folder.show(trainer.log)  # it may be from before the last checkpoint
+    drawn = -math.inf
     with progress("Training", left) if first else nullcontext(lambda steps: None) as advance:
 
         def told(step: Step) -> None:
@@ -281,4 +287,7 @@ def _train(
             if first:
                 weights = {"model": trainer.module.state_dict(), "epoch": row.epoch}
                 folder.write({**about, **weights, **trainer.state()}, trainer.log)
+                if time.monotonic() - drawn > _DRAWING or row.epoch == epochs:
+                    folder.draw(trainer.log)
+                    drawn = time.monotonic()
                 on_epoch(row, epochs)
