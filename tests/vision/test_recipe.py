@@ -138,7 +138,7 @@ def test_files_that_are_no_recipes(tmp_path):
     with pytest.raises(FileError, match="there is no recipe paper-adam; did you mean 'paper-adamw"):
         read_recipe("paper-adam")
     (tmp_path / "bad.toml").write_text("[model\n")
-    with pytest.raises(FileError, match="bad.toml cannot be read as a recipe: .*line 1"):
+    with pytest.raises(FileError, match=r"bad\.toml cannot be read as a recipe: .*line 1"):
         read_recipe(tmp_path / "bad.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FileError, match="cannot be read as a recipe"):

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("timm")
 pytest.importorskip("PIL")
 
+import torch
 from PIL import Image
 from torch.nn import functional
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-timm = pytest.importorskip("timm")
+pytest.importorskip("torch")
+pytest.importorskip("timm")
 pytest.importorskip("PIL")
 
+import timm
+import torch
 from PIL import Image
 from timm.data import Mixup
 from timm.loss import SoftTargetCrossEntropy
@@ -183,10 +185,10 @@ def loaded(pictures, **changes):
 def test_an_image_is_changed_alike_whoever_loads_it(pictures, changes):
     rows = np.arange(24)
     makes = loaded(pictures, **changes)
-    state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     images, labels = makes[(3, rows)]
     assert torch.equal(torch.get_rng_state(), state[0])
-    assert (np.random.get_state()[1] == state[1]).all()
+    assert (np.random.get_state()[1] == state[1]).all()  # noqa: NPY002
     assert images.shape == (24, 3, 24, 24)
     assert labels.tolist() == pictures.labels.tolist()
     assert torch.equal(makes[(3, rows[::-1])][0], images.flip(0))

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("timm")
 pytest.importorskip("PIL")
+
+import torch
 
 from smallcal.vision import train
 from support.training import PAPER_IMAGES, PAPER_MIX, digit_folders, recipe
