@@ -99,3 +99,24 @@ def test_an_error_on_the_way_says_how_to_go_on(cli, digits, here, monkeypatch):
     monkeypatch.undo()
     monkeypatch.chdir(here)
     assert cli("train", "r.toml", "-o", "run")[0] == 0
+
+
+def test_ctrl_c_keeps_what_is_done(cli, digits, here, monkeypatch):
+    def pressed(self, log):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("smallcal.vision.training.run_folder.RunFolder.draw", pressed)
+    code, _, err = cli("train", "r.toml", "-o", "run")
+    assert code == 130
+    note, error = err.splitlines()
+    assert note == (
+        "smallcal: note: epochs that are done are kept; the same command goes on from there: "
+        "smallcal train r.toml -o run"
+    )
+    assert error == "smallcal: error: interrupted; no half-written file is left"
+    assert len((here / "run" / "log.csv").read_text().splitlines()) == 2
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    code, out, _ = cli("train", "r.toml", "-o", "run")
+    assert code == 0
+    assert out.startswith("epoch 2 of 2")

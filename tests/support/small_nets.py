@@ -1,45 +1,70 @@
-"""Small networks of images, for tests that train: opened as ``torch:support.small_nets:NAME``."""
+"""Small networks of images, as ``torch:support.small_nets:Small`` names them."""
 
-from __future__ import annotations
-
-import torch
 from torch import nn
 
-
-def _seeing(module, size):
-    module.input_spec = {"size": size, "mean": 0.4, "std": 0.3}
-    return module
+from smallcal.vision import InputSpec
 
 
-def conv(num_classes=10, size=8, width=8, norm=False, dropout=0.0):
-    """Return two convolutions and two layers; without ``norm`` nothing depends on the batch."""
-    layers = [nn.Conv2d(3, width, 3, 2, 1), *([nn.BatchNorm2d(width)] if norm else []), nn.ReLU()]
-    layers += [nn.Conv2d(width, 2 * width, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(2)]
-    layers += [nn.Flatten(), nn.Linear(8 * width, 16), nn.LayerNorm(16), nn.ReLU()]
-    layers += [nn.Dropout(dropout), nn.Linear(16, num_classes)]
-    return _seeing(nn.Sequential(*layers), size)
+class Small(nn.Module):
+    """A convolution, a mean over places, a layer."""
 
-
-def stubborn(size=8):
-    """Return a network that has ten columns, whatever is asked for."""
-    return conv(10, size)
-
-
-class Broken(nn.Module):
-    """A network whose logits are no numbers after its third batch."""
-
-    def __init__(self, num_classes=10):
+    def __init__(self, num_classes=10, width=6):
         super().__init__()
-        self.inner = conv(num_classes)
-        self.seen = 0
+        self.input_spec = {"size": 32, "mean": 0.5, "std": [0.25, 0.25, 0.25], "crop": 0.875}
+        self.body = nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.ReLU())
+        self.drop = nn.Dropout(0.5)
+        self.fc = nn.Linear(width, num_classes)
 
-    def forward(self, images):
-        """Return logits."""
-        self.seen += self.training
-        logits = self.inner(images)
-        return logits * torch.nan if self.seen > 3 else logits
+    def forward(self, batch):
+        return self.fc(self.drop(self.body(batch).mean((2, 3))))
 
 
-def broken(num_classes=10):
-    """Return the network whose loss is lost."""
-    return _seeing(Broken(num_classes), 8)
+class Bare(nn.Module):
+    """It does not say what it sees, and has no layer with as many outputs as classes."""
+
+    def forward(self, batch):
+        return batch.mean((2, 3))
+
+
+class Wide(Small):
+    """It gives more than its logits."""
+
+    def forward(self, batch):
+        return {"logits": super().forward(batch), "loss": None}
+
+
+class Convolved(nn.Module):
+    """Its last layer is a convolution over places."""
+
+    input_spec = InputSpec((16, 16))
+
+    def __init__(self, num_classes=4):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 5, 3)
+        self.last = nn.Conv2d(5, num_classes, 1)
+
+    def forward(self, batch):
+        return self.last(self.stem(batch)).mean((2, 3))
+
+
+def grey(image):
+    """Return an image as 3 x 24 x 24 numbers."""
+    import torch
+
+    return torch.full((3, 24, 24), sum(image.getpixel((0, 0))) / 765)
+
+
+def pair():
+    return Bare(), grey
+
+
+def fixed():
+    return Small(4)
+
+
+def broken():
+    raise RuntimeError("no such\nlayer")
+
+
+def nothing():
+    return 3

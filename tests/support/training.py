@@ -34,7 +34,7 @@ def photo_folders(root, size=32, each=12):
 def recipe(images, **changes):
     """Return a small recipe for a folder; changes are named ``section__key``."""
     tables = {
-        "model": {"source": "torch:support.small_nets:conv", "pretrained": False},
+        "model": {"source": "torch:support.trained_nets:conv", "pretrained": False},
         "data": {"source": f"folder:{images}", "split": "20%"},
         "training": {"epochs": 3, "batch_size": 16, "device": "cpu"},
         "optimizer": {"name": "sgd", "lr": 0.05},
