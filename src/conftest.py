@@ -12,5 +12,10 @@ if importlib.util.find_spec("torch") is None:
         "smallcal/vision/paper/measure.py",
         "smallcal/vision/training",
     ]
+if importlib.util.find_spec("timm") is None:
+    collect_ignore += [
+        "smallcal/vision/models/opening.py",
+        "smallcal/vision/training/training.py",
+    ]
 if importlib.util.find_spec("PIL") is None:
     collect_ignore += ["smallcal/vision"]

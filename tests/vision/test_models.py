@@ -151,6 +151,12 @@ class TestFactory:
             model.to("cuda")
 
 
+def test_without_torch():
+    code = "import sys; sys.modules['torch'] = None; from smallcal.vision import open_model"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stderr.endswith("needs the package 'torch': pip install 'smallcal[vision]'\n")
+
+
 class TestStrings:
     def test_values(self):
         _, place, options = split_source("timm:a.b?x=3&y=1e-3&z=True&n=none&t=gelu&l=1,0.5")
@@ -241,6 +247,43 @@ class TestCheckpoint:
                 FileError, "could run code, which is never done", SMALL, checkpoint=tmp_path / name
             )
 
+    @pytest.mark.parametrize(
+        "source", ["os:system", "subprocess:run", "pickle:loads", "shutil:rmtree"]
+    )
+    def test_no_file_calls_what_it_likes(self, tmp_path, source):
+        options = {"command": f"touch {tmp_path}/ran"}
+        file = checkpoint(tmp_path / "a.pt", Small(), source=f"torch:{source}", options=options)
+        fails(FileError, "wants torch:.* called, which could do anything", f"checkpoint:{file}")
+        assert not (tmp_path / "ran").exists()
+
+    def test_a_function_of_ones_own_may_be_called(self, tmp_path):
+        source = "torch:support.small_nets:fixed"
+        file = checkpoint(tmp_path / "a.pt", Small(4), source=source, options={}, classes=4)
+        assert open_model(f"checkpoint:{file}").classes == 4
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            *(("classes", one) for one in ("many", 1, 9)),
+            *(("options", one) for one in ([1], {1: 2}, {"depth": 2}, {"input.size": "big"})),
+            *(("source", one) for one in ("nothing", "checkpoint:a.pt", "onnx:a.onnx", 3)),
+            ("format", "other"),
+        ],
+    )
+    def test_nonsense_in_a_checkpoint(self, tmp_path, key, value):
+        file = checkpoint(tmp_path / "a.pt", Small(3, width=5), **{key: value})
+        assert fails((FileError, InputError), None, f"checkpoint:{file}")
+
+    def test_a_checkpoint_as_a_start_for_other_classes(self, tmp_path):
+        file = checkpoint(tmp_path / "a.pt", Small(3, width=5))
+        model = open_model(f"checkpoint:{file}", classes=9)
+        assert (model.classes, model.untrained, model.class_names, model.seed) == (
+            9,
+            True,
+            (),
+            None,
+        )
+
     @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 and more", None])
     def test_damage(self, tmp_path, content):
         if content is None:
@@ -254,6 +297,11 @@ class TestCheckpoint:
         with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("archive/data/0", bytes(50_000_000))
         fails(FileError, "a.pt", SMALL, checkpoint=tmp_path / "a.pt")
+
+    def test_a_huge_view_of_a_few_numbers(self, tmp_path):
+        state = {**Small().state_dict(), "fc.weight": torch.zeros(1, 6).expand(10**9, 6)}
+        torch.save(state, tmp_path / "a.pt")
+        fails(FileError, "claims 24.0 GB", SMALL, checkpoint=tmp_path / "a.pt")
 
     def test_other_content(self, tmp_path):
         for content in ([1, 2], {}, {"model": {"a": 1}}, {"epoch": 3}):

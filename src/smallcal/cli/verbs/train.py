@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,11 +13,9 @@ from smallcal.cli import options, terminal
 from smallcal.cli.options import argument, flag, option
 from smallcal.data.shown import visible
 from smallcal.errors import InputError, SmallcalError
-from smallcal.vision.training.keys import value_of
-from smallcal.vision.training.processes import place_of
-from smallcal.vision.training.recipe import read_recipe, recipe_names, recipe_text
-from smallcal.vision.training.run_folder import Epoch, RunFolder
-from smallcal.vision.training.training import train as train_model
+
+if TYPE_CHECKING:
+    from smallcal.vision.training.run_folder import Epoch
 
 
 def train(
@@ -59,6 +57,10 @@ def train(
     as_json: options.Json = False,
 ) -> None:
     """Train a model of images as a recipe says; a stopped run goes on."""
+    # Not at the top: without Pillow the help of this verb should still be there.
+    from smallcal.vision.training.processes import place_of
+    from smallcal.vision.training.training import train as train_model
+
     if listed:
         _list(as_json=as_json)
         return
@@ -69,9 +71,7 @@ def train(
     given = {name: value for name, value in usual.items() if value is not None}
     changes: dict[str, Any] = {**_settings(setting or ()), **given}
     if show:
-        own = recipe in recipe_names() and not changes
-        text = recipe_text(recipe) if own else read_recipe(recipe).changed(changes).text()
-        sys.stdout.write(visible(text, keep="\n"))
+        _show(recipe, changes)
         return
     if output is None:
         raise InputError("where the run is kept is not said; name a folder with -o")
@@ -87,6 +87,9 @@ def train(
 def _train(
     context: typer.Context, what: tuple[str, str], changes: dict[str, Any], *, as_json: bool
 ) -> None:
+    from smallcal.vision.training.run_folder import RunFolder
+    from smallcal.vision.training.training import train as train_model
+
     recipe, output = what
     done: list[Epoch] = []
 
@@ -122,7 +125,18 @@ def _line(row: Epoch, epochs: int) -> str:
     )
 
 
+def _show(recipe: str, changes: dict[str, Any]) -> None:
+    """Print a recipe: with its comments, if nothing is changed."""
+    from smallcal.vision.training.recipe import read_recipe, recipe_names, recipe_text
+
+    own = recipe in recipe_names() and not changes
+    text = recipe_text(recipe) if own else read_recipe(recipe).changed(changes).text()
+    sys.stdout.write(visible(text, keep="\n"))
+
+
 def _list(*, as_json: bool) -> None:
+    from smallcal.vision.training.recipe import read_recipe, recipe_names
+
     titles = {name: read_recipe(name).title for name in recipe_names()}
     if as_json:
         terminal.show_json(titles)
@@ -132,6 +146,8 @@ def _list(*, as_json: bool) -> None:
 
 
 def _settings(given: Sequence[str]) -> dict[str, Any]:
+    from smallcal.vision.training.keys import value_of
+
     found = {}
     for text in given:
         name, equals, value = text.partition("=")

@@ -6,23 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import device_of, evaluating, logits_of
-from smallcal.errors import InputError
+from smallcal.errors import InputError, needing
 from smallcal.vision.models.model import InputSpec, VisionModel
 from smallcal.vision.models.preprocess import Preprocess
 from smallcal.vision.models.source import Order, changed
 from smallcal.vision.models.weights import (
     Weights,
     bare_name,
+    compare,
     fingerprint,
     load_into,
     read_weights,
-    same_names,
 )
+
+with needing("torch", "vision", "opening a model"):
+    import torch
+    from torch import Tensor, nn
 
 
 class Logits(nn.Module):
@@ -52,7 +53,8 @@ class Built:
     untrained : bool
         Whether weights are random, as far as is known.
     translate : callable, optional
-        From the tensors of a file, by name, to those of the module where names have changed.
+        From the tensors of a file, by name, to those of the module, where its library
+        has changed names or adapts sizes.
     """
 
     module: nn.Module
@@ -85,10 +87,10 @@ class Outputs:
         finally:
             if hook is not None:
                 hook.remove()
-        return logits, _flat(seen[-1], self.head, len(logits)) if seen else None
+        return logits, flat_features(seen[-1], self.head, len(logits)) if seen else None
 
 
-def _flat(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
+def flat_features(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
     """Return features as n x d; where the last layer sees places or tokens, their mean."""
     if seen.ndim < 2 or len(seen) != n:
         return None
@@ -99,16 +101,16 @@ def _flat(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
     return seen.flatten(1, -2).mean(1)
 
 
-def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
+def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
     """Build a network, load the checkpoint that was named, and look at what comes out."""
     weights = read_weights(order.checkpoint) if order.checkpoint else None
     if weights:
         order = replace(order, pretrained=False)  # nothing to download
-    built, classes = _look(order, build)
+    built, classes = looked_at(order, build)
     left = False
     if weights:
         built, classes = _same_classes(order, build, weights, (built, classes))
-        if built.translate and not same_names(built.module, weights):
+        if built.translate and not compare(built.module, weights, new=order.classes).good:
             weights = replace(weights, state=built.translate(weights.state))
         left = load_into(built.module, weights, order.source, new=order.classes)
     if order.classes not in (None, classes):
@@ -125,17 +127,17 @@ def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
         name=order.name,
         classes=classes,
         preprocess=preprocess,
-        outputs=Outputs(built.module, _head(built.module, classes)[1]),
+        outputs=Outputs(built.module, head_of(built.module, classes)[1]),
         fingerprint=fingerprint(built.module),
         input=built.input,
         module=built.module,
         class_names=names if len(names) == classes else (),
-        seed=weights.seed if weights else None,
+        seed=weights.seed if weights and not left else None,
         untrained=left if weights else built.untrained,
     )
 
 
-def _look(order: Order, build: Callable[[Order], Built]) -> tuple[Built, int]:
+def looked_at(order: Order, build: Callable[[Order], Built]) -> tuple[Built, int]:
     """Build; show it one grey image; return it with its number of columns."""
     built = build(order)
     built = replace(built, input=changed(built.input, order.input))
@@ -150,11 +152,11 @@ def _same_classes(
 ) -> tuple[Built, int]:
     """Build again with as many classes as the checkpoint has, unless their number was said."""
     built, classes = now
-    name, head = _head(built.module, classes)
+    name, head = head_of(built.module, classes)
     rows = weights.rows(bare_name(built.module, name)) if head is not None else None
     if order.classes is not None or rows in (None, classes):
         return now
-    return _look(replace(order, classes=rows), build)
+    return looked_at(replace(order, classes=rows), build)
 
 
 def _columns(built: Built, source: str) -> tuple[Any, int]:
@@ -180,7 +182,7 @@ def _columns(built: Built, source: str) -> tuple[Any, int]:
     return said, shape[1]
 
 
-def _head(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
+def head_of(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
     """Return name and layer that give the logits: what timm says, else the last of its size."""
     asked: Any = getattr(module, "get_classifier", None)
     own = asked() if callable(asked) else None

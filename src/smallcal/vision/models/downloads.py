@@ -9,8 +9,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import torch
 
 from smallcal.data.shown import one_line
 from smallcal.errors import (
@@ -94,6 +97,14 @@ def absent(source: str, what: str, folder: object, why: str, *, instead: str = "
         python=instead or "pass the weights as checkpoint=FILE",
         shell=instead or "give the weights by --checkpoint FILE",
     )
+
+
+def require_address(source: str, url: str) -> None:
+    """Raise unless a file is in the cache of torch, or the server that has it answers."""
+    folder = Path(torch.hub.get_dir()) / "checkpoints"
+    file = folder / urlsplit(url).path.rpartition("/")[2]
+    if not file.exists() and (why := reach(url)):
+        raise absent(source, file.name, folder, why)
 
 
 def headless(source: str, what: str) -> InputError:

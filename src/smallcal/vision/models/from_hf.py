@@ -71,7 +71,11 @@ def _place(order: Order) -> str:
 
 def _load(transformers: Any, order: Order, place: str, *, here: bool) -> Built:
     config, unused = transformers.AutoConfig.from_pretrained(
-        place, local_files_only=here, return_unused_kwargs=True, **order.options
+        place,
+        local_files_only=here,
+        return_unused_kwargs=True,
+        trust_remote_code=False,  # else it asks on the terminal
+        **order.options,
     )
     if unused:
         name = next(iter(unused))
@@ -104,6 +108,7 @@ def _network(
         place,
         config=config,
         local_files_only=here,
+        trust_remote_code=False,
         ignore_mismatched_sizes=order.classes is not None,
         output_loading_info=True,
     )
@@ -141,12 +146,17 @@ def _seen(transformers: Any, order: Order, place: str, *, here: bool) -> tuple[I
     plain = {"backend": "pil"} if major >= 5 else {"use_fast": False}
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(
-            place, local_files_only=here, **plain
+            place, local_files_only=here, trust_remote_code=False, **plain
         )
-    except (OSError, ValueError):
-        if "size" not in order.input:
+    except (OSError, ValueError) as error:
+        if "size" in order.input:
+            return changed(InputSpec((1, 1)), order.input), None
+        if here and not Path(place).is_dir():
             raise
-        return changed(InputSpec((1, 1)), order.input), None
+        raise FileError(
+            f"{order.source} has no preprocessor_config.json that says how images are prepared; "
+            "write ?input.size=224&input.mean=0.5&input.std=0.5"
+        ) from error
     see = Processed(processor)
     _, height, width = see(Image.new("RGB", (320, 256), "grey")).shape
     spec = processor_input(processor.to_dict(), order.source)

@@ -52,6 +52,8 @@ class Session:
         self.input, self.dtype = takes[0].name, _TYPES[takes[0].type]
         self.batch, *rest = takes[0].shape
         self.channels_last = rest[2] == 3 and rest[0] != 3
+        if isinstance(rest[0], int) and rest[0] != 3 and not self.channels_last:
+            raise InputError(f"onnx:{file} must take images of 3 colours; takes {takes[0].shape}")
         sides = rest[:2] if self.channels_last else rest[1:]
         self.size = (sides[0], sides[1]) if all(isinstance(s, int) for s in sides) else None
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import Any
+
+from torch import Tensor
 
 from smallcal.errors import InputError, choose, did_you_mean
 from smallcal.vision.models.built import Built
@@ -13,6 +17,7 @@ from smallcal.vision.models.downloads import (
     hub_offline,
     library,
     loading,
+    require_address,
 )
 from smallcal.vision.models.model import InputSpec
 from smallcal.vision.models.source import Order
@@ -39,7 +44,24 @@ def build_timm(order: Order) -> Built:
     if not getattr(module, "num_classes", 1):
         raise headless(order.source, "no classes of its own, only features")
     new = order.classes is not None and order.classes != trained_on
-    return Built(module, _spec(config), transform, untrained=new or not order.pretrained)
+    return Built(
+        module,
+        _spec(config),
+        transform,
+        untrained=new or not order.pretrained,
+        translate=partial(_translated, module),
+    )
+
+
+def _translated(module: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors as timm adapts them: older names, other sizes of images."""
+    adapt = getattr(sys.modules[type(module).__module__], "checkpoint_filter_fn", None)
+    if adapt is None:
+        return state
+    try:
+        return dict(adapt(dict(state), module))
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError):
+        return state  # of another architecture: what differs is said of the file itself
 
 
 def _spec(config: dict[str, Any]) -> InputSpec:
@@ -83,7 +105,8 @@ def _require_weights(order: Order, config: Any) -> None:
             shell="give some by --checkpoint FILE",
         )
     if not repository:
-        return  # loaded from an address, which fails at once without network
+        require_address(order.source, config.url)
+        return
     from huggingface_hub import try_to_load_from_cache
 
     files = [config.hf_hub_filename] if config.hf_hub_filename else _FILES

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from smallcal.errors import InputError, choose, did_you_mean
 from smallcal.vision.models.built import Built, Logits, last_layer
-from smallcal.vision.models.downloads import absent, library, loading, reach
+from smallcal.vision.models.downloads import library, loading, require_address
 from smallcal.vision.models.model import InputSpec
 from smallcal.vision.models.source import Order
 
@@ -47,10 +45,8 @@ def _weights(models: Any, order: Order) -> tuple[str, Any]:
             f"torchvision's {name} has no weights {which!r}; {choose(which, every.__members__)}"
         )
     weights = every[which or "DEFAULT"]
-    folder = Path(torch.hub.get_dir()) / "checkpoints"
-    file = folder / weights.url.rpartition("/")[2]
-    if order.pretrained and not file.exists() and (why := reach(weights.url)):
-        raise absent(order.source, file.name, folder, why)
+    if order.pretrained:
+        require_address(order.source, weights.url)
     return name, weights
 
 

@@ -16,9 +16,12 @@ from smallcal.vision.models.preprocess import resampling
 #: What options begin with that are about the images and not about the network.
 INPUT = "input."
 
+#: Pixels of a side; a slip of the keyboard must not fill the memory.
+_LARGEST = 8192
+
 #: Numbers that can be: pixels, shares, colours.
 _FITS: dict[str, Callable[[float], bool]] = {
-    "size": lambda side: side >= 1 and side % 1 == 0,
+    "size": lambda side: 1 <= side <= _LARGEST and side % 1 == 0,
     "crop": lambda share: 0 < share <= 1,
     "mean": math.isfinite,
     "std": lambda scale: math.isfinite(scale) and scale > 0,
@@ -43,6 +46,8 @@ class Order:
         Columns of a new last layer.
     pretrained : bool
     checkpoint : Path, or None
+    named_by_file : bool
+        Whether the source stands in a file, which must not have just any function called.
     """
 
     source: str
@@ -52,6 +57,7 @@ class Order:
     classes: int | None = None
     pretrained: bool = True
     checkpoint: Path | None = None
+    named_by_file: bool = False
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from torch.nn import functional
 from smallcal.calibrators.maps.heads import FLOOR
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
 from smallcal.errors import InputError, choose
-from smallcal.vision.models.built import Built, _flat, _head, _look, finish
+from smallcal.vision.models.built import Built, finish, flat_features, head_of, looked_at
 from smallcal.vision.models.model import VisionModel
 from smallcal.vision.models.source import Order
 
@@ -85,7 +85,7 @@ class TemperatureHead(nn.Module):
             logits = logits_of(self.backbone(images))
         finally:
             hook.remove()
-        features = _flat(seen[-1], self._last[0], len(logits))
+        features = flat_features(seen[-1], self._last[0], len(logits))
         assert features is not None  # it was looked at when the head was put on
         found = self.head(features.detach() if self.stop else features)
         return logits, functional.softplus(found.squeeze(1)).clamp(min=FLOOR)
@@ -114,17 +114,17 @@ class Temperatures:
         return logits / found, found
 
 
-def open_headed(order: Order, build: Callable[[Order], Built]) -> VisionModel:
+def open_headed(build: Callable[[Order], Built], order: Order) -> VisionModel:
     """Build a model, with a temperature head if its options say so."""
     head = {name: value for name, value in order.options.items() if name.startswith(HEAD)}
     if not head:
-        return finish(order, build)
+        return finish(build, order)
     bare = {name: value for name, value in order.options.items() if name not in head}
     said = _checked({name[len(HEAD) :]: value for name, value in head.items()}, order.source)
 
     def headed(order: Order) -> Built:
-        built, classes = _look(order, build)
-        last = _head(built.module, classes)[1]
+        built, classes = looked_at(order, build)
+        last = head_of(built.module, classes)[1]
         if last is None:
             raise InputError(
                 f"{order.source}: its last layer cannot be told, so that it can have no "
@@ -132,9 +132,9 @@ def open_headed(order: Order, build: Callable[[Order], Built]) -> VisionModel:
             )
         stop = said["temperature"] == "stop-grad"
         module = TemperatureHead(built.module, last, width=said["width"], stop=stop)
-        return replace(built, module=module)
+        return replace(built, module=module, translate=None)  # names are others now
 
-    model = finish(replace(order, options=bare), headed)
+    model = finish(headed, replace(order, options=bare))
     if said["features"] == "layer":
         return model
     return replace(model, outputs=Temperatures(model.module))

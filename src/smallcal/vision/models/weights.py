@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, file_errors, missing_file, needing
-from smallcal.io.readers import refuse_zip_bomb
+from smallcal.io.readers import refuse_bomb, refuse_zip_bomb
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -145,6 +145,9 @@ def _weights(file: Path, content: Any) -> Weights:
         raise FileError(
             f"{file} holds no state dict: tensors by name, alone or under {', '.join(_KEYS)}"
         )
+    # An expanded tensor is a huge view of a few numbers.
+    size = sum(one.numel() * one.element_size() for one in state.values())
+    refuse_bomb(str(file), size=size, stored=file.stat().st_size)
     cut = len(_bare(list(map(str, state)))[1])
     return Weights(file, {str(name)[cut:]: value for name, value in state.items()}, about)
 
@@ -162,11 +165,35 @@ def _all_start(names: list[str], prefix: str) -> bool:
     return all(name.startswith(prefix) for name in names)
 
 
-def load_into(module: nn.Module, weights: Weights, source: str, *, new: int | None = None) -> bool:
-    """Load all weights, or say in one line how they differ.
+@dataclass(frozen=True)
+class Fit:
+    """How a file's tensors fit a module's.
 
-    Layers with ``new`` outputs stay as they are where the file has another number of these, as for
-    other classes: for training. Returns whether there were any.
+    Attributes
+    ----------
+    wrong : dict
+        Names that are missing, unknown or of another shape.
+    left : set
+        Names in layers that are to be new.
+    prefix : str
+        What all names of the module begin with.
+    """
+
+    wrong: dict[str, list[str]]
+    left: set[str]
+    prefix: str
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(self.wrong.values())
+
+
+def compare(module: nn.Module, weights: Weights, *, new: int | None = None) -> Fit:
+    """Compare names and shapes.
+
+    Layers with ``new`` outputs may have another number of these in the file, as for other classes:
+    for training.
     """
     own = module.state_dict()
     names, cut = _bare(list(own))
@@ -174,33 +201,40 @@ def load_into(module: nn.Module, weights: Weights, source: str, *, new: int | No
     given = {name: tuple(value.shape) for name, value in weights.state.items()}
     differ = [name for name in mine if name in given and given[name] != mine[name]]
     left = {name for name in differ if _other_rows(mine[name], given[name], new)}
-    missing = [name for name in mine if name not in given]
-    unknown = [name for name in given if name not in mine]
-    shapes = [f"{n} {[*given[n]]} for {[*mine[n]]}" for n in differ if n not in left]
-    parts = {"missing": missing, "unknown": unknown, "of another shape": shapes}
-    if any(parts.values()):
+    wrong = {
+        "missing": [name for name in mine if name not in given],
+        "unknown": [name for name in given if name not in mine],
+        "of another shape": [
+            f"{name} {[*given[name]]} for {[*mine[name]]}" for name in differ if name not in left
+        ],
+    }
+    return Fit(wrong, left, cut)
+
+
+def load_into(module: nn.Module, weights: Weights, source: str, *, new: int | None = None) -> bool:
+    """Load all weights, or say in one line how they differ; return whether layers stay new."""
+    own = module.state_dict()
+    fit = compare(module, weights, new=new)
+    if not fit.good:
         counts = [
             f"{len(found):,} {what} ({', '.join(found[:_SHOWN])}{', ...' * (len(found) > _SHOWN)})"
-            for what, found in parts.items()
+            for what, found in fit.wrong.items()
             if found
         ]
         raise FileError(
-            f"{weights.file} is of another architecture than {source}, which has {len(mine):,} "
+            f"{weights.file} is of another architecture than {source}, which has {len(own):,} "
             f"tensors: {', '.join(counts)}"
         )
-    kept = {cut + name: value for name, value in weights.state.items() if name not in left}
+    kept = {
+        fit.prefix + name: value for name, value in weights.state.items() if name not in fit.left
+    }
     module.load_state_dict({**own, **kept})
-    return bool(left)
+    return bool(fit.left)
 
 
 def _other_rows(mine: tuple[int, ...], given: tuple[int, ...], new: int | None) -> bool:
     """Whether tensors are alike but for their rows, of which one has ``new``."""
     return len(mine) == len(given) > 0 and mine[0] == new and mine[1:] == given[1:]
-
-
-def same_names(module: nn.Module, weights: Weights) -> bool:
-    """Whether a file names its tensors as the module does."""
-    return set(_bare(list(module.state_dict()))[0]) == set(weights.state)
 
 
 def bare_name(module: nn.Module, name: str) -> str:

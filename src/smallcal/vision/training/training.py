@@ -16,7 +16,8 @@ import numpy as np
 from smallcal.deploy.adapters.torch_batches import require_torch
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.io.progress import progress
-from smallcal.vision.image_set import ImageSet
+from smallcal.io.write import require_apart
+from smallcal.vision.image_set import Files, ImageSet
 from smallcal.vision.images import image_parts, open_images
 from smallcal.vision.models.model import VisionModel
 from smallcal.vision.models.opening import open_model
@@ -126,6 +127,7 @@ def train(
     folder = RunFolder(Path(run))
     with own_chance(), together(place, device), ExitStack() as stack:
         images, split = _images(asked)
+        _require_elsewhere(folder.folder, images)
         _at_first(lambda: stack.enter_context(folder.claimed(asked, split)), place)
         resumed = shared(folder.last.exists(), place)
         model = _model(asked, folder, images, resumed=resumed)
@@ -171,6 +173,12 @@ def _images(recipe: Recipe) -> tuple[ImageSet, ImageSplit | None]:
             "or none"
         )
     return images, split
+
+
+def _require_elsewhere(run: Path, images: ImageSet) -> None:
+    """Raise for a run among the folders of classes, which would be taken for one of them."""
+    if isinstance(images.pixels, Files):
+        require_apart(run, images.pixels.root)
 
 
 def _to_train_on(source: str) -> str:
