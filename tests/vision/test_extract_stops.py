@@ -103,6 +103,63 @@ def test_after_any_stop_the_result_is_the_same_to_the_byte(photos, cli, how, sto
     assert content("out").keys() == content("whole").keys()
 
 
+KILLED_AT_EVERY_WRITE = """
+import os, shutil, sys
+from pathlib import Path
+from smallcal.vision import CellImages, ExtractionSettings, extract
+from smallcal.vision.extraction import store
+from smallcal.vision.extraction import job  # torch before any fork
+
+store.PART_IMAGES = 16
+replace = os.replace
+wanted = CellImages("folder:photos", split="first-2", limit=20)
+settings = ExtractionSettings(batch_size=8, workers=0)
+
+def run(at, after):
+    calls = []
+    def counted(*names):
+        calls.append(names)
+        if len(calls) == at and not after:
+            os._exit(9)
+        replace(*names)
+        if len(calls) == at:
+            os._exit(9)
+    os.replace = counted
+    extract(sys.argv[1], wanted, "out", settings=settings)
+    os._exit(0)
+
+def child(*how):
+    if not (number := os.fork()):
+        run(*how)
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+
+def content():
+    files = [one for one in Path("out").rglob("*") if one.is_file() and ".lock" not in one.name]
+    return {one: one.read_bytes() for one in files}
+
+assert child(0, False) == 0
+whole, kills = content(), 0
+for at in range(1, 100):
+    for after in (False, True):
+        shutil.rmtree("out")
+        code = child(at, after)
+        kills += code == 9
+        assert child(0, False) == 0, at
+        assert content() == whole, (at, after, content().keys() ^ whole.keys())
+    if code == 0:
+        break
+print(kills)
+"""
+
+
+@posix
+def test_killed_at_any_write(photos):
+    command = [sys.executable, "-c", KILLED_AT_EVERY_WRITE, NET]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
+
+
 def _sets():
     return len(list(Path("out").glob("*/*.npz")) + list(Path("out").glob("*/shift/*.npz")))
 
