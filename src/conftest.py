@@ -11,5 +11,7 @@ if importlib.util.find_spec("torch") is None:
         "smallcal/vision/models",
         "smallcal/vision/training",
     ]
+if importlib.util.find_spec("timm") is None:
+    collect_ignore += ["smallcal/vision/models/opening.py"]
 if importlib.util.find_spec("PIL") is None:
     collect_ignore += ["smallcal/vision"]

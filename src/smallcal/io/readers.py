@@ -118,7 +118,7 @@ _BATCH_ROWS = 1 << 16
 
 @contextmanager
 def _npz(file: Path) -> Iterator[Arrays]:
-    _refuse_zip_bomb(file)
+    refuse_zip_bomb(file)
     with file.open("rb") as handle:
         start = handle.read(6)
     if start.startswith(b"\x93NUMPY"):
@@ -135,7 +135,8 @@ def _npz(file: Path) -> Iterator[Arrays]:
         yield Arrays(tuple(members), get)
 
 
-def _refuse_zip_bomb(file: Path) -> None:
+def refuse_zip_bomb(file: Path) -> None:
+    """Raise if what a zip archive holds is far larger than the archive."""
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
@@ -229,7 +230,7 @@ def _safetensors(file: Path) -> Iterator[Arrays]:
 def _torch(file: Path) -> Mapping[str, Any]:
     with needing("torch", "torch", f"reading {file.suffix} files"):
         import torch
-    _refuse_zip_bomb(file)
+    refuse_zip_bomb(file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import device_of, evaluating, logits_of
-from smallcal.errors import InputError
+from smallcal.errors import InputError, needing
 from smallcal.vision.models.model import InputSpec, VisionModel
 from smallcal.vision.models.preprocess import Preprocess
 from smallcal.vision.models.source import Order, changed
 from smallcal.vision.models.weights import (
     Weights,
     bare_name,
+    compare,
     fingerprint,
     load_into,
     read_weights,
 )
 
-if TYPE_CHECKING:
+with needing("torch", "vision", "opening a model"):
+    import torch
     from torch import Tensor, nn
+
+
+class Logits(nn.Module):
+    """A network that gives more than its logits, as one that gives these alone."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Return the logits of a batch."""
+        return logits_of(self.model(batch))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +52,9 @@ class Built:
     class_names : tuple of str
     untrained : bool
         Whether weights are random, as far as is known.
+    translate : callable, optional
+        From the tensors of a file, by name, to those of the module, where its library
+        has changed names or adapts sizes.
     """
 
     module: nn.Module
@@ -45,6 +62,7 @@ class Built:
     preprocess: Callable[[Any], Any] | None = None
     class_names: tuple[str, ...] = ()
     untrained: bool = False
+    translate: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +92,6 @@ class Outputs:
 
 def _flat(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
     """Return features as n x d; where the last layer sees places or tokens, their mean."""
-    from torch import nn
-
     if seen.ndim < 2 or len(seen) != n:
         return None
     if seen.ndim == 2:
@@ -85,7 +101,7 @@ def _flat(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
     return seen.flatten(1, -2).mean(1)
 
 
-def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
+def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
     """Build a network, load the checkpoint that was named, and look at what comes out."""
     weights = read_weights(order.checkpoint) if order.checkpoint else None
     if weights:
@@ -94,7 +110,9 @@ def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
     left = False
     if weights:
         built, classes = _same_classes(order, build, weights, (built, classes))
-        left = load_into(built.module, weights, new=order.classes)
+        if built.translate and not compare(built.module, weights, new=order.classes).good:
+            weights = replace(weights, state=built.translate(weights.state))
+        left = load_into(built.module, weights, order.source, new=order.classes)
     if order.classes not in (None, classes):
         raise InputError(
             f"{order.source} gives {classes:,} columns, not {order.classes:,}, and has no "
@@ -103,7 +121,7 @@ def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
     preprocess = built.preprocess
     if preprocess is None or order.input:
         preprocess = Preprocess(built.input)
-    names = weights.class_names if weights else built.class_names
+    names = (weights.class_names if weights else ()) or built.class_names
     return VisionModel(
         source=order.source,
         name=order.name,
@@ -114,7 +132,7 @@ def finish(order: Order, build: Callable[[Order], Built]) -> VisionModel:
         input=built.input,
         module=built.module,
         class_names=names if len(names) == classes else (),
-        seed=weights.seed if weights else None,
+        seed=weights.seed if weights and not left else None,
         untrained=left if weights else built.untrained,
     )
 
@@ -123,7 +141,10 @@ def _look(order: Order, build: Callable[[Order], Built]) -> tuple[Built, int]:
     """Build; show it one grey image; return it with its number of columns."""
     built = build(order)
     built = replace(built, input=changed(built.input, order.input))
-    return built, _columns(built, order.source)
+    said, classes = _columns(built, order.source)
+    if not isinstance(said, Tensor):
+        built = replace(built, module=Logits(built.module))
+    return built, classes
 
 
 def _same_classes(
@@ -138,13 +159,13 @@ def _same_classes(
     return _look(replace(order, classes=rows), build)
 
 
-def _columns(built: Built, source: str) -> int:
-    import torch
-
+def _columns(built: Built, source: str) -> tuple[Any, int]:
+    """Return what the network says of grey images, and the columns of its logits."""
     batch = torch.full((2, 3, *built.input.size), 0.5, device=device_of(built.module))
     try:
         with evaluating(built.module):
-            shape = tuple(logits_of(built.module(batch)).shape)
+            said = built.module(batch)
+            shape = tuple(logits_of(said).shape)
     except InputError as error:
         raise error.about(source) from None
     # What the network's own code raises when images do not fit it.
@@ -158,20 +179,24 @@ def _columns(built: Built, source: str) -> int:
             f"{source} must give one row of logits for each image, of two classes at least; for 2 "
             f"images it gives {shape}"
         )
-    return shape[1]
+    return said, shape[1]
 
 
 def _head(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
     """Return name and layer that give the logits: what timm says, else the last of its size."""
-    from torch import nn
-
-    found: tuple[str, nn.Module | None] = ("", None)
     asked: Any = getattr(module, "get_classifier", None)
     own = asked() if callable(asked) else None
     own = own[0] if isinstance(own, tuple | list) and own else own  # distilled: class token first
     for name, layer in module.named_modules():
         if layer is own and isinstance(layer, nn.Linear | nn.Conv2d):
             return name, layer
+    return last_layer(module, classes)
+
+
+def last_layer(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
+    """Return name and layer of the last one with so many outputs, or none."""
+    found: tuple[str, nn.Module | None] = ("", None)
+    for name, layer in module.named_modules():
         rows = layer.out_features if isinstance(layer, nn.Linear) else None
         if isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1):
             rows = layer.out_channels

@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
+from torch import nn
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose
@@ -18,8 +22,6 @@ from smallcal.vision.models.source import Order, changed, spec_of
 
 def build_factory(order: Order) -> Built:
     """Call the factory; see what it gave."""
-    from torch import nn
-
     made = _called(order, _factory(order))
     module, how = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, nn.Module):
@@ -49,8 +51,6 @@ def _input(order: Order, module: Any, how: Any) -> InputSpec:
 
 def _seen_size(order: Order, how: Callable[[Any], Any]) -> tuple[int, int]:
     """Return the size of what a preprocessing makes of a grey image."""
-    from PIL import Image
-
     try:
         shape = tuple(how(Image.new("RGB", (320, 256), "grey")).shape)
     except Exception as error:
@@ -88,7 +88,27 @@ def _factory(order: Order) -> Callable[..., Any]:
         known = [one for one in vars(module) if callable(getattr(module, one))]
         own = [one for one in known if getattr(vars(module)[one], "__module__", "") == where]
         raise InputError(f"{order.source}: {where} has no factory {name!r}; {choose(name, own)}")
+    if order.named_by_file and not _harmless(found):
+        raise FileError(
+            f"{order.checkpoint} wants {order.source} called, which could do anything: name that "
+            "yourself, and this file as its checkpoint"
+        )
     return found  # type: ignore[no-any-return]
+
+
+def _harmless(factory: object) -> bool:
+    """Whether a file may ask for a call: of a network's class, or of a function of one's own.
+
+    Not of what Python or installed packages have: some of these delete files or start programs.
+    """
+    if isinstance(factory, type) and issubclass(factory, nn.Module):
+        return True
+    if not inspect.isfunction(factory):
+        return False
+    home = Path(factory.__code__.co_filename).resolve()
+    paths = sysconfig.get_paths()
+    installed = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return home.is_file() and not any(home.is_relative_to(Path(p).resolve()) for p in installed)
 
 
 def _called(order: Order, factory: Callable[..., Any]) -> Any:

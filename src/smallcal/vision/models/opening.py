@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
+from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import FileError, InputError, choose, needing
+from smallcal.errors import FileError, InputError, choose
+from smallcal.vision.models.built import finish
+from smallcal.vision.models.from_factory import build_factory
+from smallcal.vision.models.from_hf import build_hf
+from smallcal.vision.models.from_onnx import open_onnx
+from smallcal.vision.models.from_timm import build_timm
+from smallcal.vision.models.from_torchvision import build_torchvision
 from smallcal.vision.models.model import VisionModel
 from smallcal.vision.models.source import Order, split_options, split_source
+from smallcal.vision.models.weights import FORMAT, read_weights
 
 __all__ = ["KINDS", "open_model"]
 
@@ -31,53 +39,40 @@ class Kind:
     open: Callable[[Order], VisionModel]
 
 
-def _built_by(home: str, name: str) -> Callable[[Order], VisionModel]:
-    """Return an opener that imports its library when it is used."""
-
-    def opened(order: Order) -> VisionModel:
-        with needing("torch", "vision", "opening a model"):
-            import torch  # noqa: F401
-        finish = import_module("smallcal.vision.models.built").finish
-        build = getattr(import_module(f"smallcal.vision.models.{home}"), name)
-        return finish(order, build)  # type: ignore[no-any-return]
-
-    return opened
-
-
 def _open_checkpoint(order: Order) -> VisionModel:
     """Open what ``smallcal train`` wrote: the file names its own network."""
-    from smallcal.vision.models.weights import FORMAT, read_weights
-
     if order.checkpoint is not None:
         raise InputError(f"{order.source} is a checkpoint already; name one file")
     file = Path(order.place).expanduser()
     about = read_weights(file).about
-    if about.get("format") != FORMAT or not isinstance(about.get("source"), str):
+    source, options = about.get("source"), about.get("options")
+    if about.get("format") != FORMAT or not isinstance(source, str):
         raise FileError(
             f"{file} does not say which network it is of, as those of smallcal train do: "
             "name the network, and this file as its checkpoint"
         )
-    options = about.get("options")
-    inner = open_model(
-        about["source"],
-        checkpoint=file,
-        classes=order.classes or about.get("classes"),
-        options={**(options if isinstance(options, dict) else {}), **_all_options(order)},
-        pretrained=False,
-    )
-    return replace(inner, source=order.source)
-
-
-def _all_options(order: Order) -> dict[str, Any]:
-    return {**order.options, **{f"input.{name}": value for name, value in order.input.items()}}
+    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
+        raise FileError(f"{file} is damaged: its options must have names")
+    own = {f"input.{name}": value for name, value in order.input.items()}
+    try:
+        kind, inner = _order(source, {**options, **order.options, **own})
+        classes = order.classes or _classes(about.get("classes"))
+    except InputError as error:
+        raise FileError(f"{file}: {error}") from None
+    inner = replace(inner, classes=classes, checkpoint=file, named_by_file=True)
+    model = KINDS[kind].open(inner)
+    if model.untrained and order.classes is None:
+        raise FileError(f"{file} is damaged: its weights are not of {classes:,} classes")
+    return replace(model, source=order.source)
 
 
 #: What can be opened.
 KINDS = {
-    "timm": Kind("NAME", _built_by("from_timm", "build_timm")),
-    "hf": Kind("NAME_OR_DIR", _built_by("from_hf", "build_hf")),
-    "torchvision": Kind("NAME", _built_by("from_torchvision", "build_torchvision")),
-    "torch": Kind("package.module:factory", _built_by("from_factory", "build_factory")),
+    "timm": Kind("NAME", partial(finish, build_timm)),
+    "hf": Kind("NAME_OR_DIR", partial(finish, build_hf)),
+    "torchvision": Kind("NAME", partial(finish, build_torchvision)),
+    "onnx": Kind("FILE", open_onnx),
+    "torch": Kind("package.module:factory", partial(finish, build_factory)),
     "checkpoint": Kind("FILE", _open_checkpoint),
 }
 
@@ -146,23 +141,30 @@ def open_model(
     ...
     smallcal.errors.InputError: unknown kind of model 'tim'; did you mean 'timm'?
     """
+    kind, order = _order(source, options or {})
+    order = replace(
+        order,
+        classes=_classes(classes),
+        pretrained=pretrained,
+        checkpoint=Path(checkpoint) if checkpoint is not None else None,
+    )
+    return KINDS[kind].open(order)
+
+
+def _order(source: str, options: Mapping[str, Any]) -> tuple[str, Order]:
+    """Return the kind that a string names, and what it asks for."""
     kind, place, written = split_source(source)
     if kind not in KINDS:
         raise InputError(f"unknown kind of model {kind!r}; {choose(kind, KINDS)}")
     if not place:
         raise InputError(f"which model is not said: write {kind}:{KINDS[kind].place}")
-    if classes is not None and (
-        isinstance(classes, bool) or int(classes) != classes or classes < 2
-    ):
-        raise InputError(f"classes must be a number, 2 or more; got {classes!r}")
-    network, seen = split_options({**written, **(options or {})})
-    order = Order(
-        source=str(source),
-        place=place,
-        options=network,
-        input=seen,
-        classes=classes,
-        pretrained=pretrained,
-        checkpoint=Path(checkpoint) if checkpoint is not None else None,
-    )
-    return KINDS[kind].open(order)
+    network, seen = split_options({**written, **options})
+    return kind, Order(str(source), place, network, seen)
+
+
+def _classes(number: object) -> int | None:
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, Integral) or number < 2:
+        raise InputError(f"classes must be a number, 2 or more; got {number!r}")
+    return int(number)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from smallcal.errors import InputError, choose
 from smallcal.vision.models.model import InputSpec
+from smallcal.vision.models.preprocess import resampling
 
 #: What options begin with that are about the images and not about the network.
 INPUT = "input."
 
-_NUMBERS = ("mean", "std", "crop", "size")
+#: Pixels of a side; a slip of the keyboard must not fill the memory.
+_LARGEST = 8192
+
+#: Numbers that can be: pixels, shares, colours.
+_FITS: dict[str, Callable[[float], bool]] = {
+    "size": lambda side: 1 <= side <= _LARGEST and side % 1 == 0,
+    "crop": lambda share: 0 < share <= 1,
+    "mean": math.isfinite,
+    "std": lambda scale: math.isfinite(scale) and scale > 0,
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,8 @@ class Order:
         Columns of a new last layer.
     pretrained : bool
     checkpoint : Path, or None
+    named_by_file : bool
+        Whether the source stands in a file, which must not have just any function called.
     """
 
     source: str
@@ -44,6 +57,7 @@ class Order:
     classes: int | None = None
     pretrained: bool = True
     checkpoint: Path | None = None
+    named_by_file: bool = False
 
     @property
     def name(self) -> str:
@@ -121,24 +135,23 @@ def changed(spec: InputSpec, changes: Mapping[str, Any]) -> InputSpec:
 
 
 def _field(name: str, value: Any) -> Any:
+    """Return a field's value as it is kept."""
     wrong = InputError(f"the input's {name} cannot be {value!r}")
-    if name not in _NUMBERS:
-        if isinstance(value, bool) != (name == "squash"):
+    if name == "interpolation":
+        return resampling(value).name.lower()
+    if name == "squash":
+        if not isinstance(value, bool):
             raise wrong
         return value
-    numbers = value if isinstance(value, list | tuple) else [value]
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in numbers):
+    row = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in row):
+        raise wrong
+    length = {"crop": 1, "size": 2}.get(name, 3)
+    row = row * length if len(row) == 1 else row
+    if len(row) != length or not all(map(_FITS[name], row)):
         raise wrong
     if name == "crop":
-        if len(numbers) != 1 or not 0 < numbers[0] <= 1:
-            raise wrong
-        return float(numbers[0])
-    length, least = (2, 1) if name == "size" else (3, None)
-    row = tuple(numbers) * (length if len(numbers) == 1 else 1)
-    if len(row) != length or (least and any(one < least or one % 1 for one in row)):
-        raise wrong
-    if name == "std" and not all(row):
-        raise wrong
+        return float(row[0])
     return tuple(int(one) if name == "size" else float(one) for one in row)
 
 

@@ -6,13 +6,16 @@ import argparse
 import hashlib
 import pickle
 import warnings
+import zipfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, file_errors, missing_file, needing
+from smallcal.io.readers import refuse_bomb, refuse_zip_bomb
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -27,6 +30,9 @@ _KEYS = ("model", "state_dict", "model_state_dict")
 _PREFIXES = ("module.", "model.", "_orig_mod.")
 
 _SUFFIXES = (".pt", ".pth", ".bin", ".safetensors")
+
+#: What readers raise for a file that is cut off or something else.
+_DAMAGED = (RuntimeError, EOFError, ValueError, TypeError, LookupError, zipfile.BadZipFile)
 
 #: Names that a message has room for.
 _SHOWN = 3
@@ -93,11 +99,15 @@ def _safetensors(file: Path) -> Any:
 def _torch(file: Path) -> Any:
     with needing("torch", "torch", f"reading {file.suffix} files"):
         import torch
-    # timm's script for training keeps its arguments so; nothing of it runs.
-    with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
+    # timm's script for training keeps its arguments so; nothing of it runs. From torch 2.5 on.
+    allow = getattr(torch.serialization, "safe_globals", lambda _: nullcontext())
+    with warnings.catch_warnings(), allow([argparse.Namespace]):
         warnings.simplefilter("ignore")
         try:
-            return torch.load(file, map_location="cpu", weights_only=True)
+            refuse_zip_bomb(file)
+            # Mapped, so that what is not asked for, such as an optimiser's state, is not read.
+            mapped = zipfile.is_zipfile(file)
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
         except pickle.UnpicklingError as error:
             if "Unsupported" in str(error) or "GLOBAL" in str(error):
                 raise FileError(
@@ -105,12 +115,15 @@ def _torch(file: Path) -> Any:
                     "never done; write it with torch.save(model.state_dict(), FILE)"
                 ) from None
             raise _damaged(file, error) from None
-        except (RuntimeError, EOFError, ValueError, TypeError, LookupError) as error:
+        except FileError:
+            raise
+        except _DAMAGED as error:
             raise _damaged(file, error) from None
 
 
 def _damaged(file: Path, error: Exception) -> FileError:
-    return FileError(f"{file} is damaged or no checkpoint: {one_line(error)[:200]}")
+    why = f"{type(error).__name__}: {one_line(error)[:120]}"
+    return FileError(f"{file} is damaged or no checkpoint ({why})")
 
 
 def _weights(file: Path, content: Any) -> Weights:
@@ -132,6 +145,9 @@ def _weights(file: Path, content: Any) -> Weights:
         raise FileError(
             f"{file} holds no state dict: tensors by name, alone or under {', '.join(_KEYS)}"
         )
+    # An expanded tensor is a huge view of a few numbers.
+    size = sum(one.numel() * one.element_size() for one in state.values())
+    refuse_bomb(str(file), size=size, stored=file.stat().st_size)
     cut = len(_bare(list(map(str, state)))[1])
     return Weights(file, {str(name)[cut:]: value for name, value in state.items()}, about)
 
@@ -149,11 +165,35 @@ def _all_start(names: list[str], prefix: str) -> bool:
     return all(name.startswith(prefix) for name in names)
 
 
-def load_into(module: nn.Module, weights: Weights, *, new: int | None = None) -> bool:
-    """Load all weights, or say in one line how they differ.
+@dataclass(frozen=True)
+class Fit:
+    """How a file's tensors fit a module's.
 
-    Layers with ``new`` outputs stay as they are where the file has another number of these, as for
-    other classes: for training. Returns whether there were any.
+    Attributes
+    ----------
+    wrong : dict
+        Names that are missing, unknown or of another shape.
+    left : set
+        Names in layers that are to be new.
+    prefix : str
+        What all names of the module begin with.
+    """
+
+    wrong: dict[str, list[str]]
+    left: set[str]
+    prefix: str
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(self.wrong.values())
+
+
+def compare(module: nn.Module, weights: Weights, *, new: int | None = None) -> Fit:
+    """Compare names and shapes.
+
+    Layers with ``new`` outputs may have another number of these in the file, as for other classes:
+    for training.
     """
     own = module.state_dict()
     names, cut = _bare(list(own))
@@ -161,26 +201,35 @@ def load_into(module: nn.Module, weights: Weights, *, new: int | None = None) ->
     given = {name: tuple(value.shape) for name, value in weights.state.items()}
     differ = [name for name in mine if name in given and given[name] != mine[name]]
     left = {name for name in differ if _other_rows(mine[name], given[name], new)}
-    missing = [name for name in mine if name not in given]
-    unknown = [name for name in given if name not in mine]
-    shapes = [f"{n} {[*given[n]]} for {[*mine[n]]}" for n in differ if n not in left]
-    counts = [
-        f"{len(found):,} {what} ({', '.join(found[:_SHOWN])}{', ...' * (len(found) > _SHOWN)})"
-        for what, found in (
-            ("missing", missing),
-            ("unknown", unknown),
-            ("of another shape", shapes),
-        )
-        if found
-    ]
-    if counts:
+    wrong = {
+        "missing": [name for name in mine if name not in given],
+        "unknown": [name for name in given if name not in mine],
+        "of another shape": [
+            f"{name} {[*given[name]]} for {[*mine[name]]}" for name in differ if name not in left
+        ],
+    }
+    return Fit(wrong, left, cut)
+
+
+def load_into(module: nn.Module, weights: Weights, source: str, *, new: int | None = None) -> bool:
+    """Load all weights, or say in one line how they differ; return whether layers stay new."""
+    own = module.state_dict()
+    fit = compare(module, weights, new=new)
+    if not fit.good:
+        counts = [
+            f"{len(found):,} {what} ({', '.join(found[:_SHOWN])}{', ...' * (len(found) > _SHOWN)})"
+            for what, found in fit.wrong.items()
+            if found
+        ]
         raise FileError(
-            f"{weights.file} is of another architecture: the model has {len(mine):,} tensors, of "
-            f"the file's {len(given):,} are {'; '.join(counts)}"
+            f"{weights.file} is of another architecture than {source}, which has {len(own):,} "
+            f"tensors: {', '.join(counts)}"
         )
-    kept = {cut + name: value for name, value in weights.state.items() if name not in left}
+    kept = {
+        fit.prefix + name: value for name, value in weights.state.items() if name not in fit.left
+    }
     module.load_state_dict({**own, **kept})
-    return bool(left)
+    return bool(fit.left)
 
 
 def _other_rows(mine: tuple[int, ...], given: tuple[int, ...], new: int | None) -> bool:
