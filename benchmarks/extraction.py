@@ -33,7 +33,7 @@ from smallcal.vision.extraction.run import Batch, Batches, loader_of
 from smallcal.vision.models.preprocess import Preprocess
 
 BATCH = 64
-TURNS = 5
+TURNS = 7
 
 
 class Network(nn.Module):

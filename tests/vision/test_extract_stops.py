@@ -28,12 +28,12 @@ FEW = ExtractionSettings(batch_size=8, workers=0)
 WHITE = "dog/dog_9.png"
 TESTS = Path(__file__).parents[1]
 
-#: The command line with parts of 16 images, after a statement.
+#: The command line with parts of 16 images (four times the number), after a statement.
 PROGRAM = """
 import sys
 from smallcal.cli import main
 from smallcal.vision.extraction import store
-store.PART_IMAGES = 16
+store.PART_IMAGES = 4
 {}
 sys.argv[0] = "smallcal"
 main()
@@ -42,7 +42,7 @@ main()
 
 @pytest.fixture
 def photos(here, monkeypatch):
-    monkeypatch.setattr(store, "PART_IMAGES", 16)
+    monkeypatch.setattr(store, "PART_IMAGES", 4)
     write_folders(Path("photos"), ["cat", "dog", "owl"], 20, side=24, ending=".png")
     Image.new("RGB", (24, 24), "white").save(f"photos/{WHITE}")
     return "folder:photos"
@@ -110,7 +110,7 @@ from smallcal.vision import CellImages, ExtractionSettings, extract
 from smallcal.vision.extraction import store
 from smallcal.vision.extraction import job  # torch before any fork
 
-store.PART_IMAGES = 16
+store.PART_IMAGES = 4
 replace = os.replace
 wanted = CellImages("folder:photos", split="first-2", limit=20)
 settings = ExtractionSettings(batch_size=8, workers=0)
@@ -271,7 +271,7 @@ def test_a_killed_process_that_loads_images_is_one_line(photos):
 
 
 @posix
-def test_a_full_disk_is_one_line_and_what_was_done_is_kept(photos):
+def test_a_full_disk_is_one_line_and_what_was_done_is_kept(photos, cli):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({}, -1))"
     model, args = (
         f"{NET}&width=64",
@@ -284,9 +284,9 @@ def test_a_full_disk_is_one_line_and_what_was_done_is_kept(photos):
     assert "cannot write" in done.stderr
     assert "File too large" in done.stderr
     assert len(finished_parts()) == 4, "those fit, and all of them in one file do not"
-    done = subprocess.run(command(model, *args), env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "60 of 60 images were done before" in done.stderr
+    code, _, err = cli("logits", model, *args)
+    assert code == 0, err
+    assert "60 of 60 images were done before" in err
 
 
 # --- what cannot be a cell -----------------------------------------------------------------------
@@ -403,23 +403,37 @@ def test_the_verb_and_a_study_on_what_it_wrote(photos, cli):
     assert '"images_before": 180' in out
 
 
-@posix
-def test_memory_does_not_grow_with_the_images(here):
-    write_cifar10(Path("cifar"), each=6000)
-    program = """
-import resource, sys
-from smallcal.cli import run
-args = ["logits", "torch:support.small_net:Net?classes=10&width=4096", "cifar10:cifar", "--split"]
-args += ["first-1", "--workers", "0", "-o", "out" + sys.argv[1], "--limit", sys.argv[1]]
-assert run(args) == 0
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+PEAKS = """
+import os
+import numpy as np
+from smallcal.vision import CellImages, ExtractionSettings, ImageSet, extract, open_model
+from smallcal.vision.cifar import NAMES, Rows
+from smallcal.vision.extraction import job  # torch before any fork
+
+def run(n):
+    pixels = Rows(np.zeros((n, 3072), dtype=np.uint8))
+    ids = [f"test-{row}" for row in range(n)]
+    classes = NAMES["cifar10"]
+    images = ImageSet.of("zeros", np.arange(n) % 10, ids, classes=classes, pixels=pixels)
+    model = open_model("torch:support.small_net:Net?classes=10&width=4096")
+    settings = ExtractionSettings(batch_size=64, workers=0)
+    extract(model, CellImages(images, split="first-1"), f"out{n}", settings=settings)
+    os._exit(0)
+
+for n in (3_000, 8_000):
+    if not (number := os.fork()):
+        run(n)
+    _, code, usage = os.wait4(number, 0)
+    assert code == 0
+    print(usage.ru_maxrss / 1024)
 """
-    peaks = []
-    for images in ("1500", "5500"):  # features of 24 and 90 MB
-        command = [sys.executable, "-c", program, images]
-        done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, check=True
-        )
-        peaks.append(float(done.stdout.splitlines()[-1]))
-    assert peaks[1] - peaks[0] < 20, peaks
-    assert np.load("out5500/cifar10__Net__s0/test.npz")["features"].nbytes > 80e6
+
+
+@posix
+def test_memory_does_not_grow_with_the_images(here, monkeypatch):
+    command = [sys.executable, "-c", PEAKS]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    fewer, more = map(float, done.stdout.split())  # features of 48 and 128 MB, images of 9 and 25
+    assert more - fewer < 16 + 25, (fewer, more)
+    with np.load("out8000/zeros__Net__s0/test.npz") as found:
+        assert found["features"].nbytes > 120e6
