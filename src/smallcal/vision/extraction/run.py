@@ -28,8 +28,8 @@ from smallcal.vision.models.model import VisionModel
 _MOST_WORKERS = 8
 #: Below so many images it takes longer to start processes than to read them.
 _FEW = 512
-#: Parts that wait to be written, at most.
-_WAITING = 2
+#: Parts that wait while one is written, at most.
+_WAITING = 1
 
 #: What is done with the outputs of a batch.
 Keep = Callable[["Batch", Any, Any], None]
