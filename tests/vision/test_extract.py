@@ -35,7 +35,7 @@ FEW = ExtractionSettings(batch_size=8, workers=0)
 @pytest.fixture
 def photos(tmp_path, monkeypatch):
     """Three classes of 14 photographs, of 24 pixels; parts have 16 images."""
-    monkeypatch.setattr(store, "PART_IMAGES", 16)
+    monkeypatch.setattr(store, "PART_IMAGES", 4)
     return write_folders(tmp_path / "photos", ["cat", "dog", "owl"], 14, side=24, ending=".png")
 
 

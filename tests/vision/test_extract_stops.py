@@ -28,12 +28,12 @@ FEW = ExtractionSettings(batch_size=8, workers=0)
 WHITE = "dog/dog_9.png"
 TESTS = Path(__file__).parents[1]
 
-#: The command line with parts of 16 images, after a statement.
+#: The command line with parts of 16 images (four times the number), after a statement.
 PROGRAM = """
 import sys
 from smallcal.cli import main
 from smallcal.vision.extraction import store
-store.PART_IMAGES = 16
+store.PART_IMAGES = 4
 {}
 sys.argv[0] = "smallcal"
 main()
@@ -42,7 +42,7 @@ main()
 
 @pytest.fixture
 def photos(here, monkeypatch):
-    monkeypatch.setattr(store, "PART_IMAGES", 16)
+    monkeypatch.setattr(store, "PART_IMAGES", 4)
     write_folders(Path("photos"), ["cat", "dog", "owl"], 20, side=24, ending=".png")
     Image.new("RGB", (24, 24), "white").save(f"photos/{WHITE}")
     return "folder:photos"
@@ -101,6 +101,63 @@ def test_after_any_stop_the_result_is_the_same_to_the_byte(photos, cli, how, sto
         found = [Path(out, "photos__Net__s0", file).read_bytes() for out in ("out", "whole")]
         assert found[0] == found[1]
     assert content("out").keys() == content("whole").keys()
+
+
+KILLED_AT_EVERY_WRITE = """
+import os, shutil, sys
+from pathlib import Path
+from smallcal.vision import CellImages, ExtractionSettings, extract
+from smallcal.vision.extraction import store
+from smallcal.vision.extraction import job  # torch before any fork
+
+store.PART_IMAGES = 4
+replace = os.replace
+wanted = CellImages("folder:photos", split="first-2", limit=20)
+settings = ExtractionSettings(batch_size=8, workers=0)
+
+def run(at, after):
+    calls = []
+    def counted(*names):
+        calls.append(names)
+        if len(calls) == at and not after:
+            os._exit(9)
+        replace(*names)
+        if len(calls) == at:
+            os._exit(9)
+    os.replace = counted
+    extract(sys.argv[1], wanted, "out", settings=settings)
+    os._exit(0)
+
+def child(*how):
+    if not (number := os.fork()):
+        run(*how)
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+
+def content():
+    files = [one for one in Path("out").rglob("*") if one.is_file() and ".lock" not in one.name]
+    return {one: one.read_bytes() for one in files}
+
+assert child(0, False) == 0
+whole, kills = content(), 0
+for at in range(1, 100):
+    for after in (False, True):
+        shutil.rmtree("out")
+        code = child(at, after)
+        kills += code == 9
+        assert child(0, False) == 0, at
+        assert content() == whole, (at, after, content().keys() ^ whole.keys())
+    if code == 0:
+        break
+print(kills)
+"""
+
+
+@posix
+def test_killed_at_any_write(photos):
+    command = [sys.executable, "-c", KILLED_AT_EVERY_WRITE, NET]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
 
 
 def _sets():
@@ -214,7 +271,7 @@ def test_a_killed_process_that_loads_images_is_one_line(photos):
 
 
 @posix
-def test_a_full_disk_is_one_line_and_what_was_done_is_kept(photos):
+def test_a_full_disk_is_one_line_and_what_was_done_is_kept(photos, cli):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({}, -1))"
     model, args = (
         f"{NET}&width=64",
@@ -227,9 +284,9 @@ def test_a_full_disk_is_one_line_and_what_was_done_is_kept(photos):
     assert "cannot write" in done.stderr
     assert "File too large" in done.stderr
     assert len(finished_parts()) == 4, "those fit, and all of them in one file do not"
-    done = subprocess.run(command(model, *args), env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "60 of 60 images were done before" in done.stderr
+    code, _, err = cli("logits", model, *args)
+    assert code == 0, err
+    assert "60 of 60 images were done before" in err
 
 
 # --- what cannot be a cell -----------------------------------------------------------------------
@@ -346,23 +403,39 @@ def test_the_verb_and_a_study_on_what_it_wrote(photos, cli):
     assert '"images_before": 180' in out
 
 
+PEAKS = """
+import os
+import numpy as np
+from smallcal.vision import CellImages, ExtractionSettings, ImageSet, extract, open_model
+from smallcal.vision.cifar import NAMES, Rows
+from smallcal.vision.extraction import job, store  # torch before any fork
+
+store.PART_IMAGES = 64
+
+def run(n):
+    pixels = Rows(np.zeros((n, 3072), dtype=np.uint8))
+    ids = [f"test-{row}" for row in range(n)]
+    classes = NAMES["cifar10"]
+    images = ImageSet.of("zeros", np.arange(n) % 10, ids, classes=classes, pixels=pixels)
+    model = open_model("torch:support.small_net:Net?classes=10&width=4096")
+    settings = ExtractionSettings(batch_size=64, workers=0)
+    extract(model, CellImages(images, split="first-1"), f"out{n}", settings=settings)
+    os._exit(0)
+
+for n in (2_000, 6_000):
+    if not (number := os.fork()):
+        run(n)
+    _, code, usage = os.wait4(number, 0)
+    assert code == 0
+    print(usage.ru_maxrss / 1024)
+"""
+
+
 @posix
 def test_memory_does_not_grow_with_the_images(here):
-    write_cifar10(Path("cifar"), each=6000)
-    program = """
-import resource, sys
-from smallcal.cli import run
-args = ["logits", "torch:support.small_net:Net?classes=10&width=4096", "cifar10:cifar", "--split"]
-args += ["first-1", "--workers", "0", "-o", "out" + sys.argv[1], "--limit", sys.argv[1]]
-assert run(args) == 0
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-"""
-    peaks = []
-    for images in ("1500", "5500"):  # features of 24 and 90 MB
-        command = [sys.executable, "-c", program, images]
-        done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, check=True
-        )
-        peaks.append(float(done.stdout.splitlines()[-1]))
-    assert peaks[1] - peaks[0] < 20, peaks
-    assert np.load("out5500/cifar10__Net__s0/test.npz")["features"].nbytes > 80e6
+    command = [sys.executable, "-c", PEAKS]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    fewer, more = map(float, done.stdout.split())  # images of 6 and 18 MB, outputs of 32 and 98
+    assert more - fewer < 12 + 16, (fewer, more)
+    with np.load("out6000/zeros__Net__s0/test.npz") as found:
+        assert found["features"].nbytes > 95e6

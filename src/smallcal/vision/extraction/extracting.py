@@ -131,7 +131,6 @@ def extract(
             images=one,
             asked=_asked(engine, one, own, settings),
             how=_how(engine, settings),
-            batch_size=settings.batch_size,
             columns=found.classes if own is None else len(own),
         )
         for one, own in zip(opened.sets, columns, strict=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from smallcal.errors import InputError
 from smallcal.io.progress import progress
-from smallcal.vision.extraction.run import Batch, Batches, Engine, run, workers_for
+from smallcal.vision.extraction.run import Batch, Batches, Engine, Writer, run, workers_for
 from smallcal.vision.extraction.settings import ExtractionSettings
 from smallcal.vision.extraction.store import Part, SetStore, sweep_cell, write_cell
 
@@ -44,7 +44,8 @@ class Job:
     before: int = 0
     seconds: float = 0.0
     _missing: dict[int, list[Part]] = field(default_factory=dict)
-    _buffer: list[dict[str, Any]] = field(default_factory=list)
+    _part_of: dict[Batch, Part] = field(default_factory=dict)
+    _buffer: list[tuple[Any, ...]] = field(default_factory=list)
     _since: float = 0.0
 
     @property
@@ -76,15 +77,20 @@ class Job:
         if not batches:
             return
         sets = [one.images for one in self.stores]
+        loading = Batches(sets, batches, self.engine.model.preprocess)
+        workers = workers_for(self.settings.workers, todo)
         self._since = began = time.perf_counter()
-        with progress("Logits", todo, unit="images") as advance:
+        with progress("Logits", todo, unit="images") as advance, Writer() as writer:
 
-            def keep(batch: Batch, logits: Any, features: Any) -> None:
-                self._keep(batch, logits, features)
+            def keep(batch: Batch, *outputs: Any) -> None:
+                # They stay where they are, on a GPU perhaps, until the part is done: to fetch
+                # every batch would make the loop wait for it.
+                self._buffer.append((batch, *outputs))
                 advance(batch.stop - batch.start)
+                if batch.stop == self._part_of[batch].stop:
+                    writer.submit(self._write, self._part_of[batch], self._buffer)
+                    self._buffer = []
 
-            loading = Batches(sets, batches, self.engine.model.preprocess)
-            workers = workers_for(self.settings.workers, todo)
             run(self.engine, loading, keep, workers=workers)
         self.seconds = time.perf_counter() - began
 
@@ -94,27 +100,28 @@ class Job:
         for number, parts in self._missing.items():
             for part in parts:
                 for start in range(part.start, part.stop, size):
-                    yield Batch(number, start, min(part.stop, start + size))
+                    batch = Batch(number, start, min(part.stop, start + size))
+                    self._part_of[batch] = part
+                    yield batch
 
-    def _keep(self, batch: Batch, logits: Any, features: Any) -> None:
-        """Keep the outputs of one batch; with the last of a part, write it."""
-        one = self.stores[batch.set]
-        kept = {"logits": self._logits(one, batch, logits)}
-        if self.settings.features and features is not None:
-            kept["features"] = _numbers(features)
-            if kept["features"].shape[:1] != (batch.stop - batch.start,) or features.ndim != 2:
-                shape = " x ".join(map(str, features.shape))
-                raise InputError(f"{self.engine.model.source}: features of shape {shape}")
-        self._buffer.append(kept)
-        part = self._missing[batch.set][0]
-        if batch.stop < part.stop:
-            return
-        names = self._buffer[0]
-        one.write(part, {name: np.concatenate([b[name] for b in self._buffer]) for name in names})
-        self._buffer.clear()
-        self._missing[batch.set].pop(0)
-        if not self._missing[batch.set]:
-            self._finish(batch.set)
+    def _write(self, part: Part, outputs: list[tuple[Batch, Any, Any]]) -> None:
+        """Check and write a part; with the last of a set, finish that."""
+        number = outputs[0][0].set
+        one = self.stores[number]
+        arrays = {"logits": [self._logits(one, batch, logits) for batch, logits, _ in outputs]}
+        if self.settings.features and outputs[0][2] is not None:
+            arrays["features"] = [self._features(batch, found) for batch, _, found in outputs]
+        one.write(part, {name: np.concatenate(blocks) for name, blocks in arrays.items()})
+        self._missing[number].remove(part)
+        if not self._missing[number]:
+            self._finish(number)
+
+    def _features(self, batch: Batch, features: Any) -> Any:
+        found = _numbers(features)
+        if found.ndim != 2 or len(found) != batch.stop - batch.start:
+            shape = " x ".join(map(str, found.shape))
+            raise InputError(f"{self.engine.model.source}: features of shape {shape}")
+        return found
 
     def _logits(self, one: SetStore, batch: Batch, logits: Any) -> Any:
         """Return a batch's logits, if they are numbers, of the columns that are classes."""

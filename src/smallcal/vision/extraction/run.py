@@ -1,4 +1,4 @@
-"""Run a model over batches of images: processes load them, one thread keeps what comes out.
+"""Run a model over batches of images: processes load them, one thread writes what comes out.
 
 Which images make a batch depends on the set and the batch size alone, never on where a run was
 stopped: a batch gives the same bytes whenever it is done.
@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,8 @@ from smallcal.vision.models.model import VisionModel
 _MOST_WORKERS = 8
 #: Below so many images it takes longer to start processes than to read them.
 _FEW = 512
-#: Batches that wait to be kept, at most.
-_WAITING = 4
+#: Parts that wait while one is written, at most.
+_WAITING = 1
 
 #: What is done with the outputs of a batch.
 Keep = Callable[["Batch", Any, Any], None]
@@ -167,50 +167,45 @@ def workers_for(wanted: int | None, images: int) -> int:
 
 
 def run(engine: Engine, batches: Batches, keep: Keep, *, workers: int) -> None:
-    """Run the model over all batches; ``keep`` gets its outputs in order, in a thread of its own.
+    """Run the model over all batches; ``keep`` gets its outputs in order.
 
     Raises
     ------
     InputError
         If an image cannot be read, the model fails, or a process that loads images is killed.
     """
-    with _told_of_workers(), engine.running() as outputs, _Kept(keep) as kept:
+    with _told_of_workers(), engine.running() as outputs:
         loader = loader_of(batches, workers=workers, device=engine.device)
         for batch, pixels in zip(batches.batches, loader, strict=True):
             if isinstance(pixels, Unreadable):
-                kept.finish()
                 raise _unreadable(batches.sets[batch.set], pixels)
             with _told_of_model(batches.sets[batch.set], batch):
                 logits, features = outputs(pixels)
-            kept.submit(batch, logits, features)
+            keep(batch, logits, features)
 
 
-class _Kept:
-    """A thread that keeps outputs, in order; a few batches may wait for it."""
+class Writer:
+    """A thread that writes what is finished, in order; a little may wait for it."""
 
-    def __init__(self, keep: Keep) -> None:
-        self._keep = keep
+    def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1)
         self._waiting: deque[Future[None]] = deque()
 
-    def __enter__(self) -> _Kept:
+    def __enter__(self) -> Writer:
         return self
 
-    def submit(self, batch: Batch, logits: Any, features: Any) -> None:
-        """Have outputs kept; what went wrong with earlier ones is raised here."""
-        self._waiting.append(self._pool.submit(self._keep, batch, logits, features))
+    def submit(self, work: Callable[..., None], *given: Any) -> None:
+        """Have something done; what went wrong with things before is raised here."""
+        self._waiting.append(self._pool.submit(work, *given))
         while len(self._waiting) > _WAITING or (self._waiting and self._waiting[0].done()):
-            self._waiting.popleft().result()
-
-    def finish(self) -> None:
-        """Wait until all is kept."""
-        while self._waiting:
             self._waiting.popleft().result()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
-            if error is None:
-                self.finish()
+            while self._waiting:
+                # Also after an error: what is finished shall be kept.
+                with nullcontext() if error is None else suppress(Exception):
+                    self._waiting.popleft().result()
         finally:
             self._pool.shutdown(cancel_futures=True)
 

@@ -44,8 +44,9 @@ MANIFEST, SPLIT, PARTS = "manifest.json", "split.json", "parts"
 FORMAT, VERSION = "smallcal-logits", 1
 MAX_BYTES = 64 * 1024 * 1024
 
-#: Images of a part, up to whole batches: what a kill costs at most.
+#: Images of a part, which are what a kill costs at most; of small ones, which are quick, more.
 PART_IMAGES = 512
+_USUAL_SIDE, _MOST_TIMES = 224, 4
 #: Ids that are written at a time.
 _ROWS = 4096
 
@@ -61,15 +62,18 @@ class Part:
     stop: int
 
 
-def parts_of(n: int, batch_size: int) -> list[Part]:
-    """Return the parts of a set of ``n`` images.
+def parts_of(n: int, batch_size: int, side: int = _USUAL_SIDE) -> list[Part]:
+    """Return the parts of ``n`` images that a model sees with so many pixels a side.
 
     Examples
     --------
     >>> [(part.start, part.stop) for part in parts_of(1000, 100)]
     [(0, 500), (500, 1000)]
+    >>> len(parts_of(50_000, 64)), len(parts_of(50_000, 64, side=32))
+    (98, 25)
     """
-    rows = max(1, PART_IMAGES // batch_size) * batch_size
+    wanted = PART_IMAGES * min(_MOST_TIMES, max(1, (_USUAL_SIDE // side) ** 2))
+    rows = max(1, wanted // batch_size) * batch_size
     starts = range(0, n, rows)
     return [Part(number, start, min(n, start + rows)) for number, start in enumerate(starts)]
 
@@ -87,7 +91,6 @@ class SetStore:
         What the numbers depend on: the model, the images, what is done to them.
     how : mapping
         What a number's last bits may depend on: batch size, device, versions of packages.
-    batch_size : int
     columns : int
         Of the logits.
     notes : list of str
@@ -98,7 +101,6 @@ class SetStore:
     images: LogitSet
     asked: Mapping[str, Any]
     how: Mapping[str, Any]
-    batch_size: int
     columns: int
     notes: list[str] = field(default_factory=list)
 
@@ -110,7 +112,7 @@ class SetStore:
     @property
     def parts(self) -> list[Part]:
         """All parts, those that are done and those that are not."""
-        return parts_of(len(self.images), self.batch_size)
+        return parts_of(len(self.images), self.how["batch_size"], max(self.asked["input"]["size"]))
 
     def begun(self) -> Resumable[Part]:
         """Return the folder of its parts."""
