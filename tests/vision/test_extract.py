@@ -248,6 +248,28 @@ def test_the_module_is_left_in_its_own_mode(photos, tmp_path):
     assert model.module.training
 
 
+def test_a_checkpoint_knows_its_seed_and_its_classes(photos, tmp_path):
+    module = open_model(f"{NET}?classes=3&seed=5").module
+    content = {
+        "format": "smallcal-checkpoint-1",
+        "source": NET,
+        "options": {"classes": 3},
+        "classes": 3,
+        "class_names": ["cat", "dog", "owl"],
+        "model": module.state_dict(),
+        "recipe": "",
+        "epoch": 1,
+        "seed": 7,
+    }
+    torch.save(content, tmp_path / "last.pt")
+    torch.save({**content, "class_names": ["dog", "cat", "owl"]}, tmp_path / "moved.pt")
+    wanted = CellImages(f"folder:{photos}", split="halves")
+    done = extract(f"checkpoint:{tmp_path / 'last.pt'}", wanted, tmp_path / "out", settings=FEW)
+    assert done.cells == ("photos__Net__s7",)
+    with pytest.raises(sc.InputError, match="'dog' is column 0 of the model and class 1"):
+        extract(f"checkpoint:{tmp_path / 'moved.pt'}", wanted, tmp_path / "no", settings=FEW)
+
+
 # --- shifted sets --------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -311,7 +311,7 @@ def _corrupted(test: ImageSet, wanted: Corruptions | None) -> Iterator[LogitSet]
         for severity in wanted.severities:
             yield LogitSet(
                 name=_name(kind, severity),
-                images=replace(images),
+                images=images,
                 kind=kind,
                 severity=severity,
                 paired=len(images) == len(test),

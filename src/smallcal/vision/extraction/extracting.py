@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,13 @@ from smallcal.vision.extraction.cell_images import (
 )
 from smallcal.vision.extraction.classes import columns_in
 from smallcal.vision.extraction.entries import entries_of, registered, require_free
+from smallcal.vision.extraction.job import Job
+from smallcal.vision.extraction.run import Engine
 from smallcal.vision.extraction.settings import CellName, ExtractionSettings
 from smallcal.vision.extraction.store import SetStore
 from smallcal.vision.images import HUB, image_place
 from smallcal.vision.models.model import VisionModel
-
-if TYPE_CHECKING:
-    from smallcal.vision.extraction.run import Engine
+from smallcal.vision.models.opening import open_model
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,7 @@ def extract(
     See :doc:`vision`: the page has one that runs.
     """
     with needing("torch", "vision", "running models of images"):
-        from smallcal.vision.extraction.job import Job
-        from smallcal.vision.extraction.run import Engine
+        import torch  # noqa: F401
     root = Path(output)
     store.require_own(root, FILE_NAME)
     _require_apart(root, images)
@@ -125,11 +124,14 @@ def extract(
     require_free(root, _planned(named))
     engine = Engine.of(found, settings)
     folder = root / _folder(named)
+    # Corrupted sets share their images: each is summed up once.
+    distinct = {id(one.images): one.images for one in opened.sets}
+    sums = {key: some.checksum() for key, some in distinct.items()}
     stores = [
         SetStore(
             folder=folder,
             images=one,
-            asked=_asked(engine, one, own, settings),
+            asked={"images": sums[id(one.images)], **_asked(engine, one, own, settings)},
             how=_how(engine, settings),
             columns=found.classes if own is None else len(own),
         )
@@ -158,8 +160,6 @@ def extract(
 def _model(model: str | VisionModel) -> VisionModel:
     if isinstance(model, VisionModel):
         return model
-    from smallcal.vision.models.opening import open_model
-
     return open_model(model)
 
 
@@ -200,7 +200,6 @@ def _asked(
 ) -> dict[str, Any]:
     """Return what the numbers of a set depend on."""
     return {
-        "images": one.images.checksum(),
         "weights": engine.model.fingerprint,
         "input": asdict(engine.model.input),
         "model_columns": None if columns is None else list(columns),

@@ -1,7 +1,8 @@
 """Run a model over batches of images: processes load them, one thread writes what comes out.
 
 Which images make a batch depends on the set and the batch size alone, never on where a run was
-stopped: a batch gives the same bytes whenever it is done.
+stopped: a batch gives the same bytes whenever it is done. torch is imported when a function here is
+called.
 """
 
 from __future__ import annotations
@@ -13,9 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
-
-import torch
-from torch.utils.data import DataLoader
 
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import evaluating
@@ -58,6 +56,8 @@ class Engine:
             raise InputError.with_options(
                 f"--precision {settings.precision}: {model.source} computes in its own"
             )
+        import torch
+
         model.to(_device(settings.device))
         device = model.device
         kind = torch.device(device).type
@@ -69,6 +69,8 @@ class Engine:
     @contextmanager
     def running(self) -> Iterator[Callable[[Any], tuple[Any, Any]]]:
         """Give the function from a batch to logits and features: eval mode, no gradients."""
+        import torch
+
         kind = torch.device(self.device).type
         with ExitStack() as stack:
             if self.model.module is not None:
@@ -86,6 +88,8 @@ class Engine:
 
 
 def _device(wanted: str) -> str:
+    import torch
+
     if wanted != "auto":
         return wanted
     if torch.cuda.is_available():
@@ -94,7 +98,10 @@ def _device(wanted: str) -> str:
 
 
 def _mixed(kind: str) -> str:
-    short = kind == "cuda" and torch.cuda.is_bf16_supported()
+    import torch
+
+    # Older GPUs have it by emulation, which is slow.
+    short = kind == "cuda" and torch.cuda.get_device_capability()[0] >= 8
     return "bfloat16" if short else "float16"
 
 
@@ -131,6 +138,8 @@ class Batches:
 
         An exception would reach the other process as a page of text.
         """
+        import torch
+
         batch = self.batches[number]
         loaded = []
         for row in range(batch.start, batch.stop):
@@ -148,6 +157,8 @@ class Batches:
 
 def loader_of(batches: Batches, *, workers: int, device: str = "cpu") -> Any:
     """Return torch's loader of these batches, in order."""
+    from torch.utils.data import DataLoader
+
     return DataLoader(
         batches,  # type: ignore[arg-type]  # it asks for no more than len and []
         batch_size=None,
@@ -218,6 +229,8 @@ def _unreadable(images: LogitSet, found: Unreadable) -> InputError:
 @contextmanager
 def _told_of_model(images: LogitSet, batch: Batch) -> Iterator[None]:
     """Say in one line what a model raises."""
+    import torch
+
     try:
         yield
     except (SmallcalError, KeyboardInterrupt):
