@@ -164,6 +164,30 @@ def test_more_corruptions_are_added_to_a_finished_cell(small):
     assert len(found.cells[0].shifts) == 6
 
 
+@pytest.mark.parametrize(("whole", "n"), [("true", 30), ("false", 18)])
+def test_shifted_sets_may_keep_the_twins_of_calibration_images(small, whole, n):
+    shutil.copytree(small / "data" / "photos" / "val", small / "data" / "dark", dirs_exist_ok=True)
+    for left in (small / "data" / "dark").glob("*/*_1[0-9].png"):
+        left.unlink()
+    (small / "mine.toml").write_text(CELLS + f"whole_shifts = {whole}\n")
+    paper, places = load_paper("mine.toml"), Places(small / "data", small / "out")
+    (cell,) = run_paper(paper, paper.cells[2:], places, settings=SETTINGS).cells
+    assert cell.read(cell.shifts[0]).n == n
+    assert cell.shifts[0].paired == (whole == "false")
+
+
+def test_a_plan_knows_what_is_trained_and_what_is_finished(cli, small):
+    asked = ("paper", "--file", "mine.toml", "--data", "data", "-o", "out")
+    assert cli(*asked, "--cells", "photos/net", "--device", "cpu", "--workers", "0")[0] == 0
+    paper, places = load_paper("mine.toml"), Places(small / "data", small / "out")
+    (places.run(paper.cells[1]) / "last.pt").touch()  # trained once more, so to say
+    code, out, _ = cli(*asked, "--plan", "--no-measure")
+    assert code == 0
+    words = " ".join(out.split())
+    assert "net 2 recipe.toml 48 x 1 42 + 4 x 9 1, 1 trained" in words
+    assert "3 cells, 2 of them to be done" in words
+
+
 def test_a_changed_recipe_is_not_taken_for_the_old_one(cli, small):
     asked = ("paper", "--file", "mine.toml", "--data", "data", "--cells", "photos/net/seed0")
     assert cli(*asked, "-o", "out", "--device", "cpu")[0] == 0

@@ -171,7 +171,7 @@ def show_plan(found: Plan, *, whole: bool) -> None:
 def _show_cells(found: Plan) -> None:
     """Print backbones under their data sets: whole names would not fit beside the rest."""
     heads = ["cell", "seeds", "recipe", "trained on", "logits of"]
-    heads += ["GPU h"] * bool(found.speeds) + ["done"] * bool(found.extracted)
+    heads += ["GPU h"] * bool(found.speeds) + ["done"] * bool(found.trained | found.extracted)
     rows: list[list[str]] = []
     groups = found.groups()
     for dataset in dict.fromkeys(group[0].cell.dataset for group in groups):
@@ -184,7 +184,6 @@ def _row(found: Plan, group: Sequence[Work]) -> list[str]:
     first = group[0]
     trained = f"{_n(first.trained)} x {first.epochs}" if first.recipe else "–"
     hours = [_hours(_gpu(found, group))] if found.speeds else []
-    done = sum(work.cell.name in found.extracted for work in group)
     return [
         first.cell.backbone,
         f"{len(group)}",
@@ -192,8 +191,15 @@ def _row(found: Plan, group: Sequence[Work]) -> list[str]:
         trained,
         _sets(first),
         *hours,
-        *([f"{done}"] if found.extracted else []),
+        *([_done(found, group)] if found.trained | found.extracted else []),
     ]
+
+
+def _done(found: Plan, group: Sequence[Work]) -> str:
+    """Return how many cells are finished, and how many are trained and no more."""
+    names = {work.cell.name for work in group}
+    trained = len(names & found.trained - found.extracted)
+    return f"{len(names & found.extracted)}" + (f", {trained} trained" if trained else "")
 
 
 def _name(group: Sequence[Work]) -> str:

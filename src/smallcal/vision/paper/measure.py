@@ -103,13 +103,14 @@ def measure(source: str, *, options: dict[str, Any] | None = None, precision: st
         flops = _flops(module, model.input.size)
         batch = torch.randn(_MOST, 3, *model.input.size, device=device)
         cast = _casting(device, precision)
+        mixed = _casting(device, "bfloat16")  # as logits are taken on a GPU
         n = _LEAST
-        first = _timed(lambda: _apply(module, batch[:n], cast), device) / n
+        first = _timed(lambda: _apply(module, batch[:n], mixed), device) / n
         if device != "cpu" or first * _STEP * _MOST < _PATIENCE:
             n = _MOST
         else:
             n = max(_LEAST, int(_PATIENCE / (first * _STEP)))
-        apply = _timed(lambda: _apply(module, batch[:n], cast), device) / n
+        apply = _timed(lambda: _apply(module, batch[:n], mixed), device) / n
         train = _timed(_step_of(module, batch[:n], cast), device) / n
     except (SmallcalError, ImportError) as error:
         return Speed(reason=one_line(error))

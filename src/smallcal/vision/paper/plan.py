@@ -10,6 +10,7 @@ from smallcal.vision.paper.cells import Paper, PaperCell
 from smallcal.vision.paper.commands import commands_of
 from smallcal.vision.paper.measure import Speed, measure
 from smallcal.vision.paper.state import (
+    entries_in,
     is_extracted,
     is_trained,
     missing_images,
@@ -181,6 +182,7 @@ def plan_paper(
     (72, 30, None)
     """
     works = tuple(work_of(cell, paper, places) for cell in cells)
+    there = entries_in(places)
     speeds = {}
     for work in works if measured else ():
         if work.cell.model not in speeds:
@@ -200,7 +202,7 @@ def plan_paper(
             if work.begins_pretrained
         },
         trained=frozenset(work.cell.name for work in works if is_trained(work, places)),
-        extracted=frozenset(work.cell.name for work in works if is_extracted(work, places)),
+        extracted=frozenset(work.cell.name for work in works if is_extracted(work, places, there)),
         tflops=tflops,
     )
 

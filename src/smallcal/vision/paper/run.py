@@ -18,7 +18,7 @@ from smallcal.vision.models.opening import open_model
 from smallcal.vision.paper.cells import Paper, PaperCell
 from smallcal.vision.paper.commands import calibration_split, commands_of, model_of, parts_of
 from smallcal.vision.paper.links import link_table, make_links
-from smallcal.vision.paper.state import entry_of, is_extracted, is_trained, missing_images
+from smallcal.vision.paper.state import entries_in, is_extracted, is_trained, missing_images
 from smallcal.vision.paper.work import Places, Work, work_of
 from smallcal.vision.training.run_folder import RunFolder
 from smallcal.vision.training.training import train
@@ -59,7 +59,8 @@ class Missing(InputError):
 
 def missing_for(works: Sequence[Work], places: Places) -> list[str]:
     """Return everything that is missing to make cells: images, weights, models; a line each."""
-    todo = [work for work in works if not is_extracted(work, places)]
+    there = entries_in(places)
+    todo = [work for work in works if not is_extracted(work, places, there)]
     found = [_lacks(places, named, parts) for named, parts in _wanted(todo).items()]
     if not any(found):
         links = dict.fromkeys(shift for work in todo for shift in work.cell.shifts if shift.classes)
@@ -156,7 +157,7 @@ def make_cell(
         told(f"  {commands[0]}")
         _train(work, places, settings, told)
     told(f"  {commands[-1]}")
-    if is_extracted(work, places):
+    if is_extracted(work, places, entries_in(places)):
         told("  its logits were taken before")
     else:
         _extract(work, places, settings, told)
@@ -230,7 +231,7 @@ def _corruptions(cell: PaperCell) -> Corruptions | None:
 
 def _add_keys(cell: PaperCell, places: Places) -> None:
     """Write into the collection what ``smallcal logits`` does not: draws, and what a test is."""
-    entry = entry_of(cell, places)
+    entry = entries_in(places).get(cell.key)
     if entry is None or not (cell.draw or cell.test_is):
         return
     keys: dict[str, Any] = {"draw": list(cell.draw)} if cell.draw else {}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.studies.collection import FILE_NAME, Cell, load_collection
 from smallcal.vision.images import HUB, image_parts
-from smallcal.vision.paper.cells import PaperCell
 from smallcal.vision.paper.work import Places, Work
 
 
@@ -80,15 +79,26 @@ def is_trained(work: Work, places: Places) -> bool:
     return False
 
 
-def is_extracted(work: Work, places: Places) -> bool:
+#: Cells of a collection by their name there.
+Entries = Mapping[str, Cell]
+
+
+def entries_in(places: Places) -> Entries:
+    """Return what the collection has; nothing if there is none yet."""
+    if not (places.logits / FILE_NAME).is_file():
+        return {}
+    return {cell.name: cell for cell in load_collection(places.logits).cells}
+
+
+def is_extracted(work: Work, places: Places, there: Entries) -> bool:
     """Return whether a cell's logits are all there, and not older than its training."""
-    entry = entry_of(work.cell, places)
+    entry = there.get(work.cell.key)
     if entry is None:
         return False
-    parts = [*work.cell.corrupt, *(part for shift in work.cell.shifts for part in shift.parts)]
-    there = {(shift.kind, shift.severity) for shift in entry.shifts}
+    wanted = {*work.cell.corrupt, *(part for shift in work.cell.shifts for part in shift.parts)}
+    found = {(shift.kind, shift.severity) for shift in entry.shifts}
     others = sum(not shift.parts for shift in work.cell.shifts)
-    if not set(parts) <= there or len(there) < len(set(parts)) + others:
+    if not wanted <= found or len(found) < len(wanted) + others:
         return False
     checkpoint = places.run(work.cell) / "last.pt"
     with suppress(OSError):
@@ -98,11 +108,3 @@ def is_extracted(work: Work, places: Places) -> bool:
 
 def _written(file: Path) -> int:
     return file.stat().st_mtime_ns
-
-
-def entry_of(cell: PaperCell, places: Places) -> Cell | None:
-    """Return a cell as it is in the collection; None if it is not."""
-    if not (places.logits / FILE_NAME).is_file():
-        return None
-    found = load_collection(places.logits).cells
-    return next((one for one in found if one.name == cell.key), None)
