@@ -227,9 +227,16 @@ def import_cost():
     report("import smallcal with every estimator and metric", full / theirs, 1.3, f"{full:.2f} s")
 
 
+def image_speed():
+    from extraction import extraction_speed  # torch, after everything that is timed without it
+
+    extraction_speed(report)
+
+
 def main():
     warnings.simplefilter("ignore", sc.FitWarning)  # tiny splits are timed too
-    for part in (fit_speed, default_speed, apply_speed, linear_growth, memory, import_cost):
+    timed = (fit_speed, default_speed, apply_speed, linear_growth, memory, import_cost, image_speed)
+    for part in timed:
         part()
     if FAILED:
         print(f"{len(FAILED)} of the promised ratios do not hold: {'; '.join(FAILED)}")

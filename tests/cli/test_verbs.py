@@ -22,7 +22,7 @@ PLAIN = ("--n-boot", "0")
 
 VERBS = (
     *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),
-    *("report", "inspect", "methods", "study", "export"),
+    *("report", "inspect", "methods", "logits", "study", "export"),
 )
 
 

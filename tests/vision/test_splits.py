@@ -10,6 +10,7 @@ pytest.importorskip("PIL", reason="images need Pillow")
 from sklearn.model_selection import train_test_split
 
 import smallcal as sc
+from smallcal.studies.portions import draw_rows
 from smallcal.vision import ImageSet, read_split, split_images
 
 
@@ -77,6 +78,15 @@ def test_the_first_of_each_class_are_the_first():
         split_images(images, "first-3")
 
 
+def test_so_many_at_random_are_those_that_a_study_would_draw():
+    labels = np.repeat(np.arange(10), 12)
+    split = split_images(images_of(labels), "random-30", seed=2)
+    assert np.array_equal(split.parts["calibration"], draw_rows(labels, 30, seed=2, draw=0))
+    assert sorted(np.concatenate(list(split.parts.values()))) == list(range(120))
+    with pytest.raises(sc.InputError, match="random-120: there are 120 images, and some must"):
+        split_images(images_of(labels), "random-120")
+
+
 def test_shares_of_uneven_classes_are_those_that_scikit_learn_gives():
     rng = np.random.default_rng(7)
     for _ in range(20):
@@ -101,7 +111,7 @@ def test_each_image_is_as_likely_as_any_other():
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("5", "unknown split '5'; write one as 5%, 5%.10%, first-5 or halves"),
+        ("5", "unknown split '5'; write one as 5%, 5%.10%, first-5, halves or random-2500"),
         ("100%", "unknown split"),
         ("first-0", "unknown split"),
         ("0%", "has nothing to calibrate on"),

@@ -24,6 +24,9 @@ _HELP = {
     "monitor": "Watch for drift; exit with 1 on alarm. May be asked as often as one likes.",
     "inspect": "Say what a saved calibrator does, in words.",
     "methods": "List the methods by name.",
+    "train": "Train a model of images as a recipe says; a stopped run goes on.",
+    "logits": "Run a model over images: logits and features, as a collection that studies read.",
+    "paper": "Plan the paper's models, or make them: train, take logits, compare with its numbers.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
     "help": "Show the help of a verb.",
 }

@@ -15,13 +15,13 @@ from smallcal.io.atomic import stream_of
 #: Parameters of verbs that name what is read.
 READ = (
     *("data", "cal_data", "test_data", "calibrator", "labels", "class_names", "shift", "apply_to"),
-    *("append", "merge", "reference", "folder", "source", "run", "gate"),
+    *("append", "merge", "reference", "folder", "source", "run", "gate", "recipe", "file", "root"),
 )
 #: Those that name what is written. The state of a monitor is read as well, and meant to be.
 WRITTEN = ("output", "out", "figures", "state", "export", "report")
 #: What is read, and may be written into: a description goes beside the logits that it is of, and
-#: figures into the folder of the run that they show.
-SHARED = ("source", "run")
+#: figures into the folder of the run that they show, logits beside the folders of images.
+SHARED = ("source", "run", "root")
 
 _STDOUT = 1
 

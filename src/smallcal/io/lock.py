@@ -27,6 +27,19 @@ _PAUSE = 0.02
 #: What a folder's lock begins with.
 _HOLDER = "process "
 
+#: Files that are open here. A process that this one starts would hold their locks, too, and keep
+#: them when this one is killed.
+_OPEN: set[int] = set()
+
+
+def _let_go() -> None:
+    while _OPEN:
+        os.close(_OPEN.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
 
 @contextmanager
 def alone_in(
@@ -124,10 +137,13 @@ def one_at_a_time(target: str | os.PathLike[str], *, patience: float = PATIENCE)
 def _opened(file: Path, target: Path) -> Iterator[int]:
     with file_errors(f"cannot write to {target}"):
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+    _OPEN.add(handle)
     try:
         yield handle
     finally:
-        os.close(handle)
+        if handle in _OPEN:  # not in a process that was started in between
+            _OPEN.remove(handle)
+            os.close(handle)
 
 
 def _claimed(handle: int) -> bool:

@@ -227,22 +227,27 @@ def load_collection(folder: str | os.PathLike[str]) -> Collection:
     FileError
         If the folder or its description is missing or is not one.
     """
+    document, file = read_description(folder)
+    return collection_of(document, file.parent, source=str(file))
+
+
+def read_description(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """Return what a folder's ``collection.toml`` holds, and the file; its keys are not checked."""
     root = Path(folder)
     file = root / FILE_NAME if os.path.isdir(root) else root
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8")), file
     except FileNotFoundError:
         raise FileError(
             f"{file} is missing; `smallcal study import` writes one for a folder of logits"
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FileError(f"{file} cannot be read as a collection: {error}") from None
-    return collection_of(document, file.parent, source=str(file))
 
 
 def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Collection:
     """Turn a parsed description into cells, saying which of its entries is wrong."""
-    _require_keys(document, {"cell": list}, {"name": str}, where=source)
+    require_keys(document, {"cell": list}, {"name": str}, where=source)
     cells: list[Cell] = []
     for number, entry in enumerate(document["cell"], 1):
         cells += _cells_of(entry, folder, where=f"{source}, cell {number}")
@@ -268,7 +273,7 @@ def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
     """Return the cells of one entry: one for each of its seeds."""
     divided = isinstance(entry, dict) and "split" in entry
     needed = {**_CELL, **({"split": dict} if divided else _SPLIT_OR_TWO)}
-    _require_keys(entry, needed, _CELL_TOO, where=where, unlike="split" if not divided else "")
+    require_keys(entry, needed, _CELL_TOO, where=where, unlike="split" if not divided else "")
     where += f" ({entry['dataset']} {entry['backbone']})"
     split = _split_of(entry["split"], where=where) if divided else None
     seeds = _seeds_of(entry.get("seed", 0), split, where=where)
@@ -289,7 +294,7 @@ def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
 
 
 def _shift_of(entry: Any, *, where: str) -> ShiftSet:
-    _require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
+    require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
     classes = _classes_of(entry.get("classes", ""), where=where)
     if entry.get("labels", COLUMNS) not in (COLUMNS, CLASSES):
         raise FileError(f"{where}: labels must be {COLUMNS} or {CLASSES}; got {entry['labels']!r}")
@@ -298,9 +303,7 @@ def _shift_of(entry: Any, *, where: str) -> ShiftSet:
 
 def _split_of(entry: dict[str, Any], *, where: str) -> Split:
     where += ", split"
-    _require_keys(
-        entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where
-    )
+    require_keys(entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where)
     sizes = {key: entry[key] for key in ("samples", "per_class") if key in entry}
     if len(sizes) != 1 or min(sizes.values()) < 1:
         raise FileError(f"{where}: say samples or per_class, one of them, at least 1")
@@ -354,7 +357,7 @@ def _told(where: str, key: str, parse: Callable[[Any], Any], given: Any) -> Any:
         raise FileError(f"{where}: {said if said.startswith(key) else f'{key}: {said}'}") from None
 
 
-def _require_keys(
+def require_keys(
     entry: Any,
     needed: Mapping[str, type],
     allowed: Mapping[str, type | UnionType],
@@ -362,6 +365,7 @@ def _require_keys(
     where: str,
     unlike: str = "",
 ) -> None:
+    """Raise unless an entry of a TOML file has the keys it needs, of their types, and no others."""
     if not isinstance(entry, dict):
         raise FileError(f"{where}: expected a table of keys")
     known = {**needed, **allowed}

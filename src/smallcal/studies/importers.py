@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from smallcal import io
 from smallcal.errors import FileError, SmallcalError
-from smallcal.io.atomic import atomic_path
 from smallcal.io.layout import Layout, score_role, two_columns
 from smallcal.io.read import read_labels
 from smallcal.io.readers import Arrays, nested_h5, readable
@@ -24,9 +22,9 @@ from smallcal.studies.collection import (
     Cell,
     Collection,
     ShiftSet,
-    load_collection,
     require_in_range,
 )
+from smallcal.studies.description import plain_name, write_description
 
 PathLike = str | os.PathLike[str]
 
@@ -229,16 +227,11 @@ def _groups_of(
 
 def _group_cell(group: str, source: Path) -> Cell:
     """Return the cell that a group DATASET/MODEL becomes."""
-    parts = [_plain_name(part) for part in group.split("/")]
-    dataset = parts.pop(0) if len(parts) > 1 else _plain_name(source.stem)
+    parts = [plain_name(part) for part in group.split("/")]
+    dataset = parts.pop(0) if len(parts) > 1 else plain_name(source.stem)
     backbone = "-".join(parts)
     file = f"{dataset}__{backbone}.npz"
     return Cell(dataset, backbone, 0, f"{file}:cal", f"{file}:test")
-
-
-def _plain_name(text: str) -> str:
-    """Return a name that a file may have on any system."""
-    return re.sub(r"[^\w.+-]+", "-", text).strip("-") or "-"
 
 
 def _file_of(cell: Cell, out: Path) -> Path:
@@ -288,28 +281,13 @@ def _relative(file: Path, folder: Path) -> str:
 def _written(name: str, cells: Sequence[Cell], out: Path) -> Collection:
     """Write the description and read it back."""
     _refuse_twins(cells)
-    io.make_folder(out)
-    with atomic_path(out / FILE_NAME) as path:
-        path.write_text("\n".join(_lines(name, cells)) + "\n", encoding="utf-8")
-    return load_collection(out)
+    return write_description({"name": name, "cell": [_entry(cell) for cell in cells]}, out)
 
 
-def _lines(name: str, cells: Sequence[Cell]) -> Iterator[str]:
-    yield f"name = {_quoted(name)}"
-    for cell in cells:
-        yield from ("", "[[cell]]")
-        yield from _pairs(cell, ("dataset", "backbone", "seed", "calibration", "test"))
-        for shift in cell.shifts:
-            yield from ("", "[[cell.shift]]")
-            yield from _pairs(shift, ("kind", "severity", "file", "paired"))
-
-
-def _pairs(entry: Cell | ShiftSet, names: Sequence[str]) -> Iterator[str]:
-    for name in names:
-        value = getattr(entry, name)
-        yield f"{name} = {_quoted(value) if isinstance(value, str) else json.dumps(value)}"
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML string: JSON's, but for DEL, which TOML wants escaped."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _entry(cell: Cell) -> dict[str, Any]:
+    names = ("dataset", "backbone", "seed", "calibration", "test")
+    shifts = [
+        {name: getattr(shift, name) for name in ("kind", "severity", "file", "paired")}
+        for shift in cell.shifts
+    ]
+    return {**{name: getattr(cell, name) for name in names}, "shift": shifts}

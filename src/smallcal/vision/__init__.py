@@ -19,24 +19,52 @@ if TYPE_CHECKING:
     from smallcal.vision.corruptions import CORRUPTIONS as CORRUPTIONS
     from smallcal.vision.corruptions import STANDARD as STANDARD
     from smallcal.vision.corruptions import corrupt as corrupt
+    from smallcal.vision.extraction.cell_images import CellImages as CellImages
+    from smallcal.vision.extraction.cell_images import Corruptions as Corruptions
+    from smallcal.vision.extraction.extracting import Extracted as Extracted
+    from smallcal.vision.extraction.extracting import extract as extract
+    from smallcal.vision.extraction.settings import CellName as CellName
+    from smallcal.vision.extraction.settings import ExtractionSettings as ExtractionSettings
     from smallcal.vision.image_set import ImageSet as ImageSet
     from smallcal.vision.images import image_parts as image_parts
     from smallcal.vision.images import open_images as open_images
     from smallcal.vision.models.model import InputSpec as InputSpec
     from smallcal.vision.models.model import VisionModel as VisionModel
     from smallcal.vision.models.opening import open_model as open_model
+    from smallcal.vision.paper.cells import Paper as Paper
+    from smallcal.vision.paper.file import load_paper as load_paper
+    from smallcal.vision.paper.plan import Plan as Plan
+    from smallcal.vision.paper.plan import plan_paper as plan_paper
+    from smallcal.vision.paper.run import RunSettings as RunSettings
+    from smallcal.vision.paper.run import run_paper as run_paper
+    from smallcal.vision.paper.work import Places as Places
     from smallcal.vision.splits import ImageSplit as ImageSplit
     from smallcal.vision.splits import read_split as read_split
     from smallcal.vision.splits import split_images as split_images
+    from smallcal.vision.training.recipe import Recipe as Recipe
+    from smallcal.vision.training.recipe import read_recipe as read_recipe
+    from smallcal.vision.training.recipe import recipe_names as recipe_names
+    from smallcal.vision.training.training import TrainingRun as TrainingRun
+    from smallcal.vision.training.training import train as train
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "corruptions": ["CORRUPTIONS", "STANDARD", "corrupt"],
+        "extraction.extracting": ["Extracted", "extract"],
+        "extraction.cell_images": ["CellImages", "Corruptions"],
+        "extraction.settings": ["CellName", "ExtractionSettings"],
         "image_set": ["ImageSet"],
         "images": ["image_parts", "open_images"],
         "models.model": ["InputSpec", "VisionModel"],
         "models.opening": ["open_model"],
+        "paper.cells": ["Paper"],
+        "paper.file": ["load_paper"],
+        "paper.plan": ["Plan", "plan_paper"],
+        "paper.run": ["RunSettings", "run_paper"],
+        "paper.work": ["Places"],
         "splits": ["ImageSplit", "read_split", "split_images"],
+        "training.recipe": ["Recipe", "read_recipe", "recipe_names"],
+        "training.training": ["TrainingRun", "train"],
     },
 )

@@ -58,14 +58,14 @@ def _columns(wnids: list[str], place: Path) -> list[int] | None:
     """Return the columns of classes among all 1,000; None if they are all."""
     if len(wnids) == ALL:
         return None
-    known = _all_wnids(place)
+    known = all_wnids(place)
     column = {wnid: number for number, wnid in enumerate(known)}
     if strange := next((wnid for wnid in wnids if wnid not in column), ""):
         raise FileError(f"{place}: {strange} is none of ImageNet's 1,000 classes")
     return [column[wnid] for wnid in wnids]
 
 
-def _all_wnids(place: Path) -> list[str]:
+def all_wnids(place: Path) -> list[str]:
     """Return ImageNet's wnids, sorted, from a list beside the images or from timm's."""
     lists = [place / name for name in _LISTS]
     timm = importlib.util.find_spec("timm")  # found, not imported: that takes seconds

@@ -11,7 +11,7 @@ from smallcal.errors import FileError, InputError, choose, missing_file
 from smallcal.vision import cifar, folders, hub, imagenet
 from smallcal.vision.image_set import ImageSet
 
-__all__ = ["KINDS", "ImageSet", "image_parts", "open_images"]
+__all__ = ["KINDS", "ImageSet", "image_parts", "image_place", "open_images"]
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,19 @@ def image_parts(source: str) -> tuple[str, ...]:
     if part:
         raise InputError(f"{source} is one part already; name {kind}:{place}")
     return KINDS[kind].parts(place)
+
+
+def image_place(source: str) -> tuple[Path, str]:
+    """Return the folder and the part that a string names; of ``hf-datasets:NAME`` the name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> image_place(f"imagenet-c:{tempfile.gettempdir()}:fog-3")[1]
+    'fog-3'
+    """
+    kind, rest = _kind_of(source)
+    return (Path(rest), "") if kind == HUB else _place_of(kind, rest)
 
 
 def _kind_of(source: str) -> tuple[str, str]:

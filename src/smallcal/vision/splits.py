@@ -115,6 +115,8 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
           on; the paper's low-data runs.
         - ``first-5``: the first five of every class to calibrate on, the others to test on.
         - ``halves``: half of every class to calibrate on, half to test on.
+        - ``random-2500``: so many to calibrate on, at random with the classes' shares, as a study
+          draws them; the others to test on.
     seed : int
         Of the random ones.
 
@@ -143,12 +145,8 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"the seed must be a whole number from 0 on; got {seed!r}")
-    for pattern, make in _RULES.items():
-        if found := re.fullmatch(pattern, rule):
-            parts = make(images.labels, found.groups(), int(seed))
-            break
-    else:
-        raise InputError(f"unknown split {rule!r}; write one as 5%, 5%+10%, first-5 or halves")
+    make, groups = _found(rule)
+    parts = make(images.labels, groups, int(seed))
     if empty := next((name for name, rows in parts.items() if not len(rows)), ""):
         raise InputError(
             f"the split {rule} of {images.name} ({len(images):,}) has nothing to {_USE[empty]}"
@@ -182,6 +180,22 @@ def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
     return found
 
 
+def known_rule(rule: str) -> str:
+    """Return a rule for a split, if it is one.
+
+    Examples
+    --------
+    >>> known_rule("5%+25%")
+    '5%+25%'
+    >>> known_rule("half")
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.InputError: unknown split 'half'; write one as 5%, 5%+10%, ...
+    """
+    _found(rule)
+    return rule
+
+
 # --- rules ---------------------------------------------------------------------------------------
 
 
@@ -210,12 +224,33 @@ def _first(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
     return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
 
 
-_RULES: dict[str, Callable[[IntArray, tuple[str, ...], int], Parts]] = {
+def _random(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
+    many = int(groups[0])
+    if many >= len(labels):
+        raise InputError(f"random-{many}: there are {len(labels):,} images, and some must be left")
+    taken = draw_rows(labels, many, seed=seed, draw=0)
+    return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
+
+
+_Rule = Callable[[IntArray, tuple[str, ...], int], Parts]
+
+_RULES: dict[str, _Rule] = {
     _PERCENT: _share,
     rf"{_PERCENT}\+{_PERCENT}": _share,
     r"first-([1-9]\d{0,8})": _first,
     "halves": _halves,
+    r"random-([1-9]\d{0,8})": _random,
 }
+
+
+def _found(rule: str) -> tuple[_Rule, tuple[str, ...]]:
+    """Return how a rule is followed, and its numbers."""
+    for pattern, make in _RULES.items():
+        if found := re.fullmatch(pattern, rule):
+            return make, found.groups()
+    raise InputError(
+        f"unknown split {rule!r}; write one as 5%, 5%+10%, first-5, halves or random-2500"
+    )
 
 
 def _stratified(

@@ -87,10 +87,10 @@ class Outputs:
         finally:
             if hook is not None:
                 hook.remove()
-        return logits, _flat(seen[-1], self.head, len(logits)) if seen else None
+        return logits, flat_features(seen[-1], self.head, len(logits)) if seen else None
 
 
-def _flat(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
+def flat_features(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
     """Return features as n x d; where the last layer sees places or tokens, their mean."""
     if seen.ndim < 2 or len(seen) != n:
         return None
@@ -106,7 +106,7 @@ def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
     weights = read_weights(order.checkpoint) if order.checkpoint else None
     if weights:
         order = replace(order, pretrained=False)  # nothing to download
-    built, classes = _look(order, build)
+    built, classes = looked_at(order, build)
     left = False
     if weights:
         built, classes = _same_classes(order, build, weights, (built, classes))
@@ -127,7 +127,7 @@ def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
         name=order.name,
         classes=classes,
         preprocess=preprocess,
-        outputs=Outputs(built.module, _head(built.module, classes)[1]),
+        outputs=Outputs(built.module, head_of(built.module, classes)[1]),
         fingerprint=fingerprint(built.module),
         input=built.input,
         module=built.module,
@@ -137,7 +137,7 @@ def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
     )
 
 
-def _look(order: Order, build: Callable[[Order], Built]) -> tuple[Built, int]:
+def looked_at(order: Order, build: Callable[[Order], Built]) -> tuple[Built, int]:
     """Build; show it one grey image; return it with its number of columns."""
     built = build(order)
     built = replace(built, input=changed(built.input, order.input))
@@ -152,11 +152,11 @@ def _same_classes(
 ) -> tuple[Built, int]:
     """Build again with as many classes as the checkpoint has, unless their number was said."""
     built, classes = now
-    name, head = _head(built.module, classes)
+    name, head = head_of(built.module, classes)
     rows = weights.rows(bare_name(built.module, name)) if head is not None else None
     if order.classes is not None or rows in (None, classes):
         return now
-    return _look(replace(order, classes=rows), build)
+    return looked_at(replace(order, classes=rows), build)
 
 
 def _columns(built: Built, source: str) -> tuple[Any, int]:
@@ -182,7 +182,7 @@ def _columns(built: Built, source: str) -> tuple[Any, int]:
     return said, shape[1]
 
 
-def _head(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
+def head_of(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
     """Return name and layer that give the logits: what timm says, else the last of its size."""
     asked: Any = getattr(module, "get_classifier", None)
     own = asked() if callable(asked) else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.errors import FileError, InputError, choose
-from smallcal.vision.models.built import finish
+from smallcal.vision.models.built import Built
 from smallcal.vision.models.from_factory import build_factory
 from smallcal.vision.models.from_hf import build_hf
 from smallcal.vision.models.from_onnx import open_onnx
@@ -18,6 +18,7 @@ from smallcal.vision.models.from_timm import build_timm
 from smallcal.vision.models.from_torchvision import build_torchvision
 from smallcal.vision.models.model import VisionModel
 from smallcal.vision.models.source import Order, split_options, split_source
+from smallcal.vision.models.temperature_head import open_headed
 from smallcal.vision.models.weights import FORMAT, read_weights
 
 __all__ = ["KINDS", "open_model"]
@@ -66,13 +67,17 @@ def _open_checkpoint(order: Order) -> VisionModel:
     return replace(model, source=order.source)
 
 
+def _built_by(build: Callable[[Order], Built]) -> Callable[[Order], VisionModel]:
+    return partial(open_headed, build)
+
+
 #: What can be opened.
 KINDS = {
-    "timm": Kind("NAME", partial(finish, build_timm)),
-    "hf": Kind("NAME_OR_DIR", partial(finish, build_hf)),
-    "torchvision": Kind("NAME", partial(finish, build_torchvision)),
+    "timm": Kind("NAME", _built_by(build_timm)),
+    "hf": Kind("NAME_OR_DIR", _built_by(build_hf)),
+    "torchvision": Kind("NAME", _built_by(build_torchvision)),
     "onnx": Kind("FILE", open_onnx),
-    "torch": Kind("package.module:factory", partial(finish, build_factory)),
+    "torch": Kind("package.module:factory", _built_by(build_factory)),
     "checkpoint": Kind("FILE", _open_checkpoint),
 }
 

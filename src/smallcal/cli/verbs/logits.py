@@ -1,0 +1,185 @@
+"""``smallcal logits``: a model and images in, the logits of a cell out."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smallcal.cli import options, terminal
+from smallcal.cli.options import argument, flag, option
+from smallcal.cli.studies import size_of
+from smallcal.data import shown
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.vision import Extracted
+
+_MOST_SEED = 2**32 - 1
+
+
+def logits(
+    context: typer.Context,
+    model: Annotated[
+        str,
+        argument(
+            "MODEL",
+            "timm:NAME, hf:NAME, torchvision:NAME, onnx:FILE, torch:package.module:factory, or "
+            "checkpoint:FILE.",
+        ),
+    ],
+    data: Annotated[
+        str,
+        argument(
+            "DATA", "Images to test on, as folder:DIR, cifar100:DIR, imagenet:DIR:val, and so on."
+        ),
+    ],
+    output: Annotated[
+        str,
+        option(
+            "DIR",
+            "The collection: a new folder, or one to add to. What was stopped goes on.",
+            "-o",
+            "--output",
+            show_default=False,
+        ),
+    ],
+    split: Annotated[
+        str | None,
+        option(
+            "RULE|FILE.json",
+            "Divide DATA into calibration and test: halves, first-5, or a split that was written.",
+        ),
+    ] = None,
+    calibration: Annotated[
+        str | None, option("DATA", "Calibrate on other images, such as cifar100:DIR:train.")
+    ] = None,
+    calibration_split: Annotated[
+        str | None, option("RULE|FILE.json", "Take only these of them: 5%, or the split of a run.")
+    ] = None,
+    split_seed: Annotated[int, option("N", "Seed of splits that are drawn here.", min=0)] = 0,
+    shift: Annotated[
+        list[str] | None,
+        option(
+            "DATA",
+            "A shifted set, such as imagenet-r:DIR; of cifar100-c:DIR all parts. May be repeated.",
+        ),
+    ] = None,
+    corrupt: Annotated[
+        str | None,
+        option("all|standard|A,B,...", "Corrupt the test images here: 19 kinds, 15, or by name."),
+    ] = None,
+    severity: Annotated[str, option("1-5|3|1,3,5", "How badly.")] = "1-5",
+    corrupt_seed: Annotated[int, option("N", "Seed of what is random about it.", min=0)] = 0,
+    corrupt_images: Annotated[
+        int | None, option("N", "Corrupt so many test images, evenly spread.", min=1)
+    ] = None,
+    whole_shifts: Annotated[
+        bool,
+        flag(
+            "--whole-shifts", "Keep the calibration images' twins in shifted sets that have them."
+        ),
+    ] = False,
+    dataset: Annotated[str | None, option("NAME", "What the cell's data set is called.")] = None,
+    backbone: Annotated[str | None, option("NAME", "What the cell's model is called.")] = None,
+    seed: Annotated[
+        int | None,
+        option(
+            "N", "The cell's seed. Default: that of the checkpoint, else 0.", min=0, max=_MOST_SEED
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, option("FILE", "Weights in place of the model's own: .pt, .safetensors.")
+    ] = None,
+    no_features: Annotated[
+        bool, flag("--no-features", "Leave out what the last layer sees.")
+    ] = False,
+    batch_size: Annotated[int, option("N", "Images at once.", min=1)] = 64,
+    workers: Annotated[
+        int | None,
+        option("N", "Processes that load images. Default: one a processor, up to 8.", min=0),
+    ] = None,
+    device: Annotated[str, option("auto|cpu|cuda|mps", "Where the model runs.")] = "auto",
+    precision: Annotated[
+        str,
+        option("auto|float32|bfloat16|float16", "What it computes in; auto: mixed on GPUs alone."),
+    ] = "auto",
+    limit: Annotated[
+        int | None, option("N", "At most so many images of each set, for a try.", min=1)
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run a model over images: logits and features, as a collection that studies read."""
+    # Here: they need Pillow and torch, and a list of options does not.
+    from smallcal import vision
+
+    if corrupt is None and (severity != "1-5" or corrupt_seed or corrupt_images):
+        raise InputError("--severity, --corrupt-seed and --corrupt-images go with --corrupt")
+    images = vision.CellImages(
+        data,
+        split=split or "",
+        calibration=calibration or "",
+        calibration_split=calibration_split or "",
+        split_seed=split_seed,
+        shifts=tuple(shift or ()),
+        corruptions=None
+        if corrupt is None
+        else vision.Corruptions.parse(
+            corrupt, severity, seed=corrupt_seed, images=corrupt_images or 0
+        ),
+        whole_shifts=whole_shifts,
+        limit=limit or 0,
+    )
+    settings = vision.ExtractionSettings(
+        batch_size=batch_size,
+        workers=workers,
+        device=device,
+        precision=precision,
+        features=not no_features,
+    )
+    opened = model if checkpoint is None else vision.open_model(model, checkpoint=checkpoint)
+    quiet = as_json or sys.stderr.isatty()  # where a bar shows it
+    try:
+        done = vision.extract(
+            opened,
+            images,
+            output,
+            cell=vision.CellName(dataset or "", backbone or "", seed),
+            settings=settings,
+            told=lambda line: None if quiet else terminal.say(line),
+        )
+    except (KeyboardInterrupt, SystemExit):
+        terminal.note(
+            f"what is finished is kept; the same command goes on: {terminal.typed(context)}"
+        )
+        raise
+    terminal.note(*done.notes)
+    _show(done, output, as_json=as_json)
+
+
+def _show(done: Extracted, output: str, *, as_json: bool) -> None:
+    fresh = done.images - done.images_before
+    rate = fresh / done.seconds if done.seconds else None
+    if as_json:
+        terminal.show_json(
+            {
+                "output": output,
+                "cells": list(done.cells),
+                "sets": dict(done.sets),
+                "images": done.images,
+                "images_before": done.images_before,
+                "seconds": done.seconds,
+                "images_per_second": rate,
+            }
+        )
+        return
+    if done.images_before:
+        terminal.note(f"{done.images_before:,} of {done.images:,} images were done before")
+    speed = f" ({rate:,.0f} images/s)" if rate else ""
+    sets = terminal.count(len(done.sets), "set")
+    terminal.say(
+        f"Wrote {', '.join(done.cells)}: {terminal.count(done.images, 'image')} in {sets}{speed}.",
+        f"{output}/collection.toml has {size_of(done.collection)}.",
+        f"Next: smallcal study check {shown.command([output])}",
+    )

@@ -1,0 +1,157 @@
+"""``smallcal train``: a model of images, trained as a recipe says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smallcal.cli import options, terminal
+from smallcal.cli.options import argument, flag, option
+from smallcal.data.shown import visible
+from smallcal.errors import InputError, SmallcalError
+
+if TYPE_CHECKING:
+    from smallcal.vision.training.run_folder import Epoch
+
+
+def train(
+    context: typer.Context,
+    recipe: Annotated[
+        str | None, argument("[RECIPE]", "A TOML file, or a name that --list shows.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        option("RUN", "A folder; a run that was stopped goes on there.", "-o", "--output"),
+    ] = None,
+    data: Annotated[
+        str | None, option("KIND:DIR", "The images, such as cifar100:DIR or folder:DIR.")
+    ] = None,
+    epochs: Annotated[int | None, option("N", "Instead of the recipe's.", min=1)] = None,
+    seed: Annotated[
+        int | None, option("N", "Instead of the recipe's.", min=0, max=2**32 - 1)
+    ] = None,
+    device: Annotated[
+        str | None, option("NAME", "Such as cpu, cuda or cuda:1; a GPU if there is one.")
+    ] = None,
+    workers: Annotated[
+        int | None, option("N", "Processes that load images.", min=0, max=256)
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        option(
+            "KEY=VALUE",
+            "Another value for any key of the recipe, such as optimizer.lr=1e-4; may be repeated.",
+            "--set",
+        ),
+    ] = None,
+    listed: Annotated[
+        bool, flag("--list", "List the recipes that come with smallcal, and stop.")
+    ] = False,
+    show: Annotated[
+        bool, flag("--show", "Print the recipe, to be changed and kept as a file, and stop.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Train a model of images as a recipe says; a stopped run goes on."""
+    # Not at the top: without Pillow the help of this verb should still be there.
+    from smallcal.vision.training.processes import place_of
+    from smallcal.vision.training.training import train as train_model
+
+    if listed:
+        _list(as_json=as_json)
+        return
+    if recipe is None:
+        raise InputError("which recipe is not said; smallcal train --list shows those there are")
+    usual = {"data.source": data, "training.epochs": epochs, "training.seed": seed}
+    usual |= {"training.device": device, "training.workers": workers}
+    given = {name: value for name, value in usual.items() if value is not None}
+    changes: dict[str, Any] = {**_settings(setting or ()), **given}
+    if show:
+        _show(recipe, changes)
+        return
+    if output is None:
+        raise InputError("where the run is kept is not said; name a folder with -o")
+    if place_of().first:
+        _train(context, (recipe, output), changes, as_json=as_json)
+        return
+    try:  # the first of several processes speaks for all
+        train_model(recipe, output, changes=changes)
+    except SmallcalError:
+        raise typer.Exit(2) from None
+
+
+def _train(
+    context: typer.Context, what: tuple[str, str], changes: dict[str, Any], *, as_json: bool
+) -> None:
+    from smallcal.vision.training.run_folder import RunFolder
+    from smallcal.vision.training.training import train as train_model
+
+    recipe, output = what
+    done: list[Epoch] = []
+
+    def told(row: Epoch, epochs: int) -> None:
+        done.append(row)
+        if not as_json:
+            terminal.say(_line(row, epochs))
+
+    try:
+        run = train_model(recipe, output, changes=changes, on_epoch=told)
+    except (KeyboardInterrupt, SystemExit, SmallcalError):
+        if done or RunFolder(Path(output)).last.exists():
+            terminal.note(
+                "epochs that are done are kept; the same command goes on from there: "
+                f"{terminal.typed(context)}"
+            )
+        raise
+    if as_json:
+        log = [row._asdict() for row in run.log]
+        words = {"run": str(run.folder), "checkpoint": str(run.checkpoint)}
+        terminal.show_json({**words, "resumed": run.resumed, "log": log})
+        return
+    if not done:
+        terminal.note(f"all {terminal.count(run.resumed, 'epoch')} were done before")
+    terminal.say(f"wrote {run.checkpoint}: smallcal logits checkpoint:{run.checkpoint} DATA -o DIR")
+
+
+def _line(row: Epoch, epochs: int) -> str:
+    right = "" if row.accuracy is None else f", accuracy {100 * row.accuracy:.2f} %"
+    return (
+        f"epoch {row.epoch:,} of {epochs:,}: loss {row.loss:.4f}{right}, rate {row.lr:.3g}, "
+        f"{row.seconds:,.1f} s, {row.images_per_second:,.0f} images/s"
+    )
+
+
+def _show(recipe: str, changes: dict[str, Any]) -> None:
+    """Print a recipe: with its comments, if nothing is changed."""
+    from smallcal.vision.training.recipe import read_recipe, recipe_names, recipe_text
+
+    own = recipe in recipe_names() and not changes
+    text = recipe_text(recipe) if own else read_recipe(recipe).changed(changes).text()
+    sys.stdout.write(visible(text, keep="\n"))
+
+
+def _list(*, as_json: bool) -> None:
+    from smallcal.vision.training.recipe import read_recipe, recipe_names
+
+    titles = {name: read_recipe(name).title for name in recipe_names()}
+    if as_json:
+        terminal.show_json(titles)
+        return
+    rows = [[name, title] for name, title in titles.items()]
+    terminal.show_table(["recipe", "what it does"], rows, text=(0, 1))
+
+
+def _settings(given: Sequence[str]) -> dict[str, Any]:
+    from smallcal.vision.training.keys import value_of
+
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set must look like optimizer.lr=1e-4; got {text!r}")
+        found[name.strip()] = value_of(value.strip())
+    return found

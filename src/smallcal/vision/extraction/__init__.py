@@ -1,0 +1,1 @@
+"""From a model and images to the logits of a cell."""

@@ -1,0 +1,242 @@
+"""Make cells: train what is to be trained, take logits, and keep what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smallcal.data import shown
+from smallcal.errors import InputError, SmallcalError
+from smallcal.studies.collection import Collection, load_collection
+from smallcal.vision.extraction.cell_images import CellImages, Corruptions
+from smallcal.vision.extraction.entries import registered
+from smallcal.vision.extraction.extracting import extract
+from smallcal.vision.extraction.settings import CellName, ExtractionSettings
+from smallcal.vision.images import open_images
+from smallcal.vision.models.opening import open_model
+from smallcal.vision.paper.cells import Paper, PaperCell
+from smallcal.vision.paper.commands import calibration_split, commands_of, model_of, parts_of
+from smallcal.vision.paper.links import link_table, make_links
+from smallcal.vision.paper.state import entries_in, is_extracted, is_trained, missing_images
+from smallcal.vision.paper.work import Places, Work, work_of
+from smallcal.vision.training.run_folder import RunFolder
+from smallcal.vision.training.training import train
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Where a run is done.
+
+    Attributes
+    ----------
+    device : str
+        "auto", "cpu", "cuda", "cuda:1", ...
+    workers : int, optional
+        Processes that load images.
+    batch_size : int
+        Images that logits are taken of at once.
+    """
+
+    device: str = "auto"
+    workers: int | None = None
+    batch_size: int = 64
+
+
+class Missing(InputError):
+    """Images or weights that are not there.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        All of them.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = tuple(lines)
+
+
+def missing_for(works: Sequence[Work], places: Places) -> list[str]:
+    """Return everything that is missing to make cells: images, weights, models; a line each."""
+    there = entries_in(places)
+    todo = [work for work in works if not is_extracted(work, places, there)]
+    found = [_lacks(places, named, parts) for named, parts in _wanted(todo).items()]
+    if not any(found):
+        links = dict.fromkeys(shift for work in todo for shift in work.cell.shifts if shift.classes)
+        found += [_complaint(link_table, shift, places) for shift in links]
+    models: dict[tuple[str, str, bool], Work] = {}
+    for work in todo:
+        if work.recipe is None or not is_trained(work, places):
+            options = repr(work.recipe.model.options if work.recipe else {})
+            models.setdefault((work.cell.model, options, work.begins_pretrained), work)
+    found += [_complaint(_open, work) for work in models.values()]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _wanted(works: Sequence[Work]) -> dict[str, list[str]]:
+    wanted: dict[str, list[str]] = {}
+    for work in works:
+        for named in work.cell.images:
+            wanted.setdefault(named, [])
+        for shift in work.cell.shifts:
+            parts = (f"{kind}-{severity}" for kind, severity in shift.parts)
+            wanted[shift.data] = list(dict.fromkeys((*wanted[shift.data], *parts)))
+    return wanted
+
+
+def _lacks(places: Places, named: str, parts: Sequence[str]) -> str:
+    """Return what is wrong with a set of images; of many parts the first one is opened."""
+    source = places.images(named)
+    one = f"{source}:{parts[0]}" if parts else source
+    return missing_images(source, parts) or _complaint(open_images, one)
+
+
+def _complaint(work: Callable[..., object], *given: object) -> str:
+    """Return what is said of something that cannot be done; nothing if it can."""
+    try:
+        work(*given)
+    except SmallcalError as error:
+        return shown.one_line(error)
+    return ""
+
+
+def _open(work: Work) -> None:
+    options = work.recipe.model.options if work.recipe else {}
+    open_model(work.cell.model, options=options, pretrained=work.begins_pretrained)
+
+
+def run_paper(
+    paper: Paper,
+    cells: Sequence[PaperCell],
+    places: Places,
+    *,
+    settings: RunSettings | None = None,
+    told: Callable[[str], object] = lambda line: None,
+) -> Collection:
+    """Train models and take logits, cell by cell; what is done already is not done again.
+
+    Parameters
+    ----------
+    paper : Paper
+    cells : sequence of PaperCell
+        As :meth:`Paper.only` gives them.
+    places : Places
+        Where images are, and where runs and logits go.
+    settings : RunSettings, optional
+    told : callable
+        Told a line about each step.
+
+    Returns
+    -------
+    Collection
+        Of all logits in the folder, for :func:`smallcal.studies.run` and the like.
+
+    Raises
+    ------
+    Missing
+        If images or weights are not there; nothing has begun.
+    SmallcalError
+        If a step fails; what was finished stays.
+    """
+    works = [work_of(cell, paper, places) for cell in cells]
+    if lines := missing_for(works, places):
+        raise Missing(lines)
+    for number, work in enumerate(works, 1):
+        told(f"{work.cell.name} ({number:,} of {len(works):,})")
+        make_cell(work, places, settings=settings or RunSettings(), told=told)
+    return load_collection(places.logits)
+
+
+def make_cell(
+    work: Work, places: Places, *, settings: RunSettings, told: Callable[[str], object]
+) -> None:
+    """Do the steps of one cell that are not done."""
+    commands = [shown.command(words) for words in commands_of(work, places)]
+    if work.recipe is not None:
+        told(f"  {commands[0]}")
+        _train(work, places, settings, told)
+    told(f"  {commands[-1]}")
+    if is_extracted(work, places, entries_in(places)):
+        told("  its logits were taken before")
+    else:
+        _extract(work, places, settings, told)
+    _add_keys(work.cell, places)
+
+
+def _train(
+    work: Work, places: Places, settings: RunSettings, told: Callable[[str], object]
+) -> None:
+    assert work.recipe is not None
+    own: dict[str, Any] = {"data.source": places.images(work.cell.train)}
+    if settings.device != "auto":
+        own["training.device"] = settings.device
+    if settings.workers is not None:
+        own["training.workers"] = settings.workers
+    recipe = work.recipe.changed(own)
+    RunFolder(places.run(work.cell)).require(recipe)
+    if is_trained(work, places):
+        told("  it was trained before")
+        return
+
+    def line(row: Any, epochs: int) -> None:
+        right = "" if row.accuracy is None else f", accuracy {100 * row.accuracy:.2f} %"
+        told(f"  epoch {row.epoch:,} of {epochs:,}: loss {row.loss:.4f}{right}")
+
+    train(recipe, places.run(work.cell), on_epoch=line)
+
+
+def _extract(
+    work: Work, places: Places, settings: RunSettings, told: Callable[[str], object]
+) -> None:
+    cell = work.cell
+    for shift in cell.shifts:
+        if shift.classes:
+            make_links(shift, places)
+    done = extract(
+        model_of(cell, places),
+        _images(cell, places),
+        places.logits,
+        cell=CellName(cell.dataset, cell.backbone, cell.seed),
+        settings=ExtractionSettings(
+            batch_size=settings.batch_size, workers=settings.workers, device=settings.device
+        ),
+        told=lambda line: told(f"  {line}"),
+    )
+    for note in done.notes:
+        told(f"  {note}")
+
+
+def _images(cell: PaperCell, places: Places) -> CellImages:
+    calibration = cell.train if cell.splits_training else cell.calibration
+    return CellImages(
+        places.images(cell.test),
+        split="" if cell.splits_training else cell.split,
+        calibration=places.images(calibration) if calibration else "",
+        calibration_split=calibration_split(cell, places),
+        split_seed=cell.split_seed,
+        shifts=tuple(one for shift in cell.shifts for one in parts_of(shift, places)),
+        corruptions=_corruptions(cell),
+        whole_shifts=cell.whole_shifts,
+    )
+
+
+def _corruptions(cell: PaperCell) -> Corruptions | None:
+    if not cell.corrupt:
+        return None
+    kinds = tuple(dict.fromkeys(kind for kind, _ in cell.corrupt))
+    severities = tuple(dict.fromkeys(severity for _, severity in cell.corrupt))
+    return Corruptions(kinds, severities, seed=cell.seed, images=cell.corrupt_images)
+
+
+def _add_keys(cell: PaperCell, places: Places) -> None:
+    """Write into the collection what ``smallcal logits`` does not: draws, and what a test is."""
+    entry = entries_in(places).get(cell.key)
+    if entry is None or not (cell.draw or cell.test_is):
+        return
+    keys: dict[str, Any] = {"draw": list(cell.draw)} if cell.draw else {}
+    if cell.test_is:
+        keys["shift"] = [{"kind": cell.test_is, "severity": 0, "file": entry.test}]
+    named = {"dataset": cell.dataset, "backbone": cell.backbone, "seed": cell.seed}
+    files = {"calibration": entry.calibration, "test": entry.test}
+    registered(places.logits, [{**named, **files, **keys}])

@@ -1,0 +1,165 @@
+"""One process or several: which one this is, on which device, and what they tell each other.
+
+``torchrun`` starts a process for each device and says so in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from smallcal.data.shown import one_line
+from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which process this is.
+
+    Attributes
+    ----------
+    rank, world : int
+        Its number, from 0, and how many there are.
+    local : int
+        Its number on this machine.
+    """
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes and speaks."""
+        return self.rank == 0
+
+
+def place_of(environment: os._Environ[str] | dict[str, str] = os.environ) -> Place:
+    """Return which process this is, by the variables that ``torchrun`` sets.
+
+    Examples
+    --------
+    >>> place_of({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"})
+    Place(rank=1, world=2, local=1)
+    >>> place_of({}).world
+    1
+    """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    if not all(name in environment for name in names):
+        return Place()
+    try:
+        rank, world, local = (int(environment[name]) for name in names)
+    except ValueError:
+        rank, world, local = -1, 0, 0
+    if not 0 <= rank < world:
+        said = ", ".join(f"{name}={environment[name]}" for name in names)
+        raise InputError(f"the environment says {said}, which torchrun would not")
+    return Place(rank, world, local)
+
+
+def device_named(name: str, place: Place) -> torch.device:
+    """Return a device that is there.
+
+    Examples
+    --------
+    >>> device_named("cpu", Place())
+    device(type='cpu')
+    >>> device_named("gpu", Place())
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.InputError: unknown device 'gpu'; write auto, cpu, cuda, cuda:1 or mps
+    """
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"unknown device {name!r}; write auto, cpu, cuda, cuda:1 or mps") from None
+    if name == "cuda" and place.world > 1:
+        device = torch.device("cuda", place.local)
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(
+            f"the device {str(device)!r} is not there: {one_line(error)[:120]}"
+        ) from None
+    return device
+
+
+@contextmanager
+def together(place: Place, device: torch.device) -> Iterator[None]:
+    """Join the processes while the block works: by nccl on GPUs, by gloo elsewhere.
+
+    Those that are joined already stay so.
+    """
+    import torch
+    from torch import distributed
+
+    if place.world == 1 or distributed.is_initialized():
+        yield
+        return
+
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    try:
+        distributed.init_process_group(backend, rank=place.rank, world_size=place.world)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"processes cannot be joined: {one_line(error)[:200]}") from None
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def shared(value: Any, place: Place) -> Any:
+    """Return what the first process has; all wait for it."""
+    if place.world == 1:
+        return value
+    from torch import distributed
+
+    held = [value]
+    distributed.broadcast_object_list(held, src=0)
+    return held[0]
+
+
+def summed(numbers: Tensor, place: Place) -> Tensor:
+    """Return the sum over processes."""
+    if place.world > 1:
+        from torch import distributed
+
+        distributed.all_reduce(numbers)
+    return numbers
+
+
+def even_out(module: nn.Module, place: Place) -> None:
+    """Give every process what the first has beside its weights, such as running means."""
+    if place.world > 1:
+        from torch import distributed
+
+        for buffer in module.buffers():
+            distributed.broadcast(buffer, src=0)
+
+
+def parallel(module: nn.Module, place: Place, device: torch.device, *, sync: bool) -> nn.Module:
+    """Return the module that averages gradients over processes, itself if there is one process."""
+    if place.world == 1:
+        return module
+    from torch import nn
+
+    gpu = device.type == "cuda"
+    norms: Any = nn.SyncBatchNorm
+    chosen = norms.convert_sync_batchnorm(module) if sync and gpu else module
+    found: nn.Module = nn.parallel.DistributedDataParallel(
+        chosen, device_ids=[device.index] if gpu else None
+    )
+    return found

@@ -1,0 +1,397 @@
+"""Recipes: how a model is trained, as a small TOML file that one can read and change."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from smallcal.errors import FileError, InputError, choose, missing_file
+from smallcal.vision.training.keys import key, section_of, toml_value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+#: A recipe has a few hundred bytes.
+_MAX_BYTES = 1_000_000
+
+#: Instead of a rule for a split: train on all images that are there.
+NO_SPLIT = "none"
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is trained.
+
+    Attributes
+    ----------
+    source : str
+        As ``open_model`` takes it.
+    pretrained : bool
+        Begin with the weights that the source has, or with random ones.
+    options : dict
+        Keywords of whatever makes the model.
+    temperature_head : {"none", "unrestricted", "stop-grad"}
+        A network from the features to a temperature T(x), trained along; logits are divided by it.
+        "stop-grad" keeps its gradient from the features.
+    head_width : int
+        Hidden units of that network.
+    """
+
+    source: str = key()
+    pretrained: bool = key(default=True)
+    options: dict[str, Any] = field(default_factory=dict, metadata={"one_of": ()})
+    temperature_head: str = key("none", one_of=("none", "unrestricted", "stop-grad"))
+    head_width: int = key(128, least=1, most=65_536)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images.
+
+    Attributes
+    ----------
+    source : str
+        As ``open_images`` takes it; empty if it is named when training starts.
+    split : str
+        A rule of ``split_images`` that leaves some to train on, or "none".
+    split_seed : int
+    """
+
+    source: str = key("")
+    split: str = key("5%")
+    split_seed: int = key(0, least=0)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long, how much at once, and where.
+
+    Attributes
+    ----------
+    epochs, batch_size, seed : int
+        The batch is that of all processes together.
+    device : str
+        "auto", "cpu", "cuda", "cuda:1", "mps".
+    workers : int
+        Processes that load images, for each device.
+    precision : {"float32", "bfloat16", "float16"}
+        Of products of matrices; weights are kept in float32.
+    clip : float
+        The longest gradient; 0 for any.
+    sync_batch_norm : bool
+        With several GPUs, take the statistics of batch norm over all of them.
+    """
+
+    epochs: int = key(100, least=1, most=1_000_000)
+    batch_size: int = key(64, least=1, most=1_000_000)
+    seed: int = key(0, least=0)
+    device: str = key("auto")
+    workers: int = key(0, least=0, most=256)
+    precision: str = key("float32", one_of=("float32", "bfloat16", "float16"))
+    clip: float = key(0.0, least=0)
+    sync_batch_norm: bool = key(default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """torch's AdamW or SGD; biases and norms are not decayed.
+
+    Attributes
+    ----------
+    name : {"adamw", "sgd"}
+    lr, weight_decay : float
+    momentum : float
+    nesterov : bool
+        Of SGD.
+    betas : two floats
+    eps : float
+        Of AdamW.
+    """
+
+    name: str = key("adamw", one_of=("adamw", "sgd"))
+    lr: float = key(above=0, most=1000)
+    weight_decay: float = key(0.0, least=0, most=1000)
+    momentum: float = key(0.9, least=0, below=1)
+    nesterov: bool = key(default=False)
+    betas: tuple[float, ...] = key((0.9, 0.999), least=0, below=1)
+    eps: float = key(1e-8, above=0, most=1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate of each epoch.
+
+    Attributes
+    ----------
+    name : {"cosine", "steps", "constant"}
+    warmup_epochs : int
+        It rises in a line from ``warmup_lr`` over these first epochs, which count.
+    warmup_lr, final_lr : float
+        ``final_lr`` is where the cosine would be after the last epoch.
+    milestones : list of int
+    factor : float
+        "steps" multiplies by ``factor`` at each milestone, an epoch counted from 0.
+    """
+
+    name: str = key("cosine", one_of=("cosine", "steps", "constant"))
+    warmup_epochs: int = key(0, least=0)
+    warmup_lr: float = key(1e-6, least=0, most=1000)
+    final_lr: float = key(0.0, least=0, most=1000)
+    milestones: tuple[int, ...] = key((), least=1)
+    factor: float = key(0.1, above=0, most=1)
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What is done to training images; without any of it, they are seen as in a test.
+
+    Attributes
+    ----------
+    crop : {"none", "resized", "padded"}
+        "resized" cuts a random part out and resizes it; "padded" moves the image by a random shift.
+    crop_scale : two floats
+        How much of the image's area "resized" keeps.
+    padding : float
+        How far "padded" moves, as a share of the side.
+    flip : float
+        How often left and right change places.
+    auto_augment : str
+        A policy as timm writes it, ``rand-m9-mstd0.5-inc1``.
+    erasing : float
+        How often a rectangle is replaced by noise.
+    mixup, cutmix : float
+        The parameter of each Beta distribution; 0 for none.
+    mix_probability, switch_probability : float
+        How often a batch is mixed, and by CutMix if there are both.
+    """
+
+    crop: str = key("none", one_of=("none", "resized", "padded"))
+    crop_scale: tuple[float, ...] = key((0.08, 1.0), above=0, most=1)
+    padding: float = key(0.125, least=0, most=1)
+    flip: float = key(0.0, least=0, most=1)
+    auto_augment: str = key("")
+    erasing: float = key(0.0, least=0, most=1)
+    mixup: float = key(0.0, least=0, most=1000)
+    cutmix: float = key(0.0, least=0, most=1000)
+    mix_probability: float = key(1.0, least=0, most=1)
+    switch_probability: float = key(0.5, least=0, most=1)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether batches are mixed."""
+        return bool(self.mixup or self.cutmix)
+
+    @property
+    def changes_images(self) -> bool:
+        """Whether single images are changed at random."""
+        return bool(self.crop != "none" or self.flip or self.auto_augment or self.erasing)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is made small.
+
+    Attributes
+    ----------
+    label_smoothing : float
+    brier : float
+        The weight of the Brier score beside the cross-entropy.
+    """
+
+    label_smoothing: float = key(0.0, least=0, below=1)
+    brier: float = key(0.0, least=0, most=1000)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole recipe; see the sections for their keys.
+
+    Examples
+    --------
+    >>> recipe = read_recipe("paper-adamw")
+    >>> recipe.optimizer.lr, recipe.training.epochs, recipe.augment.mixup
+    (5e-05, 100, 0.8)
+    >>> recipe.changed({"training.epochs": 30, "model.source": "timm:deit_small_patch16_224"}).title
+    "The paper's fine-tuning"
+    >>> recipe.changed({"training.epochz": 30})
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.FileError: paper-adamw: [training] has no key 'epochz'; did you mean 'epochs'?
+    """
+
+    model: Model
+    optimizer: Optimizer
+    data: Data = Data()
+    training: Training = Training()
+    schedule: Schedule = Schedule()
+    augment: Augment = Augment()
+    loss: Loss = Loss()
+    title: str = ""
+    source: str = field(default="recipe", compare=False)
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Return the sections as plain tables, every key written out."""
+        return {name: asdict(getattr(self, name)) for name in SECTIONS}
+
+    def text(self) -> str:
+        """Return the recipe as TOML, every key written out; it reads back as it is."""
+        parts = [f"title = {toml_value(self.title)}\n"]
+        for name, table in self.tables().items():
+            lines = "".join(f"{one} = {toml_value(value)}\n" for one, value in table.items())
+            parts.append(f"[{name}]\n{lines}")
+        return "\n".join(parts)
+
+    def changed(self, changes: Mapping[str, Any]) -> Recipe:
+        """Return the recipe with other values for some keys, named ``section.key``."""
+        tables = self.tables()
+        for name, value in changes.items():
+            section, _, one = name.partition(".")
+            if section not in SECTIONS or not one:
+                raise InputError(
+                    f"{name!r} is no key of a recipe, which are written as training.epochs; "
+                    f"{choose(section, SECTIONS)}"
+                )
+            table, _, inner = one.partition(".")
+            if inner and (section, table) == ("model", "options"):
+                tables[section][table] = {**tables[section][table], inner: value}
+            else:
+                tables[section][one] = value
+        return recipe_of({"title": self.title, **tables}, source=self.source)
+
+
+#: The tables of a recipe, in the order that they are written.
+SECTIONS: dict[str, Any] = {
+    **{"model": Model, "data": Data, "training": Training, "optimizer": Optimizer},
+    **{"schedule": Schedule, "augment": Augment, "loss": Loss},
+}
+
+
+def read_recipe(recipe: str | os.PathLike[str]) -> Recipe:
+    """Read a recipe: a TOML file, or one of those that come with smallcal, by name.
+
+    Examples
+    --------
+    >>> read_recipe("paper-sgd").optimizer.name
+    'sgd'
+    """
+    name = os.fspath(recipe)
+    if name in recipe_names():
+        return recipe_of(_parsed(recipe_text(name), name), source=name)
+    file = Path(name).expanduser()
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise FileError(f"{file} is no recipe: it has more than a million bytes")
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        close = missing_file(file) or f"; {choose(name, recipe_names())}"
+        raise FileError(f"there is no recipe {name}{close}") from None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise FileError(f"{file} cannot be read as a recipe: {why}") from None
+    return recipe_of(_parsed(text, str(file)), source=str(file))
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Return the names of the recipes that come with smallcal.
+
+    Examples
+    --------
+    >>> recipe_names()
+    ('paper-adamw', 'paper-lowdata-10', 'paper-lowdata-25', 'paper-sgd', 'paper-sgd-brier',
+     'paper-sgd-stopgrad', 'paper-sgd-temphead')
+    """
+    found = (one.name for one in _shipped().iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+
+
+def recipe_text(name: str) -> str:
+    """Return a recipe that comes with smallcal as it is written, with its comments."""
+    if name not in recipe_names():
+        raise InputError(f"there is no recipe {name!r}; {choose(name, recipe_names())}")
+    return str((_shipped() / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _shipped() -> Any:
+    return files("smallcal.vision.training") / "recipes"
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"{source} cannot be read as a recipe: {error}") from None
+
+
+def recipe_of(document: Mapping[str, Any], *, source: str) -> Recipe:
+    """Return the recipe of a parsed file.
+
+    Raises
+    ------
+    FileError
+        If a section or key is missing, unknown or impossible; it names the key.
+    """
+    for name in document:
+        if name not in SECTIONS and name != "title":
+            raise FileError(f"{source} has no section {name!r}; {choose(name, SECTIONS)}")
+    title = document.get("title", "")
+    if not isinstance(title, str):
+        raise FileError(f"{source}: title must be a text; got {title!r}")
+    for name in ("model", "optimizer"):
+        if name not in document:
+            raise FileError(f"{source} lacks the section [{name}]")
+    sections = {
+        name: section_of(SECTIONS[name], document[name], where=f"{source}: [{name}]")
+        for name in SECTIONS
+        if name in document
+    }
+    made = Recipe(**sections, title=title, source=source)
+    for where, wrong, words in _conflicts(made):
+        if wrong:
+            raise FileError(f"{source}: {where} {words}")
+    return made
+
+
+def _conflicts(recipe: Recipe) -> list[tuple[str, bool, str]]:
+    """Return what cannot be together: the key, whether it is so here, and what to say."""
+    training, schedule, augment = recipe.training, recipe.schedule, recipe.augment
+    epochs, steps = training.epochs, schedule.milestones
+    scale = augment.crop_scale
+    return [
+        (
+            "[schedule] warmup_epochs",
+            schedule.warmup_epochs >= epochs and schedule.warmup_epochs > 0,
+            f"({schedule.warmup_epochs}) must be below [training] epochs ({epochs})",
+        ),
+        (
+            "[schedule] milestones",
+            list(steps) != sorted(set(steps)) or any(step >= epochs for step in steps),
+            f"must rise and be below [training] epochs ({epochs}); got {list(steps)}",
+        ),
+        (
+            "[training] batch_size",
+            augment.mixes and training.batch_size % 2 == 1,
+            f"must be even where images of a batch are mixed in pairs; got {training.batch_size}",
+        ),
+        (
+            "[augment] crop_scale",
+            len(scale) != 2 or scale[0] > scale[-1],
+            f"must be two shares, the smaller one first; got {list(scale)}",
+        ),
+        (
+            "[optimizer] betas",
+            len(recipe.optimizer.betas) != 2,
+            f"must be two numbers; got {list(recipe.optimizer.betas)}",
+        ),
+        (
+            "[optimizer] nesterov",
+            recipe.optimizer.nesterov and not recipe.optimizer.momentum,
+            "needs a momentum",
+        ),
+    ]
