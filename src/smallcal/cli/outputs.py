@@ -16,6 +16,7 @@ from smallcal.io.atomic import stream_of
 READ = (
     *("data", "cal_data", "test_data", "calibrator", "labels", "class_names", "shift", "apply_to"),
     *("append", "merge", "reference", "folder", "source", "run", "gate", "recipe", "file", "root"),
+    *("model", "calibration", "checkpoint", "split", "calibration_split"),
 )
 #: Those that name what is written. The state of a monitor is read as well, and meant to be.
 WRITTEN = ("output", "out", "figures", "state", "export", "report")

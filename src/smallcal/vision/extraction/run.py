@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from pickle import PicklingError
 from typing import Any
 
 from smallcal.data.shown import one_line
@@ -186,13 +187,24 @@ def run(engine: Engine, batches: Batches, keep: Keep, *, workers: int) -> None:
         If an image cannot be read, the model fails, or a process that loads images is killed.
     """
     with _told_of_workers(), engine.running() as outputs:
-        loader = loader_of(batches, workers=workers, device=engine.device)
+        loader = _started(loader_of(batches, workers=workers, device=engine.device))
         for batch, pixels in zip(batches.batches, loader, strict=True):
             if isinstance(pixels, Unreadable):
                 raise _unreadable(batches.sets[batch.set], pixels)
             with _told_of_model(batches.sets[batch.set], batch):
                 logits, features = outputs(pixels)
             keep(batch, logits, features)
+
+
+def _started(loader: Any) -> Iterator[Any]:
+    """Start the processes that load images."""
+    try:
+        return iter(loader)
+    except (PicklingError, AttributeError, TypeError) as error:  # whichever pickle feels like
+        raise InputError.with_options(
+            "the model's preprocessing cannot be sent to processes that load images "
+            f"({one_line(error)[:120]}): load them here, with --workers 0"
+        ) from error
 
 
 class Writer:
@@ -223,7 +235,10 @@ class Writer:
 
 def _unreadable(images: LogitSet, found: Unreadable) -> InputError:
     name = images.images.ids[found.row]
-    return InputError(f"{images.name}: row {found.row} ({name}): {one_line(found.why)}")
+    why = one_line(found.why).rstrip(".")
+    return InputError(
+        f"{images.name}: row {found.row} ({name}): {why}; what was done before it is kept"
+    )
 
 
 @contextmanager
