@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,12 +92,15 @@ def _train(
     from smallcal.vision.training.training import train as train_model
 
     recipe, output = what
+    stream = sys.stdout
     done: list[Epoch] = []
 
     def told(row: Epoch, epochs: int) -> None:
         done.append(row)
-        if not as_json:
-            terminal.say(_line(row, epochs))
+        if not as_json:  # a bar on the terminal would take the line to itself, even from a file
+            with nullcontext() if stream.isatty() else redirect_stdout(stream):
+                terminal.say(_line(row, epochs))
+            stream.flush()
 
     try:
         run = train_model(recipe, output, changes=changes, on_epoch=told)
