@@ -136,9 +136,8 @@ def by_severity(folder):
 def under_shift(folder):
     """Return by how much `srts-bce` differs from others on all corrupted sets together."""
     tiers = [row for row in table(folder, "shift", "tiers") if row["method"] == "srts-bce"]
-    asked = [
-        (metric, sets) for metric in SHIFTED for sets in dict.fromkeys(r["sets"] for r in tiers)
-    ]
+    sets = dict.fromkeys(row["sets"] for row in tiers)
+    asked = list(product(SHIFTED, sets))
     found = {(row["minus"], row["metric"], row["sets"]): row[TIER] for row in tiers}
     rows = [
         [f"`{other}`", *(difference(found[(other, *one)]) for one in asked)]
