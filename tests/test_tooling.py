@@ -41,6 +41,7 @@ LATE = {
     ("cli/__init__.py", "_invoke"): "who interrupts while packages load sees one line, too",
     ("cli/verbs/paper.py", "paper"): "an extra, and a list of options needs none",
     ("cli/verbs/logits.py", "logits"): "an extra: images need Pillow, its help does not",
+    ("cli/verbs/train.py", "train"): "an extra: images need Pillow, its help does not",
     ("deploy/adapters/torch.py", "calibrate"): "an extra: the class of a module needs torch",
     ("deploy/export/__init__.py", "__getattr__"): "an extra: the class of a module needs torch",
     ("studies/tables/table.py", "tables_of"): "the catalogue of tables is made of such tables",

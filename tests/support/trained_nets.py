@@ -43,3 +43,20 @@ class Broken(nn.Module):
 def broken(num_classes=10):
     """Return the network whose loss is lost."""
     return _seeing(Broken(num_classes), 8)
+
+
+class Picky(nn.Module):
+    """A network that fails on batches it does not like, and has nothing to learn."""
+
+    def forward(self, images):
+        """Return logits, of two images only."""
+        if len(images) > 2:
+            raise ValueError("Expected more than\n1 value per channel")
+        return images.mean((1, 2, 3))[:, None].expand(-1, 10)
+
+
+def picky(num_classes=10, weights=True):
+    """Return the network that fails; it may have weights that it does not use."""
+    module = Picky()
+    module.unused = nn.Linear(2, num_classes) if weights else None
+    return _seeing(module, 8)

@@ -267,6 +267,16 @@ def test_what_cannot_be_trained_is_one_line(tmp_path, changes, words):
     assert "\n" not in str(caught.value)
 
 
+def test_a_model_that_fails_is_one_line(digits, tmp_path):
+    said = recipe(digits, model__source="torch:support.trained_nets:picky")
+    words = r"fails on a training batch: ValueError: Expected more than.*1 value per channel"
+    with pytest.raises(InputError, match=words) as caught:
+        train(said, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="has no weights that can be trained"):
+        train(said, tmp_path / "run", changes={"model.options.weights": False})
+
+
 def test_a_class_without_images_to_train_on(tmp_path):
     images = digit_folders(tmp_path / "images", classes=3)
     for number in range(1, 12):
@@ -280,6 +290,7 @@ def test_a_class_without_images_to_train_on(tmp_path):
 def test_a_damaged_image_is_named_and_the_run_is_kept(tmp_path, workers):
     images = photo_folders(tmp_path / "images")
     said = recipe(images, training__batch_size=8, training__workers=workers, training__epochs=2)
+    said = said.changed({"model.options.dropout": 0.4})
     train(said, tmp_path / "whole")
     whole = open_images(f"folder:{images}")
     seen = read_split(tmp_path / "whole" / "split.json", whole).take(whole, "train")
@@ -378,6 +389,8 @@ def test_training_goes_on_from_another_checkpoint(digits, tmp_path):
     model = open_model(f"checkpoint:{second.checkpoint}")
     assert weights(tmp_path / "second")["source"] == "torch:support.trained_nets:conv"
     assert model.classes == 10
+    again = train(said.changed({"optimizer.lr": 1e-6}), tmp_path / "second")
+    assert again.resumed == 1
 
 
 def test_all_images_may_be_trained_on(digits, tmp_path):

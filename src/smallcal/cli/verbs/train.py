@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +17,7 @@ from smallcal.data.shown import visible
 from smallcal.errors import InputError, SmallcalError
 
 if TYPE_CHECKING:
+    from smallcal.vision import TrainingRun
     from smallcal.vision.training.run_folder import Epoch
 
 
@@ -58,50 +61,55 @@ def train(
 ) -> None:
     """Train a model of images as a recipe says; a stopped run goes on."""
     # Not at the top: without Pillow the help of this verb should still be there.
+    from smallcal.vision import read_recipe, recipe_names
+    from smallcal.vision import train as train_model
+    from smallcal.vision.training.keys import value_of
     from smallcal.vision.training.processes import place_of
-    from smallcal.vision.training.training import train as train_model
+    from smallcal.vision.training.recipe import recipe_text
 
     if listed:
-        _list(as_json=as_json)
+        _list({name: read_recipe(name).title for name in recipe_names()}, as_json=as_json)
         return
     if recipe is None:
         raise InputError("which recipe is not said; smallcal train --list shows those there are")
     usual = {"data.source": data, "training.epochs": epochs, "training.seed": seed}
     usual |= {"training.device": device, "training.workers": workers}
     given = {name: value for name, value in usual.items() if value is not None}
-    changes: dict[str, Any] = {**_settings(setting or ()), **given}
-    if show:
-        _show(recipe, changes)
+    changes = {**{name: value_of(text) for name, text in _pairs(setting or ())}, **given}
+    if show:  # with its comments, if nothing is changed
+        own = recipe in recipe_names() and not changes
+        text = recipe_text(recipe) if own else read_recipe(recipe).changed(changes).text()
+        sys.stdout.write(visible(text, keep="\n"))
         return
     if output is None:
         raise InputError("where the run is kept is not said; name a folder with -o")
+    work = partial(train_model, recipe, output, changes=changes)
     if place_of().first:
-        _train(context, (recipe, output), changes, as_json=as_json)
+        _train(context, work, output, as_json=as_json)
         return
     try:  # the first of several processes speaks for all
-        train_model(recipe, output, changes=changes)
+        work()
     except SmallcalError:
         raise typer.Exit(2) from None
 
 
 def _train(
-    context: typer.Context, what: tuple[str, str], changes: dict[str, Any], *, as_json: bool
+    context: typer.Context, work: Callable[..., TrainingRun], output: str, *, as_json: bool
 ) -> None:
-    from smallcal.vision.training.run_folder import RunFolder
-    from smallcal.vision.training.training import train as train_model
-
-    recipe, output = what
+    stream = sys.stdout
     done: list[Epoch] = []
 
     def told(row: Epoch, epochs: int) -> None:
         done.append(row)
-        if not as_json:
-            terminal.say(_line(row, epochs))
+        if not as_json:  # a bar on the terminal would take the line to itself, even from a file
+            with nullcontext() if stream.isatty() else redirect_stdout(stream):
+                terminal.say(_line(row, epochs))
+            stream.flush()
 
     try:
-        run = train_model(recipe, output, changes=changes, on_epoch=told)
+        run = work(on_epoch=told)
     except (KeyboardInterrupt, SystemExit, SmallcalError):
-        if done or RunFolder(Path(output)).last.exists():
+        if done or os.path.exists(os.path.join(output, "last.pt")):
             terminal.note(
                 "epochs that are done are kept; the same command goes on from there: "
                 f"{terminal.typed(context)}"
@@ -125,19 +133,7 @@ def _line(row: Epoch, epochs: int) -> str:
     )
 
 
-def _show(recipe: str, changes: dict[str, Any]) -> None:
-    """Print a recipe: with its comments, if nothing is changed."""
-    from smallcal.vision.training.recipe import read_recipe, recipe_names, recipe_text
-
-    own = recipe in recipe_names() and not changes
-    text = recipe_text(recipe) if own else read_recipe(recipe).changed(changes).text()
-    sys.stdout.write(visible(text, keep="\n"))
-
-
-def _list(*, as_json: bool) -> None:
-    from smallcal.vision.training.recipe import read_recipe, recipe_names
-
-    titles = {name: read_recipe(name).title for name in recipe_names()}
+def _list(titles: Mapping[str, str], *, as_json: bool) -> None:
     if as_json:
         terminal.show_json(titles)
         return
@@ -145,13 +141,10 @@ def _list(*, as_json: bool) -> None:
     terminal.show_table(["recipe", "what it does"], rows, text=(0, 1))
 
 
-def _settings(given: Sequence[str]) -> dict[str, Any]:
-    from smallcal.vision.training.keys import value_of
-
-    found = {}
+def _pairs(given: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield names and values of what was set."""
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--set must look like optimizer.lr=1e-4; got {text!r}")
-        found[name.strip()] = value_of(value.strip())
-    return found
+        yield name.strip(), value.strip()

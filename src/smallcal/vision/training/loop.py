@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
-from smallcal.errors import InputError
+from smallcal.errors import InputError, SmallcalError
 from smallcal.vision.training.batches import Batches, Loaded, Mixer, load
 from smallcal.vision.training.chance import DROPOUT, draw_from
 from smallcal.vision.training.optimisation import loss_of, optimizer_of, schedule_of
@@ -144,9 +146,10 @@ class Trainer:
         for step, (images, labels) in enumerate(
             load(self.material.train, asked, workers=said.workers, pin=gpu)
         ):
-            images, labels = (one.to(self.device, non_blocking=gpu) for one in (images, labels))
-            images, labels = self.material.mixer(images, labels, epoch=epoch, step=step)
-            pending.append(self._learn(images, labels))
+            with _model_errors():
+                images, labels = (one.to(self.device, non_blocking=gpu) for one in (images, labels))
+                images, labels = self.material.mixer(images, labels, epoch=epoch, step=step)
+                pending.append(self._learn(images, labels))
             if len(pending) == _LOOK or step + 1 == len(asked):
                 for loss in self._looked_at(epoch, len(found), pending):
                     found.append(loss)
@@ -200,9 +203,32 @@ class Trainer:
         rows = np.arange(self.place.rank, n, self.place.world)
         size = said.batch_size // self.place.world
         asked = [(0, rows[start : start + size]) for start in range(0, len(rows), size)]
-        right = torch.zeros(1, dtype=torch.float64, device=self.device)
+        right = torch.zeros(1, dtype=torch.int64, device=self.device)
         with evaluating(self.module):
             for images, labels in load(check, asked, workers=said.workers, pin=False):
                 logits = logits_of(self.module(images.to(self.device)))
                 right += (logits.argmax(1) == labels.to(self.device)).sum()
-        return float(summed(right, self.place)) / n
+        return int(summed(right, self.place)) / n
+
+
+#: What models raise where a batch does not fit them.
+_RAISED = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
+)
+
+
+@contextmanager
+def _model_errors() -> Iterator[None]:
+    """Say in one line what a model's own code raises; that the memory is full is not rare."""
+    try:
+        yield
+    except SmallcalError:
+        raise
+    except _RAISED as error:
+        said = one_line(error)[:200]
+        if "memory" in said:
+            words = f"the memory is full; try a smaller [training] batch_size ({said})"
+        else:
+            words = f"the model fails on a training batch: {type(error).__name__}: {said}"
+        raise InputError(words) from error

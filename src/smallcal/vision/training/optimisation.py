@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from smallcal.vision.training.recipe import Loss, Recipe
+from smallcal.errors import InputError
+from smallcal.vision.training.recipe import Recipe
+from smallcal.vision.training.sections import Loss
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -30,6 +32,8 @@ def optimizer_of(recipe: Recipe, module: nn.Module) -> Optimizer:
             plain = weight.ndim <= 1 or name.endswith(".bias") or name in spared
             groups[0.0 if plain else said.weight_decay].append(weight)
     given = [{"params": found, "weight_decay": decay} for decay, found in groups.items() if found]
+    if not given:
+        raise InputError("the model has no weights that can be trained")
     if said.name == "adamw":
         return optim.AdamW(given, lr=said.lr, betas=(said.betas[0], said.betas[1]), eps=said.eps)
     return optim.SGD(given, lr=said.lr, momentum=said.momentum, nesterov=said.nesterov)

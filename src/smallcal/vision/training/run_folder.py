@@ -28,6 +28,7 @@ from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.resumable import changes
 from smallcal.vision.splits import ImageSplit
+from smallcal.vision.training.curve import draw_run
 from smallcal.vision.training.recipe import Recipe, read_recipe
 
 #: What may change while a run is under way: where it is done, not what. That images are the same
@@ -173,8 +174,6 @@ class RunFolder:
     def draw(self, log: Sequence[Epoch]) -> None:
         """Write the log as a picture, where matplotlib is installed."""
         with suppress(MissingExtraError):
-            from smallcal.vision.training.curve import draw_run
-
             figure: Any = draw_run(log).figure
             with atomic_path(self.picture) as path:
                 figure.savefig(path, format="png", dpi=120)

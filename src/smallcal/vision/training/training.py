@@ -21,6 +21,7 @@ from smallcal.vision.image_set import Files, ImageSet
 from smallcal.vision.images import image_parts, open_images
 from smallcal.vision.models.model import VisionModel
 from smallcal.vision.models.opening import open_model
+from smallcal.vision.models.source import split_source
 from smallcal.vision.models.weights import FORMAT, read_weights
 from smallcal.vision.splits import CALIBRATION, TRAIN, ImageSplit, split_images
 from smallcal.vision.training.augment import training_transform
@@ -28,8 +29,14 @@ from smallcal.vision.training.batches import Batches, Loaded, Mixer
 from smallcal.vision.training.chance import START, draw_from, own_chance
 from smallcal.vision.training.loop import Material, Step, Trainer
 from smallcal.vision.training.processes import Place, device_named, place_of, shared, together
-from smallcal.vision.training.recipe import NO_SPLIT, Recipe, read_recipe
+from smallcal.vision.training.recipe import Recipe, read_recipe
 from smallcal.vision.training.run_folder import Epoch, RunFolder
+from smallcal.vision.training.sections import NO_SPLIT
+
+_CHECKPOINT = "checkpoint:"
+
+#: What a checkpoint says beside its weights, the same in every epoch.
+_ABOUT = ("format", "source", "options", "classes", "class_names", "recipe", "seed")
 
 #: Seconds between two pictures of a run: to draw takes half a second, as some epochs do.
 _DRAWING = 30.0
@@ -134,10 +141,9 @@ def train(
         model.to(str(device))
         material = _material(asked, model, (images, split), place)
         trainer = Trainer(asked, model.module, material, device, place)
-        if resumed:
-            _resume(trainer, folder)
+        about = _resume(trainer, folder) if resumed else _about(asked, images)
         done = len(trainer.log)
-        _train(trainer, folder, _about(asked, images), on_step, on_epoch)
+        _train(trainer, folder, about, on_step, on_epoch)
     return TrainingRun(folder.folder, folder.last, tuple(trainer.log), done)
 
 
@@ -191,14 +197,17 @@ def _to_train_on(source: str) -> str:
 
 def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool) -> VisionModel:
     """Open the model as it is at the start, or as the last epoch left it."""
-    classes = len(images.classes)
-    if resumed:
-        model = open_model(f"checkpoint:{folder.last}")
+    said, classes = recipe.model, len(images.classes)
+    if resumed and said.source.startswith(_CHECKPOINT):  # that file may be gone
+        model = open_model(f"{_CHECKPOINT}{folder.last}")
     else:
         draw_from(recipe.training.seed, START)
-        said = recipe.model
         model = open_model(
-            said.source, classes=classes, options=_options(recipe), pretrained=said.pretrained
+            said.source,
+            checkpoint=folder.last if resumed else None,
+            classes=classes,
+            options=_options(recipe),
+            pretrained=said.pretrained,
         )
     if model.module is None:
         raise InputError(f"{model.source} cannot be trained; name a model of timm, hf or torch")
@@ -244,9 +253,12 @@ def _material(
     )
 
 
-def _resume(trainer: Trainer, folder: RunFolder) -> None:
+def _resume(trainer: Trainer, folder: RunFolder) -> dict[str, Any]:
+    """Go on from the last checkpoint; return what it says beside its weights."""
+    about = read_weights(folder.last).about
     try:
-        trainer.resume(read_weights(folder.last).about)
+        trainer.resume(about)
+        return {name: about[name] for name in _ABOUT}
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise FileError(
             f"{folder.last} cannot be gone on from ({type(error).__name__}: {error}); remove it to "
@@ -255,11 +267,12 @@ def _resume(trainer: Trainer, folder: RunFolder) -> None:
 
 
 def _about(recipe: Recipe, images: ImageSet) -> dict[str, Any]:
-    """Return what a checkpoint says beside its weights, the same in every epoch."""
+    """Return what checkpoints will say beside their weights."""
     source, options = recipe.model.source, _options(recipe)
-    if source.startswith("checkpoint:"):  # the network itself, or the old file would be needed
-        old = read_weights(source.partition(":")[2].partition("?")[0]).about
-        source, options = old["source"], {**old["options"], **options}
+    if source.startswith(_CHECKPOINT):  # the network itself, or the old file would be needed
+        _, file, written = split_source(source)
+        old = read_weights(file).about
+        source, options = old["source"], {**old["options"], **written, **options}
     return {
         "format": FORMAT,
         "source": source,
