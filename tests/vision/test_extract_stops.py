@@ -1,5 +1,6 @@
 """Extraction that is stopped or meets what it cannot use: one line, and the work is kept."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -266,6 +267,7 @@ def test_a_killed_process_that_loads_images_is_one_line(photos):
     with pytest.raises(sc.InputError, match="was ended from outside") as error:
         extract("torch:support.small_net:deadly?classes=3", wanted(), "out", settings=settings)
     assert "try fewer --workers" in error.value.shell
+    assert not multiprocessing.active_children()
     Image.new("RGB", (24, 24), "black").save(f"photos/{WHITE}")
     extract("torch:support.small_net:deadly?classes=3", wanted(), "out", settings=settings)
 
