@@ -8,6 +8,8 @@ called.
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -165,7 +167,17 @@ def loader_of(batches: Batches, *, workers: int, device: str = "cpu") -> Any:
         batch_size=None,
         num_workers=workers,
         pin_memory=device.startswith("cuda"),
+        worker_init_fn=_quiet,
     )
+
+
+def _quiet(worker: int) -> None:
+    """Let no thread of a process that loads images print a page when the run is at its end.
+
+    What an image has raised is sent as a line.
+    """
+    sys.excepthook = lambda *error: None
+    threading.excepthook = lambda error: None
 
 
 def workers_for(wanted: int | None, images: int) -> int:
