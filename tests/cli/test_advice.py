@@ -306,7 +306,7 @@ RAISED = [
     and str(getattr(node.func, "id", "")).endswith("Error")
 ]
 #: How to write a file, in the words of the library that does, and what only Python can reach.
-_OF_FILES = ("io/readers.py", "deploy/export/onnx_append.py")
+_OF_FILES = ("io/readers.py", "deploy/export/onnx_append.py", "vision/models/weights.py")
 _PYTHON_ONLY = ("plots/", "deploy/adapters/", "deploy/export/torch.py", "statistics/tree.py")
 
 

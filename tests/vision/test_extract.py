@@ -1,6 +1,8 @@
 """Logits of a model on images: the numbers of a plain loop, as a collection that studies read."""
 
 import json
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +28,8 @@ from smallcal.vision import (
     split_images,
 )
 from smallcal.vision.extraction import store
+from smallcal.vision.extraction.cell_images import LogitSet
+from smallcal.vision.extraction.run import Batch, Batches, _started
 from support.layouts import crops, photograph, wnids, write_cifar10, write_folders
 
 NET = "torch:support.small_net:Net"
@@ -239,6 +243,40 @@ def test_short_floats_are_stored_long(photos, tmp_path):
     assert short.dtype == np.float32
     assert not np.array_equal(short, long)
     np.testing.assert_allclose(short, long, atol=0.05)
+
+
+def test_a_model_that_is_no_module_and_gives_arrays(photos, tmp_path):
+    net = open_model(f"{NET}?classes=3")
+    given = replace(
+        net,
+        source="onnx:model.onnx",
+        module=None,
+        outputs=lambda x: (net.outputs(x)[0].numpy().astype(np.float64), None),
+    )
+    wanted = CellImages(f"folder:{photos}", split="halves")
+    done = extract(given, wanted, tmp_path / "out", settings=FEW)
+    assert done.notes == ("onnx:model.onnx has no last layer that is known: no features were kept",)
+    extract(net, wanted, tmp_path / "net", settings=FEW)
+    files = [tmp_path / name / "photos__Net__s0" / "test.npz" for name in ("out", "net")]
+    np.testing.assert_array_equal(*(arrays(file)["logits"] for file in files))
+    assert arrays(files[0])["logits"].dtype == np.float32
+    with pytest.raises(sc.InputError, match="precision bfloat16"):
+        extract(given, wanted, tmp_path / "no", settings=ExtractionSettings(precision="bfloat16"))
+
+
+def test_batches_can_be_sent_to_other_processes(photos):
+    model, images = open_model(f"{NET}?classes=3"), open_images(f"folder:{photos}")
+    sets = [LogitSet("test", images, corruption=("fog", 3, 0))]
+    batches = Batches(sets, [Batch(0, 2, 5)], model.preprocess)
+    again = pickle.loads(pickle.dumps(batches))
+    assert torch.equal(again[0], batches[0])
+    with pytest.raises(sc.InputError, match="cannot be sent to processes"), _started(Unstartable()):
+        pass
+
+
+class Unstartable:
+    def __iter__(self):
+        raise AttributeError("Can't pickle local object 'main.<locals>.<lambda>'")
 
 
 def test_the_module_is_left_in_its_own_mode(photos, tmp_path):
