@@ -270,8 +270,8 @@ def test_batches_can_be_sent_to_other_processes(photos):
     batches = Batches(sets, [Batch(0, 2, 5)], model.preprocess)
     again = pickle.loads(pickle.dumps(batches))
     assert torch.equal(again[0], batches[0])
-    with pytest.raises(sc.InputError, match="cannot be sent to processes"):
-        _started(Unstartable())
+    with pytest.raises(sc.InputError, match="cannot be sent to processes"), _started(Unstartable()):
+        pass
 
 
 class Unstartable:

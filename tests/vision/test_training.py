@@ -290,6 +290,7 @@ def test_a_class_without_images_to_train_on(tmp_path):
 def test_a_damaged_image_is_named_and_the_run_is_kept(tmp_path, workers):
     images = photo_folders(tmp_path / "images")
     said = recipe(images, training__batch_size=8, training__workers=workers, training__epochs=2)
+    said = said.changed({"model.options.dropout": 0.4})
     train(said, tmp_path / "whole")
     whole = open_images(f"folder:{images}")
     seen = read_split(tmp_path / "whole" / "split.json", whole).take(whole, "train")

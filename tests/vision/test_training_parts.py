@@ -231,6 +231,8 @@ def test_padding_moves_the_image_by_less_than_an_eighth(pictures):
         (where,) = [at for at, one in windows.items() if torch.allclose(one, image, atol=1e-5)]
         found.add(where)
     assert len(found) > 15
+    alike = loaded(pictures.take([0] * 20), augment__crop="padded")[(0, np.arange(20))][0]
+    assert len(torch.unique(alike, dim=0)) > 10  # each image moves by itself
 
 
 def test_an_image_without_a_bit_of_colour_is_black():

@@ -15,8 +15,8 @@ from smallcal.io.atomic import stream_of
 #: Parameters of verbs that name what is read.
 READ = (
     *("data", "cal_data", "test_data", "calibrator", "labels", "class_names", "shift", "apply_to"),
-    *("append", "merge", "reference", "folder", "source", "run", "gate", "recipe", "file", "root"),
-    *("model", "calibration", "checkpoint", "split", "calibration_split"),
+    *("append", "merge", "reference", "folder", "source", "run", "gate", "model", "calibration"),
+    *("checkpoint", "split", "calibration_split", "recipe", "file", "root"),
 )
 #: Those that name what is written. The state of a monitor is read as well, and meant to be.
 WRITTEN = ("output", "out", "figures", "state", "export", "report")

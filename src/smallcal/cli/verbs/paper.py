@@ -87,7 +87,7 @@ def paper(
         return
     if output is None:
         raise InputError("say --plan to see what would be run, or -o DIR to run it")
-    told = _to_stderr if as_json else terminal.say
+    told = _to_stderr if as_json else _say_now
     settings = vision.RunSettings(device, workers, batch_size)
     with _explained(context):
         vision.run_paper(*work, settings=settings, told=told)
@@ -109,6 +109,12 @@ def _explained(context: typer.Context) -> Iterator[None]:
         again = terminal.typed(context)
         terminal.note(f"what is finished is kept; the same command goes on: {again}")
         raise
+
+
+def _say_now(line: str) -> None:
+    """Print a line at once: who writes a run of days into a file wants to see how far it is."""
+    terminal.say(line)
+    sys.stdout.flush()
 
 
 def _to_stderr(line: str) -> None:

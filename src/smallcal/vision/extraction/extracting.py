@@ -109,7 +109,25 @@ def extract(
 
     Examples
     --------
-    See :doc:`vision`: the page has one that runs.
+    >>> import tempfile, torch
+    >>> from PIL import Image
+    >>> from smallcal.vision import CellImages, InputSpec, VisionModel, extract
+    >>> from smallcal.vision.models.preprocess import Preprocess
+    >>> root = Path(tempfile.mkdtemp())
+    >>> for number in range(8):
+    ...     folder = root / "pets" / ("cat", "dog")[number % 2]
+    ...     folder.mkdir(parents=True, exist_ok=True)
+    ...     Image.new("RGB", (8, 8), (30 * number, 90, 0)).save(folder / f"{number}.png")
+    >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2))
+    >>> seen = InputSpec((8, 8))
+    >>> model = VisionModel(  # or a string, "timm:vit_tiny_patch16_224"
+    ...     "torch:mine", "linear", 2, Preprocess(seen), lambda x: (net(x), x.flatten(1)), "0", seen
+    ... )
+    >>> done = extract(model, CellImages(f"folder:{root / 'pets'}", split="halves"), root / "out")
+    >>> done.cells, dict(done.sets)
+    (('pets__linear__s0',), {'calibration': 4, 'test': 4})
+    >>> done.collection.cells[0].read("test").features.shape
+    (4, 192)
     """
     with needing("torch", "vision", "running models of images"):
         import torch  # noqa: F401
@@ -123,7 +141,7 @@ def extract(
     named = _named(cell or CellName(), found, images)
     require_free(root, _planned(named))
     engine = Engine.of(found, settings)
-    folder = root / _folder(named)
+    folder = root / _cell_name(named)
     # Corrupted sets share their images: each is summed up once.
     distinct = {id(one.images): one.images for one in opened.sets}
     sums = {key: some.checksum() for key, some in distinct.items()}
@@ -144,7 +162,7 @@ def extract(
         _save_split(opened, folder)
         job.run(certain=certain)
         collection = registered(root, entries_of(job.manifest, folder.name))
-    cells = [_named_cell(entry) for entry in entries_of(job.manifest, folder.name)]
+    cells = [_cell_name(entry) for entry in entries_of(job.manifest, folder.name)]
     return Extracted(
         folder=root,
         cells=tuple(cells),
@@ -179,16 +197,12 @@ def _named(cell: CellName, model: VisionModel, images: CellImages) -> dict[str, 
     }
 
 
-def _folder(named: Mapping[str, Any]) -> str:
-    return _named_cell(named)
-
-
-def _named_cell(entry: Mapping[str, Any]) -> str:
+def _cell_name(entry: Mapping[str, Any]) -> str:
     return f"{entry['dataset']}__{entry['backbone']}__s{entry['seed']}"
 
 
 def _planned(named: Mapping[str, Any]) -> dict[str, Any]:
-    files = {part: f"{_folder(named)}/{part}.npz" for part in ("calibration", "test")}
+    files = {part: f"{_cell_name(named)}/{part}.npz" for part in ("calibration", "test")}
     return {**named, **files, "shift": []}
 
 

@@ -64,8 +64,10 @@ class Job:
         """Do what is missing; ``certain`` says that nobody else is at work on the cell."""
         if certain:
             sweep_cell(self.stores[0].folder, [one.file for one in self.stores])
+        known = self.manifest["sets"]
+        finished = [one.is_finished(known.get(one.images.name)) for one in self.stores]
         for number, one in enumerate(self.stores):
-            if one.is_finished(self.manifest["sets"].get(one.images.name)):
+            if finished[number]:
                 one.clear()  # of what a kill left
                 continue
             self._missing[number] = one.begin(certain=certain)

@@ -8,6 +8,8 @@ called.
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -165,7 +167,17 @@ def loader_of(batches: Batches, *, workers: int, device: str = "cpu") -> Any:
         batch_size=None,
         num_workers=workers,
         pin_memory=device.startswith("cuda"),
+        worker_init_fn=_quiet,
     )
+
+
+def _quiet(worker: int) -> None:
+    """Let no thread of a process that loads images print a page when the run is at its end.
+
+    What an image has raised is sent as a line.
+    """
+    sys.excepthook = lambda *error: None
+    threading.excepthook = lambda error: None
 
 
 def workers_for(wanted: int | None, images: int) -> int:
@@ -186,9 +198,9 @@ def run(engine: Engine, batches: Batches, keep: Keep, *, workers: int) -> None:
     InputError
         If an image cannot be read, the model fails, or a process that loads images is killed.
     """
-    with _told_of_workers(), engine.running() as outputs:
-        loader = _started(loader_of(batches, workers=workers, device=engine.device))
-        for batch, pixels in zip(batches.batches, loader, strict=True):
+    loader = loader_of(batches, workers=workers, device=engine.device)
+    with _told_of_workers(), _started(loader) as stream, engine.running() as outputs:
+        for batch, pixels in zip(batches.batches, _fetched(stream), strict=True):
             if isinstance(pixels, Unreadable):
                 raise _unreadable(batches.sets[batch.set], pixels)
             with _told_of_model(batches.sets[batch.set], batch):
@@ -196,15 +208,24 @@ def run(engine: Engine, batches: Batches, keep: Keep, *, workers: int) -> None:
             keep(batch, logits, features)
 
 
-def _started(loader: Any) -> Iterator[Any]:
-    """Start the processes that load images."""
+@contextmanager
+def _started(loader: Any) -> Iterator[Iterator[Any]]:
+    """Start the processes that load images, and end them, whatever happens.
+
+    As long as they are known, torch tells of their deaths wherever the program is at that moment.
+    """
     try:
-        return iter(loader)
+        stream = iter(loader)
     except (PicklingError, AttributeError, TypeError) as error:  # whichever pickle feels like
         raise InputError.with_options(
             "the model's preprocessing cannot be sent to processes that load images "
             f"({one_line(error)[:120]}): load them here, with --workers 0"
         ) from error
+    try:
+        yield stream
+    finally:
+        with suppress(RuntimeError):
+            getattr(stream, "_shutdown_workers", lambda: None)()
 
 
 class Writer:
@@ -271,11 +292,27 @@ def _told_of_workers() -> Iterator[None]:
     except RuntimeError as error:
         if not _of_worker(error):
             raise
-        why = one_line(error).split("Error:")[-1].strip()[:200]
-        raise InputError.with_options(
-            f"a process that loads images was ended from outside, perhaps for lack of memory ({why}"
-            "): try fewer --workers, or 0"
-        ) from error
+        raise _gone(error) from error
+
+
+def _fetched(stream: Iterator[Any]) -> Iterator[Any]:
+    """Yield batches as they come; a process that has gone in the midst of sending is one line."""
+    while True:
+        try:
+            pixels = next(stream)
+        except StopIteration:
+            return
+        except (OSError, EOFError) as error:
+            raise _gone(error) from error
+        yield pixels
+
+
+def _gone(error: BaseException) -> InputError:
+    why = one_line(error).split("Error:")[-1].strip()[:200]
+    return InputError.with_options(
+        "a process that loads images was ended from outside, perhaps for lack of memory "
+        f"({why or type(error).__name__}): try fewer --workers, or 0; what was done is kept"
+    )
 
 
 def _of_worker(error: BaseException) -> bool:

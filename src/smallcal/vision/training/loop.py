@@ -203,12 +203,12 @@ class Trainer:
         rows = np.arange(self.place.rank, n, self.place.world)
         size = said.batch_size // self.place.world
         asked = [(0, rows[start : start + size]) for start in range(0, len(rows), size)]
-        right = torch.zeros(1, dtype=torch.float64, device=self.device)
+        right = torch.zeros(1, dtype=torch.int64, device=self.device)
         with evaluating(self.module):
             for images, labels in load(check, asked, workers=said.workers, pin=False):
                 logits = logits_of(self.module(images.to(self.device)))
                 right += (logits.argmax(1) == labels.to(self.device)).sum()
-        return float(summed(right, self.place)) / n
+        return int(summed(right, self.place)) / n
 
 
 #: What models raise where a batch does not fit them.
