@@ -316,6 +316,7 @@ def test_a_test_set_alone_says_what_to_add(photos, cli):
         (("--split", "thirds"), "unknown split 'thirds'"),
         (("--split", "nothing.json"), "nothing.json"),
         (("--split", "halves", "--corrupt", "fogg"), "did you mean 'fog'?"),
+        (("--split", "halves", "--corrupt", ","), "no corruption is named"),
         (("--split", "halves", "--corrupt", "fog", "--severity", "6"), "from 1 to 5"),
         (("--split", "halves", "--severity", "3"), "go with --corrupt"),
         (("--split", "halves", "--shift", "folder:none"), "folder none is not there"),
@@ -372,6 +373,22 @@ def test_names_that_stand_in_another_order_than_the_columns(photos):
     with pytest.raises(sc.InputError, match=r"trained on other classes \(a, b, c\)"):
         extract(others, wanted(), "out", settings=FEW)
     extract(replace(model, class_names=("a", "b", "c")), wanted(), "out", settings=FEW)
+
+
+def test_odd_settings_are_refused_before_anything_is_opened():
+    from smallcal.vision import Corruptions
+
+    for make in (
+        lambda: Corruptions(("mist",)),
+        lambda: Corruptions(("fog",), (0,)),
+        lambda: Corruptions(("fog",), seed=-1),
+        lambda: CellImages("folder:photos", shifts="folder:other"),
+        lambda: CellImages("folder:photos", limit=-1),
+        lambda: ExtractionSettings(batch_size=0),
+        lambda: ExtractionSettings(workers=-1),
+    ):
+        with pytest.raises(sc.InputError):
+            make()
 
 
 def test_one_kind_of_shift_twice(photos):

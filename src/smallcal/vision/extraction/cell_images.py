@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from smallcal.data.checks import whole_number
 from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
 from smallcal.errors import InputError, choose
 from smallcal.studies.description import plain_name
@@ -59,11 +60,20 @@ class Corruptions:
         """Read what is typed: ``all``, ``standard`` or ``fog,snow``; ``1-5``, ``3`` or ``1,3``."""
         named = {"all": (*STANDARD, *EXTRA), "standard": STANDARD}
         found = named.get(kinds) or tuple(dict.fromkeys(_words(kinds)))
-        for kind in found:
-            if kind not in named["all"]:
-                offer = choose(kind, (*named, *named["all"]))
-                raise InputError(f"there is no corruption {kind!r}: {offer}")
         return cls(found, _severities(severities), seed, images)
+
+    def __post_init__(self) -> None:
+        known = (*STANDARD, *EXTRA)
+        if not self.kinds or not self.severities:
+            raise InputError(f"no corruption is named; {choose('', ('all', 'standard', *known))}")
+        for kind in self.kinds:
+            if kind not in known:
+                offer = choose(kind, ("all", "standard", *known))
+                raise InputError(f"there is no corruption {kind!r}: {offer}")
+        for severity in self.severities:
+            whole_number(severity, "severity", least=SEVERITIES[0], most=SEVERITIES[-1])
+        whole_number(self.seed, "seed")
+        whole_number(self.images, "images")
 
 
 def _words(text: str) -> list[str]:
@@ -115,6 +125,12 @@ class CellImages:
     corruptions: Corruptions | None = None
     whole_shifts: bool = False
     limit: int = 0
+
+    def __post_init__(self) -> None:
+        given: object = self.shifts
+        if isinstance(given, str):
+            raise InputError(f"shifts must be a list of strings; got {given!r}")
+        whole_number(self.limit, "limit")
 
 
 @dataclass(frozen=True, eq=False)

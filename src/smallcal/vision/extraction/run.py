@@ -271,7 +271,7 @@ def _told_of_model(images: LogitSet, batch: Batch) -> Iterator[None]:
         yield
     except (SmallcalError, KeyboardInterrupt):
         raise
-    except torch.OutOfMemoryError as error:
+    except torch.cuda.OutOfMemoryError as error:
         raise InputError.with_options(
             f"the device has too little memory for {batch.stop - batch.start} images at once: "
             f"choose a smaller --batch-size ({one_line(error)[:120]})"
