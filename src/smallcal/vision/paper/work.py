@@ -10,7 +10,8 @@ from typing import Any
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.vision.images import HUB, open_images
 from smallcal.vision.paper.cells import Paper, PaperCell, Shift
-from smallcal.vision.training.recipe import NO_SPLIT, Recipe, read_recipe, recipe_names
+from smallcal.vision.training.recipe import Recipe, read_recipe, recipe_names
+from smallcal.vision.training.sections import NO_SPLIT
 
 #: Folders below the one that is written: runs of training, logits, and what is linked to.
 RUNS, LOGITS, LINKS = "runs", "logits", "links"
