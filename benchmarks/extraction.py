@@ -121,8 +121,8 @@ def seconds(width, blocks, n, workers):
 
 
 CASES = (
-    ("small network, 32 pixels, 2 workers", 16, 1, 10_000, 2),
-    ("small network, 32 pixels, no workers", 16, 1, 10_000, 0),
+    ("small network, 32 pixels, 2 workers", 16, 1, 20_000, 2),
+    ("small network, 32 pixels, no workers", 16, 1, 20_000, 0),
     ("heavier network, 32 pixels, 2 workers", 96, 6, 1_500, 2),
 )
 
