@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("PIL")
 
+from smallcal.errors import InputError
 from support.training import digit_folders, recipe
 
 
@@ -120,3 +121,15 @@ def test_ctrl_c_keeps_what_is_done(cli, digits, here, monkeypatch):
     code, out, _ = cli("train", "r.toml", "-o", "run")
     assert code == 0
     assert out.startswith("epoch 2 of 2")
+
+
+def test_only_the_first_of_several_processes_speaks(cli, digits, monkeypatch):
+    def failing(*given, **more):
+        raise InputError("the disk is on fire")
+
+    monkeypatch.setattr("smallcal.vision.train", failing)
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert cli("train", "r.toml", "-o", "run") == (2, "", "")
+    monkeypatch.setenv("RANK", "0")
+    assert cli("train", "r.toml", "-o", "run")[2] == "smallcal: error: the disk is on fire\n"
