@@ -41,7 +41,11 @@ def test_a_run_its_lines_and_its_end(cli, digits, here):
     lines = out.splitlines()
     assert lines[0].startswith("epoch 1 of 2: loss ")
     assert lines[1].split(",")[2] == " rate 0.05"
-    assert "wrote run/last.pt: smallcal logits checkpoint:run/last.pt DATA -o DIR" in out
+    assert lines[2:] == [
+        "Wrote run/last.pt. Next:",
+        "  smallcal logits checkpoint:run/last.pt TEST_DATA --calibration TRAIN_DATA "
+        "--calibration-split run/split.json -o DIR",
+    ]
     again = ("train", "r.toml", "-o", "run", "--seed", "3", "--set", "optimizer.lr=0.1")
     code, out, err = cli(*again)
     assert code == 0
