@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("PIL")
 
+from smallcal.errors import InputError
 from support.training import digit_folders, recipe
 
 
@@ -40,7 +41,11 @@ def test_a_run_its_lines_and_its_end(cli, digits, here):
     lines = out.splitlines()
     assert lines[0].startswith("epoch 1 of 2: loss ")
     assert lines[1].split(",")[2] == " rate 0.05"
-    assert "wrote run/last.pt: smallcal logits checkpoint:run/last.pt DATA -o DIR" in out
+    assert lines[2:] == [
+        "Wrote run/last.pt. Next:",
+        "  smallcal logits checkpoint:run/last.pt TEST_DATA --calibration TRAIN_DATA "
+        "--calibration-split run/split.json -o DIR",
+    ]
     again = ("train", "r.toml", "-o", "run", "--seed", "3", "--set", "optimizer.lr=0.1")
     code, out, err = cli(*again)
     assert code == 0
@@ -120,3 +125,15 @@ def test_ctrl_c_keeps_what_is_done(cli, digits, here, monkeypatch):
     code, out, _ = cli("train", "r.toml", "-o", "run")
     assert code == 0
     assert out.startswith("epoch 2 of 2")
+
+
+def test_only_the_first_of_several_processes_speaks(cli, digits, monkeypatch):
+    def failing(*given, **more):
+        raise InputError("the disk is on fire")
+
+    monkeypatch.setattr("smallcal.vision.train", failing)
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert cli("train", "r.toml", "-o", "run") == (2, "", "")
+    monkeypatch.setenv("RANK", "0")
+    assert cli("train", "r.toml", "-o", "run")[2] == "smallcal: error: the disk is on fire\n"

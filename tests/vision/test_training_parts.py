@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pickle
+import signal
 
 import numpy as np
 import pytest
@@ -23,10 +26,11 @@ from torch.nn import functional
 
 from smallcal.errors import FileError, InputError
 from smallcal.vision import open_images, open_model
+from smallcal.vision.loading import loading
 from smallcal.vision.models.model import InputSpec
 from smallcal.vision.models.preprocess import Preprocess
 from smallcal.vision.training.augment import training_transform
-from smallcal.vision.training.batches import Batches, Loaded, Mixer, load, pieces
+from smallcal.vision.training.batches import Batches, Loaded, Mixer, pieces
 from smallcal.vision.training.chance import own_chance
 from smallcal.vision.training.optimisation import loss_of, optimizer_of, rate_of, schedule_of
 from smallcal.vision.training.processes import Place, device_named, place_of
@@ -197,12 +201,53 @@ def test_an_image_is_changed_alike_whoever_loads_it(pictures, changes):
     assert torch.equal(makes[(3, rows[::-1])][0], images.flip(0))
     asked = [(3, rows[start : start + 5]) for start in range(0, 24, 5)]
     for workers in (0, 2):
-        again = torch.cat([one[0] for one in load(makes, asked, workers=workers, pin=False)])
+        with loading(makes, asked, workers=workers) as batches:
+            again = torch.cat([one[0] for one in batches])
         assert torch.equal(again, images)
     assert torch.equal(pickle.loads(pickle.dumps(makes))[(3, rows)][0], images)
     other = makes[(4, rows)][0]
     assert not torch.equal(other, images)
     assert not torch.equal(loaded(pictures, training__seed=1, **changes)[(3, rows)][0], images)
+
+
+def test_a_process_that_is_killed_is_one_line_and_none_stays(pictures):
+    makes = Loaded(pictures, Deadly())
+    asked = [(0, np.array([row])) for row in range(24)]
+    with (
+        pytest.raises(
+            InputError, match="was ended from outside, perhaps for lack of memory"
+        ) as error,
+        loading(makes, asked, workers=2) as batches,
+    ):
+        list(batches)
+    assert "try fewer --workers" in error.value.shell
+    assert "\n" not in str(error.value)
+    assert not multiprocessing.active_children()
+
+
+class Deadly:
+    """A preprocessing that ends the process it is in, at the eighth image."""
+
+    left = 8
+
+    def __call__(self, image):
+        self.left -= 1
+        if not self.left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.zeros(3, 4, 4)
+
+
+def test_what_preprocessing_raises_is_one_line(pictures):
+    def failing(image):
+        raise KeyError("colour\nmap")
+
+    found = Loaded(pictures, failing)[(0, np.array([3]))]
+    assert isinstance(found, InputError)
+    assert str(found).startswith("images: preprocessing a/03.jpg: KeyError: ")
+    assert "\n" not in str(found)
+    sizes = iter([torch.zeros(3, 4, 4), torch.zeros(3, 4, 5)])
+    found = Loaded(pictures, lambda image: next(sizes))[(0, np.array([3, 4]))]
+    assert "images of several sizes" in str(found)
 
 
 def test_without_augmentation_images_are_seen_as_in_a_test(pictures):

@@ -39,6 +39,10 @@ for name in sys.argv[2:]:
     folder, steps = Path(sys.argv[1]), []
     train(folder / f"{name}.toml", folder / f"two-{name}", on_step=steps.append)
     (folder / f"{name}-{os.environ['RANK']}.json").write_text(json.dumps(steps))
+try:
+    train(folder / f"{name}.toml", folder)
+except ValueError as error:
+    (folder / f"error-{os.environ['RANK']}.txt").write_text(str(error))
 distributed.destroy_process_group()
 """
 
@@ -76,13 +80,12 @@ def start(words):
 def test_two_processes_learn_as_one(tmp_path):
     """Within 1e-5 for the first 20 steps, mixed and changed as the paper has it or not."""
     images = digit_folders(tmp_path / "images", each=15)
-    plain = {"training__epochs": 4, "optimizer__name": "adamw", "optimizer__lr": 0.003}
+    plain = {"training__epochs": 3, "optimizer__name": "adamw", "optimizer__lr": 0.003}
     plain |= {"training__clip": 1.0, "training__batch_size": 16}
     head = {"model__temperature_head": "unrestricted", "loss__brier": 1.0}
     kinds = {
         "plain": plain,
-        "mixed": {**plain, **PAPER_MIX, **PAPER_IMAGES},
-        "head": {**plain, **head},
+        "mixed": {**plain, **head, **PAPER_MIX, **PAPER_IMAGES},
     }
     alone = {}
     for name, changes in kinds.items():
@@ -93,7 +96,7 @@ def test_two_processes_learn_as_one(tmp_path):
     for (_, said), code in start(["-c", SCRIPT, str(tmp_path), *kinds]):
         assert code == 0, said
     for name, wanted in alone.items():
-        assert len(wanted) == 28
+        assert len(wanted) == 21
         for rank in (0, 1):
             found = json.loads((tmp_path / f"{name}-{rank}.json").read_text())
             assert [row[:2] for row in found] == [[*step[:2]] for step in wanted]
@@ -104,17 +107,7 @@ def test_two_processes_learn_as_one(tmp_path):
             for many in ("one", "two")
         ]
         assert [row[3] for row in logs[0]] == [row[3] for row in logs[1]]  # accuracy
-
-
-def test_what_is_wrong_is_said_once(tmp_path):
-    images = digit_folders(tmp_path / "images", classes=2)
-    said = recipe(images, training__epochs=1, training__batch_size=6)
-    (tmp_path / "r.toml").write_text(said.text())
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "diary.txt").touch()
-    words = ["-m", "smallcal", "train", str(tmp_path / "r.toml"), "-o", str(tmp_path / "run")]
-    (first, code), (second, other) = start(words)
-    assert (code, other) == (2, 2)
-    assert first[1].startswith("smallcal: error: ")
-    assert "holds something else; name a new folder" in first[1]
-    assert second == ("", "")
+    # What the first process alone can see ends them both.
+    for rank in (0, 1):
+        said = (tmp_path / f"error-{rank}.txt").read_text()
+        assert said == f"{tmp_path} holds something else; name a new folder"

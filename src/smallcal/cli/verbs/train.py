@@ -13,7 +13,7 @@ import typer
 
 from smallcal.cli import options, terminal
 from smallcal.cli.options import argument, flag, option
-from smallcal.data.shown import visible
+from smallcal.data import shown
 from smallcal.errors import InputError, SmallcalError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def train(
     if show:  # with its comments, if nothing is changed
         own = recipe in recipe_names() and not changes
         text = recipe_text(recipe) if own else read_recipe(recipe).changed(changes).text()
-        sys.stdout.write(visible(text, keep="\n"))
+        sys.stdout.write(shown.visible(text, keep="\n"))
         return
     if output is None:
         raise InputError("where the run is kept is not said; name a folder with -o")
@@ -122,7 +122,16 @@ def _train(
         return
     if not done:
         terminal.note(f"all {terminal.count(run.resumed, 'epoch')} were done before")
-    terminal.say(f"wrote {run.checkpoint}: smallcal logits checkpoint:{run.checkpoint} DATA -o DIR")
+    terminal.say(f"Wrote {run.checkpoint}. Next:", f"  {_next(run)}")
+
+
+def _next(run: TrainingRun) -> str:
+    """Return the command that gets the logits."""
+    words = ["smallcal", "logits", f"checkpoint:{run.checkpoint}", "TEST_DATA"]
+    split = run.folder / "split.json"
+    if split.exists():
+        words += ["--calibration", "TRAIN_DATA", "--calibration-split", str(split)]
+    return shown.command([*words, "-o", "DIR"])
 
 
 def _line(row: Epoch, epochs: int) -> str:

@@ -8,13 +8,15 @@ process would have made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smallcal.data.predictions import IntArray
+from smallcal.data.shown import one_line
 from smallcal.errors import InputError, SmallcalError
 from smallcal.vision.image_set import ImageSet
 from smallcal.vision.training.augment import timm_data
@@ -51,22 +53,29 @@ class Loaded:
         import torch
 
         epoch, rows = asked
-        try:
-            seen = self._fixed(rows) if self.seed is None else self._random(rows, epoch)
-        except SmallcalError as error:
-            return error
+        seen = []
+        with nullcontext() if self.seed is None else own_chance():
+            for row in rows.tolist():
+                found = self._seen(row, epoch)
+                if isinstance(found, SmallcalError):
+                    return found
+                seen.append(found)
+        if len({one.shape for one in seen}) > 1:
+            return InputError(f"{self.images.name}: preprocessing gives images of several sizes")
         return torch.stack(seen), torch.from_numpy(self.images.labels[rows])
 
-    def _fixed(self, rows: IntArray) -> list[Tensor]:
-        return [self.transform(self.images.image(row)) for row in rows.tolist()]
-
-    def _random(self, rows: IntArray, epoch: int) -> list[Tensor]:
-        seen = []
-        with own_chance():
-            for row in rows.tolist():
-                draw_from(self.seed or 0, IMAGE, epoch, row)
-                seen.append(self.transform(self.images.image(row)))
-        return seen
+    def _seen(self, row: int, epoch: int) -> Tensor | SmallcalError:
+        """Return one image; preprocessing is anybody's, and may raise anything."""
+        try:
+            if self.seed is not None:
+                draw_from(self.seed, IMAGE, epoch, row)
+            found: Tensor = self.transform(self.images.image(row))
+            return found
+        except SmallcalError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - see above
+            why = f"{type(error).__name__}: {one_line(error)[:200]}"
+            return InputError(f"{self.images.name}: preprocessing {self.images.ids[row]}: {why}")
 
 
 @dataclass(frozen=True)
@@ -125,37 +134,6 @@ def pieces(size: int, place: Place) -> IntArray:
     each = size // 2 // place.world
     first = np.arange(place.rank * each, (place.rank + 1) * each)
     return np.concatenate([first, size - 1 - first[::-1]])
-
-
-def load(loaded: Loaded, asked: Sequence[Asked], *, workers: int, pin: bool) -> Iterator[Any]:
-    """Yield the batches, loaded by so many processes.
-
-    Raises
-    ------
-    SmallcalError
-        If an image cannot be read, or a process that loads was ended.
-    """
-    from torch.utils.data import DataLoader
-
-    loader: Any = DataLoader(
-        loaded,  # type: ignore[arg-type]
-        sampler=asked,
-        batch_size=None,
-        num_workers=workers,
-        pin_memory=pin,
-    )
-    try:
-        for batch in loader:
-            if isinstance(batch, SmallcalError):
-                raise batch
-            yield batch
-    except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
-            raise
-        raise InputError(
-            "a process that loads images was ended from outside, perhaps for its memory; try "
-            "[training] workers = 0"
-        ) from None
 
 
 class Mixer:

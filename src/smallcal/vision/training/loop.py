@@ -14,7 +14,8 @@ import numpy as np
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
 from smallcal.errors import InputError, SmallcalError
-from smallcal.vision.training.batches import Batches, Loaded, Mixer, load
+from smallcal.vision.loading import loading, of_worker
+from smallcal.vision.training.batches import Batches, Loaded, Mixer
 from smallcal.vision.training.chance import DROPOUT, draw_from
 from smallcal.vision.training.optimisation import loss_of, optimizer_of, schedule_of
 from smallcal.vision.training.processes import Place, even_out, parallel, summed
@@ -143,18 +144,18 @@ class Trainer:
         pending: list[Tensor] = []
         asked = list(self.material.batches.of(epoch))
         gpu = self.device.type == "cuda"
-        for step, (images, labels) in enumerate(
-            load(self.material.train, asked, workers=said.workers, pin=gpu)
-        ):
-            with _model_errors():
-                images, labels = (one.to(self.device, non_blocking=gpu) for one in (images, labels))
-                images, labels = self.material.mixer(images, labels, epoch=epoch, step=step)
-                pending.append(self._learn(images, labels))
-            if len(pending) == _LOOK or step + 1 == len(asked):
-                for loss in self._looked_at(epoch, len(found), pending):
-                    found.append(loss)
-                    on_step(Step(epoch + 1, len(found), loss))
-                pending = []
+        with loading(self.material.train, asked, workers=said.workers, pin=gpu) as batches:
+            for step, (images, labels) in enumerate(batches):
+                with _model_errors():
+                    images = images.to(self.device, non_blocking=gpu)
+                    labels = labels.to(self.device, non_blocking=gpu)
+                    images, labels = self.material.mixer(images, labels, epoch=epoch, step=step)
+                    pending.append(self._learn(images, labels))
+                if len(pending) == _LOOK or step + 1 == len(asked):
+                    for loss in self._looked_at(epoch, len(found), pending):
+                        found.append(loss)
+                        on_step(Step(epoch + 1, len(found), loss))
+                    pending = []
         return found
 
     def _learn(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -204,8 +205,8 @@ class Trainer:
         size = said.batch_size // self.place.world
         asked = [(0, rows[start : start + size]) for start in range(0, len(rows), size)]
         right = torch.zeros(1, dtype=torch.int64, device=self.device)
-        with evaluating(self.module):
-            for images, labels in load(check, asked, workers=said.workers, pin=False):
+        with evaluating(self.module), loading(check, asked, workers=said.workers) as batches:
+            for images, labels in batches:
                 logits = logits_of(self.module(images.to(self.device)))
                 right += (logits.argmax(1) == labels.to(self.device)).sum()
         return int(summed(right, self.place)) / n
@@ -226,6 +227,8 @@ def _model_errors() -> Iterator[None]:
     except SmallcalError:
         raise
     except _RAISED as error:
+        if of_worker(error):
+            raise
         said = one_line(error)[:200]
         if "memory" in said:
             words = f"the memory is full; try a smaller [training] batch_size ({said})"
