@@ -1,4 +1,4 @@
-"""From images to the tables of the page, in small: real drawings of digits, a network, two seeds."""
+"""From images to the tables of the page, in small: drawings of digits, a network, two seeds."""
 
 import json
 import os
