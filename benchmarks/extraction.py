@@ -29,7 +29,8 @@ from smallcal.vision import (
 )
 from smallcal.vision.cifar import NAMES, SIDE, Rows
 from smallcal.vision.extraction.cell_images import LogitSet
-from smallcal.vision.extraction.run import Batch, Batches, loader_of
+from smallcal.vision.extraction.run import Batch, Batches
+from smallcal.vision.loading import loader_of
 from smallcal.vision.models.preprocess import Preprocess
 
 BATCH = 64
@@ -88,7 +89,8 @@ def plain(model, sets, workers):
     """Run the model over the sets, and keep what comes out."""
     starts = [(k, at) for k, one in enumerate(sets) for at in range(0, len(one), BATCH)]
     batches = [Batch(k, at, min(len(sets[k]), at + BATCH)) for k, at in starts]
-    loader = loader_of(Batches(sets, batches, model.preprocess), workers=workers)
+    loading = Batches(sets, batches, model.preprocess)
+    loader = loader_of(loading, range(len(batches)), workers=workers)
     kept = []
     with torch.inference_mode():
         for pixels in loader:

@@ -12,7 +12,7 @@ from torch import nn
 class Net(nn.Module):
     """Two convolutions and a last layer, with random weights by a seed."""
 
-    def __init__(self, classes=2, seed=0, width=8, delay=0.0):
+    def __init__(self, num_classes=3, seed=0, width=8, delay=0.0):
         super().__init__()
         torch.manual_seed(seed)
         self.input_spec = {"size": 16, "mean": 0.5, "std": 0.25}
@@ -22,7 +22,7 @@ class Net(nn.Module):
             *(nn.Conv2d(8, width, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
             nn.Dropout(0.5),
         )
-        self.fc = nn.Linear(width, classes)
+        self.fc = nn.Linear(width, num_classes)
 
     def forward(self, x):
         time.sleep(self.delay)
@@ -71,9 +71,9 @@ class Uneven(Preprocess):
         return torch.zeros(3, size[1], size[0])
 
 
-def deadly(classes=2):
-    return Net(classes), Deadly()
+def deadly(num_classes=2):
+    return Net(num_classes), Deadly()
 
 
-def uneven(classes=2):
-    return Net(classes), Uneven()
+def uneven(num_classes=2):
+    return Net(num_classes), Uneven()

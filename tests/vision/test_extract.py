@@ -29,7 +29,8 @@ from smallcal.vision import (
 )
 from smallcal.vision.extraction import store
 from smallcal.vision.extraction.cell_images import LogitSet
-from smallcal.vision.extraction.run import Batch, Batches, _started
+from smallcal.vision.extraction.run import Batch, Batches
+from smallcal.vision.loading import loading
 from support.layouts import crops, photograph, wnids, write_cifar10, write_folders
 
 NET = "torch:support.small_net:Net"
@@ -69,7 +70,7 @@ def content(folder):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_numbers_are_those_of_a_plain_loop(photos, tmp_path, workers):
-    model = open_model(f"{NET}?classes=3")
+    model = open_model(f"{NET}?num_classes=3")
     images = open_images(f"folder:{photos}")
     settings = ExtractionSettings(batch_size=8, workers=workers)
     wanted = CellImages(f"folder:{photos}", split="first-5")
@@ -92,7 +93,9 @@ def test_numbers_are_those_of_a_plain_loop(photos, tmp_path, workers):
 
 def test_the_folder_is_a_collection_at_once(photos, tmp_path):
     out = tmp_path / "out"
-    extract(f"{NET}?classes=3", CellImages(f"folder:{photos}", split="halves"), out, settings=FEW)
+    extract(
+        f"{NET}?num_classes=3", CellImages(f"folder:{photos}", split="halves"), out, settings=FEW
+    )
     collection = load_collection(out)
     assert [cell.name for cell in collection.cells] == ["photos__Net__s0"]
     assert not [p for p in check_collection(collection) if p.severity == "error"]
@@ -105,14 +108,14 @@ def test_the_folder_is_a_collection_at_once(photos, tmp_path):
     images = open_images(f"folder:{photos}")
     split = split_images(images, "halves")
     assert manifest["sets"]["test"]["images"] == split.take(images, "test").checksum()
-    assert manifest["weights"] == open_model(f"{NET}?classes=3").fingerprint
+    assert manifest["weights"] == open_model(f"{NET}?num_classes=3").fingerprint
     loaded = io.read(out / "photos__Net__s0" / "calibration.npz")
     assert loaded.class_names == ("cat", "dog", "owl")
     sc.Identity().fit(loaded.logits, loaded.labels)
 
 
 def test_corrupted_sets_are_the_test_images_corrupted_by_hand(photos, tmp_path):
-    model = open_model(f"{NET}?classes=3")
+    model = open_model(f"{NET}?num_classes=3")
     images = open_images(f"folder:{photos}")
     test = split_images(images, "halves").take(images, "test")
     made = Corruptions.parse("fog,jpeg_compression", "1,5", seed=3)
@@ -136,7 +139,7 @@ def test_corrupted_sets_are_the_test_images_corrupted_by_hand(photos, tmp_path):
 def test_some_of_the_test_images_are_corrupted_and_do_not_pair(photos, tmp_path):
     made = Corruptions(("contrast",), (3,), images=6)
     wanted = CellImages(f"folder:{photos}", split="halves", corruptions=made)
-    extract(f"{NET}?classes=3", wanted, tmp_path / "out", settings=FEW)
+    extract(f"{NET}?num_classes=3", wanted, tmp_path / "out", settings=FEW)
     cell = load_collection(tmp_path / "out").cells[0]
     assert not cell.shifts[0].paired
     assert np.bincount(cell.read(cell.shifts[0]).labels).tolist() == [2, 2, 2]
@@ -147,7 +150,7 @@ def test_calibration_from_elsewhere(tmp_path):
     where = f"cifar10:{tmp_path / 'cifar'}"
     images = open_images(f"{where}:train")
     split_images(images, "5%", seed=4).save(tmp_path / "split.json")
-    model = f"{NET}?classes=10"
+    model = f"{NET}?num_classes=10"
     for how, seed in (("5%", 4), (str(tmp_path / "split.json"), 0)):
         wanted = CellImages(
             where, calibration=f"{where}:train", calibration_split=how, split_seed=seed
@@ -165,12 +168,12 @@ def test_calibration_from_elsewhere(tmp_path):
 
 def test_seeds_are_added_and_what_is_there_stays(photos, tmp_path):
     out, wanted = tmp_path / "out", CellImages(f"folder:{photos}", split="halves")
-    extract(f"{NET}?classes=3", wanted, out, settings=FEW)
+    extract(f"{NET}?num_classes=3", wanted, out, settings=FEW)
     description = (out / "collection.toml").read_text()
     mine = description.replace('name = "out"', 'name = "mine"  # a remark')
     mine = mine.replace("seed = 0", 'seed = 0\ndraw = "per-class"')
     (out / "collection.toml").write_text(mine)
-    extract(f"{NET}?classes=3&seed=1", wanted, out, cell=CellName(seed=1), settings=FEW)
+    extract(f"{NET}?num_classes=3&seed=1", wanted, out, cell=CellName(seed=1), settings=FEW)
     collection = load_collection(out)
     assert [cell.name for cell in collection.cells] == ["photos__Net__s0", "photos__Net__s1"]
     assert collection.name == "mine"
@@ -179,13 +182,13 @@ def test_seeds_are_added_and_what_is_there_stays(photos, tmp_path):
     assert not np.array_equal(first, second)
     # The same again does nothing; shifted sets may be added later.
     before = content(out)
-    again = extract(f"{NET}?classes=3", wanted, out, settings=FEW)
+    again = extract(f"{NET}?num_classes=3", wanted, out, settings=FEW)
     assert again.images_before == again.images
     assert content(out) == before
     more = CellImages(
         f"folder:{photos}", split="halves", corruptions=Corruptions(("contrast",), (3,))
     )
-    extract(f"{NET}?classes=3", more, out, settings=FEW)
+    extract(f"{NET}?num_classes=3", more, out, settings=FEW)
     cells = load_collection(out).cells
     assert [len(cell.shifts) for cell in cells] == [1, 0]
     assert cells[0].draw_ways == ("per-class",)
@@ -193,18 +196,23 @@ def test_seeds_are_added_and_what_is_there_stays(photos, tmp_path):
 
 def test_a_cell_of_the_same_name_is_not_written_over(photos, tmp_path):
     out, wanted = tmp_path / "out", CellImages(f"folder:{photos}", split="halves")
-    extract(f"{NET}?classes=3", wanted, out, settings=FEW)
+    extract(f"{NET}?num_classes=3", wanted, out, settings=FEW)
     before = content(out)
     for model, images, how, said in (
-        (f"{NET}?classes=3&seed=1", wanted, FEW, "logits of another model"),
-        (f"{NET}?classes=3", CellImages(f"folder:{photos}", split="first-2"), FEW, "another split"),
+        (f"{NET}?num_classes=3&seed=1", wanted, FEW, "logits of another model"),
         (
-            f"{NET}?classes=3",
+            f"{NET}?num_classes=3",
+            CellImages(f"folder:{photos}", split="first-2"),
+            FEW,
+            "another split",
+        ),
+        (
+            f"{NET}?num_classes=3",
             CellImages(f"folder:{photos}", split="halves", limit=6),
             FEW,
             "images",
         ),
-        (f"{NET}?classes=3", wanted, ExtractionSettings(features=False), "with_features"),
+        (f"{NET}?num_classes=3", wanted, ExtractionSettings(features=False), "with_features"),
     ):
         with pytest.raises((sc.InputError, sc.FileError), match=said):
             extract(model, images, out, settings=how)
@@ -212,13 +220,13 @@ def test_a_cell_of_the_same_name_is_not_written_over(photos, tmp_path):
     text = (out / "collection.toml").read_text().replace("photos__Net__s0/", "elsewhere/")
     (tmp_path / "theirs" / "collection.toml").write_text(text)
     with pytest.raises(sc.InputError, match="of other files"):
-        extract(f"{NET}?classes=3", wanted, tmp_path / "theirs", settings=FEW)
+        extract(f"{NET}?num_classes=3", wanted, tmp_path / "theirs", settings=FEW)
     assert content(out) == before
 
 
 def test_limit_takes_images_of_every_class(photos, tmp_path):
     wanted = CellImages(f"folder:{photos}", split="halves", limit=6)
-    done = extract(f"{NET}?classes=3", wanted, tmp_path / "out", settings=FEW)
+    done = extract(f"{NET}?num_classes=3", wanted, tmp_path / "out", settings=FEW)
     assert dict(done.sets) == {"calibration": 6, "test": 6}
     test = load_collection(tmp_path / "out").cells[0].read("test")
     assert np.bincount(test.labels).tolist() == [2, 2, 2]
@@ -227,15 +235,15 @@ def test_limit_takes_images_of_every_class(photos, tmp_path):
 def test_without_features(photos, tmp_path):
     wanted = CellImages(f"folder:{photos}", split="halves")
     settings = ExtractionSettings(batch_size=8, workers=0, features=False)
-    extract(f"{NET}?classes=3", wanted, tmp_path / "out", settings=settings)
+    extract(f"{NET}?num_classes=3", wanted, tmp_path / "out", settings=settings)
     assert "features" not in arrays(tmp_path / "out" / "photos__Net__s0" / "test.npz")
 
 
 def test_short_floats_are_stored_long(photos, tmp_path):
     wanted = CellImages(f"folder:{photos}", split="halves")
     settings = ExtractionSettings(batch_size=8, workers=0, precision="bfloat16")
-    extract(f"{NET}?classes=3", wanted, tmp_path / "short", settings=settings)
-    extract(f"{NET}?classes=3", wanted, tmp_path / "long", settings=FEW)
+    extract(f"{NET}?num_classes=3", wanted, tmp_path / "short", settings=settings)
+    extract(f"{NET}?num_classes=3", wanted, tmp_path / "long", settings=FEW)
     short, long = (
         arrays(tmp_path / name / "photos__Net__s0" / "test.npz")["logits"]
         for name in ("short", "long")
@@ -246,7 +254,7 @@ def test_short_floats_are_stored_long(photos, tmp_path):
 
 
 def test_a_model_that_is_no_module_and_gives_arrays(photos, tmp_path):
-    net = open_model(f"{NET}?classes=3")
+    net = open_model(f"{NET}?num_classes=3")
     given = replace(
         net,
         source="onnx:model.onnx",
@@ -265,12 +273,12 @@ def test_a_model_that_is_no_module_and_gives_arrays(photos, tmp_path):
 
 
 def test_batches_can_be_sent_to_other_processes(photos):
-    model, images = open_model(f"{NET}?classes=3"), open_images(f"folder:{photos}")
+    model, images = open_model(f"{NET}?num_classes=3"), open_images(f"folder:{photos}")
     sets = [LogitSet("test", images, corruption=("fog", 3, 0))]
     batches = Batches(sets, [Batch(0, 2, 5)], model.preprocess)
     again = pickle.loads(pickle.dumps(batches))
     assert torch.equal(again[0], batches[0])
-    with pytest.raises(sc.InputError, match="cannot be sent to processes"), _started(Unstartable()):
+    with pytest.raises(sc.InputError, match="cannot be sent to processes"), loading(Unstartable()):
         pass
 
 
@@ -280,18 +288,18 @@ class Unstartable:
 
 
 def test_the_module_is_left_in_its_own_mode(photos, tmp_path):
-    model = open_model(f"{NET}?classes=3")
+    model = open_model(f"{NET}?num_classes=3")
     model.module.train()
     extract(model, CellImages(f"folder:{photos}", split="halves"), tmp_path / "out", settings=FEW)
     assert model.module.training
 
 
 def test_a_checkpoint_knows_its_seed_and_its_classes(photos, tmp_path):
-    module = open_model(f"{NET}?classes=3&seed=5").module
+    module = open_model(f"{NET}?num_classes=3&seed=5").module
     content = {
         "format": "smallcal-checkpoint-1",
         "source": NET,
-        "options": {"classes": 3},
+        "options": {"num_classes": 3},
         "classes": 3,
         "class_names": ["cat", "dog", "owl"],
         "model": module.state_dict(),
@@ -324,7 +332,7 @@ def test_published_corruptions_pair_with_the_test_images(tmp_path):
     where = f"cifar10:{tmp_path / 'cifar'}"
     shifts = (f"cifar10-c:{tmp_path / 'c'}",)
     wanted = CellImages(where, calibration=f"{where}:train", shifts=shifts)
-    model = open_model(f"{NET}?classes=10")
+    model = open_model(f"{NET}?num_classes=10")
     extract(model, wanted, tmp_path / "whole", settings=FEW)
     cell = load_collection(tmp_path / "whole").cells[0]
     assert len(cell.shifts) == 10
@@ -346,7 +354,7 @@ def test_published_corruptions_pair_with_the_test_images(tmp_path):
 def test_other_folders_are_unpaired_shifts(photos, tmp_path):
     other = write_folders(tmp_path / "sketches", ["cat", "dog", "owl"], 3, ending=".png")
     wanted = CellImages(f"folder:{photos}", split="halves", shifts=(f"folder:{other}",))
-    extract(f"{NET}?classes=3", wanted, tmp_path / "out", settings=FEW)
+    extract(f"{NET}?num_classes=3", wanted, tmp_path / "out", settings=FEW)
     shift = load_collection(tmp_path / "out").cells[0].shifts[0]
     assert (shift.kind, shift.severity, shift.paired) == ("sketches", 0, False)
 
@@ -371,7 +379,7 @@ def imagenet(tmp_path_factory):
 
 
 def test_some_of_a_thousand_classes_are_a_cell_of_their_columns(imagenet, tmp_path):
-    model = open_model(f"{NET}?classes=1000")
+    model = open_model(f"{NET}?num_classes=1000")
     columns = list(range(3, 1000, 5))
     wanted = CellImages(
         f"imagenet:{imagenet}:val", split="first-1", shifts=(f"imagenet-r:{imagenet / 'r'}",)
@@ -398,7 +406,7 @@ def test_a_test_set_of_some_classes_takes_calibration_images_of_these(imagenet, 
         calibration=f"imagenet:{imagenet}:val",
         calibration_split="first-1",
     )
-    done = extract(f"{NET}?classes=1000", wanted, tmp_path / "out", settings=FEW)
+    done = extract(f"{NET}?num_classes=1000", wanted, tmp_path / "out", settings=FEW)
     assert dict(done.sets) == {"calibration": 200, "test": 200}
     cell = load_collection(tmp_path / "out").cells[0]
     assert cell.name == "imagenet-r__Net__s0"

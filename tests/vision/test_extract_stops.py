@@ -24,7 +24,7 @@ from support.layouts import write_cifar10, write_folders
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of a POSIX system")
 
-NET = "torch:support.small_net:Net?classes=3"
+NET = "torch:support.small_net:Net?num_classes=3"
 FEW = ExtractionSettings(batch_size=8, workers=0)
 WHITE = "dog/dog_9.png"
 TESTS = Path(__file__).parents[1]
@@ -262,18 +262,18 @@ def test_a_model_that_fails_is_one_line(photos, name, said):
             Image.open(file).resize((16, 16)).save(file)
         Image.new("RGB", (20, 16), "white").save(f"photos/{WHITE}")
     with pytest.raises(sc.InputError, match=said):
-        extract(f"torch:support.small_net:{name}?classes=3", wanted(), "out", settings=FEW)
+        extract(f"torch:support.small_net:{name}?num_classes=3", wanted(), "out", settings=FEW)
 
 
 @posix
 def test_a_killed_process_that_loads_images_is_one_line(photos):
     settings = ExtractionSettings(batch_size=8, workers=2)
     with pytest.raises(sc.InputError, match="was ended from outside") as error:
-        extract("torch:support.small_net:deadly?classes=3", wanted(), "out", settings=settings)
+        extract("torch:support.small_net:deadly?num_classes=3", wanted(), "out", settings=settings)
     assert "try fewer --workers" in error.value.shell
     assert not multiprocessing.active_children()
     Image.new("RGB", (24, 24), "black").save(f"photos/{WHITE}")
-    extract("torch:support.small_net:deadly?classes=3", wanted(), "out", settings=settings)
+    extract("torch:support.small_net:deadly?num_classes=3", wanted(), "out", settings=settings)
 
 
 @posix
@@ -349,7 +349,7 @@ def test_a_stale_split_is_refused(photos):
 
 def test_classes_that_are_not_the_models_columns(photos, tmp_path):
     with pytest.raises(sc.InputError, match=r"photos has 3 classes and .* has 10 columns"):
-        extract("torch:support.small_net:Net?classes=10", wanted(), "out", settings=FEW)
+        extract("torch:support.small_net:Net?num_classes=10", wanted(), "out", settings=FEW)
     write_folders(Path("other"), ["ant", "cat", "dog"], 4, ending=".png")
     with pytest.raises(sc.InputError, match="classes in another order: 'cat'"):
         extract(NET, wanted(shifts=("folder:other",)), "out", settings=FEW)
@@ -440,7 +440,7 @@ def run(n):
     ids = [f"test-{row}" for row in range(n)]
     classes = NAMES["cifar10"]
     images = ImageSet.of("zeros", np.arange(n) % 10, ids, classes=classes, pixels=pixels)
-    model = open_model("torch:support.small_net:Net?classes=10&width=4096")
+    model = open_model("torch:support.small_net:Net?num_classes=10&width=4096")
     settings = ExtractionSettings(batch_size=64, workers=0)
     extract(model, CellImages(images, split="first-1"), f"out{n}", settings=settings)
     os._exit(0)

@@ -19,10 +19,10 @@ from smallcal.vision.paper.run import missing_for
 from smallcal.vision.paper.work import work_of
 from support.layouts import wnids, write_folders
 
-NET = "torch:support.paper_net:net"
+NET = "torch:support.small_net:Net"
 RECIPE = """
 [model]
-source = "torch:support.paper_net:net"
+source = "torch:support.small_net:Net"
 pretrained = false
 [training]
 epochs = 3
@@ -198,13 +198,13 @@ def test_a_changed_recipe_is_not_taken_for_the_old_one(cli, small):
 
 
 def test_all_that_is_missing_is_told_at_once_and_nothing_begins(cli, small):
-    text = CELLS.replace("folder:photos:val", "folder:photo:val").replace("net:net?", "net:nett?")
+    text = CELLS.replace("folder:photos:val", "folder:photo:val").replace(":Net?", ":Nett?")
     (small / "mine.toml").write_text(text)
     code, out, err = cli("paper", "--file", "mine.toml", "--data", "data", "-o", "out")
     lines = err.splitlines()
     assert (code, out, len(lines)) == (2, "", 2)
     assert "the folder data/photo is not there; did you mean 'data/photos'?" in lines[0]
-    assert "nett" in lines[1]
+    assert "no factory 'Nett'; did you mean 'Net'?" in lines[1]
     assert not (small / "out").exists()
 
 

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from smallcal.errors import FileError, InputError
 from smallcal.vision import open_images, open_model
-from smallcal.vision.loading import loading
+from smallcal.vision.loading import loader_of, loading
 from smallcal.vision.models.model import InputSpec
 from smallcal.vision.models.preprocess import Preprocess
 from smallcal.vision.training.augment import training_transform
@@ -201,7 +201,7 @@ def test_an_image_is_changed_alike_whoever_loads_it(pictures, changes):
     assert torch.equal(makes[(3, rows[::-1])][0], images.flip(0))
     asked = [(3, rows[start : start + 5]) for start in range(0, 24, 5)]
     for workers in (0, 2):
-        with loading(makes, asked, workers=workers) as batches:
+        with loading(loader_of(makes, asked, workers=workers)) as batches:
             again = torch.cat([one[0] for one in batches])
         assert torch.equal(again, images)
     assert torch.equal(pickle.loads(pickle.dumps(makes))[(3, rows)][0], images)
@@ -217,7 +217,7 @@ def test_a_process_that_is_killed_is_one_line_and_none_stays(pictures):
         pytest.raises(
             InputError, match="was ended from outside, perhaps for lack of memory"
         ) as error,
-        loading(makes, asked, workers=2) as batches,
+        loading(loader_of(makes, asked, workers=2)) as batches,
     ):
         list(batches)
     assert "try fewer --workers" in error.value.shell

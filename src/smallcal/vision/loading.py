@@ -13,11 +13,23 @@ from smallcal.data.shown import one_line
 from smallcal.errors import InputError, SmallcalError
 
 
+def loader_of(dataset: Any, asked: Sequence[Any], *, workers: int, pin: bool = False) -> Any:
+    """Return torch's loader of ``dataset[one]`` for each one that is asked for, in order."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(
+        dataset,
+        sampler=asked,
+        batch_size=None,
+        num_workers=workers,
+        pin_memory=pin,
+        worker_init_fn=_quiet,
+    )
+
+
 @contextmanager
-def loading(
-    dataset: Any, asked: Sequence[Any], *, workers: int, pin: bool = False
-) -> Iterator[Iterator[Any]]:
-    """Give ``dataset[one]`` of each one that is asked for, in order, loaded by so many processes.
+def loading(loader: Any) -> Iterator[Iterator[Any]]:
+    """Give what a loader loads; its processes end with the block, whatever happens.
 
     A data set returns what is wrong with an image as a :class:`SmallcalError`, which is raised
     here: raised there, it would come with a page of text.
@@ -28,16 +40,6 @@ def loading(
         If an image cannot be read, or a process was ended; torch tells of that anywhere in the
         block.
     """
-    from torch.utils.data import DataLoader
-
-    loader: Any = DataLoader(
-        dataset,
-        sampler=asked,
-        batch_size=None,
-        num_workers=workers,
-        pin_memory=pin,
-        worker_init_fn=_quiet,
-    )
     try:
         stream = iter(loader)
     except (PicklingError, AttributeError, TypeError) as error:  # whichever pickle feels like
@@ -85,5 +87,5 @@ def _gone(error: BaseException) -> InputError:
     why = one_line(error).split("Error:")[-1].strip()[:200]
     return InputError.with_options(
         "a process that loads images was ended from outside, perhaps for lack of memory "
-        f"({why or type(error).__name__}): try fewer --workers, or 0"
+        f"({why or type(error).__name__}): try fewer --workers, or 0; what was done is kept"
     )

@@ -8,14 +8,11 @@ called.
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from pickle import PicklingError
 from typing import Any
 
 from smallcal.data.shown import one_line
@@ -23,6 +20,7 @@ from smallcal.deploy.adapters.torch_batches import evaluating
 from smallcal.errors import InputError, SmallcalError
 from smallcal.vision.extraction.cell_images import LogitSet
 from smallcal.vision.extraction.settings import ExtractionSettings
+from smallcal.vision.loading import loader_of, loading, of_worker
 from smallcal.vision.models.model import VisionModel
 
 #: Processes that load images, where the user does not say and there are this many processors.
@@ -117,14 +115,6 @@ class Batch:
     stop: int
 
 
-@dataclass(frozen=True)
-class Unreadable:
-    """An image that could not be loaded: its row, and why."""
-
-    row: int
-    why: str
-
-
 @dataclass(frozen=True, eq=False)
 class Batches:
     """Batches of images as tensors, by number; it is sent to the processes that load them."""
@@ -137,10 +127,7 @@ class Batches:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> Any:
-        """Return a batch; an image that cannot be loaded is told of, in a line.
-
-        An exception would reach the other process as a page of text.
-        """
+        """Return a batch; what is wrong with an image is returned, for a loader adds a page."""
         import torch
 
         batch = self.batches[number]
@@ -152,32 +139,17 @@ class Batches:
                     shapes = [" x ".join(map(str, one.shape)) for one in (loaded[-1], loaded[0])]
                     raise InputError(f"the model's preprocessing gives {' and '.join(shapes)}")
             except SmallcalError as error:
-                return Unreadable(row, str(error))
+                return self._unreadable(batch.set, row, str(error))
             except Exception as error:  # noqa: BLE001 - preprocessing is anybody's
-                return Unreadable(row, f"{type(error).__name__}: {error}")
+                return self._unreadable(batch.set, row, f"{type(error).__name__}: {error}")
         return torch.stack(loaded)
 
-
-def loader_of(batches: Batches, *, workers: int, device: str = "cpu") -> Any:
-    """Return torch's loader of these batches, in order."""
-    from torch.utils.data import DataLoader
-
-    return DataLoader(
-        batches,  # type: ignore[arg-type]  # it asks for no more than len and []
-        batch_size=None,
-        num_workers=workers,
-        pin_memory=device.startswith("cuda"),
-        worker_init_fn=_quiet,
-    )
-
-
-def _quiet(worker: int) -> None:
-    """Let no thread of a process that loads images print a page when the run is at its end.
-
-    What an image has raised is sent as a line.
-    """
-    sys.excepthook = lambda *error: None
-    threading.excepthook = lambda error: None
+    def _unreadable(self, number: int, row: int, why: str) -> InputError:
+        images = self.sets[number]
+        return InputError(
+            f"{images.name}: row {row} ({images.images.ids[row]}): {one_line(why).rstrip('.')}; "
+            "what was done before it is kept"
+        )
 
 
 def workers_for(wanted: int | None, images: int) -> int:
@@ -198,34 +170,13 @@ def run(engine: Engine, batches: Batches, keep: Keep, *, workers: int) -> None:
     InputError
         If an image cannot be read, the model fails, or a process that loads images is killed.
     """
-    loader = loader_of(batches, workers=workers, device=engine.device)
-    with _told_of_workers(), _started(loader) as stream, engine.running() as outputs:
-        for batch, pixels in zip(batches.batches, _fetched(stream), strict=True):
-            if isinstance(pixels, Unreadable):
-                raise _unreadable(batches.sets[batch.set], pixels)
+    pin = engine.device.startswith("cuda")
+    loader = loader_of(batches, range(len(batches)), workers=workers, pin=pin)
+    with loading(loader) as stream, engine.running() as outputs:
+        for batch, pixels in zip(batches.batches, stream, strict=True):
             with _told_of_model(batches.sets[batch.set], batch):
                 logits, features = outputs(pixels)
             keep(batch, logits, features)
-
-
-@contextmanager
-def _started(loader: Any) -> Iterator[Iterator[Any]]:
-    """Start the processes that load images, and end them, whatever happens.
-
-    As long as they are known, torch tells of their deaths wherever the program is at that moment.
-    """
-    try:
-        stream = iter(loader)
-    except (PicklingError, AttributeError, TypeError) as error:  # whichever pickle feels like
-        raise InputError.with_options(
-            "the model's preprocessing cannot be sent to processes that load images "
-            f"({one_line(error)[:120]}): load them here, with --workers 0"
-        ) from error
-    try:
-        yield stream
-    finally:
-        with suppress(RuntimeError):
-            getattr(stream, "_shutdown_workers", lambda: None)()
 
 
 class Writer:
@@ -254,14 +205,6 @@ class Writer:
             self._pool.shutdown(cancel_futures=True)
 
 
-def _unreadable(images: LogitSet, found: Unreadable) -> InputError:
-    name = images.images.ids[found.row]
-    why = one_line(found.why).rstrip(".")
-    return InputError(
-        f"{images.name}: row {found.row} ({name}): {why}; what was done before it is kept"
-    )
-
-
 @contextmanager
 def _told_of_model(images: LogitSet, batch: Batch) -> Iterator[None]:
     """Say in one line what a model raises."""
@@ -277,43 +220,8 @@ def _told_of_model(images: LogitSet, batch: Batch) -> Iterator[None]:
             f"choose a smaller --batch-size ({one_line(error)[:120]})"
         ) from error
     except Exception as error:
-        if _of_worker(error):
+        if of_worker(error):
             raise
         rows = f"rows {batch.start} to {batch.stop - 1}"
         why = f"{type(error).__name__}: {one_line(error)[:300]}"
         raise InputError(f"the model failed on {rows} of {images.name}: {why}") from error
-
-
-@contextmanager
-def _told_of_workers() -> Iterator[None]:
-    """Say in one line that a process that loads images has gone; torch says it anywhere."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not _of_worker(error):
-            raise
-        raise _gone(error) from error
-
-
-def _fetched(stream: Iterator[Any]) -> Iterator[Any]:
-    """Yield batches as they come; a process that has gone in the midst of sending is one line."""
-    while True:
-        try:
-            pixels = next(stream)
-        except StopIteration:
-            return
-        except (OSError, EOFError) as error:
-            raise _gone(error) from error
-        yield pixels
-
-
-def _gone(error: BaseException) -> InputError:
-    why = one_line(error).split("Error:")[-1].strip()[:200]
-    return InputError.with_options(
-        "a process that loads images was ended from outside, perhaps for lack of memory "
-        f"({why or type(error).__name__}): try fewer --workers, or 0; what was done is kept"
-    )
-
-
-def _of_worker(error: BaseException) -> bool:
-    return isinstance(error, RuntimeError) and "DataLoader worker" in str(error)

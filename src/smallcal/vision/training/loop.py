@@ -14,7 +14,7 @@ import numpy as np
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
 from smallcal.errors import InputError, SmallcalError
-from smallcal.vision.loading import loading, of_worker
+from smallcal.vision.loading import loader_of, loading, of_worker
 from smallcal.vision.training.batches import Batches, Loaded, Mixer
 from smallcal.vision.training.chance import DROPOUT, draw_from
 from smallcal.vision.training.optimisation import loss_of, optimizer_of, schedule_of
@@ -144,7 +144,8 @@ class Trainer:
         pending: list[Tensor] = []
         asked = list(self.material.batches.of(epoch))
         gpu = self.device.type == "cuda"
-        with loading(self.material.train, asked, workers=said.workers, pin=gpu) as batches:
+        loader = loader_of(self.material.train, asked, workers=said.workers, pin=gpu)
+        with loading(loader) as batches:
             for step, (images, labels) in enumerate(batches):
                 with _model_errors():
                     images = images.to(self.device, non_blocking=gpu)
@@ -205,7 +206,8 @@ class Trainer:
         size = said.batch_size // self.place.world
         asked = [(0, rows[start : start + size]) for start in range(0, len(rows), size)]
         right = torch.zeros(1, dtype=torch.int64, device=self.device)
-        with evaluating(self.module), loading(check, asked, workers=said.workers) as batches:
+        loader = loader_of(check, asked, workers=said.workers)
+        with evaluating(self.module), loading(loader) as batches:
             for images, labels in batches:
                 logits = logits_of(self.module(images.to(self.device)))
                 right += (logits.argmax(1) == labels.to(self.device)).sum()
