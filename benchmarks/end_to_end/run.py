@@ -16,6 +16,7 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from statistics import median
 
 HERE = Path(__file__).resolve().parent
 CELLS = HERE / "cells.toml"
@@ -84,12 +85,12 @@ def networks(folder):
     for log in sorted(folder.glob("runs/*/log.csv")):
         with log.open(encoding="utf-8") as stream:
             epochs = list(csv.DictReader(stream))
-        seconds = sum(float(epoch["seconds"]) for epoch in epochs)
-        last = epochs[-1]
-        rows.append(
-            [log.parent.name, str(len(epochs)), f"{seconds / 60:.1f}", f"{float(last['loss']):.3f}"]
-        )
-    return markdown(["run", "epochs", "minutes", "training loss at the end"], rows)
+        seconds = median(float(epoch["seconds"]) for epoch in epochs)
+        loss, accuracy = (float(epochs[-1][key]) for key in ("loss", "accuracy"))
+        row = [log.parent.name, str(len(epochs)), f"{seconds:.0f}", f"{loss:.3f}"]
+        rows.append([*row, f"{100 * accuracy:.1f} %"])
+    head = ["run", "epochs", "seconds an epoch (median)", "training loss", "right of calibration"]
+    return markdown(head, rows)
 
 
 def by_budget(folder):
