@@ -23,6 +23,14 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Networks that tests open by name; they are nothing without torch.
+collect_ignore = []
+if importlib.util.find_spec("torch") is None or importlib.util.find_spec("PIL") is None:
+    collect_ignore += [
+        f"support/{name}.py" for name in ("small_net", "small_nets", "trained_nets", "training")
+    ]
+
+
 def pytest_report_header():
     """Say which real logits there are."""
     folder = real.data_folder()

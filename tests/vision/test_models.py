@@ -11,8 +11,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from PIL import Image
 
+Image = pytest.importorskip("PIL.Image")
 torch = pytest.importorskip("torch")
 
 from smallcal.errors import FileError, InputError  # noqa: E402

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from PIL import Image
 
+Image = pytest.importorskip("PIL.Image")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 hub = pytest.importorskip("huggingface_hub")

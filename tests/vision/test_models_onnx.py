@@ -5,8 +5,8 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
 
+Image = pytest.importorskip("PIL.Image")
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -7,8 +7,8 @@ import time
 
 import numpy as np
 import pytest
-from PIL import Image
 
+Image = pytest.importorskip("PIL.Image")
 torch = pytest.importorskip("torch")
 timm = pytest.importorskip("timm")
 vision = pytest.importorskip("torchvision")

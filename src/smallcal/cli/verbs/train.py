@@ -103,7 +103,7 @@ def _train(
         done.append(row)
         if not as_json:  # a bar on the terminal would take the line to itself, even from a file
             with nullcontext() if stream.isatty() else redirect_stdout(stream):
-                terminal.say(_line(row, epochs))
+                terminal.say(row.line(epochs))
             stream.flush()
 
     try:
@@ -132,14 +132,6 @@ def _next(run: TrainingRun) -> str:
     if split.exists():
         words += ["--calibration", "TRAIN_DATA", "--calibration-split", str(split)]
     return shown.command([*words, "-o", "DIR"])
-
-
-def _line(row: Epoch, epochs: int) -> str:
-    right = "" if row.accuracy is None else f", accuracy {100 * row.accuracy:.2f} %"
-    return (
-        f"epoch {row.epoch:,} of {epochs:,}: loss {row.loss:.4f}{right}, rate {row.lr:.3g}, "
-        f"{row.seconds:,.1f} s, {row.images_per_second:,.0f} images/s"
-    )
 
 
 def _list(titles: Mapping[str, str], *, as_json: bool) -> None:

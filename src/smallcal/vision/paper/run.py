@@ -20,7 +20,7 @@ from smallcal.vision.paper.commands import calibration_split, commands_of, model
 from smallcal.vision.paper.links import link_table, make_links
 from smallcal.vision.paper.state import entries_in, is_extracted, is_trained, missing_images
 from smallcal.vision.paper.work import Places, Work, work_of
-from smallcal.vision.training.run_folder import RunFolder
+from smallcal.vision.training.run_folder import Epoch, RunFolder
 from smallcal.vision.training.training import train
 
 
@@ -179,11 +179,10 @@ def _train(
         told("  it was trained before")
         return
 
-    def line(row: Any, epochs: int) -> None:
-        right = "" if row.accuracy is None else f", accuracy {100 * row.accuracy:.2f} %"
-        told(f"  epoch {row.epoch:,} of {epochs:,}: loss {row.loss:.4f}{right}")
+    def on_epoch(row: Epoch, epochs: int) -> None:
+        told(f"  {row.line(epochs)}")
 
-    train(recipe, places.run(work.cell), on_epoch=line)
+    train(recipe, places.run(work.cell), on_epoch=on_epoch)
 
 
 def _extract(

@@ -27,6 +27,7 @@ from smallcal.errors import FileError, InputError, MissingExtraError, file_error
 from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.resumable import changes
+from smallcal.metrics.units import PERCENT
 from smallcal.vision.splits import ImageSplit
 from smallcal.vision.training.curve import draw_run
 from smallcal.vision.training.recipe import Recipe, read_recipe
@@ -56,6 +57,20 @@ class Epoch(NamedTuple):
     accuracy: float | None
     seconds: float
     images_per_second: float
+
+    def line(self, epochs: int) -> str:
+        """Return what a person is told of it.
+
+        Examples
+        --------
+        >>> Epoch(3, 1e-4, 1.5, 0.7625, 29.58, 1605.3).line(10)
+        'epoch 3 of 10: loss 1.5000, accuracy 76.25 %, rate 0.0001, 29.6 s, 1,605 images/s'
+        """
+        right = "" if self.accuracy is None else f", accuracy {PERCENT.value(self.accuracy)}"
+        return (
+            f"epoch {self.epoch:,} of {epochs:,}: loss {self.loss:.4f}{right}, rate {self.lr:.3g}, "
+            f"{self.seconds:,.1f} s, {self.images_per_second:,.0f} images/s"
+        )
 
 
 @dataclass(frozen=True)
