@@ -393,6 +393,31 @@ def test_training_goes_on_from_another_checkpoint(digits, tmp_path):
     assert again.resumed == 1
 
 
+def test_training_begins_with_the_weights_of_a_file(digits, tmp_path):
+    other = open_model("torch:support.trained_nets:conv", classes=4).module.state_dict()
+    torch.save(other, tmp_path / "fetched.pt")
+    said = recipe(digits, training__epochs=1, optimizer__lr=1e-9)
+    done = train(said.changed({"model.weights": str(tmp_path / "fetched.pt")}), tmp_path / "run")
+    found = torch.load(done.checkpoint, weights_only=True)["model"]
+    assert len(found["10.weight"]) == 10  # the last layer is new: there are other classes
+    for name in other:
+        if not name.startswith("10."):
+            torch.testing.assert_close(found[name], other[name], atol=1e-6, rtol=0)
+
+
+def test_weights_that_are_not_there_are_named_as_the_recipe_names_them(
+    digits, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    said = recipe(digits, model__source="timm:resnet18", model__pretrained=True)
+    with pytest.raises(FileError, match=r"--set model\.weights=FILE") as error:
+        train(said, tmp_path / "run")
+    assert "--checkpoint" not in error.value.shell
+    with pytest.raises(FileError, match=r"none\.pt"):
+        train(said.changed({"model.weights": "none.pt"}), tmp_path / "other")
+
+
 def test_all_images_may_be_trained_on(digits, tmp_path):
     done = train(recipe(digits, data__split="none", training__epochs=1), tmp_path / "run")
     assert done.log[0].accuracy is None

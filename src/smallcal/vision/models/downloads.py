@@ -89,13 +89,17 @@ def hub_offline() -> str:
     return reach(hub_url())
 
 
+#: How weights are given by hand, in Python and on the command line.
+BY_HAND = ("pass the weights as checkpoint=FILE", "give the weights by --checkpoint FILE")
+
+
 def absent(source: str, what: str, folder: object, why: str, *, instead: str = "") -> FileError:
     """Build the error for weights that are neither here nor to be had."""
     return FileError(
         f"{source}: {what} is not in the cache {folder}, and {why}: fetch it there on a machine "
         "with network and copy that folder, or ",
-        python=instead or "pass the weights as checkpoint=FILE",
-        shell=instead or "give the weights by --checkpoint FILE",
+        python=instead or BY_HAND[0],
+        shell=instead or BY_HAND[1],
     )
 
 

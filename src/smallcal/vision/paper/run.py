@@ -68,7 +68,8 @@ def missing_for(works: Sequence[Work], places: Places) -> list[str]:
     models: dict[tuple[str, str, bool], Work] = {}
     for work in todo:
         if work.recipe is None or not is_trained(work, places):
-            options = repr(work.recipe.model.options if work.recipe else {})
+            said = work.recipe.model if work.recipe else None
+            options = repr((said.options, said.weights) if said else {})
             models.setdefault((work.cell.model, options, work.begins_pretrained), work)
     found += [_complaint(_open, work) for work in models.values()]
     return list(dict.fromkeys(filter(None, found)))
@@ -103,7 +104,8 @@ def _complaint(work: Callable[..., object], *given: object) -> str:
 
 def _open(work: Work) -> None:
     options = work.recipe.model.options if work.recipe else {}
-    open_model(work.cell.model, options=options, pretrained=work.begins_pretrained)
+    own = work.recipe.model.weights or None if work.recipe else None
+    open_model(work.cell.model, checkpoint=own, options=options, pretrained=work.begins_pretrained)
 
 
 def run_paper(

@@ -21,6 +21,8 @@ class Model:
         As ``open_model`` takes it.
     pretrained : bool
         Begin with the weights that the source has, or with random ones.
+    weights : str
+        A file of weights to begin with in their place; empty for none.
     options : dict
         Keywords of whatever makes the model.
     temperature_head : {"none", "unrestricted", "stop-grad"}
@@ -32,6 +34,7 @@ class Model:
 
     source: str = key()
     pretrained: bool = key(default=True)
+    weights: str = key("")
     options: dict[str, Any] = field(default_factory=dict, metadata={"one_of": ()})
     temperature_head: str = key("none", one_of=("none", "unrestricted", "stop-grad"))
     head_width: int = key(128, least=1, most=65_536)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from smallcal.io.progress import progress
 from smallcal.io.write import require_apart
 from smallcal.vision.image_set import Files, ImageSet
 from smallcal.vision.images import image_parts, open_images
+from smallcal.vision.models.downloads import BY_HAND
 from smallcal.vision.models.model import VisionModel
 from smallcal.vision.models.opening import open_model
 from smallcal.vision.models.source import split_source
@@ -202,13 +203,14 @@ def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool
         model = open_model(f"{_CHECKPOINT}{folder.last}")
     else:
         draw_from(recipe.training.seed, START)
-        model = open_model(
-            said.source,
-            checkpoint=folder.last if resumed else None,
-            classes=classes,
-            options=_options(recipe),
-            pretrained=said.pretrained,
-        )
+        with _told_of_weights():
+            model = open_model(
+                said.source,
+                checkpoint=folder.last if resumed else said.weights or None,
+                classes=classes,
+                options=_options(recipe),
+                pretrained=said.pretrained,
+            )
     if model.module is None:
         raise InputError(f"{model.source} cannot be trained; name a model of timm, hf or torch")
     if model.classes != classes:
@@ -217,6 +219,17 @@ def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool
             f"{classes:,} classes"
         )
     return model
+
+
+@contextmanager
+def _told_of_weights() -> Iterator[None]:
+    """Say where a recipe names the weights that cannot be fetched."""
+    try:
+        yield
+    except FileError as error:
+        for words in BY_HAND:
+            error = error.calling(words, "give their file: --set model.weights=FILE")
+        raise error from None
 
 
 def _options(recipe: Recipe) -> dict[str, Any]:
