@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from smallcal import io
 from smallcal.io.atomic import atomic_path
+from smallcal.io.toml import toml_value
 from smallcal.studies.collection import FILE_NAME, Collection, collection_of, load_collection
 
 
@@ -48,7 +48,7 @@ def write_description(document: Mapping[str, Any], folder: Path) -> Collection:
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     if "name" in document:
-        yield f"name = {_value(document['name'])}"
+        yield f"name = {toml_value(document['name'])}"
     for cell in document["cell"]:
         yield from ("", "[[cell]]")
         yield from _pairs(cell)
@@ -60,22 +60,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
 def _pairs(entry: Mapping[str, Any]) -> Iterator[str]:
     for key, value in entry.items():
         if key != "shift":
-            yield f"{key} = {_value(value)}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, str):
-        return _quoted(value)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(value)
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML string: JSON's, but for DEL, which TOML wants escaped."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+            yield f"{key} = {toml_value(value)}"
 
 
 def plain_name(text: str) -> str:

@@ -7,9 +7,9 @@ from itertools import product
 from typing import Any
 
 from smallcal.data.corruptions import EXTRA, SEVERITIES, STANDARD
+from smallcal.io.toml import toml_value
 from smallcal.vision.paper.cells import CORRUPTED, PaperCell, Shift
 from smallcal.vision.paper.work import Places, Work, changes_of
-from smallcal.vision.training.keys import toml_value
 
 Words = tuple[str, ...]
 

@@ -20,7 +20,7 @@ _MOST, _LEAST = 64, 2
 #: Seconds that a step may take on a processor.
 _PATIENCE = 2.0
 #: A step of training is a pass forward and one backward, which is twice as long.
-_STEP = 3
+STEP = 3
 #: Times a step is tried, where it is not slow; the fastest counts.
 _TIMES = 3
 
@@ -106,10 +106,10 @@ def measure(source: str, *, options: dict[str, Any] | None = None, precision: st
         mixed = _casting(device, "bfloat16")  # as logits are taken on a GPU
         n = _LEAST
         first = _timed(lambda: _apply(module, batch[:n], mixed), device) / n
-        if device != "cpu" or first * _STEP * _MOST < _PATIENCE:
+        if device != "cpu" or first * STEP * _MOST < _PATIENCE:
             n = _MOST
         else:
-            n = max(_LEAST, int(_PATIENCE / (first * _STEP)))
+            n = max(_LEAST, int(_PATIENCE / (first * STEP)))
         apply = _timed(lambda: _apply(module, batch[:n], mixed), device) / n
         train = _timed(_step_of(module, batch[:n], cast), device) / n
     except (SmallcalError, ImportError) as error:

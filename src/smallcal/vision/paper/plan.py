@@ -8,12 +8,13 @@ from typing import Any
 
 from smallcal.vision.paper.cells import Paper, PaperCell
 from smallcal.vision.paper.commands import commands_of
-from smallcal.vision.paper.measure import Speed, measure
+from smallcal.vision.paper.measure import STEP, Speed, measure
 from smallcal.vision.paper.state import (
     entries_in,
     is_extracted,
     is_trained,
     missing_images,
+    wanted_images,
     weights_here,
 )
 from smallcal.vision.paper.work import Places, Work, work_of
@@ -21,8 +22,6 @@ from smallcal.vision.paper.work import Places, Work, work_of
 #: What a GPU sustains, in 10**12 operations a second, where none was measured: about an A100 in
 #: mixed precision on networks as these.
 TFLOPS = 30.0
-#: A step of training costs a pass forward and one backward, which is twice as long.
-_STEP = 3
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Plan:
             _cost(
                 work,
                 self.speeds.get(work.cell.model),
-                lambda speed: (_STEP * speed.flops / rate, speed.flops / rate),
+                lambda speed: (STEP * speed.flops / rate, speed.flops / rate),
             )
             for work in works
         )
@@ -195,7 +194,10 @@ def plan_paper(
         places=places,
         works=works,
         speeds=speeds,
-        images=_images(cells, places),
+        images={
+            named: missing_images(places.images(named), parts)
+            for named, parts in wanted_images(cells).items()
+        },
         weights={
             work.cell.model: weights_here(work.cell.model)
             for work in works
@@ -205,13 +207,3 @@ def plan_paper(
         extracted=frozenset(work.cell.name for work in works if is_extracted(work, places, there)),
         tflops=tflops,
     )
-
-
-def _images(cells: Iterable[PaperCell], places: Places) -> dict[str, str]:
-    wanted: dict[str, set[str]] = {}
-    for cell in cells:
-        for named in cell.images:
-            wanted.setdefault(named, set())
-        for shift in cell.shifts:
-            wanted[shift.data] |= {f"{kind}-{severity}" for kind, severity in shift.parts}
-    return {named: missing_images(places.images(named), parts) for named, parts in wanted.items()}

@@ -18,7 +18,13 @@ from smallcal.vision.models.opening import open_model
 from smallcal.vision.paper.cells import Paper, PaperCell
 from smallcal.vision.paper.commands import calibration_split, commands_of, model_of, parts_of
 from smallcal.vision.paper.links import link_table, make_links
-from smallcal.vision.paper.state import entries_in, is_extracted, is_trained, missing_images
+from smallcal.vision.paper.state import (
+    entries_in,
+    is_extracted,
+    is_trained,
+    missing_images,
+    wanted_images,
+)
 from smallcal.vision.paper.work import Places, Work, work_of
 from smallcal.vision.training.run_folder import Epoch, RunFolder
 from smallcal.vision.training.training import train
@@ -61,7 +67,10 @@ def missing_for(works: Sequence[Work], places: Places) -> list[str]:
     """Return everything that is missing to make cells: images, weights, models; a line each."""
     there = entries_in(places)
     todo = [work for work in works if not is_extracted(work, places, there)]
-    found = [_lacks(places, named, parts) for named, parts in _wanted(todo).items()]
+    found = [
+        _lacks(places, named, parts)
+        for named, parts in wanted_images(work.cell for work in todo).items()
+    ]
     if not any(found):
         links = dict.fromkeys(shift for work in todo for shift in work.cell.shifts if shift.classes)
         found += [_complaint(link_table, shift, places) for shift in links]
@@ -73,17 +82,6 @@ def missing_for(works: Sequence[Work], places: Places) -> list[str]:
             models.setdefault((work.cell.model, options, work.begins_pretrained), work)
     found += [_complaint(_open, work) for work in models.values()]
     return list(dict.fromkeys(filter(None, found)))
-
-
-def _wanted(works: Sequence[Work]) -> dict[str, list[str]]:
-    wanted: dict[str, list[str]] = {}
-    for work in works:
-        for named in work.cell.images:
-            wanted.setdefault(named, [])
-        for shift in work.cell.shifts:
-            parts = (f"{kind}-{severity}" for kind, severity in shift.parts)
-            wanted[shift.data] = list(dict.fromkeys((*wanted[shift.data], *parts)))
-    return wanted
 
 
 def _lacks(places: Places, named: str, parts: Sequence[str]) -> str:

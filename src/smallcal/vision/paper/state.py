@@ -9,6 +9,7 @@ from pathlib import Path
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.studies.collection import FILE_NAME, Cell, load_collection
 from smallcal.vision.images import HUB, image_parts
+from smallcal.vision.paper.cells import PaperCell
 from smallcal.vision.paper.work import Places, Work
 
 
@@ -39,6 +40,18 @@ def missing_images(source: str, parts: Iterable[str] = ()) -> str:
         return ""
     more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
     return f"{source} lacks {', '.join(lacking[:3])}{more}"
+
+
+def wanted_images(cells: Iterable[PaperCell]) -> dict[str, list[str]]:
+    """Return every set of images that cells need, with the parts of it that they name."""
+    wanted: dict[str, list[str]] = {}
+    for cell in cells:
+        for named in cell.images:
+            wanted.setdefault(named, [])
+        for shift in cell.shifts:
+            parts = (f"{kind}-{severity}" for kind, severity in shift.parts)
+            wanted[shift.data] = list(dict.fromkeys((*wanted[shift.data], *parts)))
+    return wanted
 
 
 #: Files that published weights are kept in.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -115,31 +114,6 @@ def _require_plain(given: Any, *, where: str) -> None:
             _require_plain(value, where=where)
     elif type(given) not in (str, bool, int, float):
         raise FileError(f"{where} must be a text, a number, a list or a table; got {given!r}")
-
-
-def toml_value(value: Any) -> str:
-    r"""Return a value as TOML writes it.
-
-    Examples
-    --------
-    >>> print(toml_value({"img_size": 32, "name": 'a "b"', "scale": (0.5, 1.0), "deep": True}))
-    { img_size = 32, name = "a \"b\"", scale = [0.5, 1.0], deep = true }
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{_name(name)} = {toml_value(one)}" for name, one in value.items())
-        return f"{{ {inside} }}" if inside else "{}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_value, value))}]"
-    return repr(value)
-
-
-def _name(name: str) -> str:
-    bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if bare else toml_value(name)
 
 
 def value_of(text: str) -> Any:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.errors import FileError, InputError, choose, missing_file
-from smallcal.vision.training.keys import section_of, toml_value
+from smallcal.io.toml import toml_value
+from smallcal.vision.training.keys import section_of
 from smallcal.vision.training.sections import (
     Augment,
     Data,
