@@ -48,8 +48,8 @@ class Folds:
 
 
 def rarer(preds: Predictions) -> int:
-    """Return how many predictions are wrong, or right if these are fewer."""
-    right = int(preds.correct.sum())
+    """Return how many predictions are wrong, or right if these are fewer; of scores, outcomes."""
+    right = int(preds.came.sum())
     return min(right, preds.n - right)
 
 
@@ -63,7 +63,7 @@ def repeated_folds(preds: Predictions, *, n_repeats: int, n_folds: int, seed: in
     fewest = rarer(preds)
     count = min(n_folds, fewest) if fewest >= 2 else min(n_folds, preds.n)
     seeds = [(seed + repeat) % 2**32 for repeat in range(n_repeats)]
-    return Folds(np.array([stratified_folds(~preds.correct, count, s) for s in seeds]), count)
+    return Folds(np.array([stratified_folds(~preds.came, count, s) for s in seeds]), count)
 
 
 def single_split(preds: Predictions, *, seed: int) -> Folds:
@@ -73,7 +73,7 @@ def single_split(preds: Predictions, *, seed: int) -> Folds:
     evenly instead; where there are too few of these, chance alone decides.
     """
     fold = np.full((1, preds.n), -1)
-    for strata in (preds.labels, preds.correct, np.zeros(preds.n)):
+    for strata in (preds.labels, preds.came, np.zeros(preds.n)):
         cut = StratifiedShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)
         try:
             _, held = next(cut.split(strata, strata))
@@ -154,7 +154,8 @@ def _fit_and_apply(method: Method, part: Predictions, held: Predictions, entry: 
     entry.n_parameters = max(entry.n_parameters, fitted.n_parameters)
     for flag in fitted.flags:
         entry.flags[flag] = entry.flags.get(flag, 0) + 1
-    return Scored.of(held.labels, fitted.predict_proba(held.logits, features=held.features))
+    proba = fitted.predict_proba(held.logits, features=held.features)
+    return Scored.of(held.labels, held.measured(proba))
 
 
 def _measure(

@@ -81,6 +81,10 @@ class Predictions:
         Predicted class of each row; ties go to the first column.
     correct : ndarray of bool, shape (n,)
         Whether each prediction equals its label.
+    came : ndarray of bool, shape (n,)
+        Whether what is claimed of each row is so: the same, but of a score that outcome 1 came.
+    kind : {"logits", "score"}
+        What rows hold.
 
     Examples
     --------
@@ -162,6 +166,16 @@ class Predictions:
             weight=weight,
             features=None if self.features is None else self.features[rows],
         )
+
+    @property
+    def came(self) -> BoolArray:
+        """Whether what is claimed of each row is so."""
+        return self.correct if self.score is None else self.labels == 1
+
+    @property
+    def kind(self) -> str:
+        """What rows hold: one number, or logits, whatever came in."""
+        return "logits" if self.score is None else "score"
 
     def measured(self, proba: FloatArray) -> FloatArray:
         """Return probabilities as metrics take them: of a score those of outcome 1 alone.

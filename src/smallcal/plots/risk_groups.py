@@ -48,6 +48,10 @@ class _Routed:
         cls, y_true: object, logits: object, calibrator: object, *, features: object = None
     ) -> _Routed:
         fitted = fitted_of(calibrator)
+        if fitted.score is not None:
+            raise InputError(
+                "a score has no groups by risk; plots.reliability shows how often outcome 1 comes"
+            )
         if not fitted.map.steps:
             raise InputError(
                 f"calibrator must have groups, as srts-bce has; {fitted.method} has the map "

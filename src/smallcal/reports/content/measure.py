@@ -12,6 +12,8 @@ import numpy as np
 from smallcal.calibrators import catalogue
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
+from smallcal.data.claims import CLAIMS, Claim
+from smallcal.data.predictions import IntArray, Predictions
 from smallcal.errors import MissingExtraError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
@@ -40,12 +42,20 @@ SHOWN = (
 )
 #: What differences are taken of: all of those that are good in one direction.
 COMPARED = tuple(name for name in SHOWN if METRICS[name].better != "zero")
+#: Not shown of scores: the cross-entropy of the probability is its log-likelihood, and how many
+#: outcomes are 1 does not depend on the method.
+_NOT_OF_SCORES = ("top_label_bce", "accuracy")
 
-_NOTE = (
-    "Floor: what a perfectly calibrated model with these confidences would show on average; an "
-    "error near its floor is noise. Debiased: the error without that noise, as endless test "
-    "samples would show it; intervals of ece15 and adaece15 are about this."
-)
+
+def shown_of(kind: str) -> tuple[str, ...]:
+    """Return what the tables show, of what rows hold.
+
+    Examples
+    --------
+    >>> shown_of("score")[:3]
+    ('ece15', 'nll', 'brier')
+    """
+    return tuple(name for name in SHOWN if kind != "score" or name not in _NOT_OF_SCORES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +111,8 @@ class Measured:
         None of them where nothing is resampled.
     debiased : dict of str to float
         ece15 with the expected noise taken off.
+    kind : {"logits", "score"}
+        What rows hold.
     """
 
     fits: dict[str, Fit]
@@ -109,6 +121,32 @@ class Measured:
     result: Comparison
     floors: dict[str, dict[str, Floor]]
     debiased: dict[str, float]
+    kind: str = "logits"
+
+    @property
+    def claim(self) -> Claim:
+        """The words for what is claimed of a row."""
+        return CLAIMS[self.kind]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """What the tables show."""
+        return shown_of(self.kind)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """What differences are taken of."""
+        return tuple(name for name in COMPARED if name in self.shown)
+
+    @property
+    def two(self) -> dict[str, str]:
+        """The two numbers of the verdict, and what people call them; the second decides."""
+        return {"ece15": "ECE", self.claim.loss: self.claim.called}
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the outcome rests on: how well calibrated, and at what price."""
+        return {**self.two, "nll": "NLL"} if self.claim.loss != "nll" else self.two
 
     def value(self, method: str, metric: str) -> Interval:
         """Return a metric of a method with its interval."""
@@ -138,9 +176,11 @@ def measure(
         name: {metric.name: metric.of(view) for metric in METRICS.values()}
         for name, view in scored.items()
     }
-    shown = [METRICS[name] for name in SHOWN]
-    result = compared(scored, shown, bootstrap=bootstrap, advance=advance)
-    floored = [name for name in SHOWN if name in FLOORED] if n_boot else []
+    kind = test.preds.kind
+    shown = shown_of(kind)
+    rows = [METRICS[name] for name in shown]
+    result = compared(scored, rows, bootstrap=bootstrap, advance=advance)
+    floored = [name for name in shown if name in FLOORED] if n_boot else []
     return Measured(
         fits=fits,
         failures=failures,
@@ -151,6 +191,7 @@ def measure(
             for name, view in scored.items()
         },
         debiased={name: debiased_ece.of(view) for name, view in scored.items()},
+        kind=kind,
     )
 
 
@@ -189,11 +230,17 @@ def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) 
         asked=asked,
         fitted=fitted,
         deployable=fitted.deployable and fitted.signal.rowwise,
-        scored=Scored.of(
-            preds.labels, fitted.predict_proba(preds.logits, features=preds.features, labels=labels)
-        ),
+        scored=scored_by(fitted, preds, labels=labels),
         routed=isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1,
     )
+
+
+def scored_by(
+    fitted: FittedCalibrator, preds: Predictions, *, labels: IntArray | None = None
+) -> Scored:
+    """Return what a calibrator of logits says of samples."""
+    proba = fitted.predict_proba(preds.logits, features=preds.features, labels=labels)
+    return Scored.of(preds.labels, preds.measured(proba))
 
 
 def compared(
@@ -261,27 +308,35 @@ def result_tables(measured: Measured) -> dict[str, Any]:
             "method": name,
             "debiased_ece15": measured.debiased[name],
             "points": measured.points[name],
-            "cells": {metric: _cell(measured, name, metric) for metric in SHOWN},
+            "cells": {metric: _cell(measured, name, metric) for metric in measured.shown},
         }
         for name in measured.fits
     ]
     columns = [
         {
             "name": name,
-            "summary": METRICS[name].summary,
+            "summary": METRICS[name].told(measured.kind),
             "better": METRICS[name].better,
             "percent": METRICS[name].percent,
             "unit": METRICS[name].unit.sign,
             "floored": name in FLOORED,
         }
-        for name in SHOWN
+        for name in measured.shown
     ]
     return {
         "methods": methods,
         "failures": measured.failures,
-        "metrics": {"columns": columns, "rows": rows, "note": _NOTE},
+        "metrics": {"columns": columns, "rows": rows, "note": _note(measured.claim)},
         "differences": differences,
     }
+
+
+def _note(claim: Claim) -> str:
+    return (
+        f"Floor: what a perfectly calibrated model with these {claim.confidences} would show on "
+        "average; an error near its floor is noise. Debiased: the error without that noise, as "
+        "endless test samples would show it; intervals of ece15 and adaece15 are about this."
+    )
 
 
 def _method(fit: Fit) -> dict[str, Any]:
@@ -309,7 +364,7 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
         if name == baseline:
             continue
         cells = {}
-        for metric in COMPARED:
+        for metric in measured.compared:
             row, verdict, _ = measured.difference(name, baseline, metric)
             cells[metric] = {
                 **row.numbers,
@@ -317,7 +372,7 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
                 "verdict": verdict,
             }
         rows.append({"method": name, "metrics": cells})
-    return {"baseline": baseline, "metrics": list(COMPARED), "rows": rows}
+    return {"baseline": baseline, "metrics": list(measured.compared), "rows": rows}
 
 
 def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
