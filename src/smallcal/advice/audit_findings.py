@@ -258,8 +258,8 @@ def _volatility(audit: Audit) -> Iterator[Finding]:
         yield Finding("care", text)
     mean, high = audit.confidence_sd["mean"], audit.confidence_sd["p95"]
     text = (
-        f"Refitting moves a sample's {CLAIMS[audit.input].confidence} by {PERCENT.size(mean)} (standard deviation, "
-        f"mean over samples), and by more than {PERCENT.size(high)} for one in twenty."
+        f"Refitting moves a sample's {CLAIMS[audit.input].confidence} by {PERCENT.size(mean)} "
+        f"(standard deviation, mean over samples), and by more than {PERCENT.size(high)} for one in twenty."
     )
     yield Finding("care" if mean > _WOBBLE else "fine", text)
 

@@ -25,10 +25,8 @@ class Claim:
         What is counted, and of which of the two kinds it is: "40 predictions are right".
     are_right, are_wrong : str
         The same of samples: "40 samples are predicted right", "40 samples have outcome 1".
-    failed : str
-        The same of those among others that are wrong: "3 of 60 wrong".
-    rate : str
-        The share of these.
+    failed, errors, rate : str
+        The wrong ones among others: "3 of 60 wrong", "errors among them", and their share.
     loss, called : str
         The metric that decides, and what people call it.
     sure : str
@@ -46,6 +44,7 @@ class Claim:
     are_right: str = "are predicted right"
     are_wrong: str = "are predicted wrong"
     failed: str = "wrong"
+    errors: str = "errors"
     rate: str = "error rate"
     loss: str = "top_label_bce"
     called: str = "top-label BCE"
@@ -79,6 +78,7 @@ CLAIMS: Mapping[str, Claim] = MappingProxyType(
             are_right="have outcome 1",
             are_wrong="have outcome 0",
             failed="failed",
+            errors="failures",
             rate="rate of failures",
             # Of one outcome of two, the log-likelihood is the cross-entropy of the probability.
             loss="nll",

@@ -76,17 +76,15 @@ def samples_of(
     file = getattr(given, "source", "")
     source = file or role
     kind: str = input or getattr(given, "input", None) or "logits"
-    flags: dict[str, list[int]] = {}
     if isinstance(given, Predictions):
         # It holds logits, and a report counts every sample once.
-        preds, kind = replace(given, weight=None), given.kind
-        if preds.score is not None:
-            flags = {f"score_as_{preds.score.kind}": []}
+        preds, kind, logits = replace(given, weight=None), given.kind, None
     else:
         logits, labels = _arrays(given, role)
         if labels is None:
             raise InputError(
-                f"{source} has no labels; a report needs the true class of each sample"
+                f"{source} has no labels; a report needs the true class, or the outcome, of each "
+                "sample"
             )
         try:
             preds = Predictions.of(
@@ -100,8 +98,6 @@ def samples_of(
             )
         except InputError as error:
             raise error.about(source) from error
-        if preds.score is not None:
-            flags = preds.score.flags(logits)
     path = split_path(file)[0] if file else None
     return Samples(
         preds=preds,
@@ -118,8 +114,15 @@ def samples_of(
             "sha256": preds.sha256(),
             "file_sha256": file_sha256(path) if path is not None and os.path.isfile(path) else None,
         },
-        flags=flags,
+        flags=_taken_for(preds, logits),
     )
+
+
+def _taken_for(preds: Predictions, scores: object) -> dict[str, list[int]]:
+    """Return what scores were taken for, and what is odd about them where they are at hand."""
+    if preds.score is None:
+        return {}
+    return {f"score_as_{preds.score.kind}": []} if scores is None else preds.score.flags(scores)
 
 
 def _arrays(given: object, role: str) -> tuple[object, object]:

@@ -36,8 +36,8 @@ def _noise(measured: Measured, chosen: str) -> Iterator[str]:
         yield (
             f"The ECE of {_called(name, claim)}, {with_interval('ece15', value)}, is {said}: a "
             f"perfectly calibrated model with these {claim.confidences} would show "
-            f"{PERCENT.value(floor.mean)} on average and stay below {PERCENT.value(floor.high)} in {100 * floor.level:g} of 100 "
-            "test sets."
+            f"{PERCENT.value(floor.mean)} on average and stay below {PERCENT.value(floor.high)} in "
+            f"{100 * floor.level:g} of 100 test sets."
         )
 
 
@@ -83,7 +83,8 @@ def _others(measured: Measured, chosen: str) -> Iterator[str]:
     elif names:
         yield (
             f"No other method here is better than {_called(chosen, claim)} in "
-            f"{listed(list(measured.told))} after Holm's correction for the {len(rows)} comparisons."
+            f"{listed(list(measured.told))} after Holm's correction for the {len(rows)} "
+            "comparisons."
         )
     for name in names:
         own = {m: measured.difference(name, RAW, m) for m in measured.compared}

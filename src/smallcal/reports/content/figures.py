@@ -134,7 +134,7 @@ def _of_confidence(
 def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) -> Iterator[Spec]:
     """Yield what only groups have: nothing where the chosen method has none."""
     fit = measured.fits[chosen]
-    if not fit.deployable or len(fit.fitted.map.steps) < 2:
+    if not fit.deployable or len(fit.fitted.map.steps) < 2 or measured.kind == "score":
         return
     preds = test.preds
     given: dict[str, Any] = {"calibrator": fit.fitted, "level": level, "features": preds.features}
@@ -172,7 +172,7 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
 
 def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[Spec]:
     fit = measured.fits[chosen]
-    if not fit.deployable or not fit.routed:
+    if not fit.deployable or not fit.routed or measured.kind == "score":
         return
     preds = test.preds
     rows = np.unique(np.linspace(0, preds.n - 1, min(preds.n, _MARKS)).astype(np.int64))

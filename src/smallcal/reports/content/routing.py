@@ -63,7 +63,8 @@ def bands_of(fits: Iterable[Fit], calibration: Samples, test: Samples) -> dict[s
     """Return the groups or bands of each method that has more than one, and may be recommended."""
     found = {}
     for fit in fits:
-        if fit.deployable and fit.routed:
+        # What a score is divided by follows the score itself, which its bands show already.
+        if fit.deployable and fit.routed and calibration.preds.score is None:
             shown = CalibratedSplit.of(fit.fitted, calibration.preds)
             if shown.n_bands > 1:
                 codes = shown.band_of(test.preds.logits, test.preds.features)
@@ -115,11 +116,13 @@ def explained(fit: Fit, calibration: Samples, class_names: Sequence[str]) -> dic
     what = fitted.map.words.format(signal=fitted.signal.words or fitted.signal.name)
     if fitted.correction is not None:
         what = f"{fitted.correction.words}, then {what}"
+    rows = "Logits" if calibration.preds.score is None else "Log-odds"
     return {
         "method": fit.name,
-        "words": f"Logits are {what}." if fitted.map.words else "",
+        "words": f"{rows} are {what}." if fitted.map.words else "",
         "n_parameters": fitted.n_parameters,
         "temperature": fitted.map.steps[0] if len(fitted.map.steps) == 1 else None,
+        "score": calibration.preds.score and calibration.preds.score.to_dict(),
         "correction": correction(fitted, calibration, class_names),
         "weights_of": "log-temperature" if isinstance(fitted.map, RegressedMap) else "score",
         "weights": weights(fitted),

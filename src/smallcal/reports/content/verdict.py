@@ -254,8 +254,8 @@ def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
     name = min((row.point, key[1]) for key, row in found.items() if key[0] == metric)[1]
     row, unit = found[metric, name], METRICS[metric].unit
     text = (
-        f"On these test samples {name} is lower in {measured.two[metric]} by {unit.size(-row.point)} "
-        f"({100 * row.level:g} % interval {unit.interval(-row.high, -row.low)}); check on "
+        f"On these test samples {name} is lower in {measured.two[metric]} by "
+        f"{unit.size(-row.point)} ({100 * row.level:g} % interval {unit.interval(-row.high, -row.low)}); check on "
         "others first."
     )
     return {"method": name, "metric": metric, **row.numbers, "text": text}

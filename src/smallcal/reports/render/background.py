@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 
+from smallcal.data.claims import CLAIMS, Claim
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.render.blocks import (
     Block,
@@ -25,6 +26,7 @@ from smallcal.reports.render.cells import (
     Content,
     Filled,
     between,
+    claim_of,
     level_of,
     metric_cell,
     metric_column,
@@ -50,7 +52,7 @@ def explained(content: Content) -> Iterator[Block]:
     own = next((e for e in content["routing"] if e["method"] == entry["method"]), None)
     if not entry["n_parameters"]:
         return
-    yield Text(entry["words"])
+    yield Text(f"{_scaled(entry['score'])}{entry['words']}")
     if entry["correction"]:
         yield from _corrected(entry["correction"])
     if own:
@@ -62,6 +64,19 @@ def explained(content: Content) -> Iterator[Block]:
     yield from _effects(entry, "own")
     if own:
         yield _band_table(own, "own")
+
+
+def _scaled(score: Content | None) -> str:
+    """Say what becomes of a score before anything is fitted."""
+    if score is None:
+        return ""
+    if score["kind"] == "probability":
+        return "Scores are taken for probabilities of outcome 1, and become log-odds. "
+    return (
+        f"Scores are standardised: less {written(score['mean'], 4)}, divided by "
+        f"{written(score['scale'], 4)}; those below {written(score['low'], 4)} or above "
+        f"{written(score['high'], 4)} count as these. The result serves as log-odds. "
+    )
 
 
 def _corrected(entry: Content) -> Iterator[Block]:
@@ -198,35 +213,39 @@ def gates(content: Content) -> Iterator[Block]:
 
 def groups(content: Content) -> Iterator[Block]:
     """Show where confidence and accuracy part: by group, and by predicted class."""
-    entry = content["groups"]
-    exact = f"with exact {level_of(content)} intervals"
+    entry, claim = content["groups"], claim_of(content)
+    exact, rows = f"with exact {level_of(content)} intervals", content["classes"]["rows"]
+    gaps = _gaps(claim)
+    its = "its" if rows else "the"
     yield Text(
-        f"Where the confidence of {entry['method']} and its accuracy part. A gap is mean "
-        "confidence minus accuracy: positive where the model is too sure. Intervals here are "
-        "exact for each group; what is beyond chance is so after Holm's correction for looking "
-        "at many."
+        f"Where the {claim.confidence} of {entry['method']} and {its} {claim.accuracy} part. A gap "
+        f"is mean {claim.confidence} minus {claim.accuracy}: positive where the model is too sure. "
+        "Intervals here are exact for each group; what is beyond chance is so after Holm's "
+        "correction for looking at many."
     )
-    yield Heading("Groups")
+    if rows:
+        yield Heading("Groups")
     if entry["worst"]:
         yield table_of(
             "worst",
-            "Groups whose confidence is off beyond chance after Holm's correction, largest gaps "
+            f"Groups whose {claim.confidence} is off beyond chance after Holm's correction, largest gaps "
             f"first, {exact}.",
-            [words("Group", "group"), words("By", "by"), _COUNT, *_GAPS],
+            [words("Group", "group"), words("By", "by"), _COUNT, *gaps],
             entry["worst"],
         )
     else:
-        yield Text("No group and no class is off beyond chance.")
+        none = "No group and no class" if rows else "No group"
+        yield Text(f"{none} is off beyond chance.")
     for number_of, table in enumerate(entry["tables"]):
         yield table_of(
             f"groups-{number_of}",
             f"By {table['by']}: gaps {exact}.",
-            [words("Group", "group"), _COUNT, *_GAPS, _OFF, (metric_column("ece15"), _error)],
+            [words("Group", "group"), _COUNT, *gaps, _OFF, (metric_column("ece15"), _error)],
             table["rows"],
         )
-    rows = content["classes"]["rows"]
-    yield Heading("Classes")
-    yield Fold(f"All classes ({len(rows):,})", [_class_table(rows, exact)])
+    if rows:
+        yield Heading("Classes")
+        yield Fold(f"All classes ({len(rows):,})", [_class_table(rows, exact)])
 
 
 def _class_table(rows: Sequence[Content], exact: str) -> Table:
@@ -239,7 +258,7 @@ def _class_table(rows: Sequence[Content], exact: str) -> Table:
             words("Predicted class", "group"),
             numbers("n", "n", 0, help="test samples that were given this class"),
             numbers("n true", "n_true", 0, help="test samples that are of this class"),
-            *_GAPS,
+            *_gaps(CLAIMS["logits"]),
             _OFF,
         ],
         rows[:MOST_ROWS],
@@ -260,19 +279,19 @@ def _error(row: Content) -> Cell:
 
 
 _COUNT = numbers("n", "n", 0)
-_GAPS: tuple[Filled, ...] = (
-    shares("Accuracy", "accuracy"),
-    shares("Confidence", "confidence"),
-    (
-        Column(
-            "Gap",
-            "points",
-            help="mean confidence minus accuracy; positive where the model is too sure",
-        ),
-        _gap,
-    ),
-    shares("Raw gap", "raw_gap", unit="points", help="the same of the raw model", signed=True),
-)
+
+
+def _gaps(claim: Claim) -> tuple[Filled, ...]:
+    """Return the columns of what is claimed, what came, and what lies between."""
+    gap = f"mean {claim.confidence} minus {claim.accuracy}; positive where the model is too sure"
+    return (
+        shares(claim.accuracy.capitalize(), "accuracy"),
+        shares(claim.confidence.capitalize(), "confidence"),
+        (Column("Gap", "points", help=gap), _gap),
+        shares("Raw gap", "raw_gap", unit="points", help=f"the same of {claim.raw}", signed=True),
+    )
+
+
 _OFF: Filled = (
     Column("Beyond chance", number=False, help="after Holm's correction for all rows"),
     lambda row: Cell("yes", tone="worse") if row["off"] else Cell("no", tone="tie"),
@@ -281,7 +300,7 @@ _OFF: Filled = (
 
 def methods(content: Content) -> Iterator[Block]:
     """Show what was fitted, what the fits warn of, and what could not be fitted."""
-    chosen = content["verdict"]["recommended"]
+    chosen, score = content["verdict"]["recommended"], content["data"]["input"] == "score"
     yield table_of(
         "methods-fitted",
         "What was fitted.",
@@ -289,10 +308,7 @@ def methods(content: Content) -> Iterator[Block]:
             (Column("Method", number=False), _name),
             words("What it is", "summary"),
             numbers("Fitted numbers", "n_parameters", 0),
-            (
-                Column("Predicted class", number=False),
-                lambda row: Cell("kept" if row["preserves_argmax"] else "may change"),
-            ),
+            *([] if score else [_PREDICTED]),
         ],
         content["methods"],
         chosen=lambda row: row["name"] == chosen,
@@ -310,6 +326,12 @@ def methods(content: Content) -> Iterator[Block]:
         yield Points([f"{name}: {reason}" for name, reason in content["failures"].items()])
 
 
+_PREDICTED: Filled = (
+    Column("Predicted class", number=False),
+    lambda row: Cell("kept" if row["preserves_argmax"] else "may change"),
+)
+
+
 def _name(row: Content) -> Cell:
     also = () if row["asked"] == row["name"] else (f"as {row['asked']}",)
     return Cell(row["name"], also)
@@ -317,23 +339,23 @@ def _name(row: Content) -> Cell:
 
 def data(content: Content) -> Iterator[Block]:
     """Show what the samples were, and what it takes to have the same numbers again."""
-    pairs = []
+    pairs, claim = [], claim_of(content)
     for role in ("calibration", "test"):
         split = content["data"][role]
         name = role.capitalize()
         pairs += [
             (
                 f"{name} samples",
-                f"{split['n']:,} ({split['n_errors']:,} wrong) of {split['source']}",
+                f"{split['n']:,} ({split['n_errors']:,} {claim.failed}) of {split['source']}",
             ),
             (f"{name} arrays, SHA-256", split["sha256"]),
         ]
         if split["file_sha256"]:
             pairs.append((f"{name} file, SHA-256", split["file_sha256"]))
-    settings = content["settings"]
+    settings, score = content["settings"], content["data"]["input"] == "score"
     pairs += [
-        ("Classes", f"{content['data']['test']['n_classes']:,}"),
-        ("Given as", content["data"]["input"]),
+        *([] if score else [("Classes", f"{content['data']['test']['n_classes']:,}")]),
+        ("Given as", "one score per sample" if score else content["data"]["input"]),
         ("Resamples", f"{settings['n_boot']:,}, seed {settings['seed']}"),
         ("Level of intervals", level_of(content)),
         ("Versions", ", ".join(f"{name} {v}" for name, v in content["versions"].items())),
