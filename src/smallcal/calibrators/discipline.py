@@ -32,6 +32,11 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "held_back": "only little evidence that the model's own confidences are off; what the fit "
         "would change is held back",
         "better_free": "letting predictions change would make the model right more often",
+        "falling": "higher scores mean fewer of the outcome: the map falls",
+        "constant_score": "all scores are equal and tell nothing: every row gets the same "
+        "probability",
+        "one_outcome": "only one of the two outcomes occurs: it is the prior that keeps "
+        "probabilities from 0 and 1",
         "no_router": "too few wrong or right predictions to learn which ones are risky; "
         "one temperature is used for all",
     }
