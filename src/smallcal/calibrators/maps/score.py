@@ -16,10 +16,12 @@ from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
 from smallcal.calibrators.maps.score_fit import (
     BASES,
+    N_HINGES,
     Sample,
     falls,
-    fit_posterior,
     level_basis,
+    posterior_mean,
+    untouched_basis,
 )
 from smallcal.calibrators.maps.temperature import weighted_rows
 from smallcal.calibrators.once import once
@@ -34,6 +36,9 @@ N_QUANTILES, N_EVEN = 25, 17
 BEYOND = (0.1, 0.3, 0.6, 1.0)
 #: Knots in a file: each is a term in every export.
 MOST_KNOTS = 1000
+
+#: Fitted numbers of each kind of curve: those that the split decides, those that a prior holds.
+FITTED = {"slope": (1, 0), "line": (2, 0), "beta": (3, 0), "spline": (2, N_HINGES)}
 
 #: Log-odds that a curve may reach: beyond, 1 - p would lose its digits.
 _FURTHEST = 30.0
@@ -272,19 +277,19 @@ def fitted_curve(sample: Sample, basis: str) -> tuple[ScoreCurve, dict[str, list
     """Return the curve of a sample, and its flags."""
     flags = score_flags(sample)
     if "constant_score" in flags:
-        rate = fit_posterior(sample, level_basis(sample)).probability(sample.x[:1])
-        return ScoreCurve(tuple(sample.x[:1]), tuple(_odds(rate)), 1), flags
-    side = -1.0 if "falling" in flags else 1.0
-    rising = sample.flipped() if "falling" in flags else sample
-    made = BASES[basis](rising)
+        at = sample.x[:1]
+        rate = posterior_mean(sample, (level_basis,), at)
+        return ScoreCurve(tuple(at), tuple(_odds(rate)), 1), flags
+    falling = "falling" in flags
+    side, rising = (-1.0, sample.flipped()) if falling else (1.0, sample)
+    bases = [each for each in BASES[basis] if not (falling and each is untouched_basis)]
     at = _knots(sample)
     weight = np.bincount(np.searchsorted((at[1:] + at[:-1]) / 2, sample.x), sample.weight, len(at))
     # Where no row is, a knot counts a little: or it would follow whatever its neighbours do.
     weight += 1e-3 * weight.sum() / len(at)
-    odds = _odds(fit_posterior(rising, made).probability(side * at))
+    odds = _odds(posterior_mean(rising, bases, side * at))
     odds = side * rising_values(side * odds, weight)
-    free = min(2, len(made.centre)) if basis != "beta" else 3
-    return ScoreCurve(tuple(at), tuple(odds), free, len(made.centre) - free), flags
+    return ScoreCurve(tuple(at), tuple(odds), *FITTED[basis]), flags
 
 
 def _odds(probability: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ mean of the probability, which is what log-loss asks for when labels are few.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
@@ -25,9 +25,11 @@ from smallcal.data.predictions import BoolArray, FloatArray
 #: rises, and most are weak.
 EXPECTED_SLOPE = 0.5
 #: Scales of the priors: of the slope, of the level, of the bends.
-SLOPE_SCALES = (0.2, 0.5, 1.0, 3.0)
-LEVEL_SCALE = 2.0
-BEND_SCALES = (0.001, 0.03, 0.1, 0.3)
+SLOPE_SCALES = (0.2, 0.5, 1.0, 2.0, 4.0)
+LEVEL_SCALE = 3.0
+BEND_SCALES = (0.03, 0.1, 0.3)
+#: Trust in the score as it is, against 1 for each other basis.
+UNTOUCHED = 0.06
 #: Hinges of a spline, at quantiles.
 N_HINGES = 6
 #: A relation falls only if it is so improbable that it rises.
@@ -84,7 +86,7 @@ class Sample(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """What the log-odds are made of.
+    """What the log-odds may be made of.
 
     Attributes
     ----------
@@ -96,40 +98,63 @@ class Basis(NamedTuple):
         Prior scales, a row for each of the grid.
     positive : tuple of int
         Columns whose weights may not be negative.
+    trust : float
+        How probable it is thought to be beforehand, against other bases.
     """
 
     columns: Callable[[FloatArray], FloatArray]
     centre: FloatArray
     scales: FloatArray
     positive: tuple[int, ...] = ()
+    trust: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What is known of the weights: a normal distribution for each of the grid, and its share."""
+    """What is known of the weights of a basis: a normal distribution for each prior of the grid.
+
+    Attributes
+    ----------
+    basis : Basis
+    weights : ndarray of shape (k, p)
+    covariance : ndarray of shape (k, p, p)
+    evidence : ndarray of shape (k,)
+        Logarithm of the probability of what was seen, by Laplace's approximation.
+    """
 
     basis: Basis
     weights: FloatArray
     covariance: FloatArray
-    share: FloatArray
+    evidence: FloatArray
 
-    def probability(self, x: FloatArray) -> FloatArray:
-        """Return the posterior mean of the outcome's probability (MacKay's approximation)."""
+    def probabilities(self, x: FloatArray) -> FloatArray:
+        """Return the posterior mean of the outcome's probability under each prior, (k, m).
+
+        The mean of a sigmoid of something normal is MacKay's approximation.
+        """
         columns = self.basis.columns(x)
         z = self.weights @ columns
-        variance = np.einsum("kpm,pm->km", self.covariance @ columns, columns)
-        return np.asarray(self.share @ sigmoid(z / np.sqrt(1 + math.pi / 8 * variance)))
+        variance = ((self.covariance @ columns) * columns).sum(axis=1)
+        return sigmoid(z / np.sqrt(1 + math.pi / 8 * variance))
 
-    def negative(self, column: int) -> float:
-        """Return the probability that a weight is below 0."""
-        spread = np.sqrt(self.covariance[:, column, column])
-        at = self.weights[:, column] / spread
-        below = [0.5 * math.erfc(each / math.sqrt(2)) for each in at]
-        return float(self.share @ below)
+    def negative(self, column: int) -> FloatArray:
+        """Return the probability under each prior that a weight is below 0."""
+        at = self.weights[:, column] / np.sqrt(2 * self.covariance[:, column, column])
+        return np.array([0.5 * math.erfc(each) for each in at])
+
+
+def averaged(posteriors: Sequence[Posterior], values: Sequence[FloatArray]) -> FloatArray:
+    """Return the mean of what each prior of each basis says, weighted by trust and evidence."""
+    said = [
+        each.evidence + math.log(each.basis.trust / len(each.evidence)) for each in posteriors
+    ]
+    evidence = np.concatenate(said)
+    share = np.exp(evidence - evidence.max())
+    return np.asarray(share / share.sum() @ np.concatenate(values))
 
 
 def fit_posterior(sample: Sample, basis: Basis) -> Posterior:
-    """Fit the weights under each of the priors, and let the evidence say what each is worth."""
+    """Fit the weights of a basis under each of its priors."""
     columns, centre = basis.columns(sample.x), basis.centre
     penalty = 1 / basis.scales**2
     centres = np.tile(centre, (len(penalty), 1))
@@ -151,14 +176,18 @@ def fit_posterior(sample: Sample, basis: Basis) -> Posterior:
     loss = softplus(sign * (found @ columns)) @ sample.weight
     loss += 0.5 * (penalty * (found - centres) ** 2).sum(axis=1)
     volume = np.linalg.slogdet(curvature)[1] - np.log(penalty).sum(axis=1)
-    evidence = -loss - 0.5 * volume
-    share = np.exp(evidence - evidence.max())
-    return Posterior(basis, found, np.linalg.inv(curvature), share / share.sum())
+    return Posterior(basis, found, np.linalg.inv(curvature), -loss - 0.5 * volume)
 
 
 def level_basis(_sample: Sample) -> Basis:
     """One probability for all."""
     return Basis(lambda x: np.ones((1, len(x))), np.zeros(1), np.full((1, 1), LEVEL_SCALE))
+
+
+def untouched_basis(sample: Sample) -> Basis:
+    """The score as it is, taken for log-odds: so that what is calibrated already stays so."""
+    del sample
+    return Basis(lambda x: x[None], np.ones(1), np.full((1, 1), 1e-6), trust=UNTOUCHED)
 
 
 def slope_basis(sample: Sample) -> Basis:
@@ -189,11 +218,11 @@ def beta_basis(sample: Sample) -> Basis:
         rising = np.stack([-softplus(-x), softplus(x)]) - shift[:, None]
         return np.vstack([rising / spread, np.ones(len(x))])
 
-    scales = np.array([(a, b, LEVEL_SCALE) for a, b in product(SLOPE_SCALES, SLOPE_SCALES)])
+    scales = np.array([(scale, scale, LEVEL_SCALE) for scale in SLOPE_SCALES])
     return Basis(columns, np.array([EXPECTED_SLOPE, EXPECTED_SLOPE, 0.0]), scales, (0, 1))
 
 
-def spline_basis(sample: Sample) -> Basis:
+def bent_basis(sample: Sample) -> Basis:
     """A line that may bend at quantiles of the scores.
 
     The bends are hinges without their own slope and level, in units of their spread over the
@@ -223,10 +252,30 @@ def spline_basis(sample: Sample) -> Basis:
     return Basis(columns, np.append(line.centre, np.zeros(len(knots))), np.array(grid))
 
 
-#: Bases by the name that a method gives them.
-BASES: MappingProxyType[str, Callable[[Sample], Basis]] = MappingProxyType(
-    {"slope": slope_basis, "line": line_basis, "beta": beta_basis, "spline": spline_basis}
+#: What each kind of curve is averaged over.
+BASES: Mapping[str, tuple[Callable[[Sample], Basis], ...]] = MappingProxyType(
+    {
+        "slope": (slope_basis,),
+        "line": (line_basis,),
+        "beta": (beta_basis,),
+        "spline": (untouched_basis, line_basis, beta_basis, bent_basis),
+    }
 )
+
+
+def posterior_mean(
+    sample: Sample, bases: Sequence[Callable[[Sample], Basis]], x: FloatArray
+) -> FloatArray:
+    """Return the probability of the outcome at scores x, averaged over bases and their priors.
+
+    Examples
+    --------
+    >>> coin = Sample(np.zeros(20), np.arange(20) < 12, np.ones(20))
+    >>> posterior_mean(coin, (level_basis,), np.zeros(1)).round(2).tolist()
+    [0.59]
+    """
+    found = [fit_posterior(sample, basis(sample)) for basis in bases]
+    return averaged(found, [each.probabilities(x) for each in found])
 
 
 def falls(sample: Sample) -> bool:
@@ -240,4 +289,5 @@ def falls(sample: Sample) -> bool:
     """
     line = line_basis(sample)
     impartial = line._replace(centre=np.zeros_like(line.centre))
-    return fit_posterior(sample, impartial).negative(0) > 1 - FALLING
+    found = fit_posterior(sample, impartial)
+    return float(averaged([found], [found.negative(0)])) > 1 - FALLING
