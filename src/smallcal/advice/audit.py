@@ -101,8 +101,9 @@ def audit(
             f"size must be at least {MIN_FIT_SAMPLES} and less than the {preds.n:,} samples there "
             f"are; got {size}"
         )
-    given = {"options": options, "random_state": random_state, "input": input}
-    asked = calibrator or Calibrator(method=method, **given)
+    asked = calibrator or Calibrator(
+        method=method, options=options, input=input, random_state=random_state
+    )
     composed, fitted = _subject(preds, asked, input, fit=calibrator is None)
     audited = CalibratedSplit.of(fitted, preds)
     draws = resample_counts(preds.n, n_refits, size=size, random_state=random_state)

@@ -259,7 +259,8 @@ def _volatility(audit: Audit) -> Iterator[Finding]:
     mean, high = audit.confidence_sd["mean"], audit.confidence_sd["p95"]
     text = (
         f"Refitting moves a sample's {CLAIMS[audit.input].confidence} by {PERCENT.size(mean)} "
-        f"(standard deviation, mean over samples), and by more than {PERCENT.size(high)} for one in twenty."
+        f"(standard deviation, mean over samples), and by more than "
+        f"{PERCENT.size(high)} for one in twenty."
     )
     yield Finding("care" if mean > _WOBBLE else "fine", text)
 

@@ -295,10 +295,9 @@ def candidates_for(
         if not tried:
             raise InputError("candidates names none; name at least one method")
         return tried, []
-    usual = usual_candidates(preds.kind)
-    every = _composed(usual, random_state, preds.kind)
+    every = _composed(usual_candidates(preds.kind), random_state, preds.kind)
     left_out = []
-    for label in usual[1:]:
+    for label in list(every)[1:]:
         fitted = every[label].method.fit(preds)
         flag = next((name for name in UNSOUND if name in fitted.flags), None)
         if flag is not None:

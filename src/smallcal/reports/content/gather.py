@@ -41,8 +41,8 @@ the time or the machine but the versions. The keys, in order:
     ``smallcal.plots``) and ``data`` (what its ``_data`` twin gave, as mappings and lists).
 ``explained`` : the recommended method: ``method``, ``words`` (what it does to logits),
     ``n_parameters``, ``temperature`` (of all samples, or None), ``score`` (what scores were taken
-    for: ``kind``, ``mean``, ``scale``, ``low``, ``high``; None of logits), ``correction`` (None, or ``n``
-    classes, ``directions``, ``sd``, ``low``, ``high``, ``strongest``: a list of ``class``,
+    for: ``kind``, ``mean``, ``scale``, ``low``, ``high``; None of logits), ``correction`` (None,
+    or ``n`` classes, ``directions``, ``sd``, ``low``, ``high``, ``strongest``: a list of ``class``,
     ``column``, ``moved`` (mean over the calibration samples), ``bias``, ``odds`` (the factor that
     is), ``n_predicted``, ``n_true``); ``weights_of``, ``weights`` and ``class_effects`` as below.
 ``routing`` : list, for methods with more than one temperature: ``method``, ``signal``, ``map``,

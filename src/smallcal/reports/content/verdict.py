@@ -255,8 +255,8 @@ def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
     row, unit = found[metric, name], METRICS[metric].unit
     text = (
         f"On these test samples {name} is lower in {measured.two[metric]} by "
-        f"{unit.size(-row.point)} ({100 * row.level:g} % interval {unit.interval(-row.high, -row.low)}); check on "
-        "others first."
+        f"{unit.size(-row.point)} ({100 * row.level:g} % interval "
+        f"{unit.interval(-row.high, -row.low)}); check on others first."
     )
     return {"method": name, "metric": metric, **row.numbers, "text": text}
 

@@ -228,8 +228,8 @@ def groups(content: Content) -> Iterator[Block]:
     if entry["worst"]:
         yield table_of(
             "worst",
-            f"Groups whose {claim.confidence} is off beyond chance after Holm's correction, largest gaps "
-            f"first, {exact}.",
+            f"Groups whose {claim.confidence} is off beyond chance after Holm's correction, "
+            f"largest gaps first, {exact}.",
             [words("Group", "group"), words("By", "by"), _COUNT, *gaps],
             entry["worst"],
         )

@@ -92,7 +92,6 @@ def _arrow(entry: Content, said: Callable[[Content], str]) -> str:
 
 def _threshold(content: Content) -> Card:
     entry, claim = content["verdict"]["threshold"], claim_of(content)
-    none = f"no test sample is that {claim.sure}"
     wrong = _arrow(entry, lambda row: f"{row['n_wrong']:,} of {row['n']:,}")
     rates = _arrow(entry, lambda row: percent(row["error_rate"]).text)
     some = entry["before"]["n"] or entry["after"]["n"]
@@ -100,7 +99,9 @@ def _threshold(content: Content) -> Card:
         f"Above {100 * entry['confidence']:g} % {claim.confidence}",
         f"share of the test samples, and {claim.errors} among them",
         f"{_arrow(entry, lambda row: percent(row['share']).text)} %",
-        f"{claim.failed} among them: {wrong} ({rates} %)" if some else none,
+        f"{claim.failed} among them: {wrong} ({rates} %)"
+        if some
+        else "no test sample is that sure",
     )
 
 
