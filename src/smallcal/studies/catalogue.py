@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from smallcal.calibrators.catalogue import DEFAULT_OF, OF_SCORES
 from smallcal.errors import InputError, choose
 from smallcal.metrics import METRICS
 from smallcal.studies.entries import (
@@ -46,6 +47,16 @@ _ROWS = (
         draws=20,
         tables=("means", "wins", "differences", "seeds", "draws"),
         settings=OURS,
+    ),
+    Study(
+        name="scores",
+        title="Maps of one score",
+        question="Which map makes a probability of one number per row, with few outcomes?",
+        entries=entries(f"{' '.join(OF_SCORES)} sklearn:isotonic"),
+        baseline=DEFAULT_OF["score"],
+        metrics=("nll", "brier", "ece15"),
+        budgets=(30, 50, 100, 250, 1000),
+        draws=10,
     ),
     Study(
         name="k-ablation",

@@ -53,7 +53,8 @@ def recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
     scores = fitted.scores(preds.logits, labels=preds.labels, features=preds.features)
     cuts = group_thresholds(scores, len(own.temperatures))
     again = replace(fitted, map=replace(own, thresholds=tuple(cuts.tolist())))
-    return again.predict_proba(preds.logits, labels=preds.labels, features=preds.features)
+    proba = again.predict_proba(preds.logits, labels=preds.labels, features=preds.features)
+    return preds.measured(proba)
 
 
 def paired_clean(site: Site, entry: Entry) -> Iterator[Found]:
