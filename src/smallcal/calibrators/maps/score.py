@@ -79,7 +79,7 @@ class _Segments(NamedTuple):
         found = self.table.take(cell)
         for _ in range(self.shared):
             found += x >= self.ends.take(found)
-        return found
+        return np.asarray(found)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,10 @@ class ScoreCurve(ProbabilityMap):
         object.__setattr__(self, "at", tuple(at.tolist()))
         object.__setattr__(self, "log_odds", tuple(log_odds.tolist()))
         if len(at) != len(log_odds) or not len(at):
-            raise InputError(f"{len(at)} scores for {len(log_odds)} log-odds; both, and one at least")
+            raise InputError(
+                f"a curve needs as many scores as log-odds, and one at least; got "
+                f"{len(at)} and {len(log_odds)}"
+            )
         if not (np.isfinite(at).all() and np.isfinite(log_odds).all()):
             raise InputError("the numbers of a curve must be finite")
         with np.errstate(over="ignore"):
@@ -284,7 +287,8 @@ def fitted_curve(sample: Sample, basis: str) -> tuple[ScoreCurve, dict[str, list
     side, rising = (-1.0, sample.flipped()) if falling else (1.0, sample)
     bases = [each for each in BASES[basis] if not (falling and each is untouched_basis)]
     at = _knots(sample)
-    weight = np.bincount(np.searchsorted((at[1:] + at[:-1]) / 2, sample.x), sample.weight, len(at))
+    nearest = np.searchsorted((at[1:] + at[:-1]) / 2, sample.x)
+    weight = np.bincount(nearest, sample.weight, len(at)).astype(np.float64)
     # Where no row is, a knot counts a little: or it would follow whatever its neighbours do.
     weight += 1e-3 * weight.sum() / len(at)
     odds = _odds(posterior_mean(rising, bases, side * at))
@@ -294,7 +298,8 @@ def fitted_curve(sample: Sample, basis: str) -> tuple[ScoreCurve, dict[str, list
 
 def _odds(probability: FloatArray) -> FloatArray:
     """Return log-odds that keep their digits."""
-    return np.clip(np.log(probability) - np.log1p(-probability), -_FURTHEST, _FURTHEST)
+    odds = np.log(probability) - np.log1p(-probability)
+    return np.asarray(np.clip(odds, -_FURTHEST, _FURTHEST))
 
 
 def _knots(sample: Sample) -> FloatArray:
@@ -306,7 +311,7 @@ def _knots(sample: Sample) -> FloatArray:
         np.concatenate([low - beyond, np.linspace(low, high, N_EVEN), inside, high + beyond])
     )
     # Two that all but coincide would have any slope between them.
-    return at[np.append(True, np.diff(at) > 1e-9 * (high - low))]
+    return np.asarray(at[np.append(True, np.diff(at) > 1e-9 * (high - low))])
 
 
 def rising_values(values: FloatArray, weight: FloatArray) -> FloatArray:

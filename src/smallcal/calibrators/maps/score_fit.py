@@ -145,9 +145,7 @@ class Posterior:
 
 def averaged(posteriors: Sequence[Posterior], values: Sequence[FloatArray]) -> FloatArray:
     """Return the mean of what each prior of each basis says, weighted by trust and evidence."""
-    said = [
-        each.evidence + math.log(each.basis.trust / len(each.evidence)) for each in posteriors
-    ]
+    said = [each.evidence + math.log(each.basis.trust / len(each.evidence)) for each in posteriors]
     evidence = np.concatenate(said)
     share = np.exp(evidence - evidence.max())
     return np.asarray(share / share.sum() @ np.concatenate(values))
@@ -180,18 +178,18 @@ def fit_posterior(sample: Sample, basis: Basis) -> Posterior:
 
 
 def level_basis(_sample: Sample) -> Basis:
-    """One probability for all."""
+    """Take one probability for all."""
     return Basis(lambda x: np.ones((1, len(x))), np.zeros(1), np.full((1, 1), LEVEL_SCALE))
 
 
 def untouched_basis(sample: Sample) -> Basis:
-    """The score as it is, taken for log-odds: so that what is calibrated already stays so."""
+    """Take the score as it is for log-odds: so that what is calibrated already stays so."""
     del sample
     return Basis(lambda x: x[None], np.ones(1), np.full((1, 1), 1e-6), trust=UNTOUCHED)
 
 
 def slope_basis(sample: Sample) -> Basis:
-    """A slope, and nothing else: one temperature."""
+    """Take a slope and nothing else: one temperature."""
     size = math.sqrt(float(sample.weight @ sample.x**2 / sample.weight.sum()))
     return Basis(
         lambda x: x[None] / size, np.full(1, EXPECTED_SLOPE), np.array(SLOPE_SCALES)[:, None]
@@ -199,7 +197,7 @@ def slope_basis(sample: Sample) -> Basis:
 
 
 def line_basis(sample: Sample) -> Basis:
-    """A slope and a level: Platt's line."""
+    """Take a slope and a level: Platt's line."""
     mean, spread = sample.mean, sample.spread
 
     def columns(x: FloatArray) -> FloatArray:
@@ -210,7 +208,7 @@ def line_basis(sample: Sample) -> Basis:
 
 
 def beta_basis(sample: Sample) -> Basis:
-    """The beta map: log p and -log(1 - p) of p = sigmoid(score), each with a slope, and a level."""
+    """Take slopes of log p and -log(1 - p), where p = sigmoid(score), and a level: the beta map."""
     spread, share = sample.spread, sample.weight / sample.weight.sum()
     shift = np.array([-softplus(-sample.x) @ share, softplus(sample.x) @ share])
 
@@ -223,7 +221,7 @@ def beta_basis(sample: Sample) -> Basis:
 
 
 def bent_basis(sample: Sample) -> Basis:
-    """A line that may bend at quantiles of the scores.
+    """Take a line that may bend at quantiles of the scores.
 
     The bends are hinges without their own slope and level, in units of their spread over the
     sample: so that the line keeps its meaning, and a prior its own whatever the knots.
