@@ -142,7 +142,7 @@ def fit_venn_abers(split: Split) -> MapFit:
     >>> x = np.arange(6.0)
     >>> fit = fit_venn_abers(split_of(np.stack([0 * x, x], axis=1), [0, 0, 1, 0, 1, 1]))
     >>> fit.map.interval(np.array([0.0, 2.5, 9.0])).round(3).tolist()
-    [[0.0, 0.333], [0.333, 0.667], [0.75, 1.0]]
+    [[0.0, 0.333], [0.333, 0.667], [0.667, 1.0]]
     """
     sample = sample_of(split)
     flags = score_flags(sample)
