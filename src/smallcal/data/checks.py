@@ -22,7 +22,7 @@ FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 
-INPUT_KINDS = ("logits", "probabilities")
+INPUT_KINDS = ("logits", "probabilities", "score")
 
 #: Logits are squared for the norm statistic; beyond this a float32 row would overflow.
 MAX_MAGNITUDE = 1e15

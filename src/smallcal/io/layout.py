@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,36 +11,8 @@ from numpy.typing import NDArray
 
 from smallcal.data.names import order_of
 from smallcal.errors import FileError, InputError
+from smallcal.io.words import ALL_ROLES, ROLES, SCORE_KINDS, parse_name, says_scores, score_splits
 
-#: What an array that holds so is called.
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "logits": ("logits",),
-    "probabilities": (
-        *("probabilities", "probas", "probs", "proba"),
-        *("softmax", "y_prob", "y_probs", "y_proba"),
-    ),
-    "class_names": ("class_names",),
-    "features": ("features",),
-    "labels": (
-        *("labels", "label", "targets", "target", "y"),
-        *("label_ids", "y_true", "true_labels", "true_label", "ground_truth", "gt"),
-    ),
-}
-#: What logits are called too, in files that hold nothing called logits or probabilities.
-_WEAK_WORDS = ("predictions", "outputs", "output", "y_pred", "y_score", "scores", "preds")
-
-
-def _longest_first(roles: Mapping[str, str]) -> Mapping[str, str]:
-    """Put y_true before y, or it would be a split called true."""
-    return MappingProxyType(dict(sorted(roles.items(), key=lambda pair: -len(pair[0]))))
-
-
-#: What an array called so holds.
-ROLES = _longest_first({word: role for role, words in _WORDS.items() for word in words})
-_ALL_ROLES = _longest_first({**ROLES, **dict.fromkeys(_WEAK_WORDS, "logits")})
-
-LABEL_NAMES = _WORDS["labels"]
-SCORE_KINDS = ("logits", "probabilities")
 #: What the split to calibrate on is called, beside one called test.
 CALIBRATION_SPLITS = ("cal", "val", "calibration", "validation", "valid")
 #: The label of rows that torch's cross entropy leaves out.
@@ -56,7 +27,7 @@ class Choice:
 
     Attributes
     ----------
-    input : {"logits", "probabilities"}, optional
+    input : {"logits", "probabilities", "score"}, optional
         What the scores are.
     columns : tuple of str
         The columns of a table that are classes, in order; ``class_*`` stands for several.
@@ -94,11 +65,11 @@ class Loaded:
     ----------
     logits : ndarray
         The scores; a read-only memory map when they came from a .npy file. They are
-        probabilities if ``input`` says so.
+        probabilities, or one number per row, if ``input`` says so.
     labels : ndarray or None
     features : ndarray or None
     class_names : tuple of str, or None
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
         What the file's own names say the scores are, unless the caller said otherwise.
     source : str
         The path as it was given.
@@ -230,9 +201,13 @@ class Layout:
     def of(cls, names: Iterable[str], *, source: str, choice: Choice = AS_IT_IS) -> Layout:
         """Sort the names of a file's arrays into splits and roles."""
         names = tuple(names)
+        if choice.input == "score":
+            return cls(source=source, names=names, splits=score_splits(names))
         splits = _sorted(names, ROLES, source, choice)
+        if not _scored(splits) and says_scores(names):
+            splits = score_splits(names)
         if not _scored(splits):
-            splits = _sorted(names, _ALL_ROLES, source, choice)
+            splits = _sorted(names, ALL_ROLES, source, choice)
         return cls(source=source, names=names, splits=splits)
 
     @property
@@ -342,36 +317,11 @@ def _scored(splits: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(key for key, roles in splits.items() if roles.keys() & {*SCORE_KINDS})
 
 
-def parse_name(name: str, known: Mapping[str, str] = ROLES) -> tuple[str | None, str]:
-    """Return the role of an array's name and its prefix.
-
-    Examples
-    --------
-    >>> parse_name("val_logits"), parse_name("probas_test"), parse_name("y"), parse_name("id")
-    (('logits', 'val'), ('probabilities', 'test'), ('labels', ''), (None, ''))
-    """
-    lower = name.lower()
-    if lower in known:
-        return known[lower], ""
-    for word, role in known.items():
-        if lower.endswith("_" + word):
-            return role, name[: -len(word) - 1]
-    for word, role in known.items():
-        if lower.startswith(word + "_"):
-            return role, name[len(word) + 1 :]
-    return None, ""
-
-
-def holds_scores(name: str) -> bool:
-    """Whether a column of lists called so holds the scores of a row."""
-    return parse_name(name, _ALL_ROLES)[0] in SCORE_KINDS
-
-
 def score_role(roles: Mapping[str, str], input: str | None) -> str:
     """Return which scores of a split to take: what was asked for if it is there, else logits."""
     if input in roles and input in SCORE_KINDS:
         return input
-    return "logits" if "logits" in roles else "probabilities"
+    return next(kind for kind in SCORE_KINDS if kind in roles)
 
 
 def two_columns(probabilities: NDArray[Any]) -> NDArray[Any]:

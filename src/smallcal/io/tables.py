@@ -15,7 +15,8 @@ from smallcal.data.names import read_header
 from smallcal.errors import FileError
 from smallcal.io.columns import Columns, list_arrays
 from smallcal.io.judge import SAMPLE, Labels
-from smallcal.io.layout import AS_IT_IS, Choice, parse_name
+from smallcal.io.layout import AS_IT_IS, Choice
+from smallcal.io.words import parse_name
 
 #: Cells turned to text at once when a table is written.
 _CELLS = 100_000

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from smallcal.errors import FileError
 from smallcal.io.columns import Columns, list_arrays
 from smallcal.io.judge import SAMPLE, Labels, count_labels
-from smallcal.io.layout import AS_IT_IS, LABEL_NAMES, Choice, parse_name
+from smallcal.io.layout import AS_IT_IS, Choice
 from smallcal.io.tables import Table
+from smallcal.io.words import LABEL_NAMES, OUTCOME_WORDS, parse_name
 
 #: Text over this many characters is refused when its packed file is a hundred times smaller.
 _BOMB_CHARACTERS = 2**30
@@ -209,7 +210,7 @@ def lines_of(file: Path) -> list[str]:
 def read_lines(file: Path) -> NDArray[Any]:
     """Read one label per line; a first line that says "label" is a heading."""
     values = [line.strip('"') for line in lines_of(file)]
-    if values[0].lower() in LABEL_NAMES:
+    if values[0].lower() in (*LABEL_NAMES, *OUTCOME_WORDS):
         values = values[1:]
     if not values:
         raise FileError(f"{file} holds no labels; write one per line")
