@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from smallcal.data.names import order_of
 from smallcal.errors import FileError, InputError
-from smallcal.io.words import ALL_ROLES, ROLES, SCORE_KINDS, parse_name, says_scores, score_splits
+from smallcal.io.words import (
+    ALL_ROLES,
+    ROLES,
+    SCORE_KINDS,
+    SCORE_ROLES,
+    parse_name,
+    says_scores,
+    score_splits,
+)
 
 #: What the split to calibrate on is called, beside one called test.
 CALIBRATION_SPLITS = ("cal", "val", "calibration", "validation", "valid")
@@ -31,8 +39,11 @@ class Choice:
         What the scores are.
     columns : tuple of str
         The columns of a table that are classes, in order; ``class_*`` stands for several.
-    logits_key, labels_key : str, optional
-        The array, or the column, that holds scores or labels.
+    logits_key, labels_key, group : str, optional
+        The array, or the column, that holds scores, labels or groups; ``a.b`` of JSON lines is
+        the field b of a, ``a,b`` two scores that are compared.
+    per : str, optional
+        What tells models or tasks apart that a log may hold together.
     class_names : tuple of str, optional
         The classes in order. Columns called so are taken, and put in that order.
     known : tuple of str, optional
@@ -47,6 +58,8 @@ class Choice:
     columns: tuple[str, ...] = ()
     logits_key: str | None = None
     labels_key: str | None = None
+    group: str | None = None
+    per: str | None = None
     class_names: tuple[str, ...] | None = None
     known: tuple[str, ...] | None = None
     labels_only: bool = False
@@ -68,6 +81,8 @@ class Loaded:
         probabilities, or one number per row, if ``input`` says so.
     labels : ndarray or None
     features : ndarray or None
+    groups : ndarray of str, or None
+        The name of each row's group, "" where it has none.
     class_names : tuple of str, or None
     input : {"logits", "probabilities", "score"}
         What the file's own names say the scores are, unless the caller said otherwise.
@@ -82,6 +97,7 @@ class Loaded:
     logits: NDArray[Any]
     labels: NDArray[Any] | None = None
     features: NDArray[Any] | None = None
+    groups: NDArray[np.str_] | None = None
     class_names: tuple[str, ...] | None = None
     input: str = "logits"
     source: str = ""
@@ -138,6 +154,7 @@ class Loaded:
             logits=self.logits[kept],
             labels=self.labels[kept],
             features=None if self.features is None else self.features[kept],
+            groups=None if self.groups is None else self.groups[kept],
             notes=(*self.notes, ignored_note(self.source, len(kept), int((~kept).sum()))),
         )
 
@@ -220,7 +237,19 @@ class Layout:
         roles = dict(self._keyed(prefix, choice) if choice.logits_key else self._split(prefix))
         if choice.labels_key is not None:
             roles["labels"] = self._there(choice.labels_key, "--labels-key")
+        if choice.group is not None:
+            roles["groups"] = self._grouped(choice.group, roles)
         return roles
+
+    def _grouped(self, key: str, roles: Mapping[str, str]) -> str:
+        """Return the array of groups: one of this name in the split, or of this whole name."""
+        scores = next(name for role, name in roles.items() if role in SCORE_KINDS)
+        split = parse_name(scores, ALL_ROLES if parse_name(scores, ALL_ROLES)[0] else SCORE_ROLES)[
+            1
+        ]
+        mine = (f"{split}_{key}", f"{key}_{split}") if split else ()
+        found = next((name for name in mine if name in self.names), None)
+        return self._there(key, "--group") if found is None else found
 
     def _split(self, prefix: str | None) -> Mapping[str, str]:
         if prefix is not None:
@@ -297,6 +326,7 @@ def _sorted(
     named = {
         *(SCORE_KINDS if choice.logits_key else ()),
         *(("labels",) if choice.labels_key else ()),
+        "groups",
     }
     splits: dict[str, dict[str, str]] = {}
     for name in names:

@@ -18,9 +18,13 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
         *("labels", "label", "targets", "target", "y"),
         *("label_ids", "y_true", "true_labels", "true_label", "ground_truth", "gt"),
     ),
+    "groups": ("groups", "group"),
 }
 #: What logits are called too, in files that hold nothing called logits or probabilities.
-_WEAK_WORDS = ("predictions", "outputs", "output", "y_pred", "y_score", "scores", "preds")
+_WEAK_WORDS = (
+    *("predictions", "outputs", "output", "y_pred", "y_score", "scores", "preds"),
+    *("logprobs", "log_probs", "loglikelihoods"),
+)
 #: What one number per row is called, and what came of it: 0 or 1.
 SCORE_WORDS = (
     *("score", "scores", "y_score", "y_scores", "confidence", "confidences", "margin", "margins"),
@@ -40,8 +44,9 @@ def _longest_first(roles: Mapping[str, str]) -> Mapping[str, str]:
 ROLES = _longest_first({word: role for role, words in _WORDS.items() for word in words})
 ALL_ROLES = _longest_first({**ROLES, **dict.fromkeys(_WEAK_WORDS, "logits")})
 LABEL_NAMES = _WORDS["labels"]
+GROUP_NAMES = _WORDS["groups"]
 
-_OTHERS = {"class_names": "class_names", "features": "features"}
+_OTHERS = {word: role for word, role in ROLES.items() if role in ("groups", "features")}
 #: What a file of scores calls its arrays; words of the first table go before those of the others.
 _SCORE_TABLES = tuple(
     _longest_first(roles)
@@ -58,6 +63,9 @@ _SCORE_TABLES = tuple(
         dict.fromkeys((*_WORDS["logits"], *_WEAK_WORDS), "score"),
     )
 )
+
+
+SCORE_ROLES = _SCORE_TABLES[0]
 
 
 def parse_name(name: str, known: Mapping[str, str] = ROLES) -> tuple[str | None, str]:
@@ -93,7 +101,7 @@ def called_score(name: str) -> bool:
     >>> called_score("val_scores"), called_score("val_logits")
     (True, False)
     """
-    return parse_name(name, _SCORE_TABLES[0])[0] == "score"
+    return parse_name(name, SCORE_ROLES)[0] == "score"
 
 
 def says_scores(names: Iterable[str]) -> bool:
@@ -106,7 +114,7 @@ def says_scores(names: Iterable[str]) -> bool:
     >>> says_scores(["val_scores", "val_outcomes"]), says_scores(["scores", "labels"])
     (True, False)
     """
-    roles = {name: parse_name(name, _SCORE_TABLES[0])[0] for name in names}
+    roles = {name: parse_name(name, SCORE_ROLES)[0] for name in names}
     scores = [name for name, role in roles.items() if role == "score"]
     sure = any(parse_name(name, ALL_ROLES)[0] is None for name in scores)
     return bool(scores) and (sure or "labels" in roles.values())
