@@ -52,6 +52,8 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
     columns: Sequence[str] = (),
     logits_key: str | None = None,
     labels_key: str | None = None,
+    score: str | None = None,
+    outcome: str | None = None,
     group: str | None = None,
     per: str | None = None,
     class_names: Sequence[str] | None = None,
@@ -78,6 +80,8 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         The array, or the column, that holds the scores, and the one that holds the labels. In
         JSON lines ``judge.score`` is a field of a field; ``score_a,score_b`` are two scores of
         which the difference counts.
+    score, outcome : str, optional
+        The same of one number per row and what came of it: either says ``input="score"``.
     group : str, optional
         The array, or the column, that says which group a row belongs to; in a file of several
         splits ``"groups"`` stands for ``val_groups``, say.
@@ -110,6 +114,8 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
     >>> read(path).logits.shape, read(path).labels
     ((2, 3), None)
     """
+    if score is not None or outcome is not None:
+        input, logits_key, labels_key = "score", score or logits_key, outcome or labels_key
     if input is not None:
         require_input_kind(input)
     choice = Choice(
