@@ -15,8 +15,8 @@ Y = np.arange(20) % 3
     ("logits", "labels", "message"),
     [
         (None, Y, "logits is None"),
-        (Z[:, 0], Y, r"shape \(n, C\).*got \(20,\).*np.column_stack"),
-        (Z[:, :1], Y, r"got \(20, 1\).*two columns"),
+        (Z[:, 0], Y, r"shape \(n, C\).*got \(20,\).*input='score'"),
+        (Z[:, :1], Y, r"got \(20, 1\).*input='score'"),
         (Z[None], Y, r"got \(1, 20, 3\).*reshape\(-1, 3\)"),
         (Z[:0], Y[:0], r"logits has no rows \(shape \(0, 3\)\)"),
         (np.empty((5, 0)), np.zeros(5), "no columns"),

@@ -45,8 +45,9 @@ Labels = Annotated[str | None, option("FILE", "The labels, if DATA does not hold
 Input = Annotated[
     str | None,
     option(
-        "logits|probabilities",
-        "What the numbers are. Default: what the file's names say, else logits.",
+        "logits|probabilities|score",
+        "What the numbers are; a score is one per row, with an outcome. Default: what the file's "
+        "names say, else logits.",
     ),
 ]
 Columns = Annotated[
@@ -58,6 +59,16 @@ LogitsKey = Annotated[
 ]
 LabelsKey = Annotated[
     str | None, option("NAME", "What the labels are called in the file, if it cannot be told.")
+]
+Score = Annotated[
+    str | None,
+    option("FIELD", "The score of a row, as judge.score in JSON lines; A,B takes the difference."),
+]
+Outcome = Annotated[
+    str | None, option("FIELD", "What a score should foretell: 0 or 1, true or false, a or b.")
+]
+Group = Annotated[
+    str | None, option("FIELD", "The group of a row: kind of question, site, language.")
 ]
 Force = Annotated[
     bool, flag("--force", "Go on where the labels do not seem to be those of the predictions.")

@@ -81,7 +81,7 @@ def as_scores(values: object, *, input: str = "logits", name: str = "logits") ->
     require_input_kind(input)
     if input == "score":
         raise InputError("a score needs a calibrator's scale; see smallcal.data.score")
-    array = _float_matrix(values, name=name, kind=input)
+    array = _float_matrix(values, name=name)
     if input == "probabilities":
         require_probabilities(array, name=name, advice="say input='logits'")
         wide = array if array.dtype.itemsize == 8 else array.astype(np.float32)
@@ -98,19 +98,19 @@ def require_input_kind(input: str) -> None:
 
 def as_probabilities(values: object, *, name: str = "y_proba") -> FloatArray:
     """Return checked float64 probabilities of shape (n, C)."""
-    array = _float_matrix(values, name=name, kind="probabilities")
+    array = _float_matrix(values, name=name)
     require_probabilities(array, name=name)
     return array.astype(np.float64, copy=False)
 
 
-def _float_matrix(values: object, *, name: str, kind: str) -> FloatArray:
+def _float_matrix(values: object, *, name: str) -> FloatArray:
     array = as_numpy(values, name=name)
     if array.dtype.kind == "f" and array.ndim == 2 and min(*array.shape, 2) == 2:
         return array if array.dtype.itemsize <= 8 else array.astype(np.float64)
-    return _made_matrix(array, name=name, kind=kind)
+    return _made_matrix(array, name=name)
 
 
-def _made_matrix(array: NDArray[Any], *, name: str, kind: str) -> FloatArray:
+def _made_matrix(array: NDArray[Any], *, name: str) -> FloatArray:
     if array.dtype.kind not in "fiu":
         what = "ragged rows or mixed types" if array.dtype == object else f"type {array.dtype}"
         raise InputError(f"{name} must hold real numbers; got {what}")
@@ -119,7 +119,7 @@ def _made_matrix(array: NDArray[Any], *, name: str, kind: str) -> FloatArray:
     if array.ndim != 2 or array.shape[1] == 1:
         raise InputError(
             f"{name} must have shape (n, C) with one column per class; got {array.shape}",
-            **shape_advice(array, kind),
+            **shape_advice(array),
         )
     if array.shape[0] == 0:
         raise InputError(f"{name} has no rows (shape {array.shape})")

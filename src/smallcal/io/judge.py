@@ -176,9 +176,22 @@ class Judge:
         said = f"cannot tell whether {listed(names)} {are}"
         if self._known and self._known <= {*self._names}:
             said = f"the columns do not name the classes: unknown {listed(names)}"
+        single = "" if len(kept) + len(names) > 1 else ", or say --input score"
         return FileError.with_options(
-            f"{self._source}: {said}; name those that are: --columns {offer or 'A,B,...'}"
+            f"{self._source}: {said}; name those that are: --columns {offer or 'A,B,...'}{single}"
         )
+
+
+def numbers_rows(name: str) -> bool:
+    """Whether a column called so numbers or names the rows.
+
+    Examples
+    --------
+    >>> numbers_rows("doc_id"), numbers_rows("score")
+    (True, False)
+    """
+    lower = name.lower()
+    return bool(_MADE_BY_PANDAS.fullmatch(lower) or _INDEX.fullmatch(lower))
 
 
 def _is_doubtful(name: str) -> bool:
@@ -187,6 +200,17 @@ def _is_doubtful(name: str) -> bool:
 
 def _is_whole(values: NDArray[np.float64]) -> bool:
     return bool(np.isfinite(values).all() and (values == np.floor(values)).all())
+
+
+def of_fractions(values: NDArray[np.float64] | None) -> bool:
+    """Whether a column holds numbers that are not all whole.
+
+    Examples
+    --------
+    >>> of_fractions(np.array([0.5, 2.0])), of_fractions(np.array([3.0])), of_fractions(None)
+    (True, False, False)
+    """
+    return values is not None and bool(len(values)) and not _is_whole(values)
 
 
 def _expected_unseen(counts: Mapping[str, int]) -> float:

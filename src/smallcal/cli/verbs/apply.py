@@ -44,6 +44,9 @@ def apply(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
+    group: options.Group = None,
     with_temperature: Annotated[
         bool, flag("--with-temperature", "Also write each row's temperature.")
     ] = False,
@@ -120,7 +123,7 @@ def _opened(
     fitted: FittedCalibrator, data: str, output: str, asked: Asked
 ) -> tuple[Source, Target] | None:
     """Return from where to where rows can be streamed, or None if all must be in memory."""
-    found = inputs.in_pieces(data, fitted)
+    found = inputs.in_pieces(data, fitted, asked)
     # Whether there is a target does not depend on the kind of the source, which is not open yet.
     if found is None or io.Target.of(output, "parquet") is None:
         io.require_writable(output)

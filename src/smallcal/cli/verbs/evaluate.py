@@ -23,6 +23,9 @@ def evaluate(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
+    group: options.Group = None,
     metrics: options.Metrics = None,
     fail_if: Annotated[
         list[str] | None,
@@ -54,7 +57,7 @@ def evaluate(
             terminal.note(f"{data} does not fit in memory: values without intervals")
     else:
         codes, proba = inputs.probabilities(inputs.load(data, asked, fitted), fitted, force=force)
-        n, n_classes = proba.shape
+        n, n_classes = len(proba), 2 if proba.ndim == 1 else proba.shape[1]
         if n_boot:
             with terminal.resampling(n_boot, level, seed) as how:
                 found = measure(codes, proba, metrics=wanted, ci=True, **how)

@@ -25,6 +25,9 @@ def fit(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
+    group: options.Group = None,
     may_change_predictions: Annotated[
         bool,
         flag("--may-change-predictions", "Let classes win that the model itself puts second."),

@@ -51,6 +51,9 @@ def monitor(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
+    group: options.Group = None,
     prometheus: Annotated[
         bool, flag("--prometheus", "Print metrics in Prometheus' text format.")
     ] = False,
@@ -64,13 +67,7 @@ def monitor(
     if data is None and (labels is not None or seen):
         raise InputError("--labels and --seen say something about DATA; name its file")
     settings = {"alpha": alpha, "tolerance": tolerance}
-    asked = Asked(
-        labels=labels,
-        input=input,
-        columns=columns,
-        logits_key=logits_key,
-        labels_key=labels_key,
-    )
+    asked = Asked.of(locals())
     begun = _begun(runtime.load(calibrator), state, merge or [], settings, reference, asked)
     whole = begun
     if data is None:

@@ -26,6 +26,9 @@ def plan(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
+    group: options.Group = None,
     method: options.Method = "default",
     sizes: Annotated[
         str | None,
