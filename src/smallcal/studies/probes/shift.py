@@ -95,7 +95,7 @@ def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) 
             tailed_softmax(block, own, fitted.tail_temperature, out=out[rows])
     if fitted.keep_predictions:
         keep_predictions(out, preds.predicted)
-    return out
+    return preds.measured(out)
 
 
 def _control(study: Study, preds: Predictions, proba: FloatArray) -> dict[str, float]:
