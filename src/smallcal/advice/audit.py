@@ -105,6 +105,9 @@ def audit(
         method=method, options=options, input=input, random_state=random_state
     )
     composed, fitted = _subject(preds, asked, input, fit=calibrator is None)
+    if preds.score is not None:
+        flags = {**preds.score.flags(logits), **fitted.flags}
+        fitted = replace(fitted, score=preds.score, flags=flags)
     audited = CalibratedSplit.of(fitted, preds)
     draws = resample_counts(preds.n, n_refits, size=size, random_state=random_state)
     refits = gather_refits(audited, composed, preds, draws, advance)

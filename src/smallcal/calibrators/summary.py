@@ -19,6 +19,7 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
         "map": fitted.map.kind,
         "options": dict(fitted.options),
         "input": fitted.input,
+        **({} if fitted.score is None else {"score": fitted.score.to_dict()}),
         "n": fitted.data.get("n"),
         "n_classes": fitted.n_classes,
         "n_parameters": fitted.n_parameters,

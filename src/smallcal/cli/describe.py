@@ -8,6 +8,8 @@ from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.summary import effects_of, groups_of
 from smallcal.cli import terminal
+from smallcal.data.claims import CLAIMS
+from smallcal.data.score import ScoreScale
 from smallcal.metrics.units import PERCENT
 
 _OBJECTIVES = {
@@ -27,7 +29,10 @@ def describe(fitted: FittedCalibrator, *, noted: bool = False) -> None:
     """Print a calibrator in words; without its notes, where these were said before."""
     n = fitted.data.get("n")
     on = "" if n is None else f"fitted on {terminal.count(n, 'sample')} of "
-    terminal.say(f"{fitted.method}: {on}{fitted.n_classes:,} classes ({fitted.input}).")
+    if fitted.score is not None:
+        terminal.say(f"{fitted.method}: {on}one score and its outcome.", _scaled(fitted.score))
+    else:
+        terminal.say(f"{fitted.method}: {on}{fitted.n_classes:,} classes ({fitted.input}).")
     terminal.say(_what_it_does(fitted))
     groups = groups_of(fitted)
     if len(groups) > 1:
@@ -50,20 +55,34 @@ def describe(fitted: FittedCalibrator, *, noted: bool = False) -> None:
     terminal.say(_parameters(fitted), *_outcome(fitted, noted=noted))
 
 
+def _scaled(score: ScoreScale) -> str:
+    """Say what becomes of a score before it is mapped."""
+    if score.kind == "probability":
+        return "Scores are taken for probabilities of outcome 1, and become log-odds."
+    return (
+        f"Scores are standardised: less {score.mean:.4g}, divided by {score.scale:.4g}. Those "
+        f"below {score.low:.4g} or above {score.high:.4g} count as these. The result serves as "
+        "log-odds."
+    )
+
+
 def _what_it_does(fitted: FittedCalibrator) -> str:
     temperatures = fitted.map.steps
+    rows, whose = "Logits", "the model's confidence"
+    if fitted.score is not None:
+        rows, whose = "Log-odds", "them"
     if fitted.n_parameters == 0 and temperatures:
-        return "It leaves the model's confidence as it is."
+        return f"It leaves {whose} as {'they are' if whose == 'them' else 'it is'}."
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
     how = fitted.signal.words or fitted.signal.name
     if not temperatures:
         what = fitted.map.words.format(signal=how)
         if fitted.correction is not None:
             what = f"{fitted.correction.words}, then {what}"
-        return f"Logits are {what} (best {goal})."
+        return f"{rows} are {what} (best {goal})."
     if len(temperatures) == 1:
         t = temperatures[0]
-        return f"Logits are divided by {t:.4f} (best {goal}): {_effect(t)} confident."
+        return f"{rows} are divided by {t:.4f} (best {goal}): {_effect(t)} confident."
     return (
         f"Each sample is put into one of {len(temperatures)} groups by {how}. Its logits are "
         f"divided by the group's temperature (best {goal})."
@@ -91,6 +110,8 @@ def _parameters(fitted: FittedCalibrator) -> str:
         )
     if fitted.tail_temperature is not None:
         total += f", and {fitted.tail_temperature:.4f} for the classes not predicted"
+    if fitted.score is not None:
+        return f"{total}."
     if fitted.preserves_argmax:
         return f"{total}. The predicted class never changes."
     changed = terminal.count(fitted.fit_metrics["changed_predictions"], "prediction")
@@ -112,12 +133,13 @@ def _if_free(fitted: FittedCalibrator) -> Iterator[str]:
 
 def _outcome(fitted: FittedCalibrator, *, noted: bool) -> Iterator[str]:
     """Yield what is known about the fit: confidence before and after, and the flags."""
-    found = fitted.fit_metrics
+    found, claim = fitted.fit_metrics, CLAIMS[fitted.input]
     if {"accuracy", "before", "after"} <= set(found):
         before, after = (found[key]["mean_confidence"] for key in ("before", "after"))
         yield (
-            f"On the samples it was fitted on: accuracy {PERCENT.value(found['accuracy'])}, "
-            f"mean confidence {PERCENT.value(before)} before and {PERCENT.value(after)} after."
+            f"On the samples it was fitted on: {claim.accuracy} "
+            f"{PERCENT.value(found['accuracy'])}, mean {claim.confidence} "
+            f"{PERCENT.value(before)} before and {PERCENT.value(after)} after."
         )
     yield from _if_free(fitted)
     for name, groups in fitted.flags.items():

@@ -14,6 +14,7 @@ from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.score import ScoreScale
 from smallcal.data.shapes import one_hot_codes
 from smallcal.data.special import softmax
 from smallcal.errors import InputError
@@ -65,6 +66,12 @@ class Asked:
         """What the numbers are said to be."""
         return "score" if self.scored else self.input
 
+    def kind_for(self, calibrator: FittedCalibrator | None) -> str | None:
+        """Return what the numbers are: of a calibrator of scores, scores where nothing is said."""
+        if self.kind is None and calibrator is not None and calibrator.input == "score":
+            return "score"
+        return self.kind
+
     @property
     def truth(self) -> str | None:
         """The field of labels or outcomes, in DATA or in their own file."""
@@ -86,7 +93,7 @@ class Asked:
         """Return what to take of a file."""
         names, columns = self.class_names, self.columns
         return Choice(
-            input=self.kind,
+            input=self.kind_for(calibrator),
             columns=() if columns is None else choices.words(columns, "--columns"),
             logits_key=self.logits_key if self.score is None else self.score,
             labels_key=self.truth if self.labels is None else None,
@@ -137,7 +144,7 @@ def in_pieces(
     file, prefix = io.split_path(data)
     rowwise = fitted is None or (fitted.signal.rowwise and not fitted.signal.needs)
     split = prefix and file.suffix.lower() == ".npy"
-    if not rowwise or split or not io.is_source(file, input=asked.kind):
+    if not rowwise or split or not io.is_source(file, input=asked.kind_for(fitted)):
         return None
     return file, prefix
 
@@ -201,8 +208,8 @@ def judge_agreement(
     terminal.note(text)
 
 
-def predictions(loaded: Loaded, calibrator: FittedCalibrator | None = None) -> Predictions:
-    """Check logits and labels; scores are taken for what the calibrator took its own for."""
+def predictions(loaded: Loaded, score: ScoreScale | None = None) -> Predictions:
+    """Check logits and labels; scores are taken for what others were, where that is said."""
     if loaded.labels is None:
         what, option = ("outcomes", "--outcome") if loaded.input == "score" else ("labels", "")
         raise InputError(
@@ -215,7 +222,7 @@ def predictions(loaded: Loaded, calibrator: FittedCalibrator | None = None) -> P
             loaded.labels,
             input=loaded.input,
             class_names=loaded.class_names,
-            score=None if calibrator is None else calibrator.score,
+            score=score,
             name=loaded.input,
         )
 
@@ -229,7 +236,8 @@ def probabilities(
     """
     if calibrator is not None:
         require_same_input(calibrator, loaded.input, loaded.source)
-    checked = predictions(named(loaded, calibrator), calibrator)
+    scale = None if calibrator is None else calibrator.score
+    checked = predictions(named(loaded, calibrator), scale)
     require_agreement(checked, loaded.source, force=force)
     if calibrator is not None:
         return checked.labels, checked.measured(calibrated(calibrator, loaded))

@@ -78,6 +78,9 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
 ) -> Applied:
     """Write calibrated probabilities of a source, whole or not at all.
 
+    Of scores it is the probability of outcome 1: a vector in .npy, a column ``probability`` in
+    Parquet and Arrow.
+
     Parameters
     ----------
     fitted : FittedCalibrator
@@ -200,6 +203,8 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
         proba = calibrated(fitted, block, part.shown)
         if order.source.order is not None:  # back to how the columns of the file stand
             proba = proba[:, np.argsort(order.source.order)]
+        if fitted.score is not None:
+            proba = proba[:, 1]
         yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba)
         advance(len(proba))
     part.require_unchanged()
@@ -237,7 +242,9 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
     import pyarrow as pa
 
     source = order.source
-    if source.as_list:
+    if fitted.score is not None:
+        columns = {"probability": pa.array(np.ascontiguousarray(proba))}
+    elif source.as_list:
         flat = pa.array(np.ascontiguousarray(proba).reshape(-1))
         columns = {"probabilities": pa.FixedSizeListArray.from_arrays(flat, proba.shape[1])}
     else:

@@ -72,6 +72,8 @@ def apply(
         terminal.show_json({**told, "n_before": before, "seconds": seconds})
         return
     shape = f"{terminal.count(n, 'row')} of {fitted.n_classes:,} probabilities"
+    if fitted.score is not None:
+        shape = f"the probability of outcome 1 of {terminal.count(n, 'row')}"
     if before:
         terminal.note(f"{before:,} of {n:,} rows were done before")
     rate = f" ({(n - before) / seconds:,.0f} rows/s)" if n - before >= _MANY else ""
@@ -152,6 +154,11 @@ def _whole(
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
     if loaded.labels is not None:
         arrays["labels"] = inputs.label_column(loaded.labels, loaded)
+    if fitted.score is not None:  # one number in, one out, and what came of it
+        own = {"probabilities": "probability", "labels": "outcome"}
+        arrays["probabilities"] = proba[:, 1]
+        io.write_arrays(output, {own.get(name, name): array for name, array in arrays.items()})
+        return len(proba)
     names = loaded.class_names or fitted.class_names
     if names is not None:
         require_names(names)  # before an array of text drops what it cannot hold

@@ -7,6 +7,7 @@ from typing import Annotated
 from smallcal import runtime
 from smallcal.cli import choices, inputs, inputs_streamed, options, terminal
 from smallcal.cli.options import option
+from smallcal.data.claims import CLAIMS
 from smallcal.metrics import METRICS
 from smallcal.metrics.condition import Condition
 from smallcal.metrics.debiased import CUTS
@@ -39,7 +40,7 @@ def evaluate(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure the calibration of logits, or of what a calibrator makes of them."""
+    """Measure the calibration of logits or scores, or of what a calibrator makes of them."""
     require_options(n_boot, level)
     conditions = [Condition.parse(text) for text in fail_if or []]
     shown = choices.metric_names(metrics, list(METRICS))
@@ -52,11 +53,13 @@ def evaluate(
         values, n = inputs_streamed.measured(
             source, fitted, metrics=wanted, asked=asked, force=force
         )
-        n_classes = source.n_classes
+        n_classes, kind = source.n_classes, source.input
         if n_boot:
             terminal.note(f"{data} does not fit in memory: values without intervals")
     else:
-        codes, proba = inputs.probabilities(inputs.load(data, asked, fitted), fitted, force=force)
+        loaded = inputs.load(data, asked, fitted)
+        codes, proba = inputs.probabilities(loaded, fitted, force=force)
+        kind = loaded.input
         n, n_classes = len(proba), 2 if proba.ndim == 1 else proba.shape[1]
         if n_boot:
             with terminal.resampling(n_boot, level, seed) as how:
@@ -72,6 +75,7 @@ def evaluate(
                 "calibrator": calibrator,
                 "n": n,
                 "n_classes": n_classes,
+                "input": kind,
                 "metrics": values,
                 "debiased": {name: found[name].point for name in CUTS if name in found},
                 "intervals": {name: row.to_dict() for name, row in found.items()},
@@ -79,15 +83,15 @@ def evaluate(
             }
         )
     else:
-        what = "as the model gives them"
+        what = f"as {'they are' if kind == 'score' else 'the model gives them'}"
         if fitted is not None:
             what = f"calibrated by {calibrator} ({fitted.method})"
-        terminal.say(f"{data}: {terminal.size(n, n_classes)}, {what}")
-        _show(values, found, level)
+        terminal.say(f"{data}: {terminal.size(n, n_classes, kind)}, {what}")
+        _show(values, found, level, kind)
     terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])
 
 
-def _show(values: dict[str, float], found: dict[str, Interval], level: float) -> None:
+def _show(values: dict[str, float], found: dict[str, Interval], level: float, kind: str) -> None:
     binned = [name for name in found if name in CUTS]
     more = [f"{100 * level:g} % interval", "floor"] if found else []
     rows = []
@@ -97,13 +101,14 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float) ->
             row = found[name]
             cells.append(unit.interval(row.low, row.high, n_undefined=row.n_undefined))
             cells.append("" if row.floor is None else unit.number(row.floor))
-        rows.append([name, unit.number(value), unit.sign, *cells, METRICS[name].summary])
+        rows.append([name, unit.number(value), unit.sign, *cells, METRICS[name].told(kind)])
     headers = ["metric", "value", "unit", *more, "what it measures"]
     terminal.show_table(headers, rows, text=(0, 2, len(headers) - 1))
     if found:
         terminal.say(
             "Intervals: resampled test samples. Floor: what a perfectly calibrated model with "
-            "these confidences would show on average; an error near its floor is noise."
+            f"these {CLAIMS[kind].confidences} would show on average; an error near its floor is "
+            "noise."
         )
     if binned:
         each = ", ".join(f"{name} {METRICS[name].unit.value(found[name].point)}" for name in binned)

@@ -36,7 +36,7 @@ def fit(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Fit a calibrator on held-out logits and labels."""
+    """Fit a calibrator on held-out logits and labels, or scores and outcomes."""
     chosen = choices.method_options(method, setting or [])
     if output is not None:
         io.require_folder(output)

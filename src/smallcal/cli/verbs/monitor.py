@@ -13,6 +13,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import argument, flag, option
+from smallcal.data.claims import CLAIMS
 from smallcal.deploy.monitor import Monitor, Report
 from smallcal.errors import InputError
 from smallcal.metrics.units import PERCENT, SHARE
@@ -115,7 +116,8 @@ def _begun(
         return first
     split: dict[str, Any] = {}
     if reference is not None:
-        loaded = inputs.load(reference, replace(asked, labels=None, input=None), fitted)
+        told = replace(asked, labels=None, input=None, outcome=None, labels_key=None)
+        loaded = inputs.load(reference, told, fitted)
         inputs.require_same_input(fitted, loaded.input, reference)
         split = {"reference": loaded.logits, "reference_features": loaded.features}
     return Monitor(fitted, **given, **split)
@@ -149,5 +151,7 @@ def _show(report: Report) -> None:
             found = [PERCENT.number(gap.gap, signed=True), ends]
         rows.append([str(i), *shares, f"{gap.n:,}", *found])
     shares = SHARE.heading("share"), SHARE.heading("was")
-    headers = ["group", *shares, "labelled", "accuracy - confidence", "all looks"]
+    claim = CLAIMS[report.input]
+    between = f"{claim.accuracy} - {claim.confidence}"
+    headers = ["group", *shares, "labelled", between, "all looks"]
     terminal.show_table(headers, rows, text=())
