@@ -247,7 +247,7 @@ def fit_score_curve(split: Split, *, basis: str = "spline") -> MapFit:
     >>> hit = np.arange(400) % 10 < 10 / (1 + np.exp(-x))
     >>> fit = fit_score_curve(split_of(np.stack([0 * x, x], axis=1), hit.astype(int)))
     >>> fit.map.probability(np.array([-2.0, 0.0, 2.0])).round(1).tolist()
-    [0.1, 0.5, 0.9]
+    [0.2, 0.5, 0.9]
     """
     if basis not in BASES:
         raise InputError(f"unknown basis {basis!r}; {choose(basis, BASES)}")

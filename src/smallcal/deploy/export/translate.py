@@ -29,7 +29,8 @@ def program_of(fitted: FittedCalibrator) -> Program:
     """
     _require_exportable(fitted)
     n_features = fitted.signal.n_features or 0
-    given = Row(fitted.n_classes, n_features=n_features, takes=fitted.input)
+    score = fitted.score
+    given = Row(fitted.n_classes, n_features=n_features, takes=fitted.input, score=score)
     row = (
         given if fitted.correction is None else given.moved(fitted.correction.program(given.logits))
     )
@@ -45,7 +46,7 @@ def program_of(fitted: FittedCalibrator) -> Program:
         probabilities = _shared(given, probabilities)
     if fitted.preserves_argmax:
         probabilities = _keep_top(given, probabilities)
-    return Program(probabilities, temperature, fitted.n_classes, n_features, fitted.input)
+    return Program(probabilities, temperature, fitted.n_classes, n_features, fitted.input, score)
 
 
 def _require_exportable(fitted: FittedCalibrator) -> None:
