@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.summary import effects_of, groups_of
+from smallcal.calibrators.summary import effects_of, groups_of, words_of
 from smallcal.cli import terminal
 from smallcal.data.claims import CLAIMS
 from smallcal.data.score import ScoreScale
@@ -68,18 +68,14 @@ def _scaled(score: ScoreScale) -> str:
 
 def _what_it_does(fitted: FittedCalibrator) -> str:
     temperatures = fitted.map.steps
-    rows, whose = "Logits", "the model's confidence"
-    if fitted.score is not None:
-        rows, whose = "Log-odds", "them"
+    rows = "Logits" if fitted.score is None else "Log-odds"
     if fitted.n_parameters == 0 and temperatures:
-        return f"It leaves {whose} as {'they are' if whose == 'them' else 'it is'}."
+        score = "It leaves them as they are."
+        return score if fitted.score else "It leaves the model's confidence as it is."
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
     how = fitted.signal.words or fitted.signal.name
     if not temperatures:
-        what = fitted.map.words.format(signal=how)
-        if fitted.correction is not None:
-            what = f"{fitted.correction.words}, then {what}"
-        return f"{rows} are {what} (best {goal})."
+        return f"{words_of(fitted, score=fitted.score is not None)} (best {goal})."
     if len(temperatures) == 1:
         t = temperatures[0]
         return f"{rows} are divided by {t:.4f} (best {goal}): {_effect(t)} confident."

@@ -226,7 +226,7 @@ def join_npy(files: Sequence[Path], target: Path) -> None:
     >>> np.load(folder / "c.npy")[:, 0].tolist()
     [1.0, 1.0, 1.0, 0.0]
     """
-    headers = [require_npy(file) for file in files]
+    headers = [require_npy(file, vector=True) for file in files]
     rows = sum(header.shape[0] for header in headers)
     with target.open("wb") as writing:
         write_npy_header(writing, (rows, *headers[0].shape[1:]), headers[0].dtype)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from smallcal.advice.recommend import default_of, on_test
 from smallcal.calibrators.catalogue import METHODS, OF_SCORES, true_name
+from smallcal.calibrators.discipline import FLAGS
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import notes_of
@@ -75,6 +76,9 @@ def compare(
         names = _possible(names, cal, test)
     fitted_on = inputs.require_agreement(inputs.predictions(cal), cal.source, force=force)
     tested_on = inputs.predictions(test, fitted_on.score)
+    if fitted_on.score is not None:  # once, and not of every method
+        taken = f"score_as_{fitted_on.score.kind}"
+        terminal.note(f"{taken}: {FLAGS[taken]}")
     labels = inputs.require_agreement(tested_on, test.source, force=force).labels
     probas, errors = _fit_all(names, cal, replace(test, labels=labels), seed)
     if methods == "all":
@@ -168,7 +172,8 @@ def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
     estimator = Calibrator(method=name, input=cal.input, random_state=seed)
     estimator.fit(cal.logits, cal.labels, features=cal.features)
     fitted = estimator.fitted_
-    terminal.note(*(f"{name}: {text}" for text in notes_of(fitted)))
+    own = (text for text in notes_of(fitted) if not text.startswith("score_as_"))
+    terminal.note(*(f"{name}: {text}" for text in own))
     labels = test.labels if "labels" in fitted.signal.needs else None
     return fitted.predict_proba(test.logits, features=test.features, labels=labels)
 

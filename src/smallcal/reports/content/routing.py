@@ -12,7 +12,7 @@ from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps.regressed import RegressedMap
 from smallcal.calibrators.signals import FeatureRisk, LinearScore
-from smallcal.calibrators.summary import effects_of
+from smallcal.calibrators.summary import effects_of, words_of
 from smallcal.data.predictions import IntArray
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
@@ -113,13 +113,10 @@ def routing(name: str, bands: Bands, test: Samples, class_names: Sequence[str]) 
 def explained(fit: Fit, calibration: Samples, class_names: Sequence[str]) -> dict[str, Any]:
     """Return what one method does, in its own terms: classes, statistics, temperatures."""
     fitted = fit.fitted
-    what = fitted.map.words.format(signal=fitted.signal.words or fitted.signal.name)
-    if fitted.correction is not None:
-        what = f"{fitted.correction.words}, then {what}"
-    rows = "Logits" if calibration.preds.score is None else "Log-odds"
+    what = words_of(fitted, score=calibration.preds.score is not None)
     return {
         "method": fit.name,
-        "words": f"{rows} are {what}." if fitted.map.words else "",
+        "words": f"{what}." if what else "",
         "n_parameters": fitted.n_parameters,
         "temperature": fitted.map.steps[0] if len(fitted.map.steps) == 1 else None,
         "score": calibration.preds.score and calibration.preds.score.to_dict(),
