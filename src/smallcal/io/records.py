@@ -21,7 +21,7 @@ from smallcal.io.judge import Labels, count_labels
 from smallcal.io.layout import AS_IT_IS, Choice
 from smallcal.io.tables import Table
 from smallcal.io.text import floats_of, is_float, label_place, table_of, text_of, typed
-from smallcal.io.words import SCORE_KINDS, parse_name
+from smallcal.io.words import SCORE_KINDS, parse_name, says_scores
 
 
 def read_json_lines(file: Path, choice: Choice = AS_IT_IS) -> Table:
@@ -45,7 +45,9 @@ def read_json(file: Path, choice: Choice = AS_IT_IS) -> Table | Mapping[str, Any
     if str(content.get("format", "")).startswith("smallcal"):
         raise FileError(f"{file} is a saved calibrator; name a file of logits")
     arrays = {name: values for name, values in content.items() if isinstance(values, list)}
-    if not choice.labels_only and arrays and not any(map(_is_nested, arrays.values())):
+    scored = choice.input == "score" or says_scores(arrays)
+    nested = scored or any(map(_is_nested, arrays.values()))
+    if not choice.labels_only and arrays and not nested:
         return _records([content], file, choice, counted_from=0)
     return {name: _plain(values, f"{file}: {name}") for name, values in arrays.items()}
 

@@ -58,6 +58,18 @@ def shown_of(kind: str) -> tuple[str, ...]:
     return tuple(name for name in SHOWN if kind != "score" or name not in _NOT_OF_SCORES)
 
 
+def told_of(kind: str) -> dict[str, str]:
+    """Return what the outcome rests on, the deciding score second, and what people call it.
+
+    Examples
+    --------
+    >>> told_of("score")
+    {'ece15': 'ECE', 'nll': 'log-loss'}
+    """
+    claim = CLAIMS[kind]
+    return {"ece15": "ECE", claim.loss: claim.called, **({"nll": "NLL"} if kind != "score" else {})}
+
+
 @dataclass(frozen=True, eq=False)
 class Fit:
     """One fitted method and its predictions of the test samples.
@@ -141,12 +153,12 @@ class Measured:
     @property
     def two(self) -> dict[str, str]:
         """The two numbers of the verdict, and what people call them; the second decides."""
-        return {"ece15": "ECE", self.claim.loss: self.claim.called}
+        return dict(list(self.told.items())[:2])
 
     @property
     def told(self) -> dict[str, str]:
         """What the outcome rests on: how well calibrated, and at what price."""
-        return {**self.two, "nll": "NLL"} if self.claim.loss != "nll" else self.two
+        return told_of(self.kind)
 
     def value(self, method: str, metric: str) -> Interval:
         """Return a metric of a method with its interval."""

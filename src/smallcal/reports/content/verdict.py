@@ -15,10 +15,10 @@ import numpy as np
 
 from smallcal.advice.recommend import default_of
 from smallcal.calibrators.discipline import FLAGS, NOTES
-from smallcal.data.claims import Claim
+from smallcal.data.claims import CLAIMS, Claim
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.measure import Difference, Measured, chance_of
+from smallcal.reports.content.measure import Difference, Measured, chance_of, told_of
 from smallcal.reports.content.words import listed, with_interval
 from smallcal.reports.settings import RAW
 from smallcal.statistics.groups import holm
@@ -104,6 +104,7 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
     told = beyond_chance({m: row for m, row in against.items() if m in measured.told}, level)
     result = outcome(measured, chosen, told)
     rival = _rival(measured, choice)
+    kept = measured.fits[chosen].fitted.flag_text("kept_raw")
     found = [
         *_same(data),
         *_harm(beyond_chance(against, level), measured.claim),
@@ -119,7 +120,7 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
         "basis": choice.basis,
         "reason": choice.reason,
         "outcome": result,
-        "headline": _headline(measured, choice, result, told),
+        "headline": _headline(choice, result, told, kept=kept, kind=measured.kind),
         "changes": [_change(measured, chosen, name, told) for name in measured.two],
         "threshold": at_threshold(measured, chosen),
         "rival": rival,
@@ -145,18 +146,22 @@ def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> 
 
 
 def _headline(
-    measured: Measured, choice: Choice, result: str, told: Mapping[str, Difference]
+    choice: Choice,
+    result: str,
+    told: Mapping[str, Difference],
+    *,
+    kept: str = "",
+    kind: str = "logits",
 ) -> str:
-    name, plain = choice.method, measured.claim.raw
-    # Why the model was left alone, in the words of the fit.
-    kept = measured.fits[name].fitted.flag_text("kept_raw")
+    """Return the verdict in one line; ``kept`` is why the model was left alone."""
+    name, plain, names = choice.method, CLAIMS[kind].raw, told_of(kind)
     words = {m: row.verdict for m, row in told.items()}
     better, worse = (
-        listed([measured.told[m] for m, found in words.items() if found == word] or [""])
+        listed([names[m] for m, found in words.items() if found == word] or [""])
         for word in ("better", "worse")
     )
-    where = "" if len(words) == len(measured.told) else f" in {better}"
-    known = ", the default" if name == default_of(measured.kind) else ""
+    where = "" if len(words) == len(names) else f" in {better}"
+    known = ", the default" if name == default_of(kind) else ""
     raw = f"Use {name}{known}: {kept}."  # in the words of every other verb
     if name == RAW:
         raw = f"Keep {plain}. {_sentence(choice.reason)}"
