@@ -24,5 +24,6 @@ def confidences(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def write(file: str | Path, scores: np.ndarray, outcomes: np.ndarray) -> None:
     """Write a table of two columns."""
-    lines = [f"{score!r},{outcome!r}" for score, outcome in zip(scores.tolist(), outcomes.tolist())]
+    rows = zip(scores.tolist(), outcomes.tolist(), strict=True)
+    lines = [f"{score!r},{outcome!r}" for score, outcome in rows]
     Path(file).write_text("\n".join(["score,outcome", *lines]) + "\n")

@@ -18,6 +18,7 @@ from smallcal.errors import MissingExtraError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.debiased import debiased_ece
+from smallcal.reports.content.shown import COMPARED, shown_of, told_of
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
 from smallcal.statistics.compare import Comparison, compare_of
@@ -26,48 +27,6 @@ from smallcal.statistics.noise import FLOORED, Floor, noise_floor_of
 
 #: The method everybody knows; differences from it are shown where it was fitted.
 CLASSIC = "ts-nll"
-
-#: What the table shows, with intervals. The smooth errors take seconds each to resample: their
-#: values alone are in the document. What matters most comes first: a telephone shows two columns.
-SHOWN = (
-    "ece15",
-    "top_label_bce",
-    "nll",
-    "brier",
-    "accuracy",
-    "confidence_gap",
-    "adaece15",
-    "auroc",
-    "aurc",
-)
-#: What differences are taken of: all of those that are good in one direction.
-COMPARED = tuple(name for name in SHOWN if METRICS[name].better != "zero")
-#: Not shown of scores: the cross-entropy of the probability is its log-likelihood, and how many
-#: outcomes are 1 does not depend on the method.
-_NOT_OF_SCORES = ("top_label_bce", "accuracy")
-
-
-def shown_of(kind: str) -> tuple[str, ...]:
-    """Return what the tables show, of what rows hold.
-
-    Examples
-    --------
-    >>> shown_of("score")[:3]
-    ('ece15', 'nll', 'brier')
-    """
-    return tuple(name for name in SHOWN if kind != "score" or name not in _NOT_OF_SCORES)
-
-
-def told_of(kind: str) -> dict[str, str]:
-    """Return what the outcome rests on, the deciding score second, and what people call it.
-
-    Examples
-    --------
-    >>> told_of("score")
-    {'ece15': 'ECE', 'nll': 'log-loss'}
-    """
-    claim = CLAIMS[kind]
-    return {"ece15": "ECE", claim.loss: claim.called, **({"nll": "NLL"} if kind != "score" else {})}
 
 
 @dataclass(frozen=True, eq=False)

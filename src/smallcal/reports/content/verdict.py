@@ -18,7 +18,8 @@ from smallcal.calibrators.discipline import FLAGS, NOTES
 from smallcal.data.claims import CLAIMS, Claim
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.measure import Difference, Measured, chance_of, told_of
+from smallcal.reports.content.measure import Difference, Measured, chance_of
+from smallcal.reports.content.shown import told_of
 from smallcal.reports.content.words import listed, with_interval
 from smallcal.reports.settings import RAW
 from smallcal.statistics.groups import holm
