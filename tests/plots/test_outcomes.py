@@ -8,6 +8,7 @@ import pytest
 import smallcal as sc
 from smallcal import plots
 from smallcal.errors import InputError
+from smallcal.metrics.binned import ece
 from support.scored import confidences
 
 P, Y = confidences(200, 0)
@@ -18,7 +19,7 @@ def test_bins_are_of_the_probability_itself():
     low = (P <= 0.1).sum()
     assert (row.count[0], row.accuracy[0]) == (low, Y[P <= 0.1].mean())
     assert row.kind == "score"
-    assert row.ece == pytest.approx(sc.ece(Y, P, bins=7))
+    assert row.ece == pytest.approx(ece(Y, P, bins=7))
     spread = plots.confidence_histogram_data(Y, P)["probs"]
     assert (spread.confidence, spread.accuracy) == (pytest.approx(P.mean()), Y.mean())
 
