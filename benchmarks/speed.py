@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn.calibration import _TemperatureScaling
 
 import smallcal as sc
@@ -140,6 +140,30 @@ def apply_speed():
         report_median(what, ours, theirs, 1.5)
 
 
+def time_scores(z, y, repeats):
+    x, few = z[:, 1] - z[:, 0], slice(0, 500)
+    curve = sc.Calibrator(method="spline").fit(z[few], y[few]).fitted_.map
+    in_turns(
+        (
+            lambda: sc.Calibrator(method="spline").fit(z[few], y[few]),
+            lambda: curve.probability(x),
+            lambda: expit(0.7 * x + 0.1),
+        ),
+        repeats,
+    )
+
+
+def score_speed():
+    """Time the default for scores: a fit on 500 labels, and its curve on 10 million scores."""
+    rng = np.random.default_rng(0)
+    x = 2 * rng.standard_normal(10_000_000)
+    z = np.column_stack([np.zeros_like(x), x])
+    fit, apply, plain = own_processes("time_scores", z, rng.random(len(x)) < expit(x), 3).T
+    ms = 1e3 * np.median(fit)
+    report("score fit, 500 labels: ms / 10", ms / 10, 1, f"{ms:.1f} ms")
+    report_median("curve of 10,000,000 scores / expit(a x + b)", apply, plain, 3)
+
+
 def growth(what, sizes, make, bound):
     """Report how much more than proportionally time grows from the first size to the last."""
     times = [best(make(size), 3) for size in sizes]
@@ -235,8 +259,8 @@ def image_speed():
 
 def main():
     warnings.simplefilter("ignore", sc.FitWarning)  # tiny splits are timed too
-    timed = (fit_speed, default_speed, apply_speed, linear_growth, memory, import_cost, image_speed)
-    for part in timed:
+    fits = (fit_speed, default_speed, apply_speed, score_speed)
+    for part in (*fits, linear_growth, memory, import_cost, image_speed):
         part()
     if FAILED:
         print(f"{len(FAILED)} of the promised ratios do not hold: {'; '.join(FAILED)}")
@@ -247,8 +271,8 @@ def main():
 if __name__ == "__main__":
     if len(sys.argv) > 1:  # one part, in a process of its own
         part, *files, repeats = sys.argv[1:]
-        {"time_fits": time_fits, "time_default": time_default, "time_apply": time_apply}[part](
-            *(np.load(file) for file in files), int(repeats)
-        )
+        parts = (time_fits, time_default, time_apply, time_scores)
+        timed = {each.__name__: each for each in parts}[part]
+        timed(*(np.load(file) for file in files), int(repeats))
     else:
         sys.exit(main())

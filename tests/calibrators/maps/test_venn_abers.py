@@ -123,9 +123,11 @@ def test_a_score_has_its_interval_too():
     rng = np.random.default_rng(0)
     score = rng.random(100)
     cal = sc.Calibrator(method="venn-abers", input="score").fit(score, rng.random(100) < score)
-    low, high = cal.fitted_.map.interval(np.log(score / (1 - score))).T
+    low, high = cal.predict_interval(score).T
     p = cal.predict_score(score)
     assert ((low <= p) & (p <= high)).all()
+    with pytest.raises(InputError, match="has no interval; that of venn-abers has one"):
+        sc.Calibrator(input="score").fit(score, score > 0.5).predict_interval(score)
 
 
 @pytest.mark.parametrize(
