@@ -29,14 +29,8 @@ from smallcal.calibrators.softmax import (
     tailed_softmax,
 )
 from smallcal.calibrators.soundness import require_sound
-from smallcal.data.checks import (
-    FloatArray,
-    IntArray,
-    as_features,
-    as_labels,
-    as_scores,
-    require_finite,
-)
+from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels, as_scores
+from smallcal.data.masks import checked_logits
 from smallcal.data.names import by_name
 from smallcal.data.score import ScoreScale
 from smallcal.errors import ArtefactError, InputError, missing_input
@@ -254,8 +248,8 @@ class FittedCalibrator:
         size = max(1, _MOVED_BYTES // (8 * self.n_classes))
         for start in range(0, n, size):
             rows = slice(start, min(start + size, n))
-            require_finite(given.logits[rows], name="logits", first_row=start)
-            yield rows, given.take(rows)._replace(logits=self.correction(given.logits[rows]))
+            logits, _ = checked_logits(given.logits[rows], name="logits", first_row=start)
+            yield rows, given.take(rows)._replace(logits=self.correction(logits))
 
     def watch(self, logits: object, *, features: object = None) -> Watched:
         """Return what a monitor watches of each row.
@@ -309,7 +303,7 @@ class FittedCalibrator:
     ) -> None:
         """Write the probabilities of a block of corrected logits."""
         if isinstance(self.map, ProbabilityMap):
-            out[...] = self.map.probabilities(logits.astype(np.float64), scores)
+            out[...] = self.map.of_options(logits.astype(np.float64), scores)
             if self.map.preserves_argmax:
                 keep_argmax(out, block.top_index)
             return

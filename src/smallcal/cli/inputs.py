@@ -204,10 +204,14 @@ def judge_agreement(
 def predictions(loaded: Loaded, calibrator: FittedCalibrator | None = None) -> Predictions:
     """Check logits and labels; scores are taken for what the calibrator took its own for."""
     if loaded.labels is None:
-        what, option = ("outcomes", "--outcome") if loaded.input == "score" else ("labels", "")
+        if loaded.input == "score":
+            raise InputError(
+                f"{loaded.source} has no outcomes; put an array called outcomes into it, or name "
+                "its field with --outcome or its file with --labels"
+            )
         raise InputError(
-            f"{loaded.source} has no {what}; put an array called {what} into it or name "
-            + (f"it with {option}" if option else "their file with --labels")
+            f"{loaded.source} has no labels; put an array called labels into it or name their "
+            "file with --labels"
         )
     with naming(loaded.source):
         return Predictions.of(

@@ -23,8 +23,8 @@ from smallcal.data.checks import (
     as_weight,
     refuse_swapped,
     refuse_unfittable,
-    require_finite,
 )
+from smallcal.data.masks import checked_logits, require_present, squared_norms
 from smallcal.data.names import frame_names, order_of
 from smallcal.data.score import ScoreScale, as_outcomes
 from smallcal.errors import InputError
@@ -61,7 +61,8 @@ class Predictions:
     Attributes
     ----------
     logits : ndarray of shape (n, C)
-        In the floating type they came in; the arithmetic of a fit is float64.
+        In the floating type they came in; the arithmetic of a fit is float64. An option that a
+        row does not have is :data:`smallcal.data.masks.MASKED`.
     labels : ndarray of shape (n,), int64
     squared_norms : ndarray of shape (n,), float64
         Squared Euclidean norm of each row, a by-product of the check.
@@ -129,16 +130,18 @@ class Predictions:
         if input == "score":
             score = ScoreScale.of(logits) if score is None else score
             scores, name = score.columns(logits), "scores"
-            norms, n = require_finite(scores, name=name), len(scores)
+            norms, n = squared_norms(scores), len(scores)
             names = None if class_names is None else as_class_names(class_names, n_classes=2)
             codes = as_outcomes(labels, n=n, scores=logits, class_names=names)
         else:
             if getattr(labels, "ndim", 1) == 2:
                 refuse_swapped(logits, labels, first=name, second="labels")
             scores = as_scores(logits, input=input, name=name)
-            norms, (n, n_classes) = require_finite(scores, name=name), scores.shape
+            scores, norms = checked_logits(scores, name=name)
+            n, n_classes = scores.shape
             names, score = _names(class_names, logits, n_classes=n_classes), None
             codes = as_labels(labels, n=n, n_classes=n_classes, class_names=names)
+            require_present(scores, codes)
         return cls(
             logits=scores,
             labels=codes,

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value
-from smallcal.data.checks import MAX_MAGNITUDE
+from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.data.shown import visible
 from smallcal.deploy.export.erf import without_erf
@@ -86,7 +86,7 @@ def _macro(name: str, given: str, program: Program) -> str:
 def _checked(program: Program) -> Iterator[str]:
     """Yield steps that let only good rows pass; a comparison with NaN or NULL is never true."""
     good = {
-        "logits": f"abs(a) <= {_number(MAX_MAGNITUDE)}",
+        "logits": f"{'a' if program.masks else 'abs(a)'} <= {_number(MAX_MAGNITUDE)}",
         "probabilities": "a BETWEEN 0e0 AND 1.001e0",
     }
     yield _guarded("logits", program.n_classes, good[program.takes], program.takes)

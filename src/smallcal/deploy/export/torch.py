@@ -17,7 +17,7 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import INPUTS, Value
-from smallcal.data.checks import MAX_MAGNITUDE
+from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, needing
 
@@ -108,7 +108,7 @@ class TorchCalibrator(nn.Module):
         self.output = output
         self.n_classes, self.n_features = program.n_classes, program.n_features
         self.preserves_argmax = fitted.preserves_argmax
-        self._limits = _LIMITS[program.takes]
+        self._limits = (-math.inf, MAX_MAGNITUDE) if program.masks else _LIMITS[program.takes]
         # One temperature for the whole row: dividing is all there is to do.
         self._divides = (
             output == "logits"

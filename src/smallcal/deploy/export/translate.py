@@ -29,11 +29,10 @@ def program_of(fitted: FittedCalibrator) -> Program:
     """
     _require_exportable(fitted)
     n_features = fitted.signal.n_features or 0
-    score = fitted.score
-    given = Row(fitted.n_classes, n_features=n_features, takes=fitted.input, score=score)
-    row = (
-        given if fitted.correction is None else given.moved(fitted.correction.program(given.logits))
-    )
+    score, masks = fitted.score, bool(fitted.data.get("masked"))
+    takes, n_classes = fitted.input, fitted.n_classes
+    given = Row(n_classes, n_features=n_features, takes=takes, score=score, masks=masks)
+    row = given if fitted.correction is None else given.moved(fitted.correction.program(given))
     found = fitted.map.program(row, fitted.signal.program(row))
     temperature = found if isinstance(fitted.map, TemperatureMap) else None
     probabilities = found
@@ -42,11 +41,13 @@ def program_of(fitted: FittedCalibrator) -> Program:
         probabilities = (
             softmax(row.gaps / temperature) if tail is None else _tailed(row, temperature, tail)
         )
+    else:
+        probabilities = row.without_masked(probabilities)
     if fitted.keep_predictions:
         probabilities = _shared(given, probabilities)
     if fitted.preserves_argmax:
         probabilities = _keep_top(given, probabilities)
-    return Program(probabilities, temperature, fitted.n_classes, n_features, fitted.input, score)
+    return Program(probabilities, temperature, n_classes, n_features, takes, score, masks)
 
 
 def _require_exportable(fitted: FittedCalibrator) -> None:
