@@ -107,6 +107,7 @@ def load(
     calibrator: FittedCalibrator | None = None,
     *,
     as_written: bool = False,
+    quiet: bool = False,
 ) -> Loaded:
     """Read a data file, its columns in the order of the calibrator's classes; notes are said.
 
@@ -122,7 +123,7 @@ def load(
     )
     if not as_written:
         loaded = loaded.in_order_of(choice.known)
-    terminal.note(*loaded.notes)
+    terminal.note(*(() if quiet else loaded.notes))
     return loaded
 
 

@@ -70,6 +70,9 @@ Outcome = Annotated[
 Group = Annotated[
     str | None, option("FIELD", "The group of a row: kind of question, site, language.")
 ]
+Per = Annotated[
+    str | None, option("FIELD", "Models or tasks that DATA holds together: one calibrator each.")
+]
 Force = Annotated[
     bool, flag("--force", "Go on where the labels do not seem to be those of the predictions.")
 ]
