@@ -77,7 +77,7 @@ def test_tables(suffix, tmp_path):
     several = table(tmp_path / f"c{suffix}", {"a": S, "b": S, "y": Y.astype(int)})
     with pytest.raises(FileError, match="cannot tell which column is the score, among 'a', 'b'"):
         read(several, input="score")
-    with pytest.raises(FileError, match="score: .* has no column 'scoer'"):
+    with pytest.raises(FileError, match=r"score: .* has no column 'scoer'"):
         read(file, score="scoer")
 
 
