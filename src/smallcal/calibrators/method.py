@@ -21,7 +21,8 @@ from smallcal.calibrators.finish import (
     log_of_label,
     outcome_of,
 )
-from smallcal.calibrators.fitted import FittedCalibrator, Given
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import Given
 from smallcal.calibrators.maps import RECIPES, MapFit, ProbabilityMap, Split, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.correction_fit import fit_correction
@@ -40,6 +41,7 @@ from smallcal.calibrators.objectives import Gaps, Seen, log_odds, losses, object
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
 from smallcal.calibrators.softmax import keep_predictions
+from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError, choose, missing_input
@@ -205,7 +207,7 @@ class Method:
         seen = Seen.of(preds)
         fitted = self._fit_corrected(seen) if self.correction else self._fit_plain(seen)
         data = {"n": preds.n, "sha256": preds.sha256()}
-        fitted = replace(fitted, data=data)
+        fitted = with_groups(replace(fitted, data=data), preds)
         if fitted.has_few_samples and "kept_raw" not in fitted.flags:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         given = Given(preds.logits, preds.features, preds.labels)
