@@ -40,7 +40,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the method that the constructor's options describe."""
         raise TypeError(f"{type(self).__name__} does not say which method it is")
 
-    def fit(  # noqa: PLR0913 - one keyword for each thing that may be known of a sample
+    def fit(
         self: Self,
         X: object,
         y: object,
@@ -99,7 +99,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if fitted.class_names is not None:
             self.classes_ = np.array(fitted.class_names)
 
-    def predict_proba(  # noqa: PLR0913 - one keyword for each thing that may be known of a row
+    def predict_proba(
         self,
         X: object,
         *,

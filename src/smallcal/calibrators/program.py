@@ -9,6 +9,7 @@ input, so that it also holds where those raise an error.
 =========== =========================================================================
 logits      what the model said, as it came in (probabilities, where the calibrator takes those)
 features    what else is known of the row
+effect      of the row's group
 constant    numbers of the calibrator
 add, subtract, multiply, divide, minimum, maximum
             of two values; one of width 1 goes with any other
@@ -44,7 +45,7 @@ HIGHEST_EXPONENT = 700.0
 
 Number = Union["Value", float]
 
-INPUTS = ("logits", "features")
+INPUTS = ("logits", "features", "effect")
 PAIRS = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "reached")
 SINGLES = ("exp", "log", "sqrt", "erf")
 OTHERS = ("constant", "choose", "sum", "largest", "at_top", "dot", "rank", "join")
@@ -132,7 +133,7 @@ class Value:
 
 
 def given(name: str, width: int) -> Value:
-    """Return an input: logits or features."""
+    """Return an input: logits, features, or the effect of the row's group."""
     return Value(name, width)
 
 
@@ -277,6 +278,8 @@ class Program:
         Widths of the inputs; no features where 0.
     takes : {"logits", "probabilities"}
         What the first input holds.
+    grouped : bool
+        Whether it reads the effect of the row's group.
     """
 
     probabilities: Value
@@ -284,6 +287,7 @@ class Program:
     n_classes: int
     n_features: int
     takes: str
+    grouped: bool = False
 
     def values(self) -> Iterator[Value]:
         """Yield every value that is needed, each after those it is made of."""
