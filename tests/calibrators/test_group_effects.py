@@ -145,6 +145,10 @@ def test_certain_rows_stay_certain():
     assert np.isfinite(odds).all()
 
 
+def loaded(text):
+    return FittedCalibrator.from_dict(artefact.parse(text, source="a.json"), source="a.json")
+
+
 def grouped(n=600, seed=0):
     """Logits, labels and groups: the model is much too sure in one of three."""
     z = simulate(n, 6, seed=seed)[0]
@@ -244,7 +248,7 @@ def test_bad_groups_are_refused_in_one_line(groups, why):
 def test_groups_are_asked_for_and_not_taken_in_silence():
     z, y, groups = grouped()
     cal = sc.Calibrator().fit(z, y, groups=groups)
-    with pytest.raises(InputError, match="fitted with groups; pass .* groups="):
+    with pytest.raises(InputError, match=r"fitted with groups; pass .* groups="):
         cal.predict_proba(z)
     with pytest.raises(InputError, match="600 rows, 5 groups"):
         cal.predict(z, groups=groups[:5])
@@ -277,10 +281,10 @@ def test_saved_and_loaded_by_name(tmp_path):
     z, y, groups = grouped()
     cal = sc.Calibrator().fit(z, y, groups=groups)
     cal.save(tmp_path / "cal.json")
-    loaded = sc.load(tmp_path / "cal.json")
-    assert loaded.fitted_.groups == cal.fitted_.groups
+    again = sc.load(tmp_path / "cal.json")
+    assert again.fitted_.groups == cal.fitted_.groups
     np.testing.assert_array_equal(
-        loaded.predict_proba(z, groups=groups), cal.predict_proba(z, groups=groups)
+        again.predict_proba(z, groups=groups), cal.predict_proba(z, groups=groups)
     )
     assert "groups" not in sc.Calibrator().fit(z, y).to_dict()
 
@@ -303,6 +307,39 @@ def test_a_damaged_file_is_refused(change, why):
     z, y, groups = grouped()
     document = sc.Calibrator().fit(z, y, groups=groups).to_dict()
     document["groups"] = {**document["groups"], **change}
+    text = artefact.text_of(document)
     with pytest.raises(ArtefactError, match=why):
-        text = artefact.text_of(document)
-        FittedCalibrator.from_dict(artefact.parse(text, source="a.json"), source="a.json")
+        loaded(text)
+
+
+def scored(n=900, seed=0):
+    """Scores, outcomes and groups: outcome 1 is much rarer in one of three than scores say."""
+    rng = np.random.default_rng(seed)
+    odds, codes = rng.normal(0, 1.5, n), np.arange(n) % 3
+    outcomes = rng.random(n) < sigmoid(odds + np.array([-1.5, 0.2, 0.8])[codes])
+    return sigmoid(odds), outcomes, np.array(["a", "b", "c"])[codes]
+
+
+@pytest.mark.parametrize("number", [False, True])
+def test_scores_take_groups_and_claim_outcome_1(number, tmp_path):
+    scores, outcomes, groups = scored()
+    new, truth, where = scored(5000, seed=1)
+    if number:
+        scores, new = (100 * np.log(x / (1 - x)) for x in (scores, new))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        cal = sc.Calibrator(method="ts-nll", input="score").fit(scores, outcomes, groups=groups)
+        plain = sc.Calibrator(method="ts-nll", input="score").fit(scores, outcomes)
+    effects = cal.fitted_.groups.effects
+    assert effects[0] < -0.5 < 0.3 < effects[2]
+    p, before = cal.predict_score(new, groups=where), plain.predict_score(new)
+    shift = np.log(p / (1 - p)) - np.log(before / (1 - before))
+    np.testing.assert_allclose(shift, np.array(effects)[np.arange(5000) % 3], atol=1e-6)
+
+    def loss(p):
+        return -np.mean(np.log(np.where(truth, p, 1 - p)))
+
+    assert loss(p) < loss(before) - 0.03
+    cal.save(tmp_path / "cal.json")
+    again = sc.load(tmp_path / "cal.json").predict_score(new, groups=where)
+    np.testing.assert_array_equal(again, p)

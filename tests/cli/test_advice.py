@@ -238,8 +238,8 @@ DIFFERENT = {
     "input": (
         lambda: sc.Calibrator(input="probs").fit(Z, Y),
         ["fit", "cal.npz", "--input", "probs"],
-        "input must be one of logits, probabilities; got 'probs'",
-        "--input must be one of logits, probabilities; got 'probs'",
+        "input must be one of logits, probabilities, score; got 'probs'",
+        "--input must be one of logits, probabilities, score; got 'probs'",
     ),
     "condition": (
         lambda: Condition.parse("low"),

@@ -57,10 +57,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Logits (or probabilities, when ``input="probabilities"``), one column per class.
             NumPy arrays, lists, DataFrames and torch tensors are accepted. Names of a
             DataFrame's columns are kept as those of the classes: other frames are then taken by
-            name, and refused where theirs differ.
+            name, and refused where theirs differ. With ``input="score"`` one number per row,
+            shape (n,) or (n, 1), of any range.
         y : array-like of shape (n,)
             Column number of the true class, or its name where columns have names; a class may be
-            missing from ``y``.
+            missing from ``y``. With ``input="score"`` the outcome, 0 or 1.
         features : array-like of shape (n, d), optional
             What else is known of each sample; only some methods ask for it.
         sample_weight : array-like of shape (n,), optional
@@ -84,7 +85,9 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         preds.require_fittable(input=kind)
         fitted = method.fit(preds)
         fitted = with_classes(fitted, preds.logits, preds.features, preds.group_labels)
-        fitted = replace(fitted, input=kind, class_names=preds.class_names)
+        fitted = replace(fitted, input=kind, score=preds.score, class_names=preds.class_names)
+        if preds.score is not None:
+            fitted = replace(fitted, flags={**preds.score.flags(X), **fitted.flags})
         self._adopt(fitted)
         if names is None and as_numpy(y, name="y").dtype.kind in "iubf":
             self.classes_ = np.arange(fitted.n_classes)  # answer in the words that were asked in
@@ -94,7 +97,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _adopt(self, fitted: FittedCalibrator) -> None:
         self.fitted_ = fitted
-        self.n_features_in_ = fitted.n_classes
+        self.n_features_in_ = fitted.n_classes if fitted.score is None else 1
         self.classes_ = np.arange(fitted.n_classes)
         if fitted.class_names is not None:
             self.classes_ = np.array(fitted.class_names)
@@ -131,6 +134,19 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         fitted = self._fitted()
         return fitted.predict_proba(X, features=features, labels=y, groups=groups, out=out)
+
+    def predict_score(self, X: object, *, groups: object = None) -> FloatArray:
+        """Return the probability of outcome 1, shape (n,), of calibrators of scores.
+
+        Examples
+        --------
+        >>> import smallcal as sc
+        >>> marks, passed = [1, 2, 3, 4, 5] * 20, [0, 0, 1, 0, 1] * 20
+        >>> p = sc.Calibrator(input="score").fit(marks, passed).predict_score([1, 5])
+        >>> bool(p[0] < 0.3 < 0.7 < p[1])
+        True
+        """
+        return self._fitted().predict_score(X, groups=groups)
 
     def predict(
         self, X: object, *, features: object = None, y: object = None, groups: object = None

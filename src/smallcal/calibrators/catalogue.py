@@ -135,19 +135,27 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def true_name(name: str) -> str:
+#: What the default is, where that depends on what a row holds.
+DEFAULT_OF: Mapping[str, str] = MappingProxyType({"score": "spline"})
+
+
+def true_name(name: str, input: str = "logits") -> str:
     """Return the one name that tables and sentences use for a method; others are as they are.
+
+    ``input`` is what a row holds: a score has a default of its own.
 
     Examples
     --------
-    >>> true_name("default"), true_name("ts-nll")
-    ('adaptive', 'ts-nll')
+    >>> true_name("default"), true_name("ts-nll"), true_name("default", "score")
+    ('adaptive', 'ts-nll', 'spline')
     """
+    if name == "default" and input in DEFAULT_OF:
+        return DEFAULT_OF[input]
     return ALIASES.get(name, name)
 
 
-def method(name: str) -> Method:
-    """Return a method by name or alias.
+def method(name: str, input: str = "logits") -> Method:
+    """Return a method by name or alias; ``input`` is what a row holds.
 
     Examples
     --------
@@ -156,7 +164,7 @@ def method(name: str) -> Method:
     ('bce', 'risk', 'groups', 3)
     """
     try:
-        return METHODS[true_name(name)]
+        return METHODS[true_name(name, input)]
     except KeyError:
         meant = did_you_mean(name, [*METHODS, *ALIASES])
         raise InputError(

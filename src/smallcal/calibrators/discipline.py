@@ -35,13 +35,19 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "one_group": "all samples belong to one group: there is nothing to tell apart, and no "
         "effect of groups was fitted",
         "without_group": "samples without a group count for the fit, and for the effect of none",
+        "score_as_probability": "scores lie in [0, 1] and are taken for probabilities of outcome "
+        "1, through their log-odds",
+        "score_as_number": "scores are taken for numbers, and standardised",
+        "score_infinite": "infinite scores are put one standard deviation beyond the others",
+        "score_percent": "scores lie between 0 and 100 and are taken for numbers; if they are "
+        "percent, divide them by 100",
         "no_router": "too few wrong or right predictions to learn which ones are risky; "
         "one temperature is used for all",
     }
 )
 
 #: Flags that say what the fit did and ask nothing of anyone: notes, not warnings.
-NOTES = ("kept_raw", "held_back")
+NOTES = ("kept_raw", "held_back", "score_as_probability", "score_as_number")
 
 
 def explained(name: str, found: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ class Identity(BaseCalibrator):
 
     Parameters
     ----------
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
     class_names : sequence of str, optional
 
     Examples
@@ -64,7 +64,7 @@ class TemperatureScaling(BaseCalibrator):
         Leaves the model alone where the split holds too little evidence against it.
     bounds : tuple of two floats
         Allowed temperatures.
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
         What ``X`` holds; nothing is guessed.
     class_names : sequence of str, optional
         Names of the columns; then labels may be names.
@@ -132,7 +132,7 @@ class SRTS(BaseCalibrator):
         Leaves the model alone where the split holds too little evidence against it.
     n_folds, C, min_group_size, bounds
         See :class:`smallcal.calibrators.discipline.Discipline`.
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
     class_names : sequence of str, optional
     random_state : int, Generator, RandomState or None
         Seeds the folds. An int makes the fit repeatable; None draws a seed.
@@ -197,7 +197,7 @@ class Calibrator(BaseCalibrator):
         Whether the most probable class stays the model's own. False lets a method that knows
         better say so: the default corrects biases of classes, which may make the model right more
         often. Without a word it is as the method does: the default keeps predictions.
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
     class_names : sequence of str, optional
     random_state : int, Generator, RandomState or None
         Used by methods that draw; others ignore it.
@@ -223,7 +223,7 @@ class Calibrator(BaseCalibrator):
     def _compose(self) -> Method:
         options = dict(self.options or {})
         options["seed"] = seed_of(options.pop("random_state", self.random_state))
-        row = method(self.method)
+        row = method(self.method, self.input)
         keep = self.keep_predictions
         if not (keep is None or isinstance(keep, bool | np.bool_)):
             raise InputError(f"keep_predictions must be True, False or None; got {keep!r}")

@@ -41,6 +41,7 @@ from smallcal.data.checks import (
 )
 from smallcal.data.names import by_name
 from smallcal.data.predictions import Predictions
+from smallcal.data.score import ScoreScale
 from smallcal.errors import ArtefactError, InputError, missing_input
 from smallcal.io.documents import shortened
 
@@ -72,7 +73,10 @@ class FittedCalibrator:
         What one temperature for all would be.
     n_parameters : int
         Fitted scalars: those of the map and those of the signal.
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
+    score : ScoreScale or None
+        What one number per row was taken for, where it takes those. Then outcome 1 is what is
+        claimed of every row.
     n_classes : int
     class_names : tuple of str, or None
     groups : GroupEffects or None
@@ -101,6 +105,7 @@ class FittedCalibrator:
     pooled_temperature: float
     n_parameters: int = field(init=False)
     input: str = "logits"
+    score: ScoreScale | None = None
     n_classes: int
     class_names: tuple[str, ...] | None = None
     groups: GroupEffects | None = None
@@ -140,7 +145,8 @@ class FittedCalibrator:
     def preserves_argmax(self) -> bool:
         """Whether the predicted class can never change."""
         unmoved = self.map.preserves_argmax and self.correction is None
-        return self.keep_predictions or unmoved
+        shifted = self.claim is not None and self.groups is not None and self.groups.sigma > 0
+        return (self.keep_predictions or unmoved) and not shifted
 
     @property
     def deployable(self) -> bool:
@@ -206,11 +212,39 @@ class FittedCalibrator:
     def on(self, preds: Predictions) -> FloatArray:
         """Return calibrated probabilities of checked samples; unknown groups are not told of."""
         labels = preds.labels if "labels" in self.signal.needs else None
-        given = self._checked(preds.logits, preds.features, labels)
+        given = replace(self, input="logits")._checked(preds.logits, preds.features, labels)
         named = preds.group_labels
         if self.groups is not None and named is not None:
             given = given._replace(groups=self.groups.codes(named))
         return self.calibrate(given)
+
+    def predict_score(self, scores: object, *, groups: object = None) -> FloatArray:
+        """Return the probability of outcome 1 of each score.
+
+        Examples
+        --------
+        >>> import smallcal as sc
+        >>> cal = sc.Calibrator(method="none", input="score")
+        >>> cal.fit([0.1, 0.9] * 10, [0, 1] * 10).fitted_.predict_score([0.9]).tolist()
+        [0.9]
+        """
+        if self.input != "score":
+            raise InputError(f"this calibrator takes {self.input}, not one number per row")
+        return self.predict_proba(scores, groups=groups)[:, 1]
+
+    def claims(self, proba: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Return each row's confidence and what it is the confidence in: the class, or outcome 1.
+
+        Examples
+        --------
+        >>> import smallcal as sc
+        >>> fitted = sc.Identity().fit([[2.0, 0.0]] * 10, [0] * 10).fitted_
+        >>> [part.tolist() for part in fitted.claims(np.array([[0.75, 0.25]]))]
+        [[0.75], [0]]
+        """
+        if self.score is not None:
+            return proba[:, 1], np.ones(len(proba), dtype=np.int64)
+        return proba.max(axis=1), proba.argmax(axis=1)
 
     def calibrate(self, given: Given, *, out: FloatArray | None = None) -> FloatArray:
         """Return calibrated probabilities of rows that are checked already."""
@@ -239,7 +273,7 @@ class FittedCalibrator:
     @property
     def claim(self) -> int | None:
         """The column whose confidence groups shift; None where it is the predicted class."""
-        return None
+        return None if self.score is None else 1
 
     def _moved(self, given: Given) -> Iterator[tuple[slice, Given]]:
         """Give rows after rows as the correction moves them; all at once where there is none."""
@@ -265,7 +299,9 @@ class FittedCalibrator:
         if not self.deployable:
             raise InputError(f"{self.method} is for comparison only; there is nothing to monitor")
         given = self._checked(logits, features, None)
-        return self._watched(given, log_odds(given.logits))
+        # Of a score it is outcome 1 that is claimed, also where it is the less probable.
+        odds = log_odds(given.logits) if self.score is None else given.logits[:, 1]
+        return self._watched(given, odds)
 
     @property
     def watched(self) -> tuple[bool, bool]:
@@ -316,16 +352,17 @@ class FittedCalibrator:
         """Return the artefact: plain data, ready for JSON."""
         library = f"smallcal {__version__}"
         known = {"format": artefact.FORMAT, "version": artefact.VERSION, "library": library}
-        found = known | plain_fields(self)
-        if self.groups is None:  # so that earlier releases read what they can apply
-            del found["groups"]
-        return found
+        found = plain_fields(self)
+        for name in ("score", "groups"):  # so that earlier releases read what they can apply
+            if found[name] is None:
+                del found[name]
+        return known | found
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
         counts, moved = document.get("reference"), document["correction"]
-        shifted = document.get("groups")
+        score, shifted = document.get("score"), document.get("groups")
         try:
             made: dict[str, Any] = {
                 "signal": FittedSignal.from_dict(document["signal"]),
@@ -336,6 +373,7 @@ class FittedCalibrator:
                 "pooled_temperature": float(document["pooled_temperature"]),
                 "flags": document["flags"],
                 "reference": Reference.from_dict(counts) if counts else None,
+                "score": ScoreScale.from_dict(score) if score else None,
             }
             others = {each.name for each in fields(cls) if each.init} - set(made)
             fitted = cls(**made, **{name: frozen(document[name]) for name in others})
@@ -355,9 +393,15 @@ class FittedCalibrator:
         require_sound(self)  # what is saved can be loaded
         artefact.write(self.to_dict(), path)
 
+    def logits_of(self, given: object) -> FloatArray:
+        """Return what the calibrator takes as logits, checked but for NaN and infinity."""
+        if self.input == "score" and self.score is not None:
+            return self.score.columns(given)
+        array = as_scores(given, input=self.input, name=self.input)
+        return by_name(array, given, self.class_names)
+
     def _checked(self, logits: object, features: object, labels: object) -> Given:
-        given = as_scores(logits, input=self.input, name=self.input)
-        array = by_name(given, logits, self.class_names)
+        array = self.logits_of(logits)
         if array.shape[1] != self.n_classes:
             want = f"the {self.n_classes} columns this calibrator was fitted on"
             raise InputError(f"{self.input} must have {want}; got {array.shape[1]}")

@@ -20,6 +20,7 @@ from smallcal.calibrators.finish import (
     accuracy_if_free,
     log_of_label,
     outcome_of,
+    with_claims,
 )
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
@@ -207,11 +208,13 @@ class Method:
         seen = Seen.of(preds)
         fitted = self._fit_corrected(seen) if self.correction else self._fit_plain(seen)
         data = {"n": preds.n, "sha256": preds.sha256()}
-        fitted = with_groups(replace(fitted, data=data), preds)
+        fitted = replace(fitted, data=data)
         if fitted.has_few_samples and "kept_raw" not in fitted.flags:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
-        given = Given(preds.logits, preds.features, preds.labels)
-        return fitted.with_reference(given, seen.raw.log_odds)
+        given, odds = Given(preds.logits, preds.features, preds.labels), seen.raw.log_odds
+        if preds.score is not None:
+            fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
+        return with_groups(fitted, preds).with_reference(given, odds)
 
     def _fit_corrected(self, seen: Seen) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""

@@ -7,7 +7,8 @@ meant in float64. No operation divides by zero, overflows or gives NaN on finite
 input, so that it also holds where those raise an error.
 
 =========== =========================================================================
-logits      what the model said, as it came in (probabilities, where the calibrator takes those)
+logits      what the model said, as it came in (probabilities or one score, where the calibrator
+            takes those)
 features    what else is known of the row
 effect      of the row's group
 constant    numbers of the calibrator
@@ -37,6 +38,7 @@ import numpy as np
 
 from smallcal.calibrators.once import once
 from smallcal.data.checks import PROBABILITY_FLOOR, FloatArray
+from smallcal.data.score import NEAREST, ScoreScale
 
 #: Below every logit, yet finite.
 _LOWEST = -1e30
@@ -203,6 +205,14 @@ def steps(score: Value, thresholds: Sequence[float], values: Sequence[float]) ->
     return result
 
 
+def _log_odds(score: Value, scale: ScoreScale) -> Value:
+    """Return what :meth:`smallcal.data.score.ScoreScale.log_odds` does."""
+    if scale.kind == "number":
+        return (score.at_least(scale.low).at_most(scale.high) - scale.mean) / scale.scale
+    held = score.at_least(NEAREST).at_most(1 - NEAREST)
+    return log(held) - log(1 - held)
+
+
 class Row:
     """The logits of a row, and what several parts ask of them; each is written down once.
 
@@ -211,11 +221,22 @@ class Row:
     n_classes, n_features : int
     takes : {"logits", "probabilities"}
         What comes in; the logarithm of probabilities serves as logits.
+    score : ScoreScale, optional
+        Where one number comes in instead; (0, x) serve as logits.
     """
 
-    def __init__(self, n_classes: int, *, n_features: int = 0, takes: str = "logits") -> None:
-        self.logits = given("logits", n_classes)
-        if takes == "probabilities":
+    def __init__(
+        self,
+        n_classes: int,
+        *,
+        n_features: int = 0,
+        takes: str = "logits",
+        score: ScoreScale | None = None,
+    ) -> None:
+        self.logits = given("logits", n_classes if score is None else 1)
+        if score is not None:
+            self.logits = constant(0.0).join(_log_odds(self.logits, score))
+        elif takes == "probabilities":
             self.logits = log(self.logits.at_least(PROBABILITY_FLOOR))
         self.features = given("features", n_features)
 
@@ -276,10 +297,14 @@ class Program:
         What the row's logits are divided by, where that is what the map does.
     n_classes, n_features : int
         Widths of the inputs; no features where 0.
-    takes : {"logits", "probabilities"}
+    takes : {"logits", "probabilities", "score"}
         What the first input holds.
+    score : ScoreScale or None
+        What one number per row is taken for, where that is what comes in.
     grouped : bool
         Whether it reads the effect of the row's group.
+    n_columns : int
+        Width of the first input: one column per class, or one score.
     """
 
     probabilities: Value
@@ -287,7 +312,13 @@ class Program:
     n_classes: int
     n_features: int
     takes: str
+    score: ScoreScale | None = None
     grouped: bool = False
+
+    @property
+    def n_columns(self) -> int:
+        """Width of the first input."""
+        return self.n_classes if self.score is None else 1
 
     def values(self) -> Iterator[Value]:
         """Yield every value that is needed, each after those it is made of."""

@@ -33,6 +33,7 @@ def with_groups(fitted: FittedCalibrator, preds: Predictions) -> FittedCalibrato
     """
     if preds.groups is None:
         return fitted
+    fitted = replace(fitted, score=preds.score)  # which says what is claimed of a row
     proba = fitted.calibrate(Given(preds.logits.astype(np.float64), preds.features, preds.labels))
     odds, holds = claims_of(proba, preds.labels, claim=fitted.claim)
     weight = np.ones(preds.n) if preds.weight is None else preds.weight
@@ -43,8 +44,10 @@ def with_groups(fitted: FittedCalibrator, preds: Predictions) -> FittedCalibrato
     made = replace(fitted, groups=found, flags={**fitted.flags, **flags})
     if not found.sigma:
         return made
+    kept = {} if preds.score is None else {"changed_predictions": 0}
     named = preds.group_labels
     assert named is not None
     found.shift(proba, found.codes(named), claim=fitted.claim)
-    after = outcome_of(proba, preds, proba.argmax(axis=1))
+    claimed = proba.argmax(axis=1) if preds.score is None else np.ones(preds.n, dtype=np.int64)
+    after = {**outcome_of(proba, preds, claimed), **kept}
     return replace(made, fit_metrics={**fitted.fit_metrics, **after})

@@ -22,7 +22,7 @@ FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 
-INPUT_KINDS = ("logits", "probabilities")
+INPUT_KINDS = ("logits", "probabilities", "score")
 
 #: Logits are squared for the norm statistic; beyond this a float32 row would overflow.
 MAX_MAGNITUDE = 1e15
@@ -79,6 +79,8 @@ def as_scores(values: object, *, input: str = "logits", name: str = "logits") ->
     :func:`require_finite`, so that a memory-mapped file is not read twice.
     """
     require_input_kind(input)
+    if input == "score":
+        raise InputError("a score needs a calibrator's scale; see smallcal.data.score")
     array = _float_matrix(values, name=name, kind=input)
     if input == "probabilities":
         require_probabilities(array, name=name, advice="say input='logits'")
@@ -88,7 +90,7 @@ def as_scores(values: object, *, input: str = "logits", name: str = "logits") ->
 
 
 def require_input_kind(input: str) -> None:
-    """Raise unless this is one of the two things that scores may be."""
+    """Raise unless this is one of the things that numbers may be."""
     if input not in INPUT_KINDS:
         must = f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}"
         raise InputError(python=must, shell=f"--{must}")

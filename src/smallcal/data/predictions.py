@@ -28,6 +28,7 @@ from smallcal.data.checks import (
 )
 from smallcal.data.groups import as_groups, group_codes, group_names
 from smallcal.data.names import frame_names, order_of
+from smallcal.data.score import ScoreScale, as_outcomes
 from smallcal.errors import InputError
 
 __all__ = ["MIN_FIT_SAMPLES", "BoolArray", "FloatArray", "IntArray", "Predictions"]
@@ -36,8 +37,12 @@ __all__ = ["MIN_FIT_SAMPLES", "BoolArray", "FloatArray", "IntArray", "Prediction
 MIN_FIT_SAMPLES = 10
 
 
-def _agreed(given: tuple[str, ...] | None, own: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _names(
+    class_names: Sequence[str] | None, logits: object, *, n_classes: int
+) -> tuple[str, ...] | None:
     """Return the names of the classes: those given, or those of a DataFrame's columns."""
+    given = None if class_names is None else as_class_names(class_names, n_classes=n_classes)
+    own = frame_names(logits)
     if given is None or own is None or not set(given) & set(own):
         return own if given is None else given
     if order_of(own, given, what="class_names and the columns") is not None:
@@ -70,6 +75,9 @@ class Predictions:
     group_names : tuple of str
     class_names : tuple of str, or None
         Of the columns.
+    score : ScoreScale or None
+        Where a row is one number, and the label an outcome: what the number was taken for. The
+        logits then are (0, x), and what is claimed of each row is outcome 1.
     name : str
         What the logits are called in messages.
     n, n_classes : int
@@ -94,6 +102,7 @@ class Predictions:
     groups: IntArray | None = None
     group_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] | None = None
+    score: ScoreScale | None = None
     name: str = "logits"
     n: int = field(init=False)
     n_classes: int = field(init=False)
@@ -118,28 +127,38 @@ class Predictions:
         weight: object = None,
         features: object = None,
         groups: object = None,
+        score: ScoreScale | None = None,
         name: str = "logits",
     ) -> Predictions:
-        """Check what the user gave and return the record."""
-        if getattr(labels, "ndim", 1) == 2:
-            refuse_swapped(logits, labels, first=name, second="labels")
-        scores = as_scores(logits, input=input, name=name)
-        norms = require_finite(scores, name=name)
-        n, n_classes = scores.shape
-        if class_names is not None:
-            class_names = as_class_names(class_names, n_classes=n_classes)
-        class_names = _agreed(class_names, frame_names(logits))
+        """Check what the user gave and return the record.
+
+        With ``input="score"``, ``score`` is the scale of a split that was seen before.
+        """
+        if input == "score":
+            score = ScoreScale.of(logits) if score is None else score
+            scores, name = score.columns(logits), "scores"
+            norms, n = require_finite(scores, name=name), len(scores)
+            names = None if class_names is None else as_class_names(class_names, n_classes=2)
+            codes = as_outcomes(labels, n=n, scores=logits, class_names=names)
+        else:
+            if getattr(labels, "ndim", 1) == 2:
+                refuse_swapped(logits, labels, first=name, second="labels")
+            scores = as_scores(logits, input=input, name=name)
+            norms, (n, n_classes) = require_finite(scores, name=name), scores.shape
+            names, score = _names(class_names, logits, n_classes=n_classes), None
+            codes = as_labels(labels, n=n, n_classes=n_classes, class_names=names)
         grouped = None if groups is None else as_groups(groups, n=n)
         known = () if grouped is None else group_names(grouped)
         return cls(
             logits=scores,
-            labels=as_labels(labels, n=n, n_classes=n_classes, class_names=class_names),
+            labels=codes,
             squared_norms=norms,
             weight=None if weight is None else as_weight(weight, n=n),
             features=None if features is None else as_features(features, n=n),
             groups=None if grouped is None else group_codes(grouped, known),
             group_names=known,
-            class_names=class_names,
+            class_names=names,
+            score=score,
             name=name,
         )
 
@@ -168,6 +187,17 @@ class Predictions:
         """
         return None if self.groups is None else np.array([*self.group_names, ""])[self.groups]
 
+    def measured(self, proba: FloatArray) -> FloatArray:
+        """Return probabilities as metrics take them: of a score those of outcome 1 alone.
+
+        Examples
+        --------
+        >>> preds = Predictions.of([0.8, 0.3], [1, 0], input="score")
+        >>> preds.measured(np.array([[0.25, 0.75], [0.5, 0.5]])).tolist()
+        [0.75, 0.5]
+        """
+        return proba if self.score is None else proba[:, 1]
+
     def counted(self) -> Predictions:
         """Return the record without rows of weight 0: to a fit they are not there.
 
@@ -192,7 +222,9 @@ class Predictions:
 
     def require_fittable(self, *, input: str = "logits") -> None:
         """Raise :class:`InputError` when no calibrator could be fitted on this record."""
-        # One row tells for any sensible model: logits have negative entries, and differ.
-        suspect = self.logits[0].min() >= 0 or np.ptp(self.logits[0]) == 0
+        # One row tells for any sensible model: logits have negative entries, and differ. Scores
+        # that are all equal get the rate of successes.
+        first = self.logits[0]
+        suspect = self.score is None and (first.min() >= 0 or np.ptp(first) == 0)
         if self.n < MIN_FIT_SAMPLES or suspect:
             refuse_unfittable(self.logits, input=input, least=MIN_FIT_SAMPLES, name=self.name)

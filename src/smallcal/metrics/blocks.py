@@ -84,4 +84,5 @@ def _narrow(views: Sequence[Scored]) -> Scored:
         confidence=np.concatenate([view.confidence for view in views]),
         doubt=np.concatenate([view.doubt for view in views]),
         correct=np.concatenate([view.correct for view in views]),
+        outcome=all(view.outcome for view in views),
     )

@@ -84,7 +84,8 @@ def brier(scored: Scored) -> FloatArray:
     Returns
     -------
     float
-        Between 0 and 2: two classes give twice the one-column Brier score.
+        Between 0 and 2: two classes give twice the one-column Brier score. One-dimensional
+        ``y_proba``, the probabilities of outcome 1, give that: ``mean_i (p_i - y_i)^2``.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def brier(scored: Scored) -> FloatArray:
         gap = scored.proba[rows].copy()
         gap[np.arange(len(gap)), scored.labels[rows]] -= 1.0
         values[rows] = np.einsum("ij,ij->i", gap, gap)
-    return values
+    return values / 2 if scored.outcome else values
 
 
 @mean

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallcal.data.checks import (
     BoolArray,
@@ -16,6 +18,8 @@ from smallcal.data.checks import (
     as_probabilities,
     refuse_swapped,
 )
+from smallcal.data.shapes import listed_rows
+from smallcal.errors import InputError
 
 #: Rows are worked on in blocks of about this many numbers (8 MB), so that 50,000 x 1,000
 #: probabilities never need a second matrix of their own size.
@@ -42,6 +46,9 @@ class Scored:
     correct : ndarray of shape (n,), bool
         Whether the predicted class (the first column with the largest probability) is
         the true one.
+    outcome : bool
+        Whether probabilities are those of outcome 1 of two. Then that is what is predicted of
+        every sample, also where c is below one half, and correct is whether it came.
     residual : ndarray of shape (n,), float64
         The gap c - b of each sample, b being 1 when it is correct and 0 when not.
     n, n_classes : int
@@ -59,6 +66,7 @@ class Scored:
     confidence: FloatArray
     doubt: FloatArray
     correct: BoolArray
+    outcome: bool = False
     residual: FloatArray = field(init=False)
     n: int = field(init=False)
     n_classes: int = field(init=False)
@@ -73,6 +81,8 @@ class Scored:
     def of(cls, y_true: object, y_proba: object) -> Scored:
         """Check labels and probabilities and return the view of them.
 
+        One-dimensional probabilities are those of outcome 1, and labels the outcomes, 0 or 1.
+
         Raises
         ------
         InputError
@@ -82,6 +92,8 @@ class Scored:
         labels = as_numpy(y_true, name="y_true")
         values = as_numpy(y_proba, name="y_proba")
         refuse_swapped(values, labels, first="y_proba", second="y_true")
+        if values.ndim == 1 and values.dtype.kind == "f" and len(values):
+            return cls._of_outcomes(labels, values.astype(np.float64))
         proba = as_probabilities(values, name="y_proba")
         n, n_classes = proba.shape
         codes = as_labels(labels, n=n, n_classes=n_classes, name="y_true")
@@ -97,6 +109,27 @@ class Scored:
             correct=np.equal(predicted, codes),
         )
 
+    @classmethod
+    def _of_outcomes(cls, labels: NDArray[Any], p: FloatArray) -> Scored:
+        """Return the view of probabilities of outcome 1."""
+        outside = ~((p >= 0) & (p <= 1))
+        if bool(outside.any()):
+            row = int(np.argmax(outside))
+            raise InputError(
+                f"y_proba of one dimension must be the probability of outcome 1; "
+                f"{listed_rows(outside)} do not lie in [0, 1] (row {row} is {float(p[row]):g})"
+            )
+        came = as_labels(labels, n=len(p), n_classes=2, name="y_true")
+        proba = np.column_stack([1 - p, p])
+        return cls(
+            proba=proba,
+            labels=came,
+            confidence=p,
+            doubt=proba[:, 0],
+            correct=came == 1,
+            outcome=True,
+        )
+
     def take(self, rows: IntArray) -> Scored:
         """Return the view of some rows, which may repeat."""
         return Scored(
@@ -105,6 +138,7 @@ class Scored:
             confidence=self.confidence[rows],
             doubt=self.doubt[rows],
             correct=self.correct[rows],
+            outcome=self.outcome,
         )
 
     @property

@@ -14,10 +14,12 @@ import pytest
 import smallcal as sc
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.deploy.export import append_to_onnx, to_onnx, to_python, to_sql
+from smallcal.deploy.export.translate import program_of
 from smallcal.errors import GroupWarning, InputError
 from support.backends import module_of, session_of
 from support.cases import features_of
 from support.nasty_names import NASTY
+from support.program_numpy import run
 from support.simulated import simulate
 
 METHODS = ("default", "ts-nll", "srts-bce", "vector-scaling", "features-logits-k3")
@@ -164,3 +166,24 @@ def test_names_of_groups_do_no_harm(name):
     np.testing.assert_allclose(
         found, fitted.predict_proba(z[:1], groups=np.array([name], dtype=object))[0], atol=1e-6
     )
+
+
+def score_calibrator():
+    rng, codes = np.random.default_rng(6), np.arange(600) % 4
+    x = rng.normal(size=600)
+    y = rng.logistic(size=600) < 1.5 * x + np.array([-2.0, 0.0, 1.0, 2.0])[codes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        return sc.Calibrator(method="ts-nll", input="score").fit(x, y, groups=NAMES[codes]).fitted_
+
+
+def test_a_score_and_a_group_are_written_down():
+    fitted, (_, groups) = score_calibrator(), rows()
+    x = np.random.default_rng(7).normal(size=60)
+    effects = fitted.groups.of(groups)[:, None]
+    found, _ = run(program_of(fitted), x[:, None], effects=effects)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GroupWarning)
+        p = fitted.predict_proba(x, groups=groups)
+    np.testing.assert_allclose(found, p, atol=1e-6)
+    assert not fitted.preserves_argmax

@@ -30,7 +30,8 @@ def program_of(fitted: FittedCalibrator) -> Program:
     """
     _require_exportable(fitted)
     n_features = fitted.signal.n_features or 0
-    own = Row(fitted.n_classes, n_features=n_features, takes=fitted.input)
+    score = fitted.score
+    own = Row(fitted.n_classes, n_features=n_features, takes=fitted.input, score=score)
     row = own if fitted.correction is None else own.moved(fitted.correction.program(own.logits))
     found = fitted.map.program(row, fitted.signal.program(row))
     temperature = found if isinstance(fitted.map, TemperatureMap) else None
@@ -48,7 +49,7 @@ def program_of(fitted: FittedCalibrator) -> Program:
     if effects is not None:
         probabilities = effects.program(probabilities, given("effect", 1), claim=fitted.claim)
     widths = fitted.n_classes, n_features
-    return Program(probabilities, temperature, *widths, fitted.input, effects is not None)
+    return Program(probabilities, temperature, *widths, fitted.input, score, effects is not None)
 
 
 def grouped(fitted: FittedCalibrator) -> GroupEffects | None:

@@ -13,8 +13,7 @@ from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.reference import Reference
 from smallcal.calibrators.with_classes import with_classes
-from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels, as_scores
-from smallcal.data.names import by_name
+from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.class_shift import Seen
 from smallcal.deploy.monitor.labelled import UNIT, Gap
@@ -97,7 +96,7 @@ class Monitor:
     def _counted(self, logits: object, features: object) -> Reference | None:
         """Return the counts of a split."""
         fitted, extra = self._fitted, None
-        array = by_name(as_scores(logits, input=fitted.input), logits, fitted.class_names)
+        array = fitted.logits_of(logits)
         if features is not None and "features" in fitted.signal.needs:
             extra = as_features(features, n=len(array))
         fitted = replace(fitted, input="logits")  # the logarithm is taken already
@@ -214,7 +213,7 @@ class Monitor:
     ) -> Iterator[State]:
         """Yield the counts of blocks of rows; nothing is counted unless all of them can be."""
         fitted = self._fitted
-        array = by_name(as_scores(logits, input=fitted.input), logits, fitted.class_names)
+        array = fitted.logits_of(logits)
         n, n_classes = array.shape
         codes, extra = None, None
         if labels is not None:
@@ -237,7 +236,7 @@ class Monitor:
         fitted = replace(self._fitted, input="logits")  # the logarithm is taken already
         watched = fitted.watch(logits, features=features)
         proba = fitted.predict_proba(logits.astype(np.float64), features=features)
-        confidence, predicted = proba.max(axis=1), proba.argmax(axis=1)
+        confidence, predicted = fitted.claims(proba)
         state = self._state.emptied()
         if labels is not None:
             correct = predicted == labels
