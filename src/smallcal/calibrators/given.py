@@ -46,7 +46,9 @@ def coded(known: GroupEffects | None, groups: object, n: int) -> IntArray | None
     if groups is None:
         if known is not None and known.sigma:
             raise InputError(
-                "this calibrator was fitted with groups; pass the group of each row as groups="
+                "this calibrator was fitted with groups; ",
+                python="pass the group of each row as groups=",
+                shell="name the column or array of each row's group with --group",
             )
         return None
     if known is None:

@@ -111,6 +111,12 @@ class GroupEffects(Part):
         """Effects, all held by the prior; none where there is no difference."""
         return len(self.names) if self.sigma else 0
 
+    def summary(self) -> dict[str, object]:
+        """Return what there is to say about it, as plain data."""
+        each = zip(self.names, self.counts, self.effects, strict=True)
+        rows = [{"group": name, "n": n, "effect": effect} for name, n, effect in each]
+        return {"sigma": self.sigma, "groups": rows}
+
     def codes(self, groups: NDArray[np.str_]) -> IntArray:
         """Return the place of each row's group among the names, -1 where it is unknown."""
         return group_codes(groups, self.names)
