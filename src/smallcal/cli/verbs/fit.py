@@ -63,7 +63,7 @@ def fit(
         return
     if output is not None:
         io.require_folder(output)
-    estimator = _fitted(inputs.load(data, asked), blank, force=force)
+    estimator = _fitted(inputs.load(data, asked), asked, blank, force=force)
     if output is not None:
         estimator.save(output)
     fitted = estimator.fitted_
@@ -78,12 +78,16 @@ def fit(
         terminal.say(f"Wrote {output}.")
 
 
-def _fitted(loaded: Loaded, blank: Callable[..., Calibrator], *, force: bool) -> Calibrator:
+def _fitted(
+    loaded: Loaded, asked: inputs.Asked, blank: Callable[..., Calibrator], *, force: bool
+) -> Calibrator:
     """Fit on the samples of a file."""
+    inputs.note_groups(loaded, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), loaded.source, force=force)
     estimator = blank(input=loaded.input, class_names=loaded.class_names)
     with terminal.noted_warnings(), inputs.naming(loaded.source), terminal.progress("Fitting"):
-        estimator.fit(loaded.logits, checked.labels, features=loaded.features)
+        groups = None if asked.group is None else loaded.groups
+        estimator.fit(loaded.logits, checked.labels, features=loaded.features, groups=groups)
     return estimator
 
 
@@ -104,7 +108,7 @@ def _fit_each(
         parts = each.apart(data, asked)
         files = each.file_names(list(parts))
         for value, loaded in parts.items():
-            found[value] = _fitted(loaded, blank, force=force)
+            found[value] = _fitted(loaded, asked, blank, force=force)
             found[value].save(folder / files[value])
         each.write_index(folder, str(asked.per), files)
     told = {value: summary(one.fitted_) for value, one in found.items()}

@@ -94,6 +94,7 @@ def report(
         io.require_folder(output)
     asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
+    cal = inputs.grouped_if(cal, asked)
     for one in (cal, test):
         inputs.require_agreement(inputs.predictions(one), one.source, force=force)
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
