@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
+from smallcal.advice.audit_groups import group_rows
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
 from smallcal.advice.recommend import Recommendation, default_of, recommend
 from smallcal.advice.refits import (
@@ -44,6 +45,7 @@ def audit(
     n_null: int = 499,
     input: str = "logits",
     features: object = None,
+    groups: object = None,
     random_state: int = 0,
     advance: Advance = lambda steps: None,
 ) -> Audit:
@@ -74,6 +76,9 @@ def audit(
         number per row has no other signals to depend on: scores have no such table.
     input : {"logits", "probabilities", "score"}
     features : array-like of shape (n, d), optional
+    groups : array-like of shape (n,), optional
+        The group of each sample: effects of groups are fitted, and confidence is held against
+        accuracy in each, before and after.
     random_state : int
     advance : callable, optional
         Told how many refits, and draws for p-values, were done.
@@ -93,7 +98,8 @@ def audit(
     'Usable with care'
     """
     known = None if calibrator is None else calibrator._fitted().score
-    preds = Predictions.of(logits, labels, input=input, features=features, score=known)
+    given: dict[str, Any] = {"features": features, "groups": groups, "score": known}
+    preds = Predictions.of(logits, labels, input=input, **given)
     preds.require_fittable(input=input)
     whole_number(n_refits, "n_refits", least=2)
     if size is not None and not MIN_FIT_SAMPLES <= size < preds.n:
@@ -131,6 +137,8 @@ def audit(
         _summary(audited, refits, preds, size, occupancy, signals), recommendation=advised
     )
     foreign = calibrator is not None and fitted.data.get("sha256") != preds.sha256()
+    rows = group_rows(composed, fitted, preds, foreign=foreign, seed=random_state)
+    bare = replace(bare, groups=rows)
     found = findings_of(bare, fitted, foreign=foreign)
     return replace(bare, findings=found, verdict=verdict_of(found))
 

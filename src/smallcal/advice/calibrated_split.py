@@ -51,8 +51,7 @@ class CalibratedSplit:
         """Apply a calibrator to a checked split, which holds logits, whatever came in."""
         fitted = replace(fitted, input="logits")
         extra = {"features": preds.features}
-        proba = fitted.predict_proba(preds.logits, **extra)
-        scored = Scored.of(preds.labels, preds.measured(proba))
+        scored = Scored.of(preds.labels, fitted.on(preds))
         if not isinstance(fitted.map, TemperatureMap):
             return cls(fitted, None, None, (), scored)
         scores = fitted.scores(preds.logits, **extra)

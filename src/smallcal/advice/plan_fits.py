@@ -170,7 +170,7 @@ def _plain(preds: Predictions) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _view(fitted: FittedCalibrator, preds: Predictions) -> Scored:
-    return Scored.of(preds.labels, preds.measured(fitted.predict_proba(preds.logits)))
+    return Scored.of(preds.labels, fitted.on(preds))
 
 
 def _log_odds(weights: FloatArray) -> FloatArray:

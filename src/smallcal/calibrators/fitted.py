@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
 from smallcal.calibrators.discipline import Discipline, explained
+from smallcal.calibrators.given import Given, coded, slices
+from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.parts import frozen, plain_fields
@@ -29,24 +31,16 @@ from smallcal.calibrators.softmax import (
     tailed_softmax,
 )
 from smallcal.calibrators.soundness import require_sound
-from smallcal.data.checks import (
-    FloatArray,
-    IntArray,
-    as_features,
-    as_labels,
-    as_scores,
-    require_finite,
-)
+from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels, as_scores
+from smallcal.data.masks import checked_logits
 from smallcal.data.names import by_name
+from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.errors import ArtefactError, InputError, missing_input
 from smallcal.io.documents import shortened
 
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
-
-#: Logits that a correction moves at once: in memory beside the caller's own.
-_MOVED_BYTES = 2**23
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,8 +73,10 @@ class FittedCalibrator:
         claimed of every row.
     n_classes : int
     class_names : tuple of str, or None
+    groups : GroupEffects or None
+        What the confidence is shifted by in each group that the user named.
     group_counts : tuple of int
-        Calibration samples in each group.
+        Calibration samples in each group that the signal makes.
     flags : dict
         What to know about the fit; see :data:`smallcal.calibrators.discipline.FLAGS`.
     data : dict
@@ -106,6 +102,7 @@ class FittedCalibrator:
     score: ScoreScale | None = None
     n_classes: int
     class_names: tuple[str, ...] | None = None
+    groups: GroupEffects | None = None
     group_counts: tuple[int, ...]
     flags: Mapping[str, list[int]] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -115,7 +112,8 @@ class FittedCalibrator:
     def __post_init__(self) -> None:
         tail = 0 if self.tail_temperature is None else 1
         moved = 0 if self.correction is None else self.correction.n_parameters
-        n_parameters = self.map.n_parameters + self.signal.n_parameters + tail + moved
+        shifted = 0 if self.groups is None else self.groups.n_parameters
+        n_parameters = self.map.n_parameters + self.signal.n_parameters + tail + moved + shifted
         object.__setattr__(self, "n_parameters", n_parameters)
 
     @property
@@ -126,20 +124,23 @@ class FittedCalibrator:
     @property
     def _n_free(self) -> int:
         """Parameters that no prior holds."""
-        held = self.correction.n_parameters if self.correction else 0
+        held = sum(part.n_parameters for part in (self.correction, self.groups) if part)
         return self.n_parameters - held - self.map.n_held
 
     def flag_text(self, name: str) -> str:
         """Return what a flag means, with the numbers of this fit."""
         n, free = self.data.get("n", 0), self._n_free
         few = {"n": n, "free": free, "needed": SAMPLES_PER_PARAMETER * free}
+        if self.groups is not None:
+            few["without"] = n - sum(self.groups.counts)
         return explained(name, {**self.fit_metrics, **few})
 
     @property
     def preserves_argmax(self) -> bool:
         """Whether the predicted class can never change."""
         unmoved = self.map.preserves_argmax and self.correction is None
-        return self.keep_predictions or unmoved
+        shifted = self.claim is not None and self.groups is not None and self.groups.sigma > 0
+        return (self.keep_predictions or unmoved) and not shifted
 
     @property
     def deployable(self) -> bool:
@@ -173,6 +174,7 @@ class FittedCalibrator:
         *,
         features: object = None,
         labels: object = None,
+        groups: object = None,
         out: FloatArray | None = None,
     ) -> FloatArray:
         """Return calibrated probabilities; the argmax is that of the logits.
@@ -186,6 +188,9 @@ class FittedCalibrator:
             For calibrators that were fitted with features.
         labels : array-like of shape (n,), optional
             For the diagnostics that read the answer.
+        groups : array-like of shape (n,), optional
+            The group of each row, for calibrators that were fitted with groups. One that the fit
+            has not seen gets no effect, and a :class:`GroupWarning` says how many rows those are.
         out : ndarray of shape (n, C), optional
             Where to write, for instance a memory map when the result does not fit in memory.
 
@@ -194,9 +199,23 @@ class FittedCalibrator:
         ndarray of shape (n, C)
             Of the logits' floating type; each row sums to 1.
         """
-        return self.calibrate(self._checked(logits, features, labels), out=out)
+        given = self._checked(logits, features, labels)
+        codes = coded(self.groups, groups, len(given.logits))
+        return self.calibrate(given._replace(groups=codes), out=out)
 
-    def predict_score(self, scores: object) -> FloatArray:
+    def on(self, preds: Predictions) -> FloatArray:
+        """Return calibrated probabilities of checked samples, as metrics take them.
+
+        Of scores they are those of outcome 1. Unknown groups are not told of.
+        """
+        labels = preds.labels if "labels" in self.signal.needs else None
+        given = replace(self, input="logits")._checked(preds.logits, preds.features, labels)
+        named = preds.group_labels
+        if self.groups is not None and named is not None:
+            given = given._replace(groups=self.groups.codes(named))
+        return preds.measured(self.calibrate(given))
+
+    def predict_score(self, scores: object, *, groups: object = None) -> FloatArray:
         """Return the probability of outcome 1 of each score.
 
         Examples
@@ -208,7 +227,7 @@ class FittedCalibrator:
         """
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")
-        return self.predict_proba(scores)[:, 1]
+        return self.predict_proba(scores, groups=groups)[:, 1]
 
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""
@@ -248,7 +267,15 @@ class FittedCalibrator:
                 self._write(block, moved.logits[inner], scores, written[inner])
             if self.keep_predictions:
                 keep_predictions(written, array[rows].argmax(axis=1))
+        if self.groups is not None and given.groups is not None:
+            for rows in slices(len(array), self.n_classes):
+                self.groups.shift(result[rows], given.groups[rows], claim=self.claim)
         return result
+
+    @property
+    def claim(self) -> int | None:
+        """The column whose confidence groups shift; None where it is the predicted class."""
+        return None if self.score is None else 1
 
     def _moved(self, given: Given) -> Iterator[tuple[slice, Given]]:
         """Give rows after rows as the correction moves them; all at once where there is none."""
@@ -256,11 +283,9 @@ class FittedCalibrator:
         if self.correction is None:
             yield slice(0, n), given
             return
-        size = max(1, _MOVED_BYTES // (8 * self.n_classes))
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
-            require_finite(given.logits[rows], name="logits", first_row=start)
-            yield rows, given.take(rows)._replace(logits=self.correction(given.logits[rows]))
+        for rows in slices(n, self.n_classes):
+            logits, _ = checked_logits(given.logits[rows], name="logits", first_row=rows.start)
+            yield rows, given.take(rows)._replace(logits=self.correction(logits))
 
     def watch(self, logits: object, *, features: object = None) -> Watched:
         """Return what a monitor watches of each row.
@@ -314,7 +339,7 @@ class FittedCalibrator:
     ) -> None:
         """Write the probabilities of a block of corrected logits."""
         if isinstance(self.map, ProbabilityMap):
-            out[...] = self.map.probabilities(logits.astype(np.float64), scores)
+            out[...] = self.map.of_options(logits.astype(np.float64), scores)
             if self.map.preserves_argmax:
                 keep_argmax(out, block.top_index)
             return
@@ -330,20 +355,22 @@ class FittedCalibrator:
         library = f"smallcal {__version__}"
         known = {"format": artefact.FORMAT, "version": artefact.VERSION, "library": library}
         found = plain_fields(self)
-        if self.score is None:
-            del found["score"]
+        for name in ("score", "groups"):  # so that earlier releases read what they can apply
+            if found[name] is None:
+                del found[name]
         return known | found
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
         counts, moved = document.get("reference"), document["correction"]
-        score = document.get("score")
+        score, shifted = document.get("score"), document.get("groups")
         try:
             made: dict[str, Any] = {
                 "signal": FittedSignal.from_dict(document["signal"]),
                 "map": FittedMap.from_dict(document["map"]),
                 "correction": Correction.from_dict(moved) if moved else None,
+                "groups": GroupEffects.from_dict(shifted) if shifted else None,
                 "discipline": Discipline(**frozen(document["discipline"])),
                 "pooled_temperature": float(document["pooled_temperature"]),
                 "flags": document["flags"],
@@ -423,18 +450,6 @@ class FittedCalibrator:
                 labels=None if labels is None else labels[rows],
             )
         )
-
-
-class Given(NamedTuple):
-    """What a calibrator is applied to, checked."""
-
-    logits: FloatArray
-    features: FloatArray | None
-    labels: IntArray | None
-
-    def take(self, rows: slice) -> Given:
-        """Return some of the rows."""
-        return Given(*(None if array is None else array[rows] for array in self))  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str]) -> FittedCalibrator:

@@ -22,7 +22,8 @@ from smallcal.calibrators.finish import (
     outcome_of,
     with_claims,
 )
-from smallcal.calibrators.fitted import FittedCalibrator, Given
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import Given
 from smallcal.calibrators.maps import RECIPES, MapFit, ProbabilityMap, Split, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.correction_fit import fit_correction
@@ -41,7 +42,9 @@ from smallcal.calibrators.objectives import Gaps, Seen, log_odds, losses, object
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
 from smallcal.calibrators.softmax import keep_predictions
+from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
+from smallcal.data.masks import any_masked, is_masked
 from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError, choose, missing_input
 
@@ -211,13 +214,15 @@ class Method:
         seen = Seen.of(preds)
         fitted = self._fit_corrected(seen) if self.correction else self._fit_plain(seen)
         data = {"n": preds.n, "sha256": preds.sha256()}
+        if any_masked(preds.logits):
+            data["masked"] = int(is_masked(preds.logits).any(axis=1).sum())
         fitted = replace(fitted, data=data)
         if fitted.has_few_samples and "kept_raw" not in fitted.flags:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         given, odds = Given(preds.logits, preds.features, preds.labels), seen.raw.log_odds
         if preds.score is not None:
             fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
-        return fitted.with_reference(given, odds)
+        return with_groups(fitted, preds).with_reference(given, odds)
 
     def _fit_corrected(self, seen: Seen) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""
@@ -383,7 +388,7 @@ def _outcome(fitted: FittedCalibrator, seen: Seen, scores: FloatArray) -> dict[s
         after = losses(gaps, beta, log_odds(gaps, beta))
         return before | {"after": after, "changed_predictions": 0}
     assert isinstance(fitted.map, ProbabilityMap)
-    proba = fitted.map.probabilities(preds.logits.astype(np.float64), scores)
+    proba = fitted.map.of_options(preds.logits.astype(np.float64), scores)
     predicted = proba.argmax(axis=1)
     if fitted.preserves_argmax:
         predicted = preds.predicted

@@ -10,6 +10,7 @@ input, so that it also holds where those raise an error.
 logits      what the model said, as it came in (probabilities or one score, where the calibrator
             takes those)
 features    what else is known of the row
+effect      of the row's group
 constant    numbers of the calibrator
 add, subtract, multiply, divide, minimum, maximum
             of two values; one of width 1 goes with any other
@@ -37,6 +38,7 @@ import numpy as np
 
 from smallcal.calibrators.once import once
 from smallcal.data.checks import PROBABILITY_FLOOR, FloatArray
+from smallcal.data.masks import MASKED, MAX_MAGNITUDE
 from smallcal.data.score import NEAREST, ScoreScale
 
 #: Below every logit, yet finite.
@@ -46,7 +48,7 @@ HIGHEST_EXPONENT = 700.0
 
 Number = Union["Value", float]
 
-INPUTS = ("logits", "features")
+INPUTS = ("logits", "features", "effect")
 PAIRS = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "reached")
 SINGLES = ("exp", "log", "sqrt", "erf")
 OTHERS = ("constant", "choose", "sum", "largest", "at_top", "dot", "rank", "join")
@@ -134,7 +136,7 @@ class Value:
 
 
 def given(name: str, width: int) -> Value:
-    """Return an input: logits or features."""
+    """Return an input: logits, features, or the effect of the row's group."""
     return Value(name, width)
 
 
@@ -222,6 +224,8 @@ class Row:
         What comes in; the logarithm of probabilities serves as logits.
     score : ScoreScale, optional
         Where one number comes in instead; (0, x) serve as logits.
+    masks : bool
+        Whether minus infinity says that a row does not have an option.
     """
 
     def __init__(
@@ -231,8 +235,12 @@ class Row:
         n_features: int = 0,
         takes: str = "logits",
         score: ScoreScale | None = None,
+        masks: bool = False,
     ) -> None:
         self.logits = given("logits", n_classes if score is None else 1)
+        self.present = self.logits.reached(-MAX_MAGNITUDE) if masks else None
+        if self.present is not None:
+            self.logits = choose(self.present, self.logits, MASKED)
         if score is not None:
             self.logits = constant(0.0).join(_log_odds(self.logits, score))
         elif takes == "probabilities":
@@ -242,8 +250,23 @@ class Row:
     def moved(self, logits: Value) -> Row:
         """Return the same row with other logits."""
         other = Row(logits.width)
-        other.logits, other.features = logits, self.features
+        other.logits, other.features, other.present = logits, self.features, self.present
         return other
+
+    @once
+    def filled(self) -> Value:
+        """The logits; an option that a row does not have looks like its least likely one."""
+        if self.present is None:
+            return self.logits
+        lowest = 0.0 - choose(self.present, 0.0 - self.logits, _LOWEST).largest()
+        return choose(self.present, self.logits, lowest)
+
+    def without_masked(self, probabilities: Value) -> Value:
+        """Return probabilities that are 0 where the row does not have an option."""
+        if self.present is None:
+            return probabilities
+        kept = choose(self.present, probabilities, 0.0)
+        return kept / kept.sum()
 
     @once
     def top(self) -> Value:
@@ -276,9 +299,13 @@ class Row:
             "logit_margin": 0.0 - self.second_gap,
             "prob_margin": (1 - exp(self.second_gap)) * confidence,
             "entropy": log(total) - (weight * self.gaps).sum() * confidence,
-            "logit_norm": sqrt((self.logits * self.logits).sum()),
+            "logit_norm": sqrt(self._squares().sum()),
             "top_logit": self.best,
         }
+
+    def _squares(self) -> Value:
+        squares = self.logits * self.logits
+        return squares if self.present is None else choose(self.present, squares, 0.0)
 
     def joined(self, names: Sequence[str]) -> Value:
         """Return several statistics side by side."""
@@ -300,6 +327,10 @@ class Program:
         What the first input holds.
     score : ScoreScale or None
         What one number per row is taken for, where that is what comes in.
+    grouped : bool
+        Whether it reads the effect of the row's group.
+    masks : bool
+        Whether minus infinity may come in, for an option that a row does not have.
     n_columns : int
         Width of the first input: one column per class, or one score.
     """
@@ -310,6 +341,8 @@ class Program:
     n_features: int
     takes: str
     score: ScoreScale | None = None
+    grouped: bool = False
+    masks: bool = False
 
     @property
     def n_columns(self) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
+from smallcal.data.groups import group_names
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.data.shapes import one_hot_codes
@@ -114,6 +115,7 @@ def load(
     calibrator: FittedCalibrator | None = None,
     *,
     as_written: bool = False,
+    quiet: bool = False,
 ) -> Loaded:
     """Read a data file, its columns in the order of the calibrator's classes; notes are said.
 
@@ -129,7 +131,7 @@ def load(
     )
     if not as_written:
         loaded = loaded.in_order_of(choice.known)
-    terminal.note(*loaded.notes)
+    terminal.note(*(() if quiet else loaded.notes))
     return loaded
 
 
@@ -138,11 +140,12 @@ def in_pieces(
 ) -> tuple[Path, str | None] | None:
     """Return file and split of data that can be read in pieces, or None.
 
-    A control's scores depend on the whole batch, and features are in the same file: such
-    calibrators are not applied in pieces.
+    A control's scores depend on the whole batch, features are in the same file, and of groups it
+    is said how many rows are unknown: such calibrators are not applied in pieces.
     """
     file, prefix = io.split_path(data)
     rowwise = fitted is None or (fitted.signal.rowwise and not fitted.signal.needs)
+    rowwise = rowwise and (fitted is None or fitted.groups is None)
     split = prefix and file.suffix.lower() == ".npy"
     if not rowwise or split or not io.is_source(file, input=asked.kind_for(fitted)):
         return None
@@ -211,10 +214,14 @@ def judge_agreement(
 def predictions(loaded: Loaded, score: ScoreScale | None = None) -> Predictions:
     """Check logits and labels; scores are taken for what others were, where that is said."""
     if loaded.labels is None:
-        what, option = ("outcomes", "--outcome") if loaded.input == "score" else ("labels", "")
+        if loaded.input == "score":
+            raise InputError(
+                f"{loaded.source} has no outcomes; put an array called outcomes into it, or name "
+                "its field with --outcome or its file with --labels"
+            )
         raise InputError(
-            f"{loaded.source} has no {what}; put an array called {what} into it or name "
-            + (f"it with {option}" if option else "their file with --labels")
+            f"{loaded.source} has no labels; put an array called labels into it or name their "
+            "file with --labels"
         )
     with naming(loaded.source):
         return Predictions.of(
@@ -224,6 +231,21 @@ def predictions(loaded: Loaded, score: ScoreScale | None = None) -> Predictions:
             class_names=loaded.class_names,
             score=score,
             name=loaded.input,
+        )
+
+
+def grouped_if(cal: Loaded, asked: Asked) -> Loaded:
+    """Return the samples to fit on with their groups where those were asked for."""
+    note_groups(cal, asked)
+    return cal if asked.group is not None else replace(cal, groups=None)
+
+
+def note_groups(loaded: Loaded, asked: Asked) -> None:
+    """Say that a file has groups, where nobody asked for them."""
+    if loaded.groups is not None and asked.group is None:
+        terminal.note(
+            f"{loaded.source} names {terminal.count(len(group_names(loaded.groups)), 'group')}; "
+            "--group names them and fits an effect of each"
         )
 
 
@@ -267,8 +289,9 @@ def named(loaded: Loaded, calibrator: FittedCalibrator | None) -> Loaded:
 def calibrated(calibrator: FittedCalibrator, loaded: Loaded) -> FloatArray:
     """Apply a calibrator to a file's scores."""
     require_same_input(calibrator, loaded.input, loaded.source)
-    with naming(loaded.source):
-        return calibrator.predict_proba(loaded.logits, features=loaded.features)
+    groups = None if calibrator.groups is None else loaded.groups
+    with naming(loaded.source), terminal.noted_warnings(loaded.source):
+        return calibrator.predict_proba(loaded.logits, features=loaded.features, groups=groups)
 
 
 def require_same_input(calibrator: FittedCalibrator, input: str, source: str) -> None:

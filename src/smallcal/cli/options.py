@@ -68,7 +68,15 @@ Outcome = Annotated[
     str | None, option("FIELD", "What a score should foretell: 0 or 1, true or false, a or b.")
 ]
 Group = Annotated[
-    str | None, option("FIELD", "The group of a row: kind of question, site, language.")
+    str | None,
+    option(
+        "NAME",
+        "The column or array that says which group a row belongs to: a kind of question, a site. "
+        "In a file of splits, groups stands for val_groups.",
+    ),
+]
+Per = Annotated[
+    str | None, option("FIELD", "Models or tasks that DATA holds together: one calibrator each.")
 ]
 Force = Annotated[
     bool, flag("--force", "Go on where the labels do not seem to be those of the predictions.")

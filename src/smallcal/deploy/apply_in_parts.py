@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from smallcal._version import __version__
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.data.checks import as_scores, require_finite
+from smallcal.data.checks import as_scores
+from smallcal.data.masks import checked_logits
 from smallcal.data.special import softmax
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
@@ -219,7 +220,7 @@ def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> NDArray[An
     """Apply a calibrator to a block; what is wrong is named by file and row."""
     try:
         if fitted.input == "logits":  # here, so that rows are counted from the file's first
-            require_finite(as_scores(block.scores), name="logits", first_row=block.start)
+            checked_logits(as_scores(block.scores), name="logits", first_row=block.start)
         return fitted.predict_proba(block.scores)
     except InputError as error:
         counted = fitted.input == "logits" or not block.start
@@ -231,7 +232,7 @@ def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
     """Return a block's own probabilities; what is wrong is named by file and row."""
     try:
         scores = as_scores(block.scores, input=input)
-        require_finite(scores, name=input, first_row=block.start)
+        scores, _ = checked_logits(scores, name=input, first_row=block.start)
     except InputError as error:
         raise error.about(shown) from error
     return softmax(scores)

@@ -149,13 +149,17 @@ class Loaded:
             return self
         if not bool(kept.any()):
             raise no_labels(self.source)
+        note = ignored_note(self.source, len(kept), int((~kept).sum()))
+        return replace(self.take(kept), notes=(*self.notes, note))
+
+    def take(self, rows: NDArray[Any]) -> Loaded:
+        """Return some of the samples."""
         return replace(
             self,
-            logits=self.logits[kept],
-            labels=self.labels[kept],
-            features=None if self.features is None else self.features[kept],
-            groups=None if self.groups is None else self.groups[kept],
-            notes=(*self.notes, ignored_note(self.source, len(kept), int((~kept).sum()))),
+            logits=self.logits[rows],
+            labels=None if self.labels is None else self.labels[rows],
+            features=None if self.features is None else self.features[rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
 
 

@@ -47,7 +47,7 @@ class _Routed:
     def of(
         cls, y_true: object, logits: object, calibrator: object, *, features: object = None
     ) -> _Routed:
-        fitted = fitted_of(calibrator)
+        fitted = replace(fitted_of(calibrator), groups=None)  # named ones are not those of a signal
         if fitted.score is not None:
             raise InputError(
                 "a score has no groups by risk; plots.reliability shows how often outcome 1 comes"
@@ -79,9 +79,8 @@ class _Routed:
 
 def at_one_temperature(fitted: FittedCalibrator, temperature: float) -> FittedCalibrator:
     """Return the same calibrator with one temperature for all."""
-    return replace(
-        fitted, map=ScalarMap(temperature), signal=NoSignal(), tail_temperature=None, options={}
-    )
+    bare = replace(fitted, signal=NoSignal(), tail_temperature=None, groups=None, options={})
+    return replace(bare, map=ScalarMap(temperature))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from smallcal.calibrators.catalogue import DEFAULT_OF, OF_SCORES
 from smallcal.errors import InputError, choose
 from smallcal.metrics import METRICS
 from smallcal.studies.entries import (
@@ -17,6 +16,7 @@ from smallcal.studies.entries import (
     OURS,
     PROPER,
     RESAMPLED,
+    SCORE_MAPS,
     THRESHOLDS,
     entries,
     fitted_by,
@@ -52,8 +52,8 @@ _ROWS = (
         name="scores",
         title="Maps of one score",
         question="Which map makes a probability of one number per row, with few outcomes?",
-        entries=entries(f"{' '.join(OF_SCORES)} sklearn:isotonic"),
-        baseline=DEFAULT_OF["score"],
+        entries=SCORE_MAPS,
+        baseline="spline",
         metrics=("nll", "brier", "ece15"),
         budgets=(30, 50, 100, 250, 1000),
         draws=10,

@@ -154,6 +154,8 @@ def _whole(
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
     if loaded.labels is not None:
         arrays["labels"] = inputs.label_column(loaded.labels, loaded)
+    if loaded.groups is not None and fitted.groups is not None:
+        arrays["groups"] = loaded.groups
     if fitted.score is not None:  # one number in, one out, and what came of it
         own = {"probabilities": "probability", "labels": "outcome"}
         arrays["probabilities"] = proba[:, 1]

@@ -72,6 +72,7 @@ def compare(
     wanted = choices.metric_names(metrics, shown)
     names = list(dict.fromkeys(true_name(name, cal.input) for name in given or usual))
     baseline = _baseline(baseline, names)
+    cal = inputs.grouped_if(cal, asked)
     if methods == "all":
         names = _possible(names, cal, test)
     fitted_on = inputs.require_agreement(inputs.predictions(cal), cal.source, force=force)
@@ -170,12 +171,15 @@ def _fit_all(
 
 def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
     estimator = Calibrator(method=name, input=cal.input, random_state=seed)
-    estimator.fit(cal.logits, cal.labels, features=cal.features)
+    # The raw model is what others are compared with; effects of groups would make it another.
+    groups = None if true_name(name) == "none" else cal.groups
+    estimator.fit(cal.logits, cal.labels, features=cal.features, groups=groups)
     fitted = estimator.fitted_
+    known = None if fitted.groups is None else test.groups
     own = (text for text in notes_of(fitted) if not text.startswith("score_as_"))
     terminal.note(*(f"{name}: {text}" for text in own))
     labels = test.labels if "labels" in fitted.signal.needs else None
-    return fitted.predict_proba(test.logits, features=test.features, labels=labels)
+    return fitted.predict_proba(test.logits, features=test.features, labels=labels, groups=known)
 
 
 def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> None:

@@ -78,8 +78,10 @@ def monitor(
         with terminal.progress("Reading"):
             loaded = inputs.load(data, asked, fresh.calibrator)
             inputs.require_same_input(fresh.calibrator, loaded.input, data)
-            with inputs.naming(data):
-                fresh.update(loaded.logits, loaded.labels, loaded.features, seen=seen)
+            groups = None if fresh.calibrator.groups is None else loaded.groups
+            known = loaded.logits, loaded.labels, loaded.features
+            with inputs.naming(data), terminal.noted_warnings(data):
+                fresh.update(*known, groups=groups, seen=seen)
         whole = begun.merge(fresh) if state is None else fresh.add_to(state)
     report = whole.report()
     if prometheus:

@@ -97,6 +97,7 @@ def report(
     settings = Settings(methods=chosen, n_boot=n_boot, level=level, input=cal.input)
     for text in fail_if or []:
         require_known(text, settings.names)
+    cal = inputs.grouped_if(cal, asked)
     fitted_on = inputs.require_agreement(inputs.predictions(cal), cal.source, force=force)
     tested_on = inputs.predictions(test, fitted_on.score)
     inputs.require_agreement(tested_on, test.source, force=force)

@@ -12,11 +12,11 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value
-from smallcal.data.checks import MAX_MAGNITUDE
+from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Statements, Writer, statements_of
-from smallcal.deploy.export.translate import program_of
+from smallcal.deploy.export.translate import grouped, program_of
 
 _WIDTH = 99
 
@@ -49,6 +49,7 @@ def to_python(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     pieces = [
         _HEAD.format(needs=needs, **_header(fitted, program, origin or origin_of(fitted))),
         *body.constants,
+        *_known_groups(fitted),
         *(helper for name, helper in _HELPERS.items() if f"{name}(" in written),
         *_checks(program),
         *_functions(program, lines),
@@ -95,7 +96,9 @@ class _Body(Writer):
     def lines(self) -> Iterator[str]:
         """Yield one statement after the other."""
         for value in self.statements.values:
-            if value.operation == "features" and value.width == 1:
+            if value.operation == "effect":
+                yield f"{self.names[id(value)]} = GROUP_EFFECTS.get(_group_name(group), 0.0)"
+            elif value.operation == "features" and value.width == 1:
                 yield f"{self.names[id(value)]} = features[0]"
             elif value.of or value.operation == "constant":
                 yield f"{self.names[id(value)]} = {self.made(value)}"
@@ -142,9 +145,11 @@ def _header(fitted: FittedCalibrator, program: Program, origin: Origin) -> dict[
     return {
         **origin.words(),
         "takes": program.takes,
-        "more": ", features" if features else "",
+        "more": _more(program),
         "columns": f"{program.n_classes} {program.takes}"
-        + (f" and {features} features" if features else ""),
+        + (f" and {features} features" if features else "")
+        + (" and the name of the group" if program.grouped else ""),
+        "lists": _more(program).replace("group", "groups"),
         "n_classes": program.n_classes,
         "n_features": features,
         "names": names and "(\n" + "".join(f"    {name!a},\n" for name in names) + ")",
@@ -152,29 +157,56 @@ def _header(fitted: FittedCalibrator, program: Program, origin: Origin) -> dict[
     }
 
 
+def _more(program: Program) -> str:
+    """Return what else a function takes."""
+    more = (("features", program.n_features), ("group", program.grouped))
+    return "".join(f", {name}" for name, there in more if there)
+
+
+def _known_groups(fitted: FittedCalibrator) -> Iterator[str]:
+    effects = grouped(fitted)
+    if effects is not None:
+        pairs = zip(effects.names, effects.effects, strict=True)
+        yield "GROUP_EFFECTS = {\n" + "".join(f"    {n!a}: {b!r},\n" for n, b in pairs) + "}\n"
+        yield _GROUP_NAME
+
+
 def _checks(program: Program) -> Iterator[str]:
     checks = [("_checked", "N_CLASSES", program.takes)]
     if program.n_features:
         checks.append(("_checked_features", "N_FEATURES", "features"))
     for name, length, what in checks:
-        good, must = _GOOD[what]
+        good, must = _GOOD["masked" if program.masks and what == "logits" else what]
         more = _SUM_CHECK if what == "probabilities" else ""
         yield _CHECKED.format(name=name, length=length, what=what, good=good, must=must, more=more)
 
 
 def _functions(program: Program, lines: list[str]) -> Iterator[str]:
-    more = ", features" if program.n_features else ""
+    more = _more(program)
     body = ["logits = _checked(logits)"]
-    if more:
+    if program.n_features:
         body.append("features = _checked_features(features)")
     has = program.temperature is not None
     body += [*lines, f"return probabilities, {'temperature' if has else None}"]
     yield f"\ndef _calibrated(logits{more}):\n" + textwrap.indent("\n".join(body), "    ")
     yield _PUBLIC.format(more=more)
-    yield _ROWS_WITH_FEATURES if more else _ROWS
+    yield _rows(program)
     if has:
         yield _TEMPERATURE.format(more=more)
-    yield _MAIN.format(row="row[:N_CLASSES], row[N_CLASSES:]" if more else "row")
+    row = "row[:N_CLASSES], row[N_CLASSES:]" if program.n_features else "row"
+    last = "        cells, group = cells[:-1], cells[-1]\n" if program.grouped else ""
+    yield _MAIN.format(row=row + (", group" if program.grouped else ""), last=last)
+
+
+def _rows(program: Program) -> str:
+    """Return the function of several rows."""
+    if not _more(program):
+        return _ROWS
+    lists = [name for name in ("features", "groups") if name[:5] in _more(program)]
+    checks = "".join(_SAME_LENGTH.format(name=name) for name in lists)
+    every = {"lists": ", ".join(lists), "checks": checks}
+    each = ", ".join(f"{name}[i]" for name in lists)
+    return _ROWS_WITH_MORE.format(**every, each=each)
 
 
 _HEAD = '''"""Calibrated probabilities of a classifier: {method}, exported by {library}.
@@ -183,7 +215,7 @@ Needs Python 3.8 or later and nothing else. Do not edit: export again instead.
 
     import this_file
     this_file.calibrate({takes}{more})  # one row: {columns} -> {n_classes} probabilities
-    this_file.calibrate_rows(rows{more})
+    this_file.calibrate_rows(rows{lists})
 
     python this_file.py < rows.csv > probabilities.csv
 
@@ -229,6 +261,8 @@ _SUM_CHECK = """    if abs(sum(row) - 1) > 1e-3:
 #: What each number must be: in Python, and in words.
 _GOOD = {
     "logits": (f"abs(x) <= {MAX_MAGNITUDE!r}", f"finite and at most {MAX_MAGNITUDE:g} in size"),
+    # Of minus infinity the comparison holds, of NaN it does not.
+    "masked": (f"x <= {MAX_MAGNITUDE!r}", f"at most {MAX_MAGNITUDE:g}, minus infinity a mask"),
     "probabilities": ("0 <= x <= 1.001", "probabilities in [0, 1]"),
     "features": ("math.isfinite(x)", "finite"),
 }
@@ -243,13 +277,22 @@ def calibrate_rows(rows):
     """Return the calibrated probabilities of each row."""
     return [calibrate(row) for row in rows]
 '''
-_ROWS_WITH_FEATURES = '''
-def calibrate_rows(rows, features):
+_ROWS_WITH_MORE = '''
+def calibrate_rows(rows, {lists}):
     """Return the calibrated probabilities of each row."""
-    rows, features = list(rows), list(features)
-    if len(rows) != len(features):
-        raise ValueError("%d rows, but %d rows of features" % (len(rows), len(features)))
-    return [calibrate(row, more) for row, more in zip(rows, features)]
+    rows = list(rows)
+{checks}    return [calibrate(rows[i], {each}) for i in range(len(rows))]
+'''
+_SAME_LENGTH = """    {name} = list({name})
+    if len(rows) != len({name}):
+        raise ValueError("%d rows, but %d rows of {name}" % (len(rows), len({name})))
+"""
+_GROUP_NAME = '''
+def _group_name(group):
+    """Return the name of a group; numbers are named by their digits."""
+    if isinstance(group, float) and group.is_integer():
+        group = int(group)
+    return str(group)
 '''
 _TEMPERATURE = '''
 def temperature(logits{more}):
@@ -264,7 +307,7 @@ def main():
     for number, cells in enumerate(csv.reader(sys.stdin), start=1):
         if not cells:
             continue
-        try:
+{last}        try:
             row = [float(cell) for cell in cells]
         except ValueError:
             if number == 1:

@@ -13,14 +13,15 @@ from itertools import groupby
 from typing import ClassVar
 
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.program import Program, Value
-from smallcal.data.checks import MAX_MAGNITUDE
+from smallcal.calibrators.group_effects import GroupEffects
+from smallcal.calibrators.program import INPUTS, Program, Value
+from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.data.shown import visible
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Writer, bare, statements_of
-from smallcal.deploy.export.translate import program_of
+from smallcal.deploy.export.translate import grouped, program_of
 from smallcal.errors import InputError
 
 
@@ -36,7 +37,9 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
 
     ``smallcal_probabilities(logits)`` gives a list, and where there is one
     ``smallcal_temperature(logits)`` a number; NULL gives NULL, a row that is not of the right
-    length or not finite is an error. Calibrators that need features take them as a second list.
+    length or not finite is an error. Calibrators that need features take them as a second list,
+    those with effects of groups take the name of the group last; one that is not known, NULL
+    among them, has no effect.
 
     Parameters
     ----------
@@ -54,10 +57,12 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     """
     program = without_erf(program_of(fitted))
     given = "logits, features" if program.n_features else "logits"
-    text = _HEAD.format(given=given, **(origin or origin_of(fitted)).words())
-    text += _macro("smallcal_probabilities", given, program)
+    effects = grouped(fitted)
+    shifted = f"{given}, group_name" if effects is not None else given
+    text = _HEAD.format(given=shifted, **(origin or origin_of(fitted)).words())
+    text += _macro("smallcal_probabilities", shifted, program, effects)
     if program.temperature is not None:
-        alone = replace(program, probabilities=program.temperature, temperature=None)
+        alone = replace(program, probabilities=program.temperature, temperature=None, grouped=False)
         text += _macro("smallcal_temperature", given, alone)
     if fitted.class_names is not None:
         names = ", ".join(map(_text, fitted.class_names))
@@ -65,10 +70,12 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     return text
 
 
-def _macro(name: str, given: str, program: Program) -> str:
-    steps = [*_checked(program), *_Chain(program).steps()]
-    inputs = given.split(", ")
+def _macro(name: str, given: str, program: Program, effects: GroupEffects | None = None) -> str:
+    steps = [*_checked(program), *_effect(effects), *_Chain(program).steps()]
+    inputs = [each for each in given.split(", ") if each != "group_name"]
     taken = ", ".join(f"CAST({name} AS DOUBLE[]) AS given_{name}" for name in inputs)
+    if effects is not None:
+        taken += ", CAST(group_name AS VARCHAR) AS given_group_name"
     chain = [f"smallcal_0 AS (SELECT {taken})"]
     chain += [
         f"smallcal_{number} AS (SELECT *, {step} FROM smallcal_{number - 1})"
@@ -83,10 +90,19 @@ def _macro(name: str, given: str, program: Program) -> str:
     )
 
 
+def _effect(effects: GroupEffects | None) -> Iterator[str]:
+    """Yield the step that looks up the effect of a row's group: 0 for one that is not known."""
+    if effects is not None:
+        names = ", ".join(map(_text, effects.names))
+        numbers = ", ".join(bare(_number(effect)) for effect in effects.effects)
+        place = f"list_position([{names}], given_group_name)"
+        yield f"coalesce(list_extract([{numbers}], {place}), 0e0) AS smallcal_effect"
+
+
 def _checked(program: Program) -> Iterator[str]:
     """Yield steps that let only good rows pass; a comparison with NaN or NULL is never true."""
     good = {
-        "logits": f"abs(a) <= {_number(MAX_MAGNITUDE)}",
+        "logits": f"{'a' if program.masks else 'abs(a)'} <= {_number(MAX_MAGNITUDE)}",
         "probabilities": "a BETWEEN 0e0 AND 1.001e0",
     }
     yield _guarded("logits", program.n_classes, good[program.takes], program.takes)
@@ -152,7 +168,7 @@ class _Chain(Writer):
     def __init__(self, program: Program) -> None:
         super().__init__(
             statements_of(program),
-            lambda name: f"smallcal_{name}" if name in ("logits", "features") else name,
+            lambda name: f"smallcal_{name}" if name in INPUTS else name,
         )
 
     def steps(self) -> Iterator[str]:

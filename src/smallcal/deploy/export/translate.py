@@ -7,8 +7,9 @@ down once more, and the tests hold the two against each other.
 from __future__ import annotations
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import TemperatureMap
-from smallcal.calibrators.program import Program, Row, Value, choose, exp, softmax
+from smallcal.calibrators.program import Program, Row, Value, choose, exp, given, softmax
 from smallcal.calibrators.softmax import SHARING_ROUNDS
 from smallcal.errors import InputError
 
@@ -29,11 +30,10 @@ def program_of(fitted: FittedCalibrator) -> Program:
     """
     _require_exportable(fitted)
     n_features = fitted.signal.n_features or 0
-    score = fitted.score
-    given = Row(fitted.n_classes, n_features=n_features, takes=fitted.input, score=score)
-    row = (
-        given if fitted.correction is None else given.moved(fitted.correction.program(given.logits))
-    )
+    score, masks = fitted.score, bool(fitted.data.get("masked"))
+    takes, n_classes = fitted.input, fitted.n_classes
+    own = Row(n_classes, n_features=n_features, takes=takes, score=score, masks=masks)
+    row = own if fitted.correction is None else own.moved(fitted.correction.program(own))
     found = fitted.map.program(row, fitted.signal.program(row))
     temperature = found if isinstance(fitted.map, TemperatureMap) else None
     probabilities = found
@@ -42,11 +42,30 @@ def program_of(fitted: FittedCalibrator) -> Program:
         probabilities = (
             softmax(row.gaps / temperature) if tail is None else _tailed(row, temperature, tail)
         )
+    else:
+        probabilities = row.without_masked(probabilities)
     if fitted.keep_predictions:
-        probabilities = _shared(given, probabilities)
+        probabilities = _shared(own, probabilities)
     if fitted.preserves_argmax:
-        probabilities = _keep_top(given, probabilities)
-    return Program(probabilities, temperature, fitted.n_classes, n_features, fitted.input, score)
+        probabilities = _keep_top(own, probabilities)
+    effects = grouped(fitted)
+    if effects is not None:
+        probabilities = effects.program(probabilities, given("effect", 1), claim=fitted.claim)
+    return Program(
+        probabilities,
+        temperature,
+        n_classes,
+        n_features,
+        takes,
+        score,
+        grouped=effects is not None,
+        masks=masks,
+    )
+
+
+def grouped(fitted: FittedCalibrator) -> GroupEffects | None:
+    """Return the effects of groups that an export must ask for the group to apply."""
+    return fitted.groups if fitted.groups is not None and fitted.groups.sigma else None
 
 
 def _require_exportable(fitted: FittedCalibrator) -> None:

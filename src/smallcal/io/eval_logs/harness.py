@@ -75,8 +75,15 @@ def _likelihoods(record: Record, number: int, source: str) -> list[float]:
 
 
 def _number(value: Any) -> float:
-    while isinstance(value, list):
+    """Return the log-likelihood of a pair with is_greedy; a text alone is an answer, "4" too."""
+    while isinstance(value, list) and len(value) == 1:
         value = value[0]
+    if isinstance(value, list):
+        value, greedy = value
+        if str(greedy) not in ("True", "False"):
+            raise ValueError(greedy)
+    elif isinstance(value, str):
+        raise TypeError(value)
     return float(value)
 
 

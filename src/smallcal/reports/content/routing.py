@@ -113,13 +113,15 @@ def routing(name: str, bands: Bands, test: Samples, class_names: Sequence[str]) 
 def explained(fit: Fit, calibration: Samples, class_names: Sequence[str]) -> dict[str, Any]:
     """Return what one method does, in its own terms: classes, statistics, temperatures."""
     fitted = fit.fitted
-    what = words_of(fitted, score=calibration.preds.score is not None)
+    scale = calibration.preds.score
+    what = words_of(fitted, score=scale is not None)
+    before = "" if scale is None else f"{scale.words} "
     return {
         "method": fit.name,
-        "words": f"{what}." if what else "",
+        "words": f"{before}{what}." if what else "",
         "n_parameters": fitted.n_parameters,
         "temperature": fitted.map.steps[0] if len(fitted.map.steps) == 1 else None,
-        "score": calibration.preds.score and calibration.preds.score.to_dict(),
+        "score": scale and scale.to_dict(),
         "correction": correction(fitted, calibration, class_names),
         "weights_of": "log-temperature" if isinstance(fitted.map, RegressedMap) else "score",
         "weights": weights(fitted),

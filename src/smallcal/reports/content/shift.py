@@ -7,8 +7,8 @@ from typing import Any
 
 from smallcal.advice.calibrated_split import CalibratedSplit
 from smallcal.io.progress import Advance
-from smallcal.metrics import METRICS
-from smallcal.reports.content.measure import Fit, compared, paired, scored_by
+from smallcal.metrics import METRICS, Scored
+from smallcal.reports.content.measure import Fit, compared, paired
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
 
@@ -35,7 +35,7 @@ def shift_rows(
     rows = []
     for (kind, severity), samples in shifted.items():
         preds = samples.preds
-        scored = {fit.name: scored_by(fit.fitted, preds) for fit in fits}
+        scored = {fit.name: Scored.of(preds.labels, fit.fitted.on(preds)) for fit in fits}
         metrics = [METRICS[name] for name in _SHOWN]
         result = compared(scored, metrics, bootstrap=bootstrap, advance=advance)
         here = _shares(shown, samples)

@@ -52,7 +52,7 @@ def explained(content: Content) -> Iterator[Block]:
     own = next((e for e in content["routing"] if e["method"] == entry["method"]), None)
     if not entry["n_parameters"]:
         return
-    yield Text(f"{_scaled(entry['score'])}{entry['words']}")
+    yield Text(entry["words"])
     if entry["correction"]:
         yield from _corrected(entry["correction"])
     if own:
@@ -64,19 +64,6 @@ def explained(content: Content) -> Iterator[Block]:
     yield from _effects(entry, "own")
     if own:
         yield _band_table(own, "own")
-
-
-def _scaled(score: Content | None) -> str:
-    """Say what becomes of a score before anything is fitted."""
-    if score is None:
-        return ""
-    if score["kind"] == "probability":
-        return "Scores are taken for probabilities of outcome 1, and become log-odds. "
-    return (
-        f"Scores are standardised: less {written(score['mean'], 4)}, divided by "
-        f"{written(score['scale'], 4)}; those below {written(score['low'], 4)} or above "
-        f"{written(score['high'], 4)} count as these. The result serves as log-odds. "
-    )
 
 
 def _corrected(entry: Content) -> Iterator[Block]:
@@ -214,16 +201,16 @@ def gates(content: Content) -> Iterator[Block]:
 def groups(content: Content) -> Iterator[Block]:
     """Show where confidence and accuracy part: by group, and by predicted class."""
     entry, claim = content["groups"], claim_of(content)
-    exact, rows = f"with exact {level_of(content)} intervals", content["classes"]["rows"]
+    exact, classes = f"with exact {level_of(content)} intervals", content["classes"]["rows"]
     gaps = _gaps(claim)
-    its = "its" if rows else "the"
+    its = "its" if classes else "the"
     yield Text(
         f"Where the {claim.confidence} of {entry['method']} and {its} {claim.accuracy} part. A gap "
         f"is mean {claim.confidence} minus {claim.accuracy}: positive where the model is too sure. "
         "Intervals here are exact for each group; what is beyond chance is so after Holm's "
         "correction for looking at many."
     )
-    if rows:
+    if classes:
         yield Heading("Groups")
     if entry["worst"]:
         yield table_of(
@@ -234,18 +221,24 @@ def groups(content: Content) -> Iterator[Block]:
             entry["worst"],
         )
     else:
-        none = "No group and no class" if rows else "No group"
+        none = "No group and no class" if classes else "No group"
         yield Text(f"{none} is off beyond chance.")
     for number_of, table in enumerate(entry["tables"]):
+        more = len(table["rows"]) - MOST_ROWS
+        rows = sorted(table["rows"], key=lambda row: row["p_value"])[:MOST_ROWS]
         yield table_of(
             f"groups-{number_of}",
             f"By {table['by']}: gaps {exact}.",
-            [words("Group", "group"), _COUNT, *gaps, _OFF, (metric_column("ece15"), _error)],
-            table["rows"],
+            [
+                *(words("Group", "group"), _COUNT, *gaps, _OFF, _RAW_OFF),
+                (metric_column("ece15"), _error),
+            ],
+            rows if more > 0 else table["rows"],
+            note=f"{more:,} more groups are in the report's JSON." if more > 0 else "",
         )
-    if rows:
+    if classes:
         yield Heading("Classes")
-        yield Fold(f"All classes ({len(rows):,})", [_class_table(rows, exact)])
+        yield Fold(f"All classes ({len(classes):,})", [_class_table(classes, exact)])
 
 
 def _class_table(rows: Sequence[Content], exact: str) -> Table:
@@ -271,6 +264,10 @@ def _gap(row: Content) -> Cell:
     return percent(row["gap"], notes=notes, signed=True)
 
 
+def _chance(*, off: bool) -> Cell:
+    return Cell("yes", tone="worse") if off else Cell("no", tone="tie")
+
+
 def _error(row: Content) -> Cell:
     if "ece15" not in row:  # there is one group only
         return number(None)
@@ -294,7 +291,11 @@ def _gaps(claim: Claim) -> tuple[Filled, ...]:
 
 _OFF: Filled = (
     Column("Beyond chance", number=False, help="after Holm's correction for all rows"),
-    lambda row: Cell("yes", tone="worse") if row["off"] else Cell("no", tone="tie"),
+    lambda row: _chance(off=row["off"]),
+)
+_RAW_OFF: Filled = (
+    Column("Raw beyond chance", number=False, help="the same of the raw model"),
+    lambda row: _chance(off=row["raw_off"]),
 )
 
 
