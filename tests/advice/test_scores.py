@@ -14,7 +14,7 @@ from smallcal.calibrators.signals.crossfit import stratified_folds
 from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import Predictions
 from smallcal.metrics.binned import ece
-from support.scored import confidences, marks
+from support.judged import confidences, marks
 
 
 def raw(scores: np.ndarray, split: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 import smallcal as sc
 from smallcal.calibrators.catalogue import OF_SCORES
 from smallcal.io import read
-from support.scored import confidences, marks, write
+from support.judged import confidences, marks, write
 
 #: Words of classes, which no sentence on scores may use.
 CLASSES = re.compile(r"\b(class|classes|accuracy|prediction|predictions|predicted)\b")

@@ -9,7 +9,7 @@ import smallcal as sc
 from smallcal import plots
 from smallcal.errors import InputError
 from smallcal.metrics.binned import ece
-from support.scored import confidences
+from support.judged import confidences
 
 P, Y = confidences(200, 0)
 

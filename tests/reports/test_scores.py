@@ -12,7 +12,7 @@ import smallcal as sc
 from smallcal.calibrators.catalogue import OF_SCORES
 from smallcal.data.predictions import Predictions
 from smallcal.plots.redraw import redraw
-from support.scored import confidences, marks
+from support.judged import confidences, marks
 
 CLASSES = re.compile(r"\b(class|classes|accuracy|prediction|predictions|predicted)\b", re.I)
 

@@ -16,8 +16,8 @@ from smallcal.studies.measure import measure
 from smallcal.studies.portions import draw_rows
 from smallcal.studies.predictions import Keeper
 from smallcal.studies.study import Task
+from support.judged import confidences, marks
 from support.real import data_folder
-from support.scored import confidences, marks
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[studies]'")
 
