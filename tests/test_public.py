@@ -74,6 +74,7 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
     [
         ("guide.md", 16),
         ("eval-logs.md", 15),
+        ("scores.md", 15),
         ("statistics.md", 15),
         ("choosing.md", 10),
         ("audit.md", 6),
