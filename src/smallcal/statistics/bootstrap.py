@@ -57,7 +57,7 @@ def interval(
     Parameters
     ----------
     y_true : array-like of shape (n,)
-    y_proba : array-like of shape (n, C)
+    y_proba : array-like of shape (n, C), or (n,) for the probability of outcome 1
     metric : str
         A name in :data:`smallcal.metrics.METRICS`.
     n_boot : int

@@ -79,7 +79,7 @@ def evaluate(
     ----------
     y_true : array-like of shape (n,)
         Column of the true class.
-    y_proba : array-like of shape (n, C)
+    y_proba : array-like of shape (n, C), or (n,) for the probability of outcome 1
         Class probabilities.
     metrics : iterable of str, optional
         Names out of :data:`smallcal.metrics.METRICS`, in the order wanted; all by default.
@@ -247,7 +247,7 @@ def compare(
     Parameters
     ----------
     y_true : array-like of shape (n,)
-    y_probas : mapping of method name to array-like of shape (n, C)
+    y_probas : mapping of method name to array-like of shape (n, C), or (n,)
     baseline : str, optional
         The method others are compared with; the first by default.
     metrics : iterable of str, optional

@@ -45,7 +45,7 @@ def by_group(
     Parameters
     ----------
     y_true : array-like of shape (n,)
-    y_proba : array-like of shape (n, C)
+    y_proba : array-like of shape (n, C), or (n,) for the probability of outcome 1
     groups : array-like of shape (n,)
         The group of each sample: numbers or names.
     metrics, n_boot, level, random_state

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from smallcal.data.checks import BoolArray, FloatArray, as_probabilities, whole_number
+from smallcal.data.checks import BoolArray, FloatArray, as_numpy, whole_number
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
 from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.scored import BLOCK_SIZE, Scored, row_blocks
@@ -111,8 +111,8 @@ def noise_floor(
 
     Parameters
     ----------
-    y_proba : array-like of shape (n, C)
-        Class probabilities. For the classwise error, rows that do not sum to exactly 1 are
+    y_proba : array-like of shape (n, C), or (n,)
+        Class probabilities, or those of outcome 1. For the classwise error, rows that do not sum to exactly 1 are
         scaled to do so before labels are drawn.
     metrics : iterable of str, optional
         Any of ece15, adaece15, cwece15, smece and smece_exact; by default ece15, adaece15 and
@@ -136,9 +136,9 @@ def noise_floor(
     """
     names = _known(_DEFAULT if metrics is None else metrics)
     require_level(level)
-    n = len(as_probabilities(y_proba))
+    values = as_numpy(y_proba, name="y_proba")
     # The labels are placeholders: nothing below reads them.
-    scored = Scored.of(np.zeros(n, dtype=np.int64), y_proba)
+    scored = Scored.of(np.zeros(len(values) if values.ndim else 0, dtype=np.int64), values)
     return noise_floor_of(scored, names, n_sim=n_sim, level=level, random_state=random_state)
 
 
@@ -167,7 +167,7 @@ def spiegelhalter(y_true: object, y_proba: object) -> TestResult:
     ----------
     y_true : array-like of shape (n,)
         Column of the true class.
-    y_proba : array-like of shape (n, C)
+    y_proba : array-like of shape (n, C), or (n,) for outcomes
         Class probabilities.
 
     Returns
@@ -216,7 +216,7 @@ def calibration_p_value(
     ----------
     y_true : array-like of shape (n,)
         Column of the true class.
-    y_proba : array-like of shape (n, C)
+    y_proba : array-like of shape (n, C), or (n,) for outcomes
         Class probabilities.
     metric : str, default "ece15"
         One of ece15, adaece15, cwece15, smece and smece_exact.

@@ -32,7 +32,7 @@ def select(
     candidates: Annotated[
         str | None,
         option(
-            "A,B,...", "Which methods, from simple to rich, such as tva-ts,srts-bce\\[n_groups=5]."
+            "A,B,...", "Which methods, from simple to rich, such as none,srts-bce\\[n_groups=5]."
         ),
     ] = None,
     rule: Annotated[
