@@ -28,7 +28,7 @@ _WEAK_WORDS = (
 #: What one number per row is called, and what came of it: 0 or 1.
 SCORE_WORDS = (
     *("score", "scores", "y_score", "y_scores", "confidence", "confidences", "margin", "margins"),
-    *("decision_function", "score_difference", "difference"),
+    *("decision_function", "score_difference", "difference", "probability"),
 )
 OUTCOME_WORDS = ("outcome", "outcomes", "correct", "is_correct", "success", "winner")
 #: Kinds of scores, those that say more first.
