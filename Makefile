@@ -14,7 +14,7 @@ END_TO_END ?= runs/end-to-end
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-scores study-nested study-calarena study-advice study-gate study-plan study-ablation study-monitor end-to-end figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-scores study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor end-to-end figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -38,6 +38,7 @@ help:
 	@echo "make study-nested  the same with the default's fixed numbers chosen on other kinds of model (after study-no-harm)"
 	@echo "make study-calarena  a file in CalArena's layout from real logits, and the entry of the default on it"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
+	@echo "make study-groups  what effects of groups are worth on real groups in SMALLCAL_DATA"
 	@echo "make study-advice  whether the verbs agree on what to use, and what that costs (after study-no-harm)"
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
@@ -129,6 +130,9 @@ study-nested: $(VENV)/.dev
 
 study-plan: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/plan_study.py $(SMALLCAL_DATA) --write docs/planning.md
+
+study-groups: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/group_study.py $(SMALLCAL_DATA) --write docs/groups.md
 
 study-advice: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/advice_study.py $(SMALLCAL_DATA) --write docs/choosing.md

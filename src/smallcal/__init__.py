@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from smallcal.errors import ArtefactError as ArtefactError
     from smallcal.errors import FileError as FileError
     from smallcal.errors import FitWarning as FitWarning
+    from smallcal.errors import GroupWarning as GroupWarning
     from smallcal.errors import InputError as InputError
     from smallcal.errors import MissingExtraError as MissingExtraError
     from smallcal.errors import SmallcalError as SmallcalError
@@ -65,6 +66,7 @@ __getattr__, __dir__, __all__ = attach(
             "ArtefactError",
             "FileError",
             "FitWarning",
+            "GroupWarning",
             "InputError",
             "MissingExtraError",
             "SmallcalError",

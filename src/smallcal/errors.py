@@ -9,6 +9,7 @@
     └── MissingExtraError (ImportError)  an optional package that is not installed
 
     FitWarning (UserWarning)             the fit succeeded, but something about it asks for action
+    GroupWarning (UserWarning)           rows of groups that a calibrator has not seen
 
 A caller who wants "anything smallcal objects to" catches ``SmallcalError``; a caller who
 thinks in builtins catches ``ValueError`` or ``ImportError`` and is served as well.

@@ -46,7 +46,9 @@ def test_a_judge_is_fitted_applied_and_measured(logs, cli):
     brier = float(((p - loaded.labels) ** 2).mean())
     assert json.loads(out)["metrics"]["brier"] == pytest.approx(brier, rel=1e-6)
     assert cli("apply", "cal.json", "judged.jsonl", *FIELDS, "-o", "p.npz")[0] == 0
-    np.testing.assert_allclose(np.load("p.npz")["probabilities"][:, 1], p, rtol=1e-6)
+    found = np.load("p.npz")
+    given = found["probability"] if "probability" in found else found["probabilities"][:, 1]
+    np.testing.assert_allclose(given, p, rtol=1e-6)
 
 
 def test_scores_stream(logs, cli):
@@ -59,7 +61,8 @@ def test_scores_stream(logs, cli):
     asked = ("s.npy", "--input", "score")
     code, _, err = cli("apply", "cal.json", *asked, "-o", "p.npy", "--part-rows", "100")
     assert code == 0, err
-    np.testing.assert_allclose(np.load("p.npy"), sc.load("cal.json").predict_proba(s), rtol=1e-6)
+    found = np.load("p.npy").reshape(len(s), -1)[:, -1]
+    np.testing.assert_allclose(found, sc.load("cal.json").predict_score(s), rtol=1e-6)
     found = []
     for more in ((), ("--calibrator", "cal.json")):
         code, out, err = cli(
@@ -156,6 +159,69 @@ def test_one_fit_that_fails_leaves_nothing(logs, cli):
     assert code == 2
     assert "few.jsonl, org/one" in err
     assert not [path for path in Path().iterdir() if "cals" in path.name]
+
+
+def test_a_folder_of_calibrators_is_applied_row_by_row(logs, cli):
+    assert cli("fit", "samples.jsonl", "--per", "model", "-o", "cals")[0] == 0
+    code, _, err = cli("apply", "cals", "samples.jsonl", "-o", "p.npz")
+    assert code == 0, err
+    p, whole = np.load("p.npz"), read("samples.jsonl", per="model")
+    np.testing.assert_array_equal(p["labels"], whole.labels)
+    small, large = (sc.load(f"cals/org_{size}.json") for size in ("small", "large"))
+    np.testing.assert_allclose(p["probabilities"][::2], small.predict_proba(whole.logits[::2]))
+    np.testing.assert_allclose(
+        p["probabilities"][1::2, :2], large.predict_proba(whole.logits[1::2, :2])
+    )
+    assert (p["probabilities"][1::2, 2:] == 0).all()
+    code, out, _ = cli("evaluate", "p.npz", "--n-boot", "0", "--json")
+    assert (code, json.loads(out)["n"]) == (0, 240)
+
+
+def test_a_folder_of_scores(logs, cli):
+    models = [one | {"model": ("a", "b")[i % 2]} for i, one in enumerate(judged())]
+    write("both.jsonl", models)
+    more = (*FIELDS, "--method", "ts-nll", "--per", "model")
+    code, _, err = cli("fit", "both.jsonl", *more, "-o", "cals")
+    assert code == 0, err
+    assert cli("apply", "cals", "both.jsonl", *FIELDS, "-o", "p.csv")[0] == 0
+    loaded = read("p.csv")
+    assert loaded.input == "score"
+    scores = read("both.jsonl", score="judge.score", outcome="human.ok", per="model").logits
+    expected = sc.load("cals/b.json").predict_score(scores[1::2])
+    np.testing.assert_allclose(loaded.logits[1::2], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda: Path("cals/index.json").unlink(), "holds no index.json"),
+        (lambda: Path("cals/index.json").write_text("[1]"), "is damaged"),
+        (
+            lambda: Path("cals/index.json").write_text(
+                '{"per": "model", "files": {"org/small": "../x.json", "org/large": "y.json"}}'
+            ),
+            "outside of its folder",
+        ),
+        (
+            lambda: write("samples.jsonl", [one | {"model": "new"} for one in harness_samples(20)]),
+            "no calibrator of model 'new'",
+        ),
+        (
+            lambda: write(
+                "samples.jsonl",
+                [one | {"model": "org/large"} for one in harness_samples(20, widths=(5,))],
+            ),
+            "more options than its calibrator: 2",
+        ),
+    ],
+)
+def test_folders_that_cannot_be_applied(spoil, message, logs, cli):
+    assert cli("fit", "samples.jsonl", "--per", "model", "-o", "cals")[0] == 0
+    spoil()
+    code, _, err = cli("apply", "cals", "samples.jsonl", "-o", "p.npz")
+    assert code == 2
+    assert message in err
+    assert not Path("p.npz").exists()
 
 
 def test_file_names_are_safe_and_differ():

@@ -16,11 +16,12 @@ import numpy as np
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
 from smallcal.calibrators.discipline import Discipline, explained
-from smallcal.calibrators.given import Given, coded, slices
+from smallcal.calibrators.given import Given, checked, coded, slices
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.parts import frozen, plain_fields
+from smallcal.calibrators.rebuilt import parts_of
 from smallcal.calibrators.reference import Reference, Watched, log_odds
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
 from smallcal.calibrators.softmax import (
@@ -31,12 +32,12 @@ from smallcal.calibrators.softmax import (
     tailed_softmax,
 )
 from smallcal.calibrators.soundness import require_sound
-from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels, as_scores
+from smallcal.data.checks import FloatArray, IntArray, as_scores
 from smallcal.data.masks import checked_logits
 from smallcal.data.names import by_name
 from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
-from smallcal.errors import ArtefactError, InputError, missing_input
+from smallcal.errors import ArtefactError, InputError
 from smallcal.io.documents import shortened
 
 #: With fewer samples than this for each parameter, a fit says so.
@@ -151,7 +152,7 @@ class FittedCalibrator:
         self, logits: object, *, features: object = None, labels: object = None
     ) -> FloatArray:
         """Return the routing score of each row."""
-        return self._scores(self._checked(logits, features, labels))
+        return self._scores(checked(self, logits, features, labels))
 
     def temperature(
         self, logits: object, *, features: object = None, labels: object = None
@@ -199,7 +200,7 @@ class FittedCalibrator:
         ndarray of shape (n, C)
             Of the logits' floating type; each row sums to 1.
         """
-        given = self._checked(logits, features, labels)
+        given = checked(self, logits, features, labels)
         codes = coded(self.groups, groups, len(given.logits))
         return self.calibrate(given._replace(groups=codes), out=out)
 
@@ -209,7 +210,7 @@ class FittedCalibrator:
         Of scores they are those of outcome 1. Unknown groups are not told of.
         """
         labels = preds.labels if "labels" in self.signal.needs else None
-        given = replace(self, input="logits")._checked(preds.logits, preds.features, labels)
+        given = checked(replace(self, input="logits"), preds.logits, preds.features, labels)
         named = preds.group_labels
         if self.groups is not None and named is not None:
             given = given._replace(groups=self.groups.codes(named))
@@ -300,7 +301,7 @@ class FittedCalibrator:
         """
         if not self.deployable:
             raise InputError(f"{self.method} is for comparison only; there is nothing to monitor")
-        given = self._checked(logits, features, None)
+        given = checked(self, logits, features, None)
         # Of a score it is outcome 1 that is claimed, also where it is the less probable.
         odds = log_odds(given.logits) if self.score is None else given.logits[:, 1]
         return self._watched(given, odds)
@@ -363,20 +364,8 @@ class FittedCalibrator:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
-        counts, moved = document.get("reference"), document["correction"]
-        score, shifted = document.get("score"), document.get("groups")
         try:
-            made: dict[str, Any] = {
-                "signal": FittedSignal.from_dict(document["signal"]),
-                "map": FittedMap.from_dict(document["map"]),
-                "correction": Correction.from_dict(moved) if moved else None,
-                "groups": GroupEffects.from_dict(shifted) if shifted else None,
-                "discipline": Discipline(**frozen(document["discipline"])),
-                "pooled_temperature": float(document["pooled_temperature"]),
-                "flags": document["flags"],
-                "reference": Reference.from_dict(counts) if counts else None,
-                "score": ScoreScale.from_dict(score) if score else None,
-            }
+            made = parts_of(document)
             others = {each.name for each in fields(cls) if each.init} - set(made)
             fitted = cls(**made, **{name: frozen(document[name]) for name in others})
             require_sound(fitted, n_parameters=document["n_parameters"])
@@ -402,29 +391,6 @@ class FittedCalibrator:
         array = as_scores(given, input=self.input, name=self.input)
         return by_name(array, given, self.class_names)
 
-    def _checked(self, logits: object, features: object, labels: object) -> Given:
-        array = self.logits_of(logits)
-        if array.shape[1] != self.n_classes:
-            want = f"the {self.n_classes} columns this calibrator was fitted on"
-            raise InputError(f"{self.input} must have {want}; got {array.shape[1]}")
-        needs = self.signal.needs
-        for name, value in (("features", features), ("labels", labels)):
-            if name in needs and value is None:
-                raise missing_input(self.method, name)
-        checked = None
-        if "features" in needs:
-            checked = as_features(features, n=len(array))
-            if checked.shape[1] != self.signal.n_features:
-                raise InputError(
-                    f"features must have the {self.signal.n_features} columns this calibrator was "
-                    f"fitted on; got {checked.shape[1]}"
-                )
-        codes = None
-        if "labels" in needs:
-            n, n_classes = array.shape
-            codes = as_labels(labels, n=n, n_classes=n_classes, class_names=self.class_names)
-        return Given(array, checked, codes)
-
     def _scores(self, given: Given) -> FloatArray:
         if not self.signal.rowwise:
             logits = given.logits if self.correction is None else self.correction(given.logits)
@@ -440,16 +406,7 @@ class FittedCalibrator:
     def _block_scores(self, given: Given, block: RowBlock) -> FloatArray:
         if isinstance(self.signal, NoSignal):
             return np.zeros(len(block.top))
-        rows = block.rows
-        features, labels = given.features, given.labels
-        return self.signal.scores(
-            Rows(
-                given.logits[rows],
-                block=block,
-                features=None if features is None else features[rows],
-                labels=None if labels is None else labels[rows],
-            )
-        )
+        return self.signal.scores(given.rows(block))
 
 
 def load(path: str | os.PathLike[str]) -> FittedCalibrator:

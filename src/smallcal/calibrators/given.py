@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smallcal.calibrators.group_effects import GroupEffects
-from smallcal.data.checks import FloatArray, IntArray
+from smallcal.calibrators.signals import RowBlock, Rows
+from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels
 from smallcal.data.groups import as_groups
-from smallcal.errors import GroupWarning, InputError
+from smallcal.errors import GroupWarning, InputError, missing_input
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.fitted import FittedCalibrator
 
 #: Logits that are copied at once: in memory beside the caller's own.
 _COPIED_BYTES = 2**23
@@ -26,6 +30,34 @@ class Given(NamedTuple):
     def take(self, rows: slice) -> Given:
         """Return some of the rows."""
         return Given(*(None if array is None else array[rows] for array in self))  # type: ignore[arg-type]
+
+    def rows(self, block: RowBlock) -> Rows:
+        """Return the rows of a block as a signal takes them."""
+        part = self.take(block.rows)
+        return Rows(part.logits, block=block, features=part.features, labels=part.labels)
+
+
+def checked(fitted: FittedCalibrator, logits: object, features: object, labels: object) -> Given:
+    """Return what a calibrator takes of rows; groups are looked up elsewhere."""
+    array, signal = fitted.logits_of(logits), fitted.signal
+    if array.shape[1] != fitted.n_classes:
+        want = f"the {fitted.n_classes} columns this calibrator was fitted on"
+        raise InputError(f"{fitted.input} must have {want}; got {array.shape[1]}")
+    for name, value in (("features", features), ("labels", labels)):
+        if name in signal.needs and value is None:
+            raise missing_input(fitted.method, name)
+    more, codes = None, None
+    if "features" in signal.needs:
+        more = as_features(features, n=len(array))
+        if more.shape[1] != signal.n_features:
+            raise InputError(
+                f"features must have the {signal.n_features} columns this calibrator was fitted "
+                f"on; got {more.shape[1]}"
+            )
+    if "labels" in signal.needs:
+        n, n_classes = array.shape
+        codes = as_labels(labels, n=n, n_classes=n_classes, class_names=fitted.class_names)
+    return Given(array, more, codes)
 
 
 def slices(n: int, n_classes: int) -> Iterator[slice]:

@@ -41,6 +41,9 @@ Settings = Annotated[
 ]
 Jobs = Annotated[int, option("N", "Processes.", min=1)]
 Calibrator = Annotated[str, argument("CAL", "A calibrator that fit wrote.")]
+CalibratorOrFolder = Annotated[
+    str, argument("CAL", "A calibrator that fit wrote, or a folder of them that fit --per wrote.")
+]
 Labels = Annotated[str | None, option("FILE", "The labels, if DATA does not hold them.")]
 Input = Annotated[
     str | None,

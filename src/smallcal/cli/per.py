@@ -11,37 +11,100 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from smallcal import io
+from smallcal import io, runtime
 from smallcal.cli import inputs
 from smallcal.cli.inputs import Asked
 from smallcal.data.masks import is_masked
+from smallcal.data.names import listed
 from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io import Loaded
+from smallcal.io.documents import read_document
 
 #: What says which file is whose.
 INDEX = "index.json"
 #: Letters of a file's name at most, before its suffix.
 _MOST_LETTERS = 80
+_MOST_BYTES = 2**24
+_KEYS = ("per", "files")
 
 
 def apart(data: str, asked: Asked) -> dict[str, Loaded]:
     """Return the samples of each value of ``asked.per``, in the order of the values."""
-    whole = inputs.load(data, asked)
-    named = inputs.load(data, replace(asked, group=asked.per), quiet=True).groups
-    if named is None or len(named) != len(whole.logits):
-        raise InputError(f"--per: {data} does not say the {asked.per} of each row")
-    without = int(np.count_nonzero(named == ""))
-    if without:
-        raise InputError(f"--per: {without:,} of {len(named):,} rows of {data} have no {asked.per}")
+    whole, named = _read(data, asked)
     return {
         str(value): _own_options(
             replace(whole.take(np.flatnonzero(named == value)), source=f"{data}, {value}")
         )
         for value in np.unique(named)
     }
+
+
+def _read(data: str, asked: Asked, *, as_written: bool = False) -> tuple[Loaded, NDArray[np.str_]]:
+    """Return all samples, and whose each is."""
+    whole = inputs.load(data, asked, as_written=as_written)
+    by = replace(asked, group=asked.per)
+    named = inputs.load(data, by, as_written=as_written, quiet=True).groups
+    if named is None or len(named) != len(whole.logits):
+        raise InputError(f"--per: {data} does not say the {asked.per} of each row")
+    without = int(np.count_nonzero(named == ""))
+    if without:
+        raise InputError(f"--per: {without:,} of {len(named):,} rows of {data} have no {asked.per}")
+    return whole, named
+
+
+def applied(folder: str, data: str, asked: Asked) -> dict[str, NDArray[Any]]:
+    """Return the arrays to write: each row as the calibrator of its model or task has it."""
+    per, files = _index(folder)
+    whole, named = _read(data, replace(asked, per=per), as_written=True)
+    unknown = [str(value) for value in np.unique(named) if value not in files]
+    if unknown:
+        raise InputError(f"{folder} has no calibrator of {per} {listed(unknown)}, which {data} has")
+    scored = whole.input == "score"
+    result = np.zeros((len(named), 2 if scored else whole.logits.shape[1]))
+    for value in np.unique(named):
+        rows = np.flatnonzero(named == value)
+        fitted = runtime.load(Path(folder) / files[str(value)])
+        part = replace(whole.take(rows), source=f"{data}, {value}")
+        found = inputs.calibrated(fitted, part if scored else _widened(part, fitted.n_classes))
+        width = min(found.shape[1], result.shape[1])
+        result[rows, :width] = found[:, :width]
+    arrays: dict[str, NDArray[Any]] = {"probabilities": result}
+    if scored:
+        arrays = {"probability": result[:, 1]}
+    if whole.labels is not None:
+        arrays["outcome" if scored else "labels"] = inputs.label_column(whole.labels, whole)
+    if whole.class_names is not None and not scored:
+        arrays["class_names"] = np.array(whole.class_names)
+    return arrays
+
+
+def _widened(part: Loaded, n_classes: int) -> Loaded:
+    """Return samples with as many columns as a calibrator has; those they lack are masked."""
+    z = part.logits
+    if bool((~is_masked(z[:, n_classes:])).any()):
+        raise InputError(f"{part.source} has more options than its calibrator: {n_classes}")
+    wide = np.full((len(z), n_classes), -np.inf)
+    wide[:, : z.shape[1]] = z[:, :n_classes]
+    return replace(part, logits=wide, class_names=None)
+
+
+def _index(folder: str) -> tuple[str, dict[str, str]]:
+    """Return what the calibrators of a folder are told apart by, and the file of each."""
+    file = Path(folder) / INDEX
+    if not file.is_file():
+        raise FileError(f"{folder} holds no {INDEX}; fit --per writes such folders")
+    document = read_document(file, most=_MOST_BYTES, what="index of calibrators", error=FileError)
+    per, files = (document.get(key) if isinstance(document, dict) else None for key in _KEYS)
+    if not isinstance(per, str) or not isinstance(files, dict):
+        raise FileError(f"{file} is damaged; fit --per writes it")
+    if not all(isinstance(name, str) and Path(name).name == name for name in files.values()):
+        raise FileError(f"{file} names files outside of its folder")
+    return per, files
 
 
 def _own_options(loaded: Loaded) -> Loaded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from smallcal import io, runtime
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
+from smallcal.cli import per as each
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import flag, option
 from smallcal.data.names import order_of, require_names
@@ -26,10 +28,12 @@ from smallcal.io.readers import suffix_of
 
 #: Below so many rows a speed says nothing.
 _MANY = 1_000_000
+#: All rows in this process.
+_AT_ONCE = {"jobs": 1, "dask": None, "part_rows": None}
 
 
 def apply(
-    calibrator: options.Calibrator,
+    calibrator: options.CalibratorOrFolder,
     data: options.Data,
     output: Annotated[
         str,
@@ -60,10 +64,18 @@ def apply(
     as_json: options.Json = False,
 ) -> None:
     """Write calibrated probabilities; .npy, Parquet and Arrow stream, however large."""
-    fitted = runtime.load(calibrator)
     asked = inputs.Asked.of(locals())
-    began = time.perf_counter()
     how = {"jobs": jobs, "dask": dask, "part_rows": part_rows}
+    if os.path.isdir(calibrator):
+        if with_temperature or how != _AT_ONCE:
+            raise InputError(
+                f"{calibrator} is a folder of calibrators: --with-temperature, --jobs, --dask and "
+                "--part-rows are for one"
+            )
+        _apply_each(calibrator, data, output, asked, as_json=as_json)
+        return
+    fitted = runtime.load(calibrator)
+    began = time.perf_counter()
     with _place(output, data) as place:
         n, before = _apply(fitted, data, place, asked, with_temperature=with_temperature, **how)
     seconds = time.perf_counter() - began
@@ -78,6 +90,19 @@ def apply(
         terminal.note(f"{before:,} of {n:,} rows were done before")
     rate = f" ({(n - before) / seconds:,.0f} rows/s)" if n - before >= _MANY else ""
     terminal.say(f"Wrote {shape} to {output}{rate}.")
+
+
+def _apply_each(folder: str, data: str, output: str, asked: Asked, *, as_json: bool) -> None:
+    """Apply to each row the calibrator of its model or task."""
+    with _place(output, data) as place:
+        io.require_writable(place)
+        arrays = each.applied(folder, data, asked)
+        io.write_arrays(place, arrays)
+    n = len(next(iter(arrays.values())))
+    if as_json:
+        terminal.show_json({"output": output, "n": n})
+    else:
+        terminal.say(f"Wrote {terminal.count(n, 'row')} of probabilities to {output}.")
 
 
 @contextmanager
@@ -112,7 +137,7 @@ def _apply(
     streamed = _opened(fitted, data, output, asked)
     if streamed is not None:
         return _stream(fitted, *streamed, with_temperature=with_temperature, **how)
-    if how != {"jobs": 1, "dask": None, "part_rows": None}:
+    if how != _AT_ONCE:
         raise InputError(
             f"--jobs, --dask and --part-rows: {data} cannot be applied to {output} in parts; that "
             "needs .npy, Parquet or Arrow on both sides, and a method that looks at one row at a "

@@ -11,7 +11,7 @@ import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.given import Given, coded
+from smallcal.calibrators.given import Given, checked, coded
 from smallcal.calibrators.reference import Reference
 from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
@@ -247,8 +247,8 @@ class Monitor:
         logits, features, labels, groups = given
         fitted = replace(self._fitted, input="logits")  # the logarithm is taken already
         watched = fitted.watch(logits, features=features)
-        checked = fitted._checked(logits.astype(np.float64), features, None)
-        proba = fitted.calibrate(checked._replace(groups=groups))
+        rows = checked(fitted, logits.astype(np.float64), features, None)
+        proba = fitted.calibrate(rows._replace(groups=groups))
         confidence, predicted = fitted.claims(proba)
         state = self._state.emptied()
         if labels is not None:

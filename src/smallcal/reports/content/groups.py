@@ -25,6 +25,8 @@ from smallcal.statistics.groups import by_group_of
 BANDS = (0.5, 0.7, 0.9)
 #: The same of probabilities of an outcome, which may be rare.
 OUTCOME_BANDS = (0.1, 0.3, 0.5, 0.7, 0.9)
+#: More groups than this have no errors of their own, which take a bootstrap each.
+_MANY = 100
 #: What a table of the groups that the user named is called.
 NAMED = "named group"
 
@@ -112,7 +114,7 @@ def _errors(
     scored: Scored, codes: IntArray, bootstrap: tuple[int, float, int]
 ) -> dict[int, dict[str, Any]]:
     """Return each group's ece15 with its interval, and whether it differs from the others'."""
-    if len(np.unique(codes)) < 2 or not bootstrap[0]:
+    if not 2 <= len(np.unique(codes)) <= _MANY or not bootstrap[0]:
         return {}
     found = by_group_of(scored, codes, [METRICS["ece15"]], bootstrap=bootstrap)
     return {
