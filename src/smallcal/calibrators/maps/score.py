@@ -263,7 +263,9 @@ def sample_of(split: Split) -> Sample:
     if preds.n_classes != 2:
         raise InputError(
             f"this method is for two classes or one number, not for {preds.n_classes} classes: "
-            'take matrix-scaling or dirichlet-odir; for one number per row, input="score"'
+            "take matrix-scaling or dirichlet-odir; for one number per row, ",
+            python='input="score"',
+            shell="--input score",
         )
     rows = weighted_rows(split)
     logits = preds.logits[rows].astype(np.float64)
