@@ -112,8 +112,8 @@ def noise_floor(
     Parameters
     ----------
     y_proba : array-like of shape (n, C), or (n,)
-        Class probabilities, or those of outcome 1. For the classwise error, rows that do not sum to exactly 1 are
-        scaled to do so before labels are drawn.
+        Class probabilities, or those of outcome 1. For the classwise error, rows that do not sum
+        to exactly 1 are scaled to do so before labels are drawn.
     metrics : iterable of str, optional
         Any of ece15, adaece15, cwece15, smece and smece_exact; by default ece15, adaece15 and
         smece.

@@ -19,9 +19,9 @@ from smallcal.calibrators.maps.score_fit import (
     N_HINGES,
     Sample,
     falls,
+    kept_basis,
     level_basis,
     posterior_mean,
-    untouched_basis,
 )
 from smallcal.calibrators.maps.temperature import weighted_rows
 from smallcal.calibrators.once import once
@@ -244,10 +244,10 @@ def fit_score_curve(split: Split, *, basis: str = "spline") -> MapFit:
     --------
     >>> from smallcal.calibrators.maps.temperature import split_of
     >>> x = np.linspace(-3, 3, 400)
-    >>> hit = np.arange(400) % 10 < 10 / (1 + np.exp(-x))
+    >>> hit = np.arange(400) % 10 + 0.5 < 10 / (1 + np.exp(-x))
     >>> fit = fit_score_curve(split_of(np.stack([0 * x, x], axis=1), hit.astype(int)))
     >>> fit.map.probability(np.array([-2.0, 0.0, 2.0])).round(1).tolist()
-    [0.2, 0.5, 0.9]
+    [0.1, 0.5, 0.9]
     """
     if basis not in BASES:
         raise InputError(f"unknown basis {basis!r}; {choose(basis, BASES)}")
@@ -263,7 +263,9 @@ def sample_of(split: Split) -> Sample:
     if preds.n_classes != 2:
         raise InputError(
             f"this method is for two classes or one number, not for {preds.n_classes} classes: "
-            'take matrix-scaling or dirichlet-odir; for one number per row, input="score"'
+            "take matrix-scaling or dirichlet-odir; for one number per row, ",
+            python='input="score"',
+            shell="--input score",
         )
     rows = weighted_rows(split)
     logits = preds.logits[rows].astype(np.float64)
@@ -293,7 +295,7 @@ def fitted_curve(
     falling = "falling" in flags
     side, rising = (-1.0, sample.flipped()) if falling else (1.0, sample)
     as_is = as_is and not falling
-    bases = [each for each in BASES[basis] if as_is or each is not untouched_basis]
+    bases = [each for each in BASES[basis] if as_is or each is not kept_basis]
     at = _knots(sample)
     nearest = np.searchsorted((at[1:] + at[:-1]) / 2, sample.x)
     weight = np.bincount(nearest, sample.weight, len(at)).astype(np.float64)

@@ -28,8 +28,8 @@ EXPECTED_SLOPE = 0.5
 SLOPE_SCALES = (0.2, 0.5, 1.0, 2.0, 4.0)
 LEVEL_SCALE = 3.0
 BEND_SCALES = (0.03, 0.1, 0.3)
-#: Trust in the score as it is, against 1 for each other basis.
-UNTOUCHED = 0.06
+#: Trust in the score as it is, or nearly so, against 1 for each other basis; and how nearly.
+KEPT, KEPT_SCALES = 0.2, (0.01, 0.1, 0.3)
 #: Hinges of a spline, at quantiles.
 N_HINGES = 6
 #: Groups of neighbours that scores are taken for where there are very many.
@@ -43,7 +43,7 @@ _LEAST_SPREAD = 1e-150
 _NO_SPREAD = 1e-9
 #: Precision that holds a coefficient at 0.
 _HELD = 1e8
-_ENOUGH = 1e-8
+_ENOUGH = 1e-6
 
 
 class Sample(NamedTuple):
@@ -212,10 +212,10 @@ def level_basis(_sample: Sample) -> Basis:
     return Basis(lambda x: np.ones((1, len(x))), np.zeros(1), np.full((1, 1), LEVEL_SCALE))
 
 
-def untouched_basis(sample: Sample) -> Basis:
-    """Take the score as it is for log-odds: so that what is calibrated already stays so."""
-    del sample
-    return Basis(lambda x: x[None], np.ones(1), np.full((1, 1), 1e-6), trust=UNTOUCHED)
+def kept_basis(_sample: Sample) -> Basis:
+    """Take the score for log-odds that are all but right: so that what is calibrated stays so."""
+    scales = np.array(list(product(KEPT_SCALES, KEPT_SCALES)))
+    return Basis(lambda x: np.stack([x, np.ones(len(x))]), np.array([1.0, 0.0]), scales, trust=KEPT)
 
 
 def slope_basis(sample: Sample) -> Basis:
@@ -286,7 +286,7 @@ BASES: Mapping[str, tuple[Callable[[Sample], Basis], ...]] = MappingProxyType(
         "slope": (slope_basis,),
         "line": (line_basis,),
         "beta": (beta_basis,),
-        "spline": (untouched_basis, line_basis, beta_basis, bent_basis),
+        "spline": (kept_basis, line_basis, beta_basis, bent_basis),
     }
 )
 
