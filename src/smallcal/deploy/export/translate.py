@@ -44,7 +44,7 @@ def program_of(fitted: FittedCalibrator) -> Program:
         )
     if fitted.keep_predictions:
         probabilities = _shared(given, probabilities)
-    if fitted.preserves_argmax:
+    if fitted.preserves_argmax and score is None:  # of a score, outcome 1 is claimed throughout
         probabilities = _keep_top(given, probabilities)
     return Program(probabilities, temperature, fitted.n_classes, n_features, fitted.input, score)
 
