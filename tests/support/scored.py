@@ -9,9 +9,10 @@ import pytest
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS
 
-_WANTED = "none ts-nll matrix-scaling adaptive ts-shrunk platt beta spline venn-abers".split()
+_CLASSES = ("none", "ts-nll", "matrix-scaling", "adaptive")
+_ONE_NUMBER = ("ts-shrunk", "platt", "beta", "spline", "venn-abers")
 #: Maps that read one number, and some of classes that take it as two columns.
-OF_SCORES = [name for name in _WANTED if name in METHODS]
+OF_SCORES = [name for name in (*_CLASSES, *_ONE_NUMBER) if name in METHODS]
 KINDS = ("number", "probability")
 
 
