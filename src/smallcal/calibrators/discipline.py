@@ -38,6 +38,11 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "score_infinite": "infinite scores are put one standard deviation beyond the others",
         "score_percent": "scores lie between 0 and 100 and are taken for numbers; if they are "
         "percent, divide them by 100",
+        "falling": "higher scores mean fewer of the outcome: the map falls",
+        "constant_score": "all scores are equal and tell nothing: every row gets the same "
+        "probability",
+        "one_outcome": "only one of the two outcomes occurs: it is the prior that keeps "
+        "probabilities from 0 and 1",
         "no_router": "too few wrong or right predictions to learn which ones are risky; "
         "one temperature is used for all",
     }

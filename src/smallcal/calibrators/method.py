@@ -166,6 +166,11 @@ class Method:
         return self.keep_predictions or unmoved
 
     @property
+    def binary(self) -> bool:
+        """Whether it is for two classes, or one number, only."""
+        return RECIPES[self.map].binary
+
+    @property
     def deployable(self) -> bool:
         """Whether it can be used where labels are unknown, and saved."""
         return "labels" not in self.needs and RECIPES[self.map].saved

@@ -10,6 +10,9 @@ from smallcal.calibrators.method import Method
 
 _GUO = "Guo et al. 2017"
 _KULL = "Kull et al. 2019"
+_OURS = "this project"
+_PLATT = "Platt 1999"
+_BETA = "Kull, Silva Filho and Flach 2017"
 _ZHANG = "Zhang, Kailkhura and Han 2020"
 
 
@@ -30,6 +33,18 @@ def _peer(name: str, what: str, parameters: str = "", **said: Any) -> Method:
         source=f"the package {package}",
         parameters=parameters,
         **said,
+    )
+
+
+def _of_score(basis: str, summary: str, source: str, parameters: str, good_for: str) -> Method:
+    return Method(
+        objective="nll",
+        map="score_curve",
+        options={"basis": basis},
+        summary=f"{summary}, priors by evidence",
+        source=source,
+        parameters=parameters,
+        good_for=good_for,
     )
 
 
@@ -96,6 +111,27 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             parameters="40·d + 40",
             good_for="groups that features show and logits do not",
             paper="Related work",
+        ),
+        # Of one number, or two classes.
+        "spline": _of_score(
+            "spline",
+            "a monotone curve of one score",
+            _OURS,
+            "8",
+            "scores and two classes, 30 labels or 100,000; the default for scores (scores.md)",
+        ),
+        "platt": _of_score(
+            "line", "a slope and a level of one score", _PLATT, "2", "scores with very few labels"
+        ),
+        "beta": _of_score(
+            "beta",
+            "two slopes and a level of one probability",
+            _BETA,
+            "3",
+            "probabilities that are off at one end",
+        ),
+        "ts-shrunk": _of_score(
+            "slope", "one temperature of two classes", _OURS, "1", "two classes without a bias"
         ),
         # Other packages.
         "probmetrics:svs": _peer(

@@ -188,9 +188,9 @@ def test_statistics_of_a_split_are_those_of_its_rows(split):
 def newton_steps(monkeypatch, design, target, weights):
     """Count the Newton steps of a fit."""
     steps = []
-    plain = crossfit._Logistic.step
+    plain = crossfit.Logistic.step
     with monkeypatch.context() as patch:
-        patch.setattr(crossfit._Logistic, "step", lambda *args: steps.append(1) or plain(*args))
+        patch.setattr(crossfit.Logistic, "step", lambda *args: steps.append(1) or plain(*args))
         fit_logistic(design, target, weights)
     return len(steps)
 

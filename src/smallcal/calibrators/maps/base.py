@@ -156,6 +156,8 @@ class Recipe:
         Whether its fits can be saved and applied where labels are unknown.
     care : str
         What keeps the fit honest, where that is the map's own doing.
+    binary : bool
+        Whether it is for two classes, or one number, only.
     """
 
     fit: Callable[..., MapFit]
@@ -164,6 +166,7 @@ class Recipe:
     keeps_argmax: bool = True
     saved: bool = True
     care: str = ""
+    binary: bool = False
 
 
 #: The map axis by name: what :func:`recipe` has been told.
@@ -177,11 +180,13 @@ def recipe(
     keeps_argmax: bool = True,
     saved: bool = True,
     care: str = "",
+    binary: bool = False,
 ) -> Callable[[AnyFit], AnyFit]:
     """Make a function the fit of the map of this name; see :class:`Recipe`."""
 
     def register(fit: AnyFit) -> AnyFit:
-        RECIPES[name] = Recipe(fit, keyword_defaults(fit), tailed, keeps_argmax, saved, care)
+        options = keyword_defaults(fit)
+        RECIPES[name] = Recipe(fit, options, tailed, keeps_argmax, saved, care, binary)
         return fit
 
     return register

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smallcal.calibrators.logistic import Logistic
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.parts import frozen, plain
 from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, no_signal
@@ -21,8 +22,6 @@ from smallcal.errors import InputError
 
 #: What keeps a learned signal honest.
 OUT_OF_FOLD = "out-of-fold scores"
-
-_MAX_NEWTON_STEPS = 100
 
 #: With more columns than this, the products of all pairs that Newton needs cost more than a
 #: general solver's steps.
@@ -164,55 +163,12 @@ def fit_logistic(design: FloatArray, target: BoolArray, weights: FloatArray) -> 
         Seven parameters make Newton exact in a handful of steps, where a general solver needs
         milliseconds.
     """
-    problem = _Logistic(design, np.where(target, -1.0, 1.0))
+    penalty = np.ones(len(design))
+    penalty[-1] = 0
+    problem = Logistic(design, np.where(target, -1.0, 1.0), penalty)
     start = np.zeros((1, len(design)))
     start[0, -1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
     # Each minimum is unique, so where the search starts leaks nothing: all of them begin near
     # the first one's.
     near = problem.newton(start, weights[:1], enough=1e-2)
     return problem.newton(np.tile(near, (len(weights), 1)), weights, enough=1e-6)
-
-
-class _Logistic:
-    """Logistic regressions that share design and target; ``sign`` is -1 where the target is."""
-
-    def __init__(self, design: FloatArray, sign: FloatArray) -> None:
-        self.design = design
-        self.sign = sign
-        self.penalty = np.ones(len(design))
-        self.penalty[-1] = 0
-        self.ridge = np.diag(self.penalty + 1e-12)
-        self.upper = np.triu_indices(len(design))  # each pair of coefficients once
-        self.products = design[self.upper[0]] * design[self.upper[1]]
-
-    def step(self, theta: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return Newton's step of each problem, and the decrement: what is left to gain."""
-        surprise = sigmoid(self.sign * (theta @ self.design))  # probability of the other outcome
-        pull = weights * surprise
-        gradient = (self.sign * pull) @ self.design.T + self.penalty * theta
-        bend = (pull * (1 - surprise)) @ self.products.T
-        hessian = np.empty((len(theta), *self.ridge.shape))
-        hessian[:, self.upper[0], self.upper[1]] = bend
-        hessian[:, self.upper[1], self.upper[0]] = bend
-        step = np.linalg.solve(hessian + self.ridge, gradient[:, :, None])[:, :, 0]
-        return step, (gradient * step).sum(axis=1)
-
-    def newton(self, theta: FloatArray, weights: FloatArray, *, enough: float) -> FloatArray:
-        """Iterate until a step's decrement is small enough; taking that step squares the error."""
-        last_theta, last_step = theta, np.zeros_like(theta)
-        last_decrement = np.full(len(theta), np.inf)
-        for _ in range(_MAX_NEWTON_STEPS):
-            step, decrement = self.step(theta, weights)
-            # Far from the minimum a Newton step may be too long. Then the decrement grows: go
-            # half as far. At the minimum it may grow by rounding alone, which must not hold up
-            # the other problems.
-            too_far = (decrement > last_decrement) & (decrement > enough)
-            if too_far.any():
-                last_step[too_far] /= 2
-                theta = np.where(too_far[:, None], last_theta - last_step, theta)
-                continue
-            last_theta, last_step, last_decrement = theta, step, decrement
-            theta = theta - step
-            if decrement.max() < enough:
-                break
-        return theta
