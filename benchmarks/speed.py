@@ -25,6 +25,7 @@ from sklearn.calibration import _TemperatureScaling
 
 import smallcal as sc
 from reference import ReferenceSRTS
+from score_speed import score_speed
 
 FAILED = []
 PROCESSES = 5
@@ -227,6 +228,10 @@ def import_cost():
     report("import smallcal with every estimator and metric", full / theirs, 1.3, f"{full:.2f} s")
 
 
+def one_number_speed():
+    score_speed(report)
+
+
 def image_speed():
     from extraction import extraction_speed  # torch, after everything that is timed without it
 
@@ -235,8 +240,8 @@ def image_speed():
 
 def main():
     warnings.simplefilter("ignore", sc.FitWarning)  # tiny splits are timed too
-    timed = (fit_speed, default_speed, apply_speed, linear_growth, memory, import_cost, image_speed)
-    for part in timed:
+    timed = (fit_speed, default_speed, apply_speed, linear_growth, one_number_speed)
+    for part in (*timed, memory, import_cost, image_speed):
         part()
     if FAILED:
         print(f"{len(FAILED)} of the promised ratios do not hold: {'; '.join(FAILED)}")

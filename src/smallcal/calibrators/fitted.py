@@ -7,7 +7,7 @@ must not install scikit-learn reaches it through :mod:`smallcal.runtime`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -17,7 +17,9 @@ from smallcal._version import __version__
 from smallcal.calibrators import artefact
 from smallcal.calibrators.discipline import Discipline, explained
 from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
+from smallcal.calibrators.maps.base import OfOneNumber
 from smallcal.calibrators.maps.correction import Correction
+from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.reference import Reference, Watched, log_odds
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
@@ -47,6 +49,8 @@ SAMPLES_PER_PARAMETER = 10
 
 #: Logits that a correction moves at once: in memory beside the caller's own.
 _MOVED_BYTES = 2**23
+#: Scores that are calibrated at once.
+_SCORES_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,7 +212,18 @@ class FittedCalibrator:
         """
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")
-        return self.predict_proba(scores)[:, 1]
+        if self.correction is not None or self.keep_predictions:
+            return self.predict_proba(scores)[:, 1]
+        direct = of_one_number(self.map, self.signal)
+        if direct is None:
+            return self.predict_proba(scores)[:, 1]
+        assert self.score is not None
+        given = self.score.checked(scores)
+        result = np.empty(given.shape, given.dtype.newbyteorder("="))
+        for start in range(0, len(given), _SCORES_AT_ONCE):  # nothing in between leaves the cache
+            rows = slice(start, start + _SCORES_AT_ONCE)
+            result[rows] = direct(self.score.log_odds(given[rows]))
+        return result
 
     def claims(self, proba: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return each row's confidence and what it is the confidence in: the class, or outcome 1.
@@ -418,6 +433,19 @@ class FittedCalibrator:
                 labels=None if labels is None else labels[rows],
             )
         )
+
+
+def of_one_number(
+    fitted_map: FittedMap, signal: FittedSignal
+) -> Callable[[FloatArray], FloatArray] | None:
+    """Return what gives the probability of outcome 1 at x, where no second column is needed."""
+    if isinstance(fitted_map, OfOneNumber):
+        return fitted_map.probability
+    if not isinstance(fitted_map, TemperatureMap) or not isinstance(signal, NoSignal):
+        return None
+    (temperature,) = fitted_map(np.zeros(1))
+    # Two classes have no tail: whatever its temperature, what one lacks the other has.
+    return lambda x: sigmoid(x / temperature)
 
 
 class Given(NamedTuple):

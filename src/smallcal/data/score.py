@@ -22,6 +22,9 @@ from smallcal.errors import InputError
 #: Probabilities nearer to 0 or 1 count as this near: what is said to be impossible happens.
 NEAREST = 1e-6
 
+#: Finite numbers beyond this have squares that are not.
+LARGEST = 1e100
+
 #: Scores from 0 to at most this may be percent.
 _PERCENT = 100.0
 #: Marks out of 5, 10 or 20 are common, and no percent.
@@ -75,9 +78,14 @@ class ScoreScale:
         finite = scores[np.isfinite(scores)].astype(np.float64)
         if not len(finite):
             raise InputError(f"{name} are all infinite; at least some must be numbers")
+        largest = float(np.abs(finite).max())
+        if largest > LARGEST:
+            raise InputError(
+                f"{name} must be at most {LARGEST:g} in size, or infinite; got {largest:g}"
+            )
         spread = float(finite.std())
         # Equal numbers have a spread of rounding errors.
-        scale = spread if spread > 1e-12 * max(float(np.abs(finite).max()), 1e-300) else 1.0
+        scale = spread if spread > 1e-12 * largest else 1.0
         low, high = float(finite.min()) - scale, float(finite.max()) + scale
         return cls("number", float(finite.mean()), scale, low, high)
 
@@ -89,27 +97,32 @@ class ScoreScale:
         InputError
             If a score is NaN, or no probability where the calibrator takes those.
         """
-        scores = as_one_number(values, name=name)
+        scores = self.checked(values, name=name)
         result = np.zeros((len(scores), 2), dtype=scores.dtype)
-        self.log_odds(scores, out=result[:, 1], name=name)
+        result[:, 1] = self.log_odds(scores)
         return result
 
-    def log_odds(
-        self, scores: FloatArray, *, out: FloatArray | None = None, name: str = "scores"
-    ) -> FloatArray:
-        """Return x of scores that :func:`as_one_number` gave."""
+    def checked(self, values: object, *, name: str = "scores") -> FloatArray:
+        """Return scores as floats of shape (n,), of the kind that is wanted; infinities stay."""
+        scores = as_one_number(values, name=name)
+        if self.kind == "probability":
+            self._require_probabilities(scores, name)
+        return scores
+
+    def log_odds(self, scores: FloatArray) -> FloatArray:
+        """Return x, in float64, of scores that are checked."""
+        held = scores.astype(np.float64)  # in float32 one minus the nearest would be 1
         if self.kind == "number":
-            held = np.clip(scores, self.low, self.high, out=out)
+            np.clip(held, self.low, self.high, out=held)
             held -= self.mean
             held /= self.scale
             return held
-        self._require_probabilities(scores, name)
-        # In float32 one minus the nearest would be 1.
-        held = np.clip(scores.astype(np.float64), NEAREST, 1 - NEAREST)
-        return np.subtract(np.log(held), np.log1p(-held), out=out, casting="same_kind")
+        np.clip(held, NEAREST, 1 - NEAREST, out=held)
+        held /= 1 - held
+        return np.log(held, out=held)
 
     def _require_probabilities(self, scores: FloatArray, name: str) -> None:
-        if not len(scores) or (scores.min() >= 0 and scores.max() <= 1):
+        if scores.min() >= 0 and scores.max() <= 1:
             return
         outside = ~((scores >= 0) & (scores <= 1))
         row = int(np.argmax(outside))

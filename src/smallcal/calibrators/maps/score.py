@@ -132,7 +132,9 @@ class ScoreCurve(ProbabilityMap):
         object.__setattr__(self, "at", tuple(at.tolist()))
         object.__setattr__(self, "log_odds", tuple(log_odds.tolist()))
         if len(at) != len(log_odds) or not len(at):
-            raise InputError(f"{len(at)} scores for {len(log_odds)} log-odds; both, and one at least")
+            raise InputError(
+                f"{len(at)} scores for {len(log_odds)} log-odds; both, and one at least"
+            )
         if not (np.isfinite(at).all() and np.isfinite(log_odds).all()):
             raise InputError("the numbers of a curve must be finite")
         with np.errstate(over="ignore"):

@@ -145,9 +145,7 @@ class Posterior:
 
 def averaged(posteriors: Sequence[Posterior], values: Sequence[FloatArray]) -> FloatArray:
     """Return the mean of what each prior of each basis says, weighted by trust and evidence."""
-    said = [
-        each.evidence + math.log(each.basis.trust / len(each.evidence)) for each in posteriors
-    ]
+    said = [each.evidence + math.log(each.basis.trust / len(each.evidence)) for each in posteriors]
     evidence = np.concatenate(said)
     share = np.exp(evidence - evidence.max())
     return np.asarray(share / share.sum() @ np.concatenate(values))
