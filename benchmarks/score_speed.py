@@ -63,9 +63,8 @@ def score_speed(report):
 
 
 def show(what, ratio, bound, detail=""):
-    print(
-        f"{'ok ' if ratio <= bound else 'NO '} {what:<58} {ratio:8.3f}  (at most {bound:g})  {detail}"
-    )
+    holds = "ok " if ratio <= bound else "NO "
+    print(f"{holds} {what:<58} {ratio:8.3f}  (at most {bound:g})  {detail}")
 
 
 if __name__ == "__main__":

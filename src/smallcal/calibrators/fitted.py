@@ -201,7 +201,7 @@ class FittedCalibrator:
         return self.calibrate(self._checked(logits, features, labels), out=out)
 
     def predict_score(self, scores: object) -> FloatArray:
-        """Return the probability of outcome 1 of each score.
+        """Return the probability of outcome 1 of each score, in float64.
 
         Examples
         --------
@@ -219,7 +219,7 @@ class FittedCalibrator:
             return self.predict_proba(scores)[:, 1]
         assert self.score is not None
         given = self.score.checked(scores)
-        result = np.empty(given.shape, given.dtype.newbyteorder("="))
+        result = np.empty(len(given))
         for start in range(0, len(given), _SCORES_AT_ONCE):  # nothing in between leaves the cache
             rows = slice(start, start + _SCORES_AT_ONCE)
             result[rows] = direct(self.score.log_odds(given[rows]))

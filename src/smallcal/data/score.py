@@ -90,7 +90,9 @@ class ScoreScale:
         return cls("number", float(finite.mean()), scale, low, high)
 
     def columns(self, values: object, *, name: str = "scores") -> FloatArray:
-        """Return the logits (0, x) of each score, in the scores' floating type, float32 at least.
+        """Return the logits (0, x) of each score, in float64.
+
+        Whatever the scores' type: rounded, equal scores could come to lie on two sides of a step.
 
         Raises
         ------
@@ -98,7 +100,7 @@ class ScoreScale:
             If a score is NaN, or no probability where the calibrator takes those.
         """
         scores = self.checked(values, name=name)
-        result = np.zeros((len(scores), 2), dtype=scores.dtype)
+        result = np.zeros((len(scores), 2))
         result[:, 1] = self.log_odds(scores)
         return result
 
@@ -176,7 +178,7 @@ def as_one_number(values: object, *, name: str = "scores") -> FloatArray:
     missing = np.isnan(array)
     if bool(missing.any()):
         raise InputError(
-            f"{name} must not be NaN; {listed_rows(missing)} of {len(array)} are. Drop those rows"
+            f"{name} must not be NaN, as in {listed_rows(missing)} of {len(array)}; drop those rows"
         )
     return array
 
@@ -187,8 +189,8 @@ def _no_scores(array: NDArray[Any], name: str) -> InputError:
     columns = array.shape[1] if array.ndim == 2 else 0
     hint = {}
     if columns == 2:
-        what = ". Two columns are two classes: "
-        hint = {"python": f"{what}leave input='score' out", "shell": f"{what}leave it out"}
+        what = ". Two columns are two classes: give the second, or leave "
+        hint = {"python": f"{what}input='score' out", "shell": f"{what}--input score out"}
     return InputError(
         f"{name} must be one number per row, shape (n,) or (n, 1); got {array.shape}", **hint
     )
@@ -207,6 +209,13 @@ def as_outcomes(
     [1, 0]
     """
     array = as_numpy(values, name="outcomes")
+    if array.size and isinstance(array.flat[0], str) and class_names is None:
+        raise InputError(
+            f"outcomes are words (the first is {str(array.flat[0])!r}); pass 0 and 1, or name "
+            "them, that of a success last: ",
+            python="class_names=[..., ...]",
+            shell="--class-names",
+        )
     if array.dtype.kind in "fiu" and array.size == n:
         flat = array.reshape(-1)
         other = ~((flat == 0) | (flat == 1))
