@@ -136,7 +136,7 @@ def test_every_promise_stands_there_and_has_a_test(page, promises):
 
 def test_there_are_some_sixty_methods():
     own = [name for name in METHODS if ":" not in name]
-    assert 55 <= len(own) <= len(METHODS) <= 69
+    assert 55 <= len(own) <= len(METHODS) <= 75
 
 
 #: The rows of the paper's tables, as they are called there.

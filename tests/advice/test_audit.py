@@ -18,7 +18,7 @@ from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.metrics.scored import Scored
 from smallcal.statistics.bootstrap import counts_of_draws
-from support.cases import features_of, make, require_package
+from support.cases import drawn, features_of, make, require_package
 from support.simulated import simulate
 
 N_REFITS = 12
@@ -228,7 +228,7 @@ AUDITED = [
 @pytest.mark.parametrize("name", AUDITED)
 def test_every_method_can_be_audited(name):
     require_package(name)
-    z, y = simulate(150, 4)
+    z, y = drawn(name, 150, 4)
     quick = {"smart-bce": 30, "smart-softece": 30, "temphead-k3": 5}
     options = {"epochs": quick[name]} if name in quick else {}
     options |= {"n_partitions": 2} if name == "semantic-groups" else {}

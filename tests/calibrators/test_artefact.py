@@ -244,7 +244,7 @@ def test_the_runtime_needs_numpy_only_and_gives_the_same_numbers(tmp_path):
     for name in NAMES:
         cal = fitted_once(name)
         cal.save(tmp_path / f"{name}.json")
-        expected[name] = predict(cal, Z)
+        expected[name] = predict(cal, Z[:, : cal.fitted_.n_classes])
     np.savez(tmp_path / "expected.npz", logits=Z, features=features_of(Z), **expected)
     program = """
 import sys, pathlib
@@ -254,7 +254,8 @@ folder = pathlib.Path(sys.argv[1])
 with np.load(folder / "expected.npz") as data:
     logits, features = data["logits"], data["features"]
     for file in folder.glob("*.json"):
-        p = load(file).predict_proba(logits, features=features)
+        fitted = load(file)
+        p = fitted.predict_proba(logits[:, : fitted.n_classes], features=features)
         assert abs(p - data[file.stem]).max() <= 1e-12, file
 outside = {name.partition(".")[0] for name in sys.modules}
 outside -= set(sys.stdlib_module_names) | {"smallcal", "numpy", "__main__"}

@@ -18,6 +18,7 @@ from support.cases import (
     QUICK,
     RANDOM_CONTROLS,
     answers_of,
+    drawn,
     fit,
     fitted_once,
     inputs_of,
@@ -51,10 +52,15 @@ def fitted(name):
     return fitted_once(name)
 
 
+@pytest.fixture
+def split(name):
+    return drawn(name, 600)
+
+
 @functools.cache
 def fitted_again(name):
     """The same fit once more, on arrays that cannot be written to; and the global random state."""
-    z, y = simulate(600, 12)
+    z, y = drawn(name, 600, 12)
     z.flags.writeable = y.flags.writeable = False
     np.random.seed(1)  # noqa: NPY002 the global state is what a test is about
     before = np.random.get_state()[1].copy()  # noqa: NPY002
@@ -68,7 +74,7 @@ def softmax(z):
 
 
 def test_probabilities_are_finite_sum_to_one_and_keep_their_promise_on_the_argmax(fitted):
-    z, _ = simulate(500, 12, seed=9)
+    z, _ = simulate(500, fitted.fitted_.n_classes, seed=9)
     for dtype, atol in ((np.float64, 1e-12), (np.float32, 1e-5), (np.float16, 2e-2)):
         logits = z.astype(dtype)
         p = predict(fitted, logits)
@@ -90,7 +96,7 @@ def test_the_number_of_changed_predictions_is_told(fitted, split):
 @pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.parameters])
 def test_the_number_of_parameters_is_the_one_in_the_table(name, split):
     formula = METHODS[name].parameters.replace("²", "**2").replace("·", "*")
-    stated = eval(formula, {"C": 12, "d": 4})
+    stated = eval(formula, {"C": split[0].shape[1], "d": 4})
     if name not in QUICK or trains_a_head(name):  # length of training adds no parameter
         fitted = fitted_once(name)
     else:
@@ -103,7 +109,7 @@ def test_the_number_of_parameters_is_the_one_in_the_table(name, split):
 
 
 def test_probabilities_are_the_softmax_at_the_stated_temperature(fitted):
-    z, _ = simulate(300, 12, seed=4)
+    z, _ = simulate(300, fitted.fitted_.n_classes, seed=4)
     if not isinstance(fitted.fitted_.map, TemperatureMap):
         with pytest.raises(sc.InputError, match="does not divide logits by a temperature"):
             fitted.temperature(z, **inputs_of(fitted, z))
@@ -128,7 +134,7 @@ def test_probabilities_are_the_softmax_at_the_stated_temperature(fitted):
 
 
 def test_float32_agrees_with_float64(fitted):
-    z, _ = simulate(500, 12, seed=11)
+    z, _ = simulate(500, fitted.fitted_.n_classes, seed=11)
     z = z.astype(np.float32)
     p32, p64 = (predict(fitted, part) for part in (z, z.astype(np.float64)))
     np.testing.assert_allclose(p32, p64, atol=1e-5)
@@ -138,15 +144,16 @@ def test_a_fit_on_float32_agrees_with_a_fit_on_float64(name, split):
     z, y = (part[:300] for part in split)
     z = z.astype(np.float32)
     one, two = fit(name, z, y), fit(name, z.astype(np.float64), y)
-    z, _ = simulate(100, 12, seed=6)
+    z, _ = drawn(name, 100, 12, seed=6)
     np.testing.assert_array_equal(predict(one, z), predict(two, z))
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in RANDOM_CONTROLS])
 def test_a_row_does_not_depend_on_its_batch(name):
     fitted = fitted_once(name)
-    z, _ = simulate(200, 12, seed=5)
-    z[0] = np.linspace(0, 1, 12) / np.linspace(0, 1, 12).sum()  # looks like probabilities
+    z, _ = drawn(name, 200, 12, seed=5)
+    share = np.linspace(0, 1, z.shape[1])
+    z[0] = share / share.sum()  # looks like probabilities
     whole = predict(fitted, z)
     for rows in (slice(0, 1), slice(3, 10), slice(199, 200)):
         alone = predict(fitted, z[rows])
@@ -158,14 +165,14 @@ def test_a_row_does_not_depend_on_its_batch(name):
 
 def test_the_same_input_and_seed_give_the_same_bits(fitted, name):
     again, *_ = fitted_again(name)
-    z, _ = simulate(100, 12, seed=6)
+    z, _ = drawn(name, 100, 12, seed=6)
     np.testing.assert_array_equal(predict(again, z), predict(fitted, z))
 
 
 def test_the_global_random_state_is_neither_read_nor_written(fitted, name):
     one, _, before, after = fitted_again(name)
     np.testing.assert_array_equal(after, before)
-    z, _ = simulate(100, 12, seed=6)
+    z, _ = drawn(name, 100, 12, seed=6)
     np.testing.assert_array_equal(predict(one, z), predict(fitted, z))
 
 
@@ -175,13 +182,13 @@ def test_saving_and_loading_changes_nothing(name, tmp_path):
     path = tmp_path / "cal.json"
     fitted.save(path)
     loaded = sc.load(path)
-    z, _ = simulate(200, 12, seed=7)
+    z, _ = drawn(name, 200, 12, seed=7)
     np.testing.assert_array_equal(predict(loaded, z), predict(fitted, z))
     assert loaded.to_dict() == fitted.to_dict()
     assert type(loaded) is type(fitted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sc.FitWarning)
-        refitted = refit(clone(loaded), *simulate(600, 12))
+        refitted = refit(clone(loaded), *drawn(name, 600, 12))
     np.testing.assert_array_equal(predict(refitted, z), predict(fitted, z))
 
 
@@ -203,7 +210,7 @@ def test_clone_and_params_follow_scikit_learn(fitted):
     fresh = clone(fitted)
     assert str(fresh.get_params()) == str(fitted.get_params())
     with pytest.raises(NotFittedError, match="not fitted yet; call fit"):
-        fresh.predict_proba(np.zeros((3, 12)))
+        fresh.predict_proba(np.zeros((3, fitted.fitted_.n_classes)))
     for attribute in ("temperatures_", "flags_", "n_parameters_"):
         assert not hasattr(fresh, attribute)
 
@@ -217,12 +224,12 @@ def test_calibrator_by_name_is_the_same_estimator(fitted, name, split):
     if fitted.fitted_.map.saved:
         assert by_name.to_dict() == fitted.to_dict()
     else:
-        z, _ = simulate(100, 12, seed=6)
+        z, _ = drawn(name, 100, 12, seed=6)
         np.testing.assert_array_equal(predict(by_name, z), predict(fitted, z))
 
 
 def test_a_class_missing_from_the_labels_is_legal(name):
-    z, y = simulate(600, 12)
+    z, y = drawn(name, 600, 12)
     keep = y != 3
     fitted = fit(name, z[keep], y[keep])
     p = predict(fitted, z)
@@ -231,8 +238,8 @@ def test_a_class_missing_from_the_labels_is_legal(name):
 
 
 def test_two_classes_work(name):
-    fitted = fit(name, *simulate(400, 2, signal=1.0))
-    p = predict(fitted, simulate(50, 2, seed=3)[0])
+    fitted = fit(name, *drawn(name, 400, 2, signal=1.0))
+    p = predict(fitted, drawn(name, 50, 2, seed=3)[0])
     assert np.isfinite(p).all()
 
 
@@ -256,9 +263,9 @@ def test_probabilities_as_input_equal_their_logarithms(name, split):
 def test_class_permutation_permutes_the_probabilities(name, split):
     fitted = fitted_once(name)
     z, y = split
-    order = np.random.default_rng(0).permutation(12)
+    order = np.random.default_rng(0).permutation(z.shape[1])
     permuted = fit(name, z[:, order], np.argsort(order)[y])
-    fresh, _ = simulate(100, 12, seed=6)
+    fresh, _ = drawn(name, 100, 12, seed=6)
     given = inputs_of(fitted, fresh)
     expected = fitted.predict_proba(fresh, **given)[:, order]
     if "y" in given:
@@ -270,9 +277,10 @@ def test_class_permutation_permutes_the_probabilities(name, split):
 
 
 def test_wrong_columns_and_bad_rows_are_refused_at_prediction(fitted):
-    with pytest.raises(sc.InputError, match="the 12 columns this calibrator was fitted on; got 5"):
+    n = fitted.fitted_.n_classes
+    with pytest.raises(sc.InputError, match=f"the {n} columns this calibrator was fitted on; g"):
         fitted.predict_proba(np.zeros((3, 5)))
-    bad = np.zeros((3, 12))
+    bad = np.zeros((3, n))
     good = inputs_of(fitted, bad)
     bad[2, 1] = np.nan
     with pytest.raises(sc.InputError, match=r"row 2 \(column 1"):
@@ -287,7 +295,7 @@ def test_what_a_method_needs_beside_logits_is_asked_for(name):
         fitted.predict_proba(np.zeros((3, 12)))
     if need == "features":
         with pytest.raises(sc.InputError, match="needs features as well as logits"):
-            make(name).fit(*simulate(600, 12))
+            make(name).fit(*drawn(name, 600, 12))
         with pytest.raises(sc.InputError, match="the 4 columns this calibrator was fitted on; got"):
             fitted.predict_proba(np.zeros((3, 12)), features=np.zeros((3, 2)))
 
@@ -300,25 +308,26 @@ def test_the_input_is_left_alone(name, split):
 
 @pytest.mark.parametrize("kind", ["all right", "all wrong", "one wrong", "ten samples", "constant"])
 def test_a_split_that_tells_little_still_gives_a_usable_calibrator(name, kind):
-    z, y = simulate(300, 5)
+    z, y = drawn(name, 300, 5)
     if kind == "all right":
         y = z.argmax(axis=1)
     elif kind == "all wrong":
-        y = (z.argmax(axis=1) + 1) % 5
+        y = (z.argmax(axis=1) + 1) % z.shape[1]
     elif kind == "one wrong":
         y = z.argmax(axis=1)
-        y[0] = (y[0] + 1) % 5
+        y[0] = (y[0] + 1) % z.shape[1]
     elif kind == "ten samples":
         z, y = z[:10], y[:10]
     else:
-        z = np.tile([2.0, 0, 0, 0, 1], (300, 1))
+        z = np.tile([2.0, 0, 0, 0, 1][: z.shape[1]], (300, 1))
     require_package(name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted = refit(make(name), z, y)
     assert all(issubclass(w.category, sc.FitWarning) for w in caught)
     assert len(caught) == len(set(fitted.flags_) - set(NOTES))
-    held = METHODS[ALIASES.get(name, name)].options.get("prior_scale") is not None
+    row = METHODS[ALIASES.get(name, name)]
+    held = row.options.get("prior_scale") is not None or row.binary
     told = name != "none" and fitted.fitted_.map.saved and not held  # a prior identifies
     if kind in ("all right", "all wrong") and told:
         assert "unidentified" in fitted.flags_
@@ -330,7 +339,7 @@ def test_a_split_that_tells_little_still_gives_a_usable_calibrator(name, kind):
 
 
 def test_few_samples_for_many_parameters_are_told_with_the_number_needed(name):
-    z, y = simulate(60, 12)
+    z, y = drawn(name, 60, 12)
     require_package(name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

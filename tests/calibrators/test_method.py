@@ -15,7 +15,7 @@ from smallcal.calibrators.catalogue import METHODS, method
 from smallcal.calibrators.maps.tail import tail_temperature
 from smallcal.calibrators.signals import statistics
 from smallcal.data.predictions import Predictions
-from support.cases import features_of, fit, fitted_once, make, require_package
+from support.cases import drawn, features_of, fit, fitted_once, make, require_package
 from support.simulated import simulate
 
 #: Signals that are learned in folds, or drawn; and maps that deal samples out, or begin at random.
@@ -86,7 +86,7 @@ def test_thresholds_that_a_signal_knows_are_kept():
 def test_the_losses_of_a_fit_are_those_of_what_it_gives(name):
     """Of the deployed calibrator on its split; the random ones draw the same scores again."""
     require_package(name)
-    z, y = simulate(600, 12)
+    z, y = drawn(name, 600)
     cal = fitted_once(name)
     extra = {"features": features_of(z)} if "features" in cal.fitted_.signal.needs else {}
     if "labels" in cal.fitted_.signal.needs:
@@ -222,7 +222,7 @@ def test_the_seed_matters_where_chance_has_a_say_and_only_there(name):
         assert METHODS[name].signal not in BY_CHANCE
         assert METHODS[name].map not in DEALT
         return
-    z, y = simulate(200, 4)
+    z, y = drawn(name, 200, 4)
     cals = [fit(name, z, y, random_state=seed) for seed in (0, 0, 1)]
     numbers = [dict(cal.to_dict(), discipline=None) for cal in cals]
     assert numbers[0] == numbers[1]

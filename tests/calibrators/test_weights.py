@@ -18,7 +18,7 @@ from smallcal.calibrators.maps.tail import tail_temperature
 from smallcal.calibrators.objectives import OBJECTIVES, Gaps, objective
 from smallcal.calibrators.signals import statistics
 from smallcal.data.predictions import Predictions
-from support.cases import features_of, inputs_of, make, require_package
+from support.cases import drawn, features_of, inputs_of, make, require_package
 from support.simulated import simulate
 
 BOUNDS = (0.05, 20.0)
@@ -56,7 +56,7 @@ def counts(n, seed=0):
 
 @pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.map != "peer"])
 def test_no_weight_is_no_sample(name):
-    z, y = simulate(360, 6)
+    z, y = drawn(name, 360, 6)
     weight = counts(360)
     weight[np.random.default_rng(1).random(360) < 0.2] = 0
     keep = weight > 0
@@ -93,7 +93,7 @@ def test_weights_of_zero_are_served_where_they_empty_a_group_and_told_where_too_
     ],
 )
 def test_twice_the_weight_is_every_sample_twice(name):
-    z, y = simulate(240, 5)
+    z, y = drawn(name, 240, 5)
     weighted = quietly(name, z, y, np.full(240, 2.0))
     twice = quietly(name, np.repeat(z, 2, axis=0), np.repeat(y, 2))
     # Whether there are few samples is a matter of rows.
@@ -109,7 +109,7 @@ def test_twice_the_weight_is_every_sample_twice(name):
     [n for n, row in METHODS.items() if row.signal == "none" and row.map not in DEALT],
 )
 def test_a_weight_is_so_many_copies(name):
-    z, y = simulate(240, 5)
+    z, y = drawn(name, 240, 5)
     weight = counts(240)
     weighted, copied = quietly(name, z, y, weight), quietly(name, *repeated(z, y, weight))
     np.testing.assert_allclose(

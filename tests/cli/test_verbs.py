@@ -15,7 +15,7 @@ from smallcal.io import npy as stream_module
 from smallcal.io import read
 from smallcal.metrics import METRICS
 from smallcal.metrics.condition import Condition
-from support.cases import DEPLOYABLE, features_of, fit, missing_package
+from support.cases import DEPLOYABLE, drawn, features_of, fit, missing_package
 
 #: For tests that do not look at intervals and floors: of exact metrics they take seconds.
 PLAIN = ("--n-boot", "0")
@@ -358,7 +358,7 @@ def test_compare_knows_every_method(cli, monkeypatch):
     code, out, err = cli("compare", "both.npz", "--methods", "all", "--metrics", "nll")
     assert code == 0
     for name, row in METHODS.items():
-        left_out = "features" in row.needs or missing_package(name)
+        left_out = "features" in row.needs or row.binary or missing_package(name)
         assert bool(left_out) != any(line.split()[:1] == [name] for line in out.splitlines())
         assert name in out or name in err  # left out, and said so
 
@@ -474,11 +474,12 @@ def test_comparing_on_the_fitted_samples_is_noted(cli):
 
 @pytest.mark.parametrize("method", DEPLOYABLE)
 def test_inspect_speaks_of_every_method(method, cli):
-    cal = fit(method, *split(400, 0))
+    cal = fit(method, *(drawn(method, 400) if METHODS[method].binary else split(400, 0)))
     cal.save("m.json")
     code, out, err = cli("inspect", "m.json")
     assert (code, err) == (0, "")
-    assert f"{cal.method_}: fitted on 400 samples of 5 classes" in " ".join(out.split())
+    n_classes = cal.fitted_.n_classes
+    assert f"{cal.method_}: fitted on 400 samples of {n_classes} classes" in " ".join(out.split())
     for temperature in cal.fitted_.map.steps if cal.n_parameters_ else []:
         assert f"{temperature:.4f}" in out
     assert max(map(len, out.splitlines())) <= 80

@@ -175,7 +175,9 @@ def test_probabilities_become_logarithms_only_when_the_caller_says_so():
     p = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.exp(as_scores(p, input="probabilities")), p)
     np.testing.assert_array_equal(as_scores(p), p)
-    with pytest.raises(InputError, match="one of logits, probabilities, score; got 'p'"):
+    with pytest.raises(
+        InputError, match="input must be one of logits, probabilities, score; got 'p'"
+    ):
         as_scores(p, input="p")
 
 

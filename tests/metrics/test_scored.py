@@ -2,10 +2,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from sklearn.metrics import brier_score_loss, log_loss
 
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics import scored as scored_module
+from smallcal.metrics.blocks import evaluate_blocks
 from smallcal.metrics.scored import row_blocks
 from smallcal.statistics.compare import evaluate
 
@@ -66,7 +68,6 @@ def test_blocks_are_never_empty_however_many_the_classes(monkeypatch):
         ([0, 1], [[3.0, -1.0], [0.0, 2.0]], "If they are logits, take their softmax first"),
         ([0, 1], [[0.5, 0.3], [0.1, 0.9]], "row 0 sums to 0.8"),
         ([0, 1], [[np.nan, 0.3], [0.1, 0.9]], "y_proba must be finite"),
-        ([0, 1], [0.2, 0.7], r"y_proba must have shape \(n, C\)"),
         (None, [[0.5, 0.5]], "y_true is None"),
     ],
 )
@@ -88,3 +89,45 @@ def test_all_metrics_of_a_large_input_need_less_than_one_more_copy_of_it():
         tracemalloc.stop()
     assert list(values) == list(METRICS)
     assert peak < y_proba.nbytes
+
+
+def test_one_dimension_is_the_probability_of_outcome_1():
+    """What is claimed is outcome 1, also where it is improbable; checked against scikit-learn."""
+    rng = np.random.default_rng(0)
+    p, came = rng.random(500), rng.random(500) < 0.3
+    scored = Scored.of(came, p)
+    assert scored.outcome
+    assert np.array_equal(scored.confidence, p)
+    assert np.array_equal(scored.correct, came)
+    assert np.array_equal(scored.take(np.array([3, 3])).correct, came[[3, 3]])
+    found = evaluate(came, p, metrics=["nll", "brier", "top_label_bce", "ece15", "accuracy"])
+    assert found["nll"] == pytest.approx(log_loss(came, p))
+    assert found["top_label_bce"] == pytest.approx(found["nll"])
+    assert found["brier"] == pytest.approx(brier_score_loss(came, p))
+    assert found["accuracy"] == came.mean()
+    member = np.minimum((15 * p).astype(int), 14)
+    gaps = [abs((p - came)[member == b].sum()) for b in range(15)]
+    assert found["ece15"] == pytest.approx(sum(gaps) / 500)
+
+
+def test_blocks_of_outcomes_give_the_same_as_all_at_once():
+    rng = np.random.default_rng(1)
+    p, came = rng.random(300), rng.integers(0, 2, 300)
+    blocks = [(came[:100], p[:100]), (came[100:], p[100:])]
+    found, n = evaluate_blocks(blocks)
+    assert n == 300
+    assert found == pytest.approx(evaluate(came, p, metrics=list(found)))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "p", "message"),
+    [
+        ([0, 1], [0.2, 1.5], r"row 1 do not lie in \[0, 1\] \(row 1 is 1.5\)"),
+        ([0, 2], [0.2, 0.7], r"y_true must lie in 0 .. 1"),
+        ([0, 1, 1], [0.2, 0.7], "one entry per row: 2 rows, 3"),
+        ([0, 1], [0.2, np.nan], r"row 1 do not lie in \[0, 1\]"),
+    ],
+)
+def test_outcomes_and_probabilities_that_cannot_be(outcomes, p, message):
+    with pytest.raises(InputError, match=message):
+        Scored.of(outcomes, p)

@@ -15,6 +15,11 @@ from smallcal.calibrators.maps.peers import PEERS
 from support.simulated import simulate
 
 
+def drawn(name, n, n_classes=12, **options):
+    """A simulated split that a method can be fitted on: of two classes, where it takes no more."""
+    return simulate(n, 2 if method(name).binary else n_classes, **options)
+
+
 def trains_a_head(name):
     """Whether a method trains a network with torch, as its map or as its signal."""
     row = method(name)
@@ -94,7 +99,7 @@ def predict(fitted, z):
 @cache
 def fitted_once(name):
     """The method, fitted on the split of the fixture ``split``."""
-    return fit(name, *simulate(600, 12))
+    return fit(name, *drawn(name, 600))
 
 
 def true_name(name):

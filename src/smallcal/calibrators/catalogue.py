@@ -121,11 +121,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "lts-feature": "sats-features-nll",
         "vector": "vector-scaling",
         "matrix": "matrix-scaling",
-        # Of two classes a matrix on logits is Platt's line, and one on log-probabilities the beta
-        # map; of more classes these are what they became.
-        "platt": "matrix-scaling",
-        "sigmoid": "matrix-scaling",
-        "beta": "dirichlet-odir",
+        "sigmoid": "platt",
         "dirichlet": "dirichlet-odir",
         "isotonic": "sklearn:isotonic",
         "histogram": "netcal:histogram",

@@ -32,17 +32,17 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "held_back": "only little evidence that the model's own confidences are off; what the fit "
         "would change is held back",
         "better_free": "letting predictions change would make the model right more often",
+        "falling": "higher scores mean fewer of the outcome: the map falls",
+        "constant_score": "all scores are equal and tell nothing: every row gets the same "
+        "probability",
+        "one_outcome": "only one of the two outcomes occurs: it is the prior that keeps "
+        "probabilities from 0 and 1",
         "score_as_probability": "scores lie in [0, 1] and are taken for probabilities of outcome "
         "1, through their log-odds",
         "score_as_number": "scores are taken for numbers, and standardised",
         "score_infinite": "infinite scores are put one standard deviation beyond the others",
         "score_percent": "scores lie between 0 and 100 and are taken for numbers; if they are "
         "percent, divide them by 100",
-        "falling": "higher scores mean fewer of the outcome: the map falls",
-        "constant_score": "all scores are equal and tell nothing: every row gets the same "
-        "probability",
-        "one_outcome": "only one of the two outcomes occurs: it is the prior that keeps "
-        "probabilities from 0 and 1",
         "no_router": "too few wrong or right predictions to learn which ones are risky; "
         "one temperature is used for all",
     }

@@ -133,6 +133,13 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
         "ts-shrunk": _of_score(
             "slope", "one temperature of two classes", _OURS, "1", "two classes without a bias"
         ),
+        "venn-abers": Method(
+            objective="nll",
+            map="venn_abers",
+            summary="Venn-Abers of one score, with its interval",
+            source="Vovk, Petej and Fedorova 2015",
+            good_for="scores, where an interval with validity in theory is wanted",
+        ),
         # Other packages.
         "probmetrics:svs": _peer(
             "probmetrics:svs",
@@ -157,8 +164,8 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "isotonic regression, class by class",
             good_for="many samples of few classes",
         ),
-        "venn-abers": _peer(
-            "venn-abers",
+        "venn-abers:classwise": _peer(
+            "venn-abers:classwise",
             "Venn-Abers predictors, class by class",
             good_for="many samples of few classes, with validity in theory",
         ),

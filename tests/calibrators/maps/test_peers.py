@@ -24,7 +24,7 @@ from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, MissingExtraError
 from support.simulated import simulate
 
-ONE_VS_REST = ("sklearn:isotonic", "venn-abers", "netcal:histogram")
+ONE_VS_REST = ("sklearn:isotonic", "venn-abers:classwise", "netcal:histogram")
 
 
 def load(module):
@@ -281,7 +281,8 @@ def test_step_functions_count_their_levels():
     split = as_split(logits, [0, 0, 1, 1] * 5)
     assert fit_peer(split, peer="sklearn:isotonic").map.n_parameters == 3
     load("venn_abers.venn_abers")
-    assert fit_peer(split, peer="venn-abers").map.n_parameters > 3  # two bounds at each score
+    # Two bounds at each score.
+    assert fit_peer(split, peer="venn-abers:classwise").map.n_parameters > 3
 
 
 def test_only_rounding_could_change_the_argmax_of_ts_mix():
@@ -363,7 +364,7 @@ def test_venn_abers_by_hand(n_classes):
         p_test=softmax(test),
         va_type="one_vs_rest",
     )
-    ours = apply(fit_peer(as_split(logits, labels), peer="venn-abers"), test)
+    ours = apply(fit_peer(as_split(logits, labels), peer="venn-abers:classwise"), test)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 

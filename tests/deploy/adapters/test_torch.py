@@ -25,7 +25,7 @@ from smallcal.deploy.adapters import CalibratedTorchModel, collect_logits  # noq
 from smallcal.errors import FitWarning, InputError  # noqa: E402
 from smallcal.io import progress  # noqa: E402
 from support import real  # noqa: E402
-from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict  # noqa: E402
+from support.cases import DEPLOYABLE, RANDOM_CONTROLS, drawn, features_of, fit, fitted_once, predict  # noqa: E402
 from support.pages import run_page  # noqa: E402
 from support.simulated import simulate  # noqa: E402
 
@@ -48,8 +48,9 @@ def same(found, expected):
 @pytest.mark.parametrize("name", EXPORTABLE)
 def test_every_method_gives_what_numpy_gives(name):
     for seed, n_classes in enumerate((2, 3, 5, 9)):
-        fitted = fit(name, *simulate(120, n_classes, seed=seed, temperature=0.7 + 0.5 * seed))
-        z, _ = simulate(200, n_classes, seed=90 + seed)
+        made = drawn(name, 120, n_classes, seed=seed, temperature=0.7 + 0.5 * seed)
+        fitted = fit(name, *made)
+        z, _ = drawn(name, 200, n_classes, seed=90 + seed)
         expected = predict(fitted, z)
         same(apply(fitted.to_torch(), z), expected)
         scaled = fitted.to_torch(output="logits")

@@ -10,7 +10,7 @@ from smallcal.calibrators.program import OPERATIONS, Program, constant
 from smallcal.calibrators.signals import FittedSignal
 from smallcal.deploy.export import translate
 from smallcal.errors import InputError
-from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict
+from support.cases import DEPLOYABLE, RANDOM_CONTROLS, drawn, features_of, fit, fitted_once, predict
 from support.program_numpy import run
 from support.simulated import simulate
 
@@ -35,7 +35,7 @@ def agree(fitted, z, *, atol=1e-9):
 
 @pytest.mark.parametrize("name", EXPORTABLE)
 def test_the_program_of_every_method_does_what_the_runtime_does(name):
-    z, _ = simulate(500, 12, seed=7)
+    z, _ = drawn(name, 500, seed=7)
     program = agree(fitted_once(name), z)
     assert {value.operation for value in program.values()} <= set(OPERATIONS)
 

@@ -20,7 +20,7 @@ from smallcal.deploy.export.statements import statements_of
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
 from support.backends import module_of
-from support.cases import DEPLOYABLE, RANDOM_CONTROLS, features_of, fit, fitted_once, predict
+from support.cases import DEPLOYABLE, RANDOM_CONTROLS, drawn, features_of, fit, fitted_once, predict
 from support.nasty_names import NASTY
 from support.program_numpy import run
 from support.simulated import simulate
@@ -43,7 +43,7 @@ def as_csv(z):
 
 @pytest.mark.parametrize("name", EXPORTABLE)
 def test_every_method_is_its_program(name):
-    z = simulate(25, 12, seed=7)[0]
+    z = drawn(name, 25, seed=7)[0]
     fitted = fitted_once(name)
     text = to_python(fitted.fitted_)
     module = module_of(text)

@@ -346,7 +346,7 @@ PEERS: Mapping[str, Peer] = MappingProxyType(
         "sklearn:isotonic": Peer(
             "scikit-learn", "sklearn.isotonic", _fit_isotonic, takes_weights=True
         ),
-        "venn-abers": Peer("venn-abers", "venn_abers.venn_abers", _fit_venn_abers),
+        "venn-abers:classwise": Peer("venn-abers", "venn_abers.venn_abers", _fit_venn_abers),
         "netcal:histogram": Peer("netcal", "netcal.binning", _fit_histogram),
     }
 )

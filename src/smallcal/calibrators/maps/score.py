@@ -42,10 +42,13 @@ FITTED = {"slope": (1, 0), "line": (2, 0), "beta": (3, 0), "spline": (2, N_HINGE
 
 #: Log-odds that a curve may reach: beyond, 1 - p would lose its digits.
 _FURTHEST = 30.0
+#: A range that cells can be cut from.
+_SMALLEST = 1e-300
 #: Rows applied at once, so that what lies between is never written to memory.
 _BLOCK = 2**14
-#: Cells of the table by which a score finds its segment, and knots that may share one.
-_CELLS, _MOST_SHARED = 2**12, 3
+#: Cells of the table by which a score finds its segment: more where knots are crowded. Knots that
+#: share a cell cost a comparison each.
+_CELLS, _MOST_SHARED = (2**12, 2**16), 2
 
 
 class _Segments(NamedTuple):
@@ -60,26 +63,24 @@ class _Segments(NamedTuple):
     shared: int
 
     @classmethod
-    def of(cls, at: FloatArray, log_odds: FloatArray) -> _Segments:
+    def of(cls, at: FloatArray, log_odds: FloatArray, n_cells: int) -> _Segments:
         """Prepare a curve of at least two knots."""
-        width = np.diff(at)
-        with np.errstate(over="ignore"):
-            per_score = _CELLS / (at[-1] - at[0])
-        cell = np.minimum((at - at[0]) * per_score, _CELLS - 1).astype(np.int64)
-        table = np.searchsorted(cell[1:-1], np.arange(_CELLS))
+        per_score = n_cells / (at[-1] - at[0])
+        cell = np.minimum((at - at[0]) * per_score, n_cells - 1).astype(np.int64)
+        table = np.searchsorted(cell[1:-1], np.arange(n_cells))
         shared = int(np.bincount(cell[1:-1], minlength=1).max())
-        slope = np.diff(log_odds) / width
+        slope = np.diff(log_odds) / np.diff(at)
         ends = np.append(at[1:-1], np.inf)  # nothing is beyond the last
         return cls(at[:-1], log_odds[:-1], slope, ends, table, float(per_score), shared)
 
     def place(self, x: FloatArray) -> IntArray:
         """Return the segment of each score; all lie between the ends."""
         cell = ((x - self.start[0]) * self.per_score).astype(np.int64)
-        np.minimum(cell, _CELLS - 1, out=cell)
+        np.minimum(cell, len(self.table) - 1, out=cell)
         found = self.table.take(cell)
         for _ in range(self.shared):
             found += x >= self.ends.take(found)
-        return found
+        return np.asarray(found)
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,8 @@ class ScoreCurve(ProbabilityMap):
         object.__setattr__(self, "log_odds", tuple(log_odds.tolist()))
         if len(at) != len(log_odds) or not len(at):
             raise InputError(
-                f"{len(at)} scores for {len(log_odds)} log-odds; both, and one at least"
+                f"a curve needs as many scores as log-odds, and one at least; got "
+                f"{len(at)} and {len(log_odds)}"
             )
         if not (np.isfinite(at).all() and np.isfinite(log_odds).all()):
             raise InputError("the numbers of a curve must be finite")
@@ -165,10 +167,13 @@ class ScoreCurve(ProbabilityMap):
     @once
     def _segments(self) -> _Segments | None:
         """The curve made ready; nothing where it is flat, or its knots too crowded for a table."""
-        if len(self.at) == 1:
-            return None
-        made = _Segments.of(np.array(self.at), np.array(self.log_odds))
-        return made if made.shared <= _MOST_SHARED and np.isfinite(made.per_score) else None
+        at, log_odds = np.array(self.at), np.array(self.log_odds)
+        if len(at) > 1 and _SMALLEST < at[-1] - at[0] < np.inf:
+            for n_cells in _CELLS:
+                made = _Segments.of(at, log_odds, n_cells)
+                if made.shared <= _MOST_SHARED:
+                    return made
+        return None
 
     def curve(self, x: FloatArray) -> FloatArray:
         """Return the log-odds of the second class at scores x = z1 - z0."""
@@ -241,13 +246,12 @@ def fit_score_curve(split: Split, *, basis: str = "spline") -> MapFit:
     >>> x = np.linspace(-3, 3, 400)
     >>> hit = np.arange(400) % 10 < 10 / (1 + np.exp(-x))
     >>> fit = fit_score_curve(split_of(np.stack([0 * x, x], axis=1), hit.astype(int)))
-    >>> fit.map.probability(np.array([-1.0, 0.0, 1.0])).round(1).tolist()
-    [0.3, 0.5, 0.7]
+    >>> fit.map.probability(np.array([-2.0, 0.0, 2.0])).round(1).tolist()
+    [0.2, 0.5, 0.9]
     """
     if basis not in BASES:
         raise InputError(f"unknown basis {basis!r}; {choose(basis, BASES)}")
-    sample = sample_of(split)
-    curve, flags = fitted_curve(sample, basis)
+    curve, flags = fitted_curve(sample_of(split).grouped(), basis)
     return MapFit(curve, (split.gaps.n,), flags)
 
 
@@ -286,7 +290,8 @@ def fitted_curve(sample: Sample, basis: str) -> tuple[ScoreCurve, dict[str, list
     side, rising = (-1.0, sample.flipped()) if falling else (1.0, sample)
     bases = [each for each in BASES[basis] if not (falling and each is untouched_basis)]
     at = _knots(sample)
-    weight = np.bincount(np.searchsorted((at[1:] + at[:-1]) / 2, sample.x), sample.weight, len(at))
+    nearest = np.searchsorted((at[1:] + at[:-1]) / 2, sample.x)
+    weight = np.bincount(nearest, sample.weight, len(at)).astype(np.float64)
     # Where no row is, a knot counts a little: or it would follow whatever its neighbours do.
     weight += 1e-3 * weight.sum() / len(at)
     odds = _odds(posterior_mean(rising, bases, side * at))
@@ -296,7 +301,8 @@ def fitted_curve(sample: Sample, basis: str) -> tuple[ScoreCurve, dict[str, list
 
 def _odds(probability: FloatArray) -> FloatArray:
     """Return log-odds that keep their digits."""
-    return np.clip(np.log(probability) - np.log1p(-probability), -_FURTHEST, _FURTHEST)
+    odds = np.log(probability) - np.log1p(-probability)
+    return np.asarray(np.clip(odds, -_FURTHEST, _FURTHEST))
 
 
 def _knots(sample: Sample) -> FloatArray:
@@ -308,7 +314,7 @@ def _knots(sample: Sample) -> FloatArray:
         np.concatenate([low - beyond, np.linspace(low, high, N_EVEN), inside, high + beyond])
     )
     # Two that all but coincide would have any slope between them.
-    return at[np.append(True, np.diff(at) > 1e-9 * (high - low))]
+    return np.asarray(at[np.append(True, np.diff(at) > 1e-9 * (high - low))])
 
 
 def rising_values(values: FloatArray, weight: FloatArray) -> FloatArray:

@@ -32,9 +32,13 @@ BEND_SCALES = (0.03, 0.1, 0.3)
 UNTOUCHED = 0.06
 #: Hinges of a spline, at quantiles.
 N_HINGES = 6
+#: Groups of neighbours that scores are taken for where there are very many.
+N_GROUPS = 2048
 #: A relation falls only if it is so improbable that it rises.
 FALLING = 0.01
 
+#: Spread below which scores are all equal, for all that can be divided by it.
+_LEAST_SPREAD = 1e-150
 #: Spread below which a column tells nothing.
 _NO_SPREAD = 1e-9
 #: Precision that holds a coefficient at 0.
@@ -59,7 +63,8 @@ class Sample(NamedTuple):
         """Weighted standard deviation of the scores; 0 where all are equal."""
         if self.x.min() == self.x.max():
             return 0.0
-        return math.sqrt(float(self.weight @ (self.x - self.mean) ** 2 / self.weight.sum()))
+        found = math.sqrt(float(self.weight @ (self.x - self.mean) ** 2 / self.weight.sum()))
+        return found if found > _LEAST_SPREAD else 0.0
 
     def quantiles(self, levels: FloatArray) -> FloatArray:
         """Return quantiles of the scores, each once: of copies as of weights, from both ends alike.
@@ -79,6 +84,31 @@ class Sample(NamedTuple):
             for side in (-hair, hair)
         )
         return np.unique((below + above) / 2)
+
+    def grouped(self) -> Sample:
+        """Return neighbours as one score each where there are very many: no curve tells them apart.
+
+        Examples
+        --------
+        >>> x = np.linspace(0, 1, 100_000)
+        >>> few = Sample(x, x > 0.5, np.ones(100_000)).grouped()
+        >>> len(few.x), round(few.weight.sum()), round(few.mean, 3)
+        (2048, 100000, 0.5)
+        """
+        if len(self.x) <= 2 * N_GROUPS or self.spread == 0:
+            return self
+        order = np.argsort(self.x, kind="stable")
+        reached = np.cumsum(self.weight[order])
+        group = np.empty(len(order), dtype=np.int64)
+        middle = (reached - self.weight[order] / 2) / reached[-1]
+        group[order] = np.minimum(N_GROUPS * middle, N_GROUPS - 1)
+        total = np.bincount(group, self.weight)
+        centre = np.bincount(group, self.weight * self.x) / np.maximum(total, np.finfo(float).tiny)
+        came = np.bincount(group, self.weight * self.outcome)
+        weight = np.concatenate([total - came, came])
+        outcome = np.repeat([False, True], len(total))
+        kept = weight > 0
+        return Sample(np.tile(centre, 2)[kept], outcome[kept], weight[kept])
 
     def flipped(self) -> Sample:
         """Return the same seen from the other end of the scores."""
@@ -178,18 +208,18 @@ def fit_posterior(sample: Sample, basis: Basis) -> Posterior:
 
 
 def level_basis(_sample: Sample) -> Basis:
-    """One probability for all."""
+    """Take one probability for all."""
     return Basis(lambda x: np.ones((1, len(x))), np.zeros(1), np.full((1, 1), LEVEL_SCALE))
 
 
 def untouched_basis(sample: Sample) -> Basis:
-    """The score as it is, taken for log-odds: so that what is calibrated already stays so."""
+    """Take the score as it is for log-odds: so that what is calibrated already stays so."""
     del sample
     return Basis(lambda x: x[None], np.ones(1), np.full((1, 1), 1e-6), trust=UNTOUCHED)
 
 
 def slope_basis(sample: Sample) -> Basis:
-    """A slope, and nothing else: one temperature."""
+    """Take a slope and nothing else: one temperature."""
     size = math.sqrt(float(sample.weight @ sample.x**2 / sample.weight.sum()))
     return Basis(
         lambda x: x[None] / size, np.full(1, EXPECTED_SLOPE), np.array(SLOPE_SCALES)[:, None]
@@ -197,7 +227,7 @@ def slope_basis(sample: Sample) -> Basis:
 
 
 def line_basis(sample: Sample) -> Basis:
-    """A slope and a level: Platt's line."""
+    """Take a slope and a level: Platt's line."""
     mean, spread = sample.mean, sample.spread
 
     def columns(x: FloatArray) -> FloatArray:
@@ -208,7 +238,7 @@ def line_basis(sample: Sample) -> Basis:
 
 
 def beta_basis(sample: Sample) -> Basis:
-    """The beta map: log p and -log(1 - p) of p = sigmoid(score), each with a slope, and a level."""
+    """Take slopes of log p and -log(1 - p), where p = sigmoid(score), and a level: the beta map."""
     spread, share = sample.spread, sample.weight / sample.weight.sum()
     shift = np.array([-softplus(-sample.x) @ share, softplus(sample.x) @ share])
 
@@ -221,7 +251,7 @@ def beta_basis(sample: Sample) -> Basis:
 
 
 def bent_basis(sample: Sample) -> Basis:
-    """A line that may bend at quantiles of the scores.
+    """Take a line that may bend at quantiles of the scores.
 
     The bends are hinges without their own slope and level, in units of their spread over the
     sample: so that the line keeps its meaning, and a prior its own whatever the knots.

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smallcal.calibrators.logistic import Logistic
-from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.parts import frozen, plain
 from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, no_signal
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray

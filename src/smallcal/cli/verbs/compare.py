@@ -94,13 +94,18 @@ def _baseline(name: str | None, names: list[str]) -> str:
 
 
 def _possible(names: list[str], cal: Loaded, test: Loaded) -> list[str]:
-    """Leave out, saying so, the methods that need features where there are none."""
-    if cal.features is not None and test.features is not None:
-        return names
-    left_out = [name for name in names if "features" in METHODS[name].needs]
-    if left_out:
-        terminal.note(f"left out, for want of features in the files: {', '.join(left_out)}")
-    return [name for name in names if name not in left_out]
+    """Leave out, saying so, methods that need features where there are none, or two classes."""
+    bare = cal.features is None or test.features is None
+    many = cal.logits.ndim == 2 and cal.logits.shape[1] > 2
+    needy = [name for name in names if bare and "features" in METHODS[name].needs]
+    binary = [name for name in names if many and METHODS[name].binary]
+    for left_out, why in (
+        (needy, "for want of features in the files"),
+        (binary, "for two classes"),
+    ):
+        if left_out:
+            terminal.note(f"left out, {why}: {', '.join(left_out)}")
+    return [name for name in names if name not in (*needy, *binary)]
 
 
 def _forgive_missing(failures: dict[str, Exception]) -> dict[str, Exception]:

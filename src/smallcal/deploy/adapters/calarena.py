@@ -125,7 +125,7 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def entry_names() -> tuple[str, ...]:
-    """Return the methods that can be entries: those that need logits alone and can be saved.
+    """Return the methods that can be entries: for any number of classes, from logits alone, saved.
 
     Examples
     --------
@@ -133,7 +133,8 @@ def entry_names() -> tuple[str, ...]:
     >>> names[0], "srts-bce" in names, "oracle-risk" in names, "features-k3" in names
     ('default', True, False, False)
     """
-    fit_for_it = (name for name, row in METHODS.items() if row.deployable and not row.needs)
+    rows = METHODS.items()
+    fit_for_it = (n for n, row in rows if row.deployable and not row.needs and not row.binary)
     return ("default", *fit_for_it)
 
 
