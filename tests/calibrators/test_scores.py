@@ -1,5 +1,7 @@
 """Calibrators of one number per row: what comes out, and what they make of odd splits."""
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -64,6 +66,27 @@ def test_a_probability_out_of_range_is_named_by_row():
     p[30_000] = 50
     with pytest.raises(sc.InputError, match=r"row 30000 is 50"):
         scored_once("none", "probability").predict_score(p)
+
+
+def test_applying_scores_needs_numpy_only(tmp_path):
+    """In a process of its own, so that nothing imported by the tests can help."""
+    for kind in KINDS:
+        scored_once("spline", kind).save(tmp_path / f"{kind}.json")
+    program = """
+import sys
+from smallcal.runtime import load
+for file in sys.argv[1:]:
+    print(load(file).predict_score([0.2, 0.9]).sum())
+print(*(name for name in ("scipy", "sklearn", "torch", "pandas") if name in sys.modules))
+"""
+    files = [str(tmp_path / f"{kind}.json") for kind in KINDS]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *files], capture_output=True, text=True, check=True
+    )
+    *found, others = done.stdout.split("\n")[:-1]
+    expected = [scored_once("spline", kind).predict_score([0.2, 0.9]).sum() for kind in KINDS]
+    assert np.allclose([float(text) for text in found], expected)
+    assert not others
 
 
 def test_calibrators_of_logits_have_no_score():
