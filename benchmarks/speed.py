@@ -20,12 +20,11 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn.calibration import _TemperatureScaling
 
 import smallcal as sc
 from reference import ReferenceSRTS
-from score_speed import score_speed
 
 FAILED = []
 PROCESSES = 5
@@ -141,6 +140,31 @@ def apply_speed():
         report_median(what, ours, theirs, 1.5)
 
 
+def time_scores(scores, outcome, repeats):
+    few = slice(0, 500)
+    cal = sc.Calibrator(input="score").fit(scores[few], outcome[few])
+    in_turns(
+        (
+            lambda: sc.Calibrator(input="score").fit(scores[few], outcome[few]),
+            lambda: cal.predict_score(scores),
+            lambda: expit(0.7 * scores + 0.1),
+        ),
+        repeats,
+    )
+
+
+def score_speed():
+    """Time the default for scores: a fit on 500 labels, and 10 million scores calibrated."""
+    rng = np.random.default_rng(0)
+    x = 2 * rng.standard_normal(10_000_000)
+    outcome = rng.random(len(x)) < expit(x)
+    for kind, scores in (("numbers", x), ("probabilities", expit(x))):
+        fit, apply, plain = own_processes("time_scores", scores, outcome, 3).T
+        ms = 1e3 * np.median(fit)
+        report(f"score fit, 500 {kind}: ms / 10", ms / 10, 1, f"{ms:.1f} ms")
+        report_median(f"predict_score / expit(a x + b), 10,000,000 {kind}", apply, plain, 3)
+
+
 def growth(what, sizes, make, bound):
     """Report how much more than proportionally time grows from the first size to the last."""
     times = [best(make(size), 3) for size in sizes]
@@ -228,10 +252,6 @@ def import_cost():
     report("import smallcal with every estimator and metric", full / theirs, 1.3, f"{full:.2f} s")
 
 
-def one_number_speed():
-    score_speed(report)
-
-
 def image_speed():
     from extraction import extraction_speed  # torch, after everything that is timed without it
 
@@ -240,8 +260,8 @@ def image_speed():
 
 def main():
     warnings.simplefilter("ignore", sc.FitWarning)  # tiny splits are timed too
-    timed = (fit_speed, default_speed, apply_speed, linear_growth, one_number_speed)
-    for part in (*timed, memory, import_cost, image_speed):
+    fits = (fit_speed, default_speed, apply_speed, score_speed)
+    for part in (*fits, linear_growth, memory, import_cost, image_speed):
         part()
     if FAILED:
         print(f"{len(FAILED)} of the promised ratios do not hold: {'; '.join(FAILED)}")
@@ -252,8 +272,8 @@ def main():
 if __name__ == "__main__":
     if len(sys.argv) > 1:  # one part, in a process of its own
         part, *files, repeats = sys.argv[1:]
-        {"time_fits": time_fits, "time_default": time_default, "time_apply": time_apply}[part](
-            *(np.load(file) for file in files), int(repeats)
-        )
+        parts = (time_fits, time_default, time_apply, time_scores)
+        timed = {each.__name__: each for each in parts}[part]
+        timed(*(np.load(file) for file in files), int(repeats))
     else:
         sys.exit(main())

@@ -127,6 +127,22 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._fitted().predict_score(X)
 
+    def predict_interval(self, X: object) -> FloatArray:
+        """Return two probabilities of the second class or outcome 1, shape (n, 2): Venn-Abers.
+
+        The first is what isotonic regression gives a row that is added without the outcome, the
+        second with it. Among rows that are exchangeable one of the two is calibrated.
+
+        Examples
+        --------
+        >>> import smallcal as sc
+        >>> marks, passed = [1, 2, 3, 4, 5] * 20, [0, 0, 1, 0, 1] * 20
+        >>> cal = sc.Calibrator(method="venn-abers", input="score").fit(marks, passed)
+        >>> cal.predict_interval([3]).round(2).tolist()
+        [[0.49, 0.51]]
+        """
+        return self._fitted().predict_interval(X)
+
     def predict(self, X: object, *, features: object = None, y: object = None) -> Any:
         """Return the predicted class of each row."""
         proba = self._fitted().predict_proba(X, features=features, labels=y)

@@ -225,6 +225,11 @@ class FittedCalibrator:
             result[rows] = direct(self.score.log_odds(given[rows]))
         return result
 
+    def predict_interval(self, logits: object) -> FloatArray:
+        """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""
+        given = self._checked(logits, None, None).logits.astype(np.float64)
+        return self.map.interval(given[:, -1] - given[:, 0])
+
     def claims(self, proba: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return each row's confidence and what it is the confidence in: the class, or outcome 1.
 

@@ -118,7 +118,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "a monotone curve of one score",
             _OURS,
             "8",
-            "scores and two classes, 30 labels or 100,000; the default for scores (scores.md)",
+            "scores and two classes, 30 labels or 100,000; the default for scores (score-maps.md)",
         ),
         "platt": _of_score(
             "line", "a slope and a level of one score", _PLATT, "2", "scores with very few labels"

@@ -63,6 +63,10 @@ class FittedMap(Part):
         """Return the map whose log-temperatures are this share of the map's own."""
         raise InputError(f"a map of kind {self.kind!r} is all or nothing: it has no weaker form")
 
+    def interval(self, x: FloatArray, /) -> FloatArray:
+        """Return two probabilities of the second class, (m, 2), at x = z1 - z0: Venn-Abers."""
+        raise InputError(f"a map of kind {self.kind!r} has no interval; that of venn-abers has one")
+
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return the group of each row, where the map has groups."""
         raise InputError(f"a calibrator whose map is {self.kind!r} has no groups")

@@ -251,7 +251,9 @@ def fit_score_curve(split: Split, *, basis: str = "spline") -> MapFit:
     """
     if basis not in BASES:
         raise InputError(f"unknown basis {basis!r}; {choose(basis, BASES)}")
-    curve, flags = fitted_curve(sample_of(split).grouped(), basis)
+    scale = split.preds.score
+    as_is = scale is None or scale.kind == "probability"
+    curve, flags = fitted_curve(sample_of(split).grouped(), basis, as_is=as_is)
     return MapFit(curve, (split.gaps.n,), flags)
 
 
@@ -279,8 +281,10 @@ def score_flags(sample: Sample) -> dict[str, list[int]]:
     return {name: [] for name, is_so in found.items() if is_so}
 
 
-def fitted_curve(sample: Sample, basis: str) -> tuple[ScoreCurve, dict[str, list[int]]]:
-    """Return the curve of a sample, and its flags."""
+def fitted_curve(
+    sample: Sample, basis: str, *, as_is: bool = True
+) -> tuple[ScoreCurve, dict[str, list[int]]]:
+    """Return the curve of a sample, and its flags; ``as_is``: scores may be log-odds already."""
     flags = score_flags(sample)
     if "constant_score" in flags:
         at = sample.x[:1]
@@ -288,7 +292,8 @@ def fitted_curve(sample: Sample, basis: str) -> tuple[ScoreCurve, dict[str, list
         return ScoreCurve(tuple(at), tuple(_odds(rate)), 1), flags
     falling = "falling" in flags
     side, rising = (-1.0, sample.flipped()) if falling else (1.0, sample)
-    bases = [each for each in BASES[basis] if not (falling and each is untouched_basis)]
+    as_is = as_is and not falling
+    bases = [each for each in BASES[basis] if as_is or each is not untouched_basis]
     at = _knots(sample)
     nearest = np.searchsorted((at[1:] + at[:-1]) / 2, sample.x)
     weight = np.bincount(nearest, sample.weight, len(at)).astype(np.float64)
