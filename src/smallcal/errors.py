@@ -99,6 +99,10 @@ class MissingExtraError(SmallcalError, ImportError):
     """An optional package is needed and not installed; the message says what to install."""
 
 
+class GroupWarning(UserWarning):
+    """A calibrator with effects of groups was applied to rows of groups that it does not know."""
+
+
 class FitWarning(UserWarning):
     """A fit that succeeded, and something a person should act on; ``flags_`` has the details."""
 

@@ -29,7 +29,7 @@ from smallcal.data.shown import visible
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.debiased import debiased_ece
 from smallcal.reports.content import gather as content_module
-from smallcal.reports.content.groups import exact_p_values, gaps_of, worst
+from smallcal.reports.content.groups import worst
 from smallcal.reports.content.measure import COMPARED, SHOWN, fit_all, measure
 from smallcal.reports.content.routing import gate as gate_of
 from smallcal.reports.render.blocks import Cell, Column, Command, Download, Figure, Row, Table
@@ -37,6 +37,7 @@ from smallcal.reports.render.markdown import code, render, table
 from smallcal.reports.render.sections import document_of
 from smallcal.reports.samples import samples_of
 from smallcal.reports.settings import Settings
+from smallcal.statistics.gaps import exact_p_values, gaps_of
 from support.simulated import simulate
 
 METHODS = ("none", "ts-nll", "srts-bce", "default")

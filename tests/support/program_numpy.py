@@ -23,7 +23,7 @@ PAIRS = {
 }
 
 
-def run(program, logits, features=None):
+def run(program, logits, features=None, effects=None):
     """Return (probabilities, temperatures or None)."""
     known = {}
     n = len(logits)
@@ -34,6 +34,8 @@ def run(program, logits, features=None):
                 result = np.asarray(logits, dtype=np.float64)
             elif value.operation == "features":
                 result = np.asarray(features, dtype=np.float64)
+            elif value.operation == "effect":
+                result = np.asarray(effects, dtype=np.float64)
             elif value.operation == "constant":
                 result = np.tile(value.numbers, (n, 1))
             elif value.operation == "dot":

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
+from smallcal.advice.audit_groups import group_rows
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
 from smallcal.advice.recommend import DEFAULT, Recommendation, recommend
 from smallcal.advice.refits import (
@@ -44,6 +45,7 @@ def audit(
     n_null: int = 499,
     input: str = "logits",
     features: object = None,
+    groups: object = None,
     random_state: int = 0,
     advance: Advance = lambda steps: None,
 ) -> Audit:
@@ -73,6 +75,9 @@ def audit(
         Draws behind the p-values of :func:`smallcal.signal_to_noise`; 0 leaves that table out.
     input : {"logits", "probabilities"}
     features : array-like of shape (n, d), optional
+    groups : array-like of shape (n,), optional
+        The group of each sample: effects of groups are fitted, and confidence is held against
+        accuracy in each, before and after.
     random_state : int
     advance : callable, optional
         Told how many refits, and draws for p-values, were done.
@@ -91,7 +96,7 @@ def audit(
     >>> found.verdict.split(":")[0]
     'Usable with care'
     """
-    preds = Predictions.of(logits, labels, input=input, features=features)
+    preds = Predictions.of(logits, labels, input=input, features=features, groups=groups)
     preds.require_fittable(input=input)
     whole_number(n_refits, "n_refits", least=2)
     if size is not None and not MIN_FIT_SAMPLES <= size < preds.n:
@@ -122,6 +127,8 @@ def audit(
         _summary(audited, refits, preds, size, occupancy, signals), recommendation=advised
     )
     foreign = calibrator is not None and fitted.data.get("sha256") != preds.sha256()
+    rows = group_rows(composed, fitted, preds, foreign=foreign, seed=random_state)
+    bare = replace(bare, groups=rows)
     found = findings_of(bare, fitted, foreign=foreign)
     return replace(bare, findings=found, verdict=verdict_of(found))
 

@@ -12,6 +12,7 @@ from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.plain import plain_fields
+from smallcal.data.shown import visible
 from smallcal.metrics.units import PERCENT, X100
 
 Level = Literal["fine", "care", "bad"]
@@ -28,6 +29,8 @@ _FEW = 20
 #: Rank correlation with refits below which an order of temperatures is noise.
 _RANKED = 0.5
 
+#: Groups that are named in a sentence.
+_SHOWN_GROUPS = 5
 #: A share of samples in a group that moves by more than this is told.
 _MOVED = 0.1
 
@@ -85,6 +88,9 @@ class Audit:
         same ones. ``point`` is measured on all samples, those fitted on included. ``ece15_floor``
         is the ECE that a perfectly calibrated model would show on so many samples.
     signals : SignalToNoise or None
+    groups : tuple of dict
+        For each group that was named: the fields of :class:`smallcal.statistics.gaps.Gap` out of
+        fold, ``off`` and ``raw_off`` (beyond chance, by Holm), and its ``effect``.
     recommendation : Recommendation or None
         What to use for these samples, whatever was audited.
     findings : tuple of Finding
@@ -112,6 +118,7 @@ class Audit:
     confidence_sd: dict[str, float]
     held_out: dict[str, Spread]
     signals: SignalToNoise | None
+    groups: tuple[dict[str, Any], ...] = ()
     recommendation: Recommendation | None = None
     findings: tuple[Finding, ...] = ()
     verdict: str = ""
@@ -126,7 +133,7 @@ def findings_of(
 ) -> tuple[Finding, ...]:
     """Return what an audit amounts to, a sentence each."""
     found = [*_errors(audit), *_flags(audit, fitted)]
-    for part in (_refits, _order, _volatility, _held_out, _occupancy):
+    for part in (_refits, _order, _volatility, _held_out, _occupancy, _groups):
         found += part(audit)
     if foreign:
         text = "This calibrator was fitted on other samples; refits use the ones given here."
@@ -288,3 +295,15 @@ def _occupancy(audit: Audit) -> Iterator[Finding]:
         text = f"{source}: {_percent(shares[moved])} of samples fall into {name} {moved}"
         more = f", against {_percent(here[moved])} here"
         yield Finding("care" if far else "fine", f"{text}{more}.")
+
+
+def _groups(audit: Audit) -> Iterator[Finding]:
+    """Yield in how many named groups confidence is off, before and after."""
+    if not audit.groups:
+        return
+    n = len(audit.groups)
+    before, off = ([row["group"] for row in audit.groups if row[key]] for key in ("raw_off", "off"))
+    said = f"beyond chance in {len(before):,} of {n:,} groups before, in {len(off):,} after"
+    named = f": {', '.join(visible(name) for name in off[:_SHOWN_GROUPS])}" if off else ""
+    more = ", ..." if len(off) > _SHOWN_GROUPS else ""
+    yield Finding("care" if off else "fine", f"Confidence is off {said}{named}{more}.")

@@ -51,7 +51,7 @@ class CalibratedSplit:
         """Apply a calibrator to a checked split, which holds logits, whatever came in."""
         fitted = replace(fitted, input="logits")
         extra = {"features": preds.features}
-        scored = Scored.of(preds.labels, fitted.predict_proba(preds.logits, **extra))
+        scored = Scored.of(preds.labels, fitted.on(preds))
         if not isinstance(fitted.map, TemperatureMap):
             return cls(fitted, None, None, (), scored)
         scores = fitted.scores(preds.logits, **extra)

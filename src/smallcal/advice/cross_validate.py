@@ -154,7 +154,7 @@ def _fit_and_apply(method: Method, part: Predictions, held: Predictions, entry: 
     entry.n_parameters = max(entry.n_parameters, fitted.n_parameters)
     for flag in fitted.flags:
         entry.flags[flag] = entry.flags.get(flag, 0) + 1
-    return Scored.of(held.labels, fitted.predict_proba(held.logits, features=held.features))
+    return Scored.of(held.labels, fitted.on(held))
 
 
 def _measure(

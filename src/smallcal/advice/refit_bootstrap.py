@@ -130,7 +130,7 @@ def _fit_all(
     views = {}
     for name in methods:
         fitted = refit(method(name), cal, counts)
-        views[name] = Scored.of(test.labels, fitted.predict_proba(test.logits))
+        views[name] = Scored.of(test.labels, fitted.on(test))
     return views
 
 

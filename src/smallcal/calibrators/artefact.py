@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from smallcal.calibrators import plugins
+from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.signals import FittedSignal
@@ -43,6 +44,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "signal": FittedSignal.kinds,
     "map": FittedMap.kinds,
     "correction": Correction.kinds,
+    "groups": GroupEffects.kinds,
 }
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -41,7 +41,13 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         raise TypeError(f"{type(self).__name__} does not say which method it is")
 
     def fit(
-        self: Self, X: object, y: object, *, features: object = None, sample_weight: object = None
+        self: Self,
+        X: object,
+        y: object,
+        *,
+        features: object = None,
+        sample_weight: object = None,
+        groups: object = None,
     ) -> Self:
         """Fit on the logits and labels of a held-out split.
 
@@ -62,6 +68,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Weight of each sample's loss. Groups stay equally large in samples. A sample of
             weight 0 counts nowhere: the fit is the one without it. Methods with a prior or a
             gate count samples by their weight, so that weights which add up to 1 count as one.
+        groups : array-like of shape (n,), optional
+            The group of each sample by name or number: a kind of question, a site, a language.
+            The confidence then gets an effect of each, as far as the split shows that groups
+            differ; ``predict_proba`` asks for the groups of its rows.
 
         Returns
         -------
@@ -70,10 +80,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method, options = self._compose(), self.get_params(deep=False)
         kind, names = options["input"], options["class_names"]
         features = features if "features" in method.needs else None
-        given = {"input": kind, "class_names": names, "weight": sample_weight}
+        given = {"input": kind, "class_names": names, "weight": sample_weight, "groups": groups}
         preds = Predictions.of(X, y, features=features, **given).counted()
         preds.require_fittable(input=kind)
-        fitted = with_classes(method.fit(preds), preds.logits, preds.features)
+        fitted = method.fit(preds)
+        fitted = with_classes(fitted, preds.logits, preds.features, preds.group_labels)
         fitted = replace(fitted, input=kind, score=preds.score, class_names=preds.class_names)
         if preds.score is not None:
             fitted = replace(fitted, flags={**preds.score.flags(X), **fitted.flags})
@@ -92,7 +103,13 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = np.array(fitted.class_names)
 
     def predict_proba(
-        self, X: object, *, features: object = None, y: object = None, out: FloatArray | None = None
+        self,
+        X: object,
+        *,
+        features: object = None,
+        y: object = None,
+        groups: object = None,
+        out: FloatArray | None = None,
     ) -> FloatArray:
         """Return calibrated probabilities; rows sum to 1.
 
@@ -105,6 +122,9 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             For calibrators that were fitted with features.
         y : array-like of shape (n,), optional
             Labels, for the diagnostics that read them; other calibrators do not look.
+        groups : array-like of shape (n,), optional
+            The group of each row, for calibrators that were fitted with groups. One that the fit
+            has not seen gets no effect; a :class:`GroupWarning` says how many rows those are.
         out : ndarray of shape (n, C), optional
             Where to write the result, for instance a memory map.
 
@@ -112,9 +132,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         ndarray of shape (n, C), of the input's floating type
         """
-        return self._fitted().predict_proba(X, features=features, labels=y, out=out)
+        fitted = self._fitted()
+        return fitted.predict_proba(X, features=features, labels=y, groups=groups, out=out)
 
-    def predict_score(self, X: object) -> FloatArray:
+    def predict_score(self, X: object, *, groups: object = None) -> FloatArray:
         """Return the probability of outcome 1, shape (n,), of calibrators of scores.
 
         Examples
@@ -125,7 +146,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> bool(p[0] < 0.3 < 0.7 < p[1])
         True
         """
-        return self._fitted().predict_score(X)
+        return self._fitted().predict_score(X, groups=groups)
 
     def predict_interval(self, X: object) -> FloatArray:
         """Return two probabilities of the second class or outcome 1, shape (n, 2): Venn-Abers.
@@ -143,9 +164,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._fitted().predict_interval(X)
 
-    def predict(self, X: object, *, features: object = None, y: object = None) -> Any:
+    def predict(
+        self, X: object, *, features: object = None, y: object = None, groups: object = None
+    ) -> Any:
         """Return the predicted class of each row."""
-        proba = self._fitted().predict_proba(X, features=features, labels=y)
+        proba = self._fitted().predict_proba(X, features=features, labels=y, groups=groups)
         return self.classes_[proba.argmax(axis=1)]
 
     def temperature(self, X: object, *, features: object = None, y: object = None) -> FloatArray:

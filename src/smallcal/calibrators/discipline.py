@@ -37,6 +37,9 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "probability",
         "one_outcome": "only one of the two outcomes occurs: it is the prior that keeps "
         "probabilities from 0 and 1",
+        "one_group": "all samples belong to one group: there is nothing to tell apart, and no "
+        "effect of groups was fitted",
+        "without_group": "samples without a group count for the fit, and for the effect of none",
         "score_as_probability": "scores lie in [0, 1] and are taken for probabilities of outcome "
         "1, through their log-odds",
         "score_as_number": "scores are taken for numbers, and standardised",
@@ -65,6 +68,9 @@ def explained(name: str, found: Mapping[str, Any]) -> str:
             f"{found['n']:,} samples for {found['free']:,} fitted parameters; ten for each would "
             f"be {found['needed']:,}"
         )
+    if name == "without_group" and "without" in found:
+        said = "have no group; they count for the fit, and for the effect of none"
+        return f"{found['without']:,} of {found['n']:,} samples {said}"
     if name == "kept_raw" and found.get("accuracy") == 1:
         why = "no prediction is wrong, so nothing tells how much confidence is too much"
         return f"{why}; the model was left as it is"

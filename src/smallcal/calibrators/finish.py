@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from smallcal.calibrators.fitted import FittedCalibrator, Given
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import Given
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.gate import weight_of_change
 from smallcal.calibrators.maps.temperature import ScalarMap

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
 from smallcal.calibrators.discipline import Discipline, explained
+from smallcal.calibrators.given import Given, coded, slices
+from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.base import OfOneNumber
 from smallcal.calibrators.maps.correction import Correction
@@ -40,6 +42,7 @@ from smallcal.data.checks import (
     require_finite,
 )
 from smallcal.data.names import by_name
+from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.errors import ArtefactError, InputError, missing_input
 from smallcal.io.documents import shortened
@@ -47,8 +50,6 @@ from smallcal.io.documents import shortened
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
 
-#: Logits that a correction moves at once: in memory beside the caller's own.
-_MOVED_BYTES = 2**23
 #: Scores that are calibrated at once.
 _SCORES_AT_ONCE = 2**14
 
@@ -83,8 +84,10 @@ class FittedCalibrator:
         claimed of every row.
     n_classes : int
     class_names : tuple of str, or None
+    groups : GroupEffects or None
+        What the confidence is shifted by in each group that the user named.
     group_counts : tuple of int
-        Calibration samples in each group.
+        Calibration samples in each group that the signal makes.
     flags : dict
         What to know about the fit; see :data:`smallcal.calibrators.discipline.FLAGS`.
     data : dict
@@ -110,6 +113,7 @@ class FittedCalibrator:
     score: ScoreScale | None = None
     n_classes: int
     class_names: tuple[str, ...] | None = None
+    groups: GroupEffects | None = None
     group_counts: tuple[int, ...]
     flags: Mapping[str, list[int]] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -119,7 +123,8 @@ class FittedCalibrator:
     def __post_init__(self) -> None:
         tail = 0 if self.tail_temperature is None else 1
         moved = 0 if self.correction is None else self.correction.n_parameters
-        n_parameters = self.map.n_parameters + self.signal.n_parameters + tail + moved
+        shifted = 0 if self.groups is None else self.groups.n_parameters
+        n_parameters = self.map.n_parameters + self.signal.n_parameters + tail + moved + shifted
         object.__setattr__(self, "n_parameters", n_parameters)
 
     @property
@@ -130,20 +135,23 @@ class FittedCalibrator:
     @property
     def _n_free(self) -> int:
         """Parameters that no prior holds."""
-        held = self.correction.n_parameters if self.correction else 0
+        held = sum(part.n_parameters for part in (self.correction, self.groups) if part)
         return self.n_parameters - held - self.map.n_held
 
     def flag_text(self, name: str) -> str:
         """Return what a flag means, with the numbers of this fit."""
         n, free = self.data.get("n", 0), self._n_free
         few = {"n": n, "free": free, "needed": SAMPLES_PER_PARAMETER * free}
+        if self.groups is not None:
+            few["without"] = n - sum(self.groups.counts)
         return explained(name, {**self.fit_metrics, **few})
 
     @property
     def preserves_argmax(self) -> bool:
         """Whether the predicted class can never change."""
         unmoved = self.map.preserves_argmax and self.correction is None
-        return self.keep_predictions or unmoved
+        shifted = self.claim is not None and self.groups is not None and self.groups.sigma > 0
+        return (self.keep_predictions or unmoved) and not shifted
 
     @property
     def deployable(self) -> bool:
@@ -177,6 +185,7 @@ class FittedCalibrator:
         *,
         features: object = None,
         labels: object = None,
+        groups: object = None,
         out: FloatArray | None = None,
     ) -> FloatArray:
         """Return calibrated probabilities; the argmax is that of the logits.
@@ -190,6 +199,9 @@ class FittedCalibrator:
             For calibrators that were fitted with features.
         labels : array-like of shape (n,), optional
             For the diagnostics that read the answer.
+        groups : array-like of shape (n,), optional
+            The group of each row, for calibrators that were fitted with groups. One that the fit
+            has not seen gets no effect, and a :class:`GroupWarning` says how many rows those are.
         out : ndarray of shape (n, C), optional
             Where to write, for instance a memory map when the result does not fit in memory.
 
@@ -198,9 +210,20 @@ class FittedCalibrator:
         ndarray of shape (n, C)
             Of the logits' floating type; each row sums to 1.
         """
-        return self.calibrate(self._checked(logits, features, labels), out=out)
+        given = self._checked(logits, features, labels)
+        codes = coded(self.groups, groups, len(given.logits))
+        return self.calibrate(given._replace(groups=codes), out=out)
 
-    def predict_score(self, scores: object) -> FloatArray:
+    def on(self, preds: Predictions) -> FloatArray:
+        """Return calibrated probabilities of checked samples; unknown groups are not told of."""
+        labels = preds.labels if "labels" in self.signal.needs else None
+        given = replace(self, input="logits")._checked(preds.logits, preds.features, labels)
+        named = preds.group_labels
+        if self.groups is not None and named is not None:
+            given = given._replace(groups=self.groups.codes(named))
+        return self.calibrate(given)
+
+    def predict_score(self, scores: object, *, groups: object = None) -> FloatArray:
         """Return the probability of outcome 1 of each score, in float64.
 
         Examples
@@ -212,11 +235,11 @@ class FittedCalibrator:
         """
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")
-        if self.correction is not None or self.keep_predictions:
-            return self.predict_proba(scores)[:, 1]
-        direct = of_one_number(self.map, self.signal)
+        direct = None
+        if self.correction is None and self.groups is None and not self.keep_predictions:
+            direct = of_one_number(self.map, self.signal)
         if direct is None:
-            return self.predict_proba(scores)[:, 1]
+            return self.predict_proba(scores, groups=groups)[:, 1]
         assert self.score is not None
         given = self.score.checked(scores)
         result = np.empty(len(given))
@@ -263,7 +286,15 @@ class FittedCalibrator:
                 self._write(block, moved.logits[inner], scores, written[inner])
             if self.keep_predictions:
                 keep_predictions(written, array[rows].argmax(axis=1))
+        if self.groups is not None and given.groups is not None:
+            for rows in slices(len(array), self.n_classes):
+                self.groups.shift(result[rows], given.groups[rows], claim=self.claim)
         return result
+
+    @property
+    def claim(self) -> int | None:
+        """The column whose confidence groups shift; None where it is the predicted class."""
+        return None if self.score is None else 1
 
     def _moved(self, given: Given) -> Iterator[tuple[slice, Given]]:
         """Give rows after rows as the correction moves them; all at once where there is none."""
@@ -271,10 +302,8 @@ class FittedCalibrator:
         if self.correction is None:
             yield slice(0, n), given
             return
-        size = max(1, _MOVED_BYTES // (8 * self.n_classes))
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
-            require_finite(given.logits[rows], name="logits", first_row=start)
+        for rows in slices(n, self.n_classes):
+            require_finite(given.logits[rows], name="logits", first_row=rows.start)
             yield rows, given.take(rows)._replace(logits=self.correction(given.logits[rows]))
 
     def watch(self, logits: object, *, features: object = None) -> Watched:
@@ -345,20 +374,22 @@ class FittedCalibrator:
         library = f"smallcal {__version__}"
         known = {"format": artefact.FORMAT, "version": artefact.VERSION, "library": library}
         found = plain_fields(self)
-        if self.score is None:
-            del found["score"]
+        for name in ("score", "groups"):  # so that earlier releases read what they can apply
+            if found[name] is None:
+                del found[name]
         return known | found
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str) -> FittedCalibrator:
         """Rebuild a calibrator from a document that the module ``artefact`` has checked."""
         counts, moved = document.get("reference"), document["correction"]
-        score = document.get("score")
+        score, shifted = document.get("score"), document.get("groups")
         try:
             made: dict[str, Any] = {
                 "signal": FittedSignal.from_dict(document["signal"]),
                 "map": FittedMap.from_dict(document["map"]),
                 "correction": Correction.from_dict(moved) if moved else None,
+                "groups": GroupEffects.from_dict(shifted) if shifted else None,
                 "discipline": Discipline(**frozen(document["discipline"])),
                 "pooled_temperature": float(document["pooled_temperature"]),
                 "flags": document["flags"],
@@ -451,18 +482,6 @@ def of_one_number(
     (temperature,) = fitted_map(np.zeros(1))
     # Two classes have no tail: whatever its temperature, what one lacks the other has.
     return lambda x: sigmoid(x / temperature)
-
-
-class Given(NamedTuple):
-    """What a calibrator is applied to, checked."""
-
-    logits: FloatArray
-    features: FloatArray | None
-    labels: IntArray | None
-
-    def take(self, rows: slice) -> Given:
-        """Return some of the rows."""
-        return Given(*(None if array is None else array[rows] for array in self))  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str]) -> FittedCalibrator:

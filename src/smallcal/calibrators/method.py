@@ -22,7 +22,8 @@ from smallcal.calibrators.finish import (
     outcome_of,
     with_claims,
 )
-from smallcal.calibrators.fitted import FittedCalibrator, Given
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import Given
 from smallcal.calibrators.maps import RECIPES, MapFit, ProbabilityMap, Split, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.correction_fit import fit_correction
@@ -41,6 +42,7 @@ from smallcal.calibrators.objectives import Gaps, Seen, log_odds, losses, object
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
 from smallcal.calibrators.softmax import keep_predictions
+from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError, choose, missing_input
@@ -217,7 +219,7 @@ class Method:
         given, odds = Given(preds.logits, preds.features, preds.labels), seen.raw.log_odds
         if preds.score is not None:
             fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
-        return fitted.with_reference(given, odds)
+        return with_groups(fitted, preds).with_reference(given, odds)
 
     def _fit_corrected(self, seen: Seen) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""

@@ -10,6 +10,7 @@ input, so that it also holds where those raise an error.
 logits      what the model said, as it came in (probabilities or one score, where the calibrator
             takes those)
 features    what else is known of the row
+effect      of the row's group
 constant    numbers of the calibrator
 add, subtract, multiply, divide, minimum, maximum
             of two values; one of width 1 goes with any other
@@ -46,7 +47,7 @@ HIGHEST_EXPONENT = 700.0
 
 Number = Union["Value", float]
 
-INPUTS = ("logits", "features")
+INPUTS = ("logits", "features", "effect")
 PAIRS = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "reached")
 SINGLES = ("exp", "log", "sqrt", "erf")
 OTHERS = ("constant", "choose", "sum", "largest", "at_top", "dot", "rank", "join")
@@ -134,7 +135,7 @@ class Value:
 
 
 def given(name: str, width: int) -> Value:
-    """Return an input: logits or features."""
+    """Return an input: logits, features, or the effect of the row's group."""
     return Value(name, width)
 
 
@@ -300,6 +301,8 @@ class Program:
         What the first input holds.
     score : ScoreScale or None
         What one number per row is taken for, where that is what comes in.
+    grouped : bool
+        Whether it reads the effect of the row's group.
     n_columns : int
         Width of the first input: one column per class, or one score.
     """
@@ -310,6 +313,7 @@ class Program:
     n_features: int
     takes: str
     score: ScoreScale | None = None
+    grouped: bool = False
 
     @property
     def n_columns(self) -> int:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from smallcal.calibrators.signals.logit_statistics import RowBlock
 from smallcal.data.predictions import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.signals.logit_statistics import RowBlock
 
 #: The types that probabilities may be written in; scaled gaps below these may round to ties.
 WRITABLE = {

@@ -66,6 +66,8 @@ def _require_scores(fitted: FittedCalibrator) -> None:
 
 
 def _require_groups(fitted: FittedCalibrator) -> None:
+    if fitted.groups is not None and sum(fitted.groups.counts) > fitted.data["n"]:
+        raise InputError(f"more samples in groups than the {fitted.data['n']} that were fitted on")
     groups = len(fitted.map.steps)
     if groups and len(fitted.group_counts) != groups:
         raise InputError(f"{len(fitted.group_counts)} group_counts for {groups} groups")

@@ -30,6 +30,7 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
         ],
         "effects": effects_of(fitted),
         "tail_temperature": fitted.tail_temperature,
+        "group_effects": None if fitted.groups is None else fitted.groups.summary(),
         "flags": {
             name: {"groups": list(where), "meaning": fitted.flag_text(name)}
             for name, where in fitted.flags.items()

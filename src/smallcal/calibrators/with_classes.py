@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallcal.calibrators.class_table import MAX_CLASSES, ClassTable, LaterTable
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import Given
 from smallcal.data.checks import FloatArray
 from smallcal.data.predictions import IntArray
 
@@ -16,7 +18,10 @@ _NUMBERS = 2**20
 
 
 def with_classes(
-    fitted: FittedCalibrator, logits: FloatArray, features: FloatArray | None = None
+    fitted: FittedCalibrator,
+    logits: FloatArray,
+    features: FloatArray | None = None,
+    groups: NDArray[np.str_] | None = None,
 ) -> FittedCalibrator:
     """Return the calibrator with a table of classes beside the counts of its split.
 
@@ -38,9 +43,12 @@ def with_classes(
     rows = _sample(len(logits), _NUMBERS // fitted.n_classes)
     kept = np.array(logits[rows])
     known = None if features is None else np.array(features[rows])
+    given = Given(kept, known, None)
+    if fitted.groups is not None and groups is not None:
+        given = given._replace(groups=fitted.groups.codes(groups[rows]))
 
     def make() -> ClassTable:
-        proba = fitted.predict_proba(kept, features=known)
+        proba = fitted.calibrate(given)
         return ClassTable.of(proba, reference.codes(fitted.watch(kept, features=known)))
 
     return replace(fitted, reference=replace(reference, table=LaterTable(make)))

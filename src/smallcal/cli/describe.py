@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.summary import effects_of, groups_of
 from smallcal.cli import terminal
 from smallcal.metrics.units import PERCENT
+
+#: Groups that are shown.
+_MOST = 30
 
 _OBJECTIVES = {
     "nll": "log-likelihood",
@@ -47,12 +52,37 @@ def describe(fitted: FittedCalibrator, *, noted: bool = False) -> None:
             text=(0,),
         )
         terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
+    if fitted.groups is not None:
+        _show_groups(fitted.groups)
     terminal.say(_parameters(fitted), *_outcome(fitted, noted=noted))
+
+
+def _show_groups(groups: GroupEffects) -> None:
+    """Print what each group is shifted by, the largest effects first."""
+    n = len(groups.names)
+    if not groups.sigma:
+        why = "are one" if n == 1 else "do not differ beyond chance"
+        terminal.say(f"The {terminal.count(n, 'group')} {why}: none has an effect.")
+        return
+    terminal.say(
+        f"Then {groups.words}, held together by a prior of scale {groups.sigma:.3g}; a group that "
+        "is not among these has none."
+    )
+    each = zip(groups.names, groups.counts, groups.effects, strict=True)
+    rows = sorted(each, key=lambda row: -abs(row[2]))
+    terminal.show_table(
+        ["group", "samples", "effect", "odds times"],
+        [[name, f"{k:,}", f"{b:+.3f}", f"{math.exp(b):.2f}"] for name, k, b in rows[:_MOST]],
+        text=(0,),
+    )
+    if n > _MOST:
+        terminal.say(f"And {n - _MOST:,} groups of smaller effects.")
 
 
 def _what_it_does(fitted: FittedCalibrator) -> str:
     temperatures = fitted.map.steps
-    if fitted.n_parameters == 0 and temperatures:
+    held = 0 if fitted.groups is None else fitted.groups.n_parameters
+    if fitted.n_parameters == held and temperatures:
         return "It leaves the model's confidence as it is."
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
     how = fitted.signal.words or fitted.signal.name
@@ -89,6 +119,8 @@ def _parameters(fitted: FittedCalibrator) -> str:
         total += (
             f": {own}{where} and {fitted.signal.n_parameters} in the {fitted.signal.name} score"
         )
+    if fitted.groups is not None and fitted.groups.sigma:
+        total += f", {fitted.groups.n_parameters:,} of them effects of groups, held by a prior"
     if fitted.tail_temperature is not None:
         total += f", and {fitted.tail_temperature:.4f} for the classes not predicted"
     if fitted.preserves_argmax:

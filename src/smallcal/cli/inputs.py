@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
+from smallcal.data.groups import group_names
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.shapes import one_hot_codes
 from smallcal.data.special import softmax
@@ -21,7 +22,7 @@ from smallcal.io import Choice, Loaded
 from smallcal.statistics.agreement import Agreement
 
 #: What a reader is told as it was chosen.
-_READ_AS_CHOSEN = ("input", "columns", "logits_key", "class_names", "known")
+_READ_AS_CHOSEN = ("input", "columns", "logits_key", "group", "class_names", "known")
 
 
 @contextmanager
@@ -43,6 +44,7 @@ class Asked:
     columns: str | None = None
     logits_key: str | None = None
     labels_key: str | None = None
+    group: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Asked:
@@ -64,6 +66,7 @@ class Asked:
             columns=() if columns is None else choices.words(columns, "--columns"),
             logits_key=self.logits_key,
             labels_key=self.labels_key if self.labels is None else None,
+            group=self.group,
             class_names=None if names is None else io.read_names(names),
             known=None if calibrator is None else calibrator.class_names,
         )
@@ -101,11 +104,12 @@ def load(
 def in_pieces(data: str, fitted: FittedCalibrator | None) -> tuple[Path, str | None] | None:
     """Return file and split of data that can be read in pieces, or None.
 
-    A control's scores depend on the whole batch, and features are in the same file: such
-    calibrators are not applied in pieces.
+    A control's scores depend on the whole batch, features are in the same file, and of groups it
+    is said how many rows are unknown: such calibrators are not applied in pieces.
     """
     file, prefix = io.split_path(data)
     rowwise = fitted is None or (fitted.signal.rowwise and not fitted.signal.needs)
+    rowwise = rowwise and (fitted is None or fitted.groups is None)
     if not rowwise or not io.is_source(file) or (prefix and file.suffix.lower() == ".npy"):
         return None
     return file, prefix
@@ -182,6 +186,21 @@ def predictions(loaded: Loaded) -> Predictions:
         )
 
 
+def grouped_if(cal: Loaded, asked: Asked) -> Loaded:
+    """Return the samples to fit on with their groups where those were asked for."""
+    note_groups(cal, asked)
+    return cal if asked.group is not None else replace(cal, groups=None)
+
+
+def note_groups(loaded: Loaded, asked: Asked) -> None:
+    """Say that a file has groups, where nobody asked for them."""
+    if loaded.groups is not None and asked.group is None:
+        terminal.note(
+            f"{loaded.source} names {terminal.count(len(group_names(loaded.groups)), 'group')}; "
+            "--group names them and fits an effect of each"
+        )
+
+
 def probabilities(
     loaded: Loaded, calibrator: FittedCalibrator | None = None, *, force: bool = False
 ) -> tuple[IntArray, FloatArray]:
@@ -211,8 +230,9 @@ def named(loaded: Loaded, calibrator: FittedCalibrator | None) -> Loaded:
 def calibrated(calibrator: FittedCalibrator, loaded: Loaded) -> FloatArray:
     """Apply a calibrator to a file's scores."""
     require_same_input(calibrator, loaded.input, loaded.source)
-    with naming(loaded.source):
-        return calibrator.predict_proba(loaded.logits, features=loaded.features)
+    groups = None if calibrator.groups is None else loaded.groups
+    with naming(loaded.source), terminal.noted_warnings(loaded.source):
+        return calibrator.predict_proba(loaded.logits, features=loaded.features, groups=groups)
 
 
 def require_same_input(calibrator: FittedCalibrator, input: str, source: str) -> None:

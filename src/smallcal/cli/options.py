@@ -59,6 +59,14 @@ LogitsKey = Annotated[
 LabelsKey = Annotated[
     str | None, option("NAME", "What the labels are called in the file, if it cannot be told.")
 ]
+Group = Annotated[
+    str | None,
+    option(
+        "NAME",
+        "The column or array that says which group a row belongs to: a kind of question, a site. "
+        "In a file of splits, groups stands for val_groups.",
+    ),
+]
 Force = Annotated[
     bool, flag("--force", "Go on where the labels do not seem to be those of the predictions.")
 ]

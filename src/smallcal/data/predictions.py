@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallcal.data.checks import (
     BoolArray,
@@ -25,6 +26,7 @@ from smallcal.data.checks import (
     refuse_unfittable,
     require_finite,
 )
+from smallcal.data.groups import as_groups, group_codes, group_names
 from smallcal.data.names import frame_names, order_of
 from smallcal.data.score import ScoreScale, as_outcomes
 from smallcal.errors import InputError
@@ -68,6 +70,9 @@ class Predictions:
     weight : ndarray of shape (n,), float64, or None
     features : ndarray of shape (n, d), float64, or None
         Whatever else is known of each sample, for methods that ask for it.
+    groups : ndarray of shape (n,), int64, or None
+        The group of each row as a place among ``group_names``, -1 where it has none.
+    group_names : tuple of str
     class_names : tuple of str, or None
         Of the columns.
     score : ScoreScale or None
@@ -94,6 +99,8 @@ class Predictions:
     squared_norms: FloatArray
     weight: FloatArray | None = None
     features: FloatArray | None = None
+    groups: IntArray | None = None
+    group_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] | None = None
     score: ScoreScale | None = None
     name: str = "logits"
@@ -119,6 +126,7 @@ class Predictions:
         class_names: Sequence[str] | None = None,
         weight: object = None,
         features: object = None,
+        groups: object = None,
         score: ScoreScale | None = None,
         name: str = "logits",
     ) -> Predictions:
@@ -139,12 +147,16 @@ class Predictions:
             norms, (n, n_classes) = require_finite(scores, name=name), scores.shape
             names, score = _names(class_names, logits, n_classes=n_classes), None
             codes = as_labels(labels, n=n, n_classes=n_classes, class_names=names)
+        grouped = None if groups is None else as_groups(groups, n=n)
+        known = () if grouped is None else group_names(grouped)
         return cls(
             logits=scores,
             labels=codes,
             squared_norms=norms,
             weight=None if weight is None else as_weight(weight, n=n),
             features=None if features is None else as_features(features, n=n),
+            groups=None if grouped is None else group_codes(grouped, known),
+            group_names=known,
             class_names=names,
             score=score,
             name=name,
@@ -161,7 +173,19 @@ class Predictions:
             squared_norms=self.squared_norms[rows],
             weight=weight,
             features=None if self.features is None else self.features[rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
+
+    @property
+    def group_labels(self) -> NDArray[np.str_] | None:
+        """The name of each row's group, "" where it has none.
+
+        Examples
+        --------
+        >>> Predictions.of([[2.0, 0.0]] * 2, [0, 0], groups=["b", None]).group_labels.tolist()
+        ['b', '']
+        """
+        return None if self.groups is None else np.array([*self.group_names, ""])[self.groups]
 
     def measured(self, proba: FloatArray) -> FloatArray:
         """Return probabilities as metrics take them: of a score those of outcome 1 alone.
@@ -188,9 +212,9 @@ class Predictions:
         return replace(rest, name=f"{self.name} without rows of weight 0")
 
     def sha256(self) -> str:
-        """Fingerprint of logits (in the type they came in), labels and features."""
-        digest = hashlib.sha256()
-        parts = (self.logits, self.labels, self.features)
+        """Fingerprint of logits (in the type they came in), labels, features and groups."""
+        digest = hashlib.sha256("\0".join(self.group_names).encode())
+        parts = (self.logits, self.labels, self.features, self.groups)
         for array in (part for part in parts if part is not None):
             digest.update(str((array.shape, array.dtype.str)).encode())
             digest.update(np.ascontiguousarray(array).data)

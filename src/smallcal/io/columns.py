@@ -23,8 +23,16 @@ from smallcal.data.names import (
     require_names,
 )
 from smallcal.errors import FileError
-from smallcal.io.judge import Judge, Look, Seen, count_labels
-from smallcal.io.layout import AS_IT_IS, LABEL_NAMES, SCORE_KINDS, Choice, holds_scores, parse_name
+from smallcal.io.judge import Judge, Look, Seen, count_labels, of_fractions
+from smallcal.io.layout import (
+    AS_IT_IS,
+    GROUP_NAMES,
+    LABEL_NAMES,
+    SCORE_KINDS,
+    Choice,
+    holds_scores,
+    parse_name,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +43,7 @@ class Columns:
     ----------
     scores : tuple of int
         Where the classes stand, in order.
-    label : int or None
+    label, group : int or None
     class_names : tuple of str, or None
     kind : {"logits", "probabilities"}
     ordered : bool
@@ -60,6 +68,7 @@ class Columns:
     kind: str
     ordered: bool = False
     notes: tuple[str, ...] = ()
+    group: int | None = None
 
     @classmethod
     def of(
@@ -78,6 +87,7 @@ class Columns:
         label = table.label(choice)
         if choice.labels_only:
             return cls(scores=(), label=label, class_names=None, kind="logits")
+        group = table.group(choice, look)
         if choice.columns or choice.logits_key is not None:
             scores = table.asked_for(choice, label)
             names, word = read_header([table.names[i] for i in scores])
@@ -85,10 +95,15 @@ class Columns:
             ordered = bool(choice.columns)
             found = cls(scores=scores, label=label, class_names=names, kind=kind, ordered=ordered)
         else:
-            found = _by_rule(table, label, choice, look, seen)
+            found = _by_rule(table, {label, group}, choice, look, seen)
+            found = replace(found, label=label)
         if found.class_names is not None:
             require_names(found.class_names, what=f"{source}: the columns")
-        return found._named(choice.class_names, source)
+        if group is not None and (group in found.scores or group == label):
+            raise FileError.with_options(
+                f"--group: {table.names[group]!r} of {source} is a class or the label"
+            )
+        return replace(found, group=group)._named(choice.class_names, source)
 
     def _named(self, names: tuple[str, ...] | None, source: str) -> Columns:
         """Put the columns in the order of the names, or give the names to columns of others."""
@@ -140,6 +155,16 @@ class _Header:
             )
         return places[0] if places else None
 
+    def group(self, choice: Choice, look: Look | None) -> int | None:
+        """Return the column of the groups; one of fractions is a class that is called so."""
+        if choice.group is not None:
+            return self.place(choice.group, "--group")
+        classes = {*choice.columns, *(choice.class_names or ()), *(choice.known or ())}
+        called = [i for i, name in enumerate(self.names) if name.lower() in GROUP_NAMES]
+        places = [i for i in called if self.names[i] not in classes]
+        found = (i for i in places if look is None or not of_fractions(look([i])[i]))
+        return next(found, None)
+
     def asked_for(self, choice: Choice, label: int | None) -> tuple[int, ...]:
         """Return the columns that the caller named, or all that begin with a word."""
         if choice.columns:
@@ -174,10 +199,10 @@ class _Header:
 
 
 def _by_rule(
-    table: _Header, label: int | None, choice: Choice, look: Look | None, seen: Seen
+    table: _Header, others: set[int | None], choice: Choice, look: Look | None, seen: Seen
 ) -> Columns:
     """Return the columns that are classes by name, by the labels or by their numbers."""
-    rest = [i for i in range(len(table.names)) if i != label]
+    rest = [i for i in range(len(table.names)) if i not in others]
     said = [i for i in rest if kind_word(table.names[i])]
     known = frozenset(choice.class_names or choice.known or ())
     notes: tuple[str, ...] = ()
@@ -191,7 +216,7 @@ def _by_rule(
     if names is not None and not known.issuperset(names):
         _require_names(names, word, source=table.source)
     kind = "probabilities" if word.startswith("prob") else "logits"
-    return Columns(scores=tuple(scores), label=label, class_names=names, kind=kind, notes=notes)
+    return Columns(scores=tuple(scores), label=None, class_names=names, kind=kind, notes=notes)
 
 
 def _note(table: _Header, left_out: Sequence[int]) -> tuple[str, ...]:
@@ -246,8 +271,13 @@ def list_arrays(
         found = {choice.input or _role(key): (key,)}
     if not found:
         return {}
+    header = _Header(tuple(names), source)
+    if choice.group is not None:
+        found["groups"] = (names[header.place(choice.group, "--group")],)
+    else:
+        found |= {name: (name,) for name in names if parse_name(name)[0] == "groups"}
     if choice.labels_key is not None:
-        place = _Header(tuple(names), source).place(choice.labels_key, "--labels-key")
+        place = header.place(choice.labels_key, "--labels-key")
         return {**found, "labels": (names[place],)}
     return found | {name: (name,) for name in names if parse_name(name)[0] == "labels"}
 

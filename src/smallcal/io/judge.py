@@ -189,6 +189,17 @@ def _is_whole(values: NDArray[np.float64]) -> bool:
     return bool(np.isfinite(values).all() and (values == np.floor(values)).all())
 
 
+def of_fractions(values: NDArray[np.float64] | None) -> bool:
+    """Whether a column holds numbers that are not all whole.
+
+    Examples
+    --------
+    >>> of_fractions(np.array([0.5, 2.0])), of_fractions(np.array([3.0])), of_fractions(None)
+    (True, False, False)
+    """
+    return values is not None and bool(len(values)) and not _is_whole(values)
+
+
 def _expected_unseen(counts: Mapping[str, int]) -> float:
     """Return about how many classes may well not occur among the labels, judged by the rare ones.
 

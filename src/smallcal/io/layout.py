@@ -26,6 +26,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
         *("labels", "label", "targets", "target", "y"),
         *("label_ids", "y_true", "true_labels", "true_label", "ground_truth", "gt"),
     ),
+    "groups": ("groups", "group"),
 }
 #: What logits are called too, in files that hold nothing called logits or probabilities.
 _WEAK_WORDS = ("predictions", "outputs", "output", "y_pred", "y_score", "scores", "preds")
@@ -41,6 +42,7 @@ ROLES = _longest_first({word: role for role, words in _WORDS.items() for word in
 _ALL_ROLES = _longest_first({**ROLES, **dict.fromkeys(_WEAK_WORDS, "logits")})
 
 LABEL_NAMES = _WORDS["labels"]
+GROUP_NAMES = _WORDS["groups"]
 SCORE_KINDS = ("logits", "probabilities")
 #: What the split to calibrate on is called, beside one called test.
 CALIBRATION_SPLITS = ("cal", "val", "calibration", "validation", "valid")
@@ -60,8 +62,8 @@ class Choice:
         What the scores are.
     columns : tuple of str
         The columns of a table that are classes, in order; ``class_*`` stands for several.
-    logits_key, labels_key : str, optional
-        The array, or the column, that holds scores or labels.
+    logits_key, labels_key, group : str, optional
+        The array, or the column, that holds scores, labels or groups.
     class_names : tuple of str, optional
         The classes in order. Columns called so are taken, and put in that order.
     known : tuple of str, optional
@@ -76,6 +78,7 @@ class Choice:
     columns: tuple[str, ...] = ()
     logits_key: str | None = None
     labels_key: str | None = None
+    group: str | None = None
     class_names: tuple[str, ...] | None = None
     known: tuple[str, ...] | None = None
     labels_only: bool = False
@@ -97,6 +100,8 @@ class Loaded:
         probabilities if ``input`` says so.
     labels : ndarray or None
     features : ndarray or None
+    groups : ndarray of str, or None
+        The name of each row's group, "" where it has none.
     class_names : tuple of str, or None
     input : {"logits", "probabilities"}
         What the file's own names say the scores are, unless the caller said otherwise.
@@ -111,6 +116,7 @@ class Loaded:
     logits: NDArray[Any]
     labels: NDArray[Any] | None = None
     features: NDArray[Any] | None = None
+    groups: NDArray[np.str_] | None = None
     class_names: tuple[str, ...] | None = None
     input: str = "logits"
     source: str = ""
@@ -167,6 +173,7 @@ class Loaded:
             logits=self.logits[kept],
             labels=self.labels[kept],
             features=None if self.features is None else self.features[kept],
+            groups=None if self.groups is None else self.groups[kept],
             notes=(*self.notes, ignored_note(self.source, len(kept), int((~kept).sum()))),
         )
 
@@ -245,7 +252,17 @@ class Layout:
         roles = dict(self._keyed(prefix, choice) if choice.logits_key else self._split(prefix))
         if choice.labels_key is not None:
             roles["labels"] = self._there(choice.labels_key, "--labels-key")
+        if choice.group is not None:
+            roles["groups"] = self._grouped(choice.group, roles)
         return roles
+
+    def _grouped(self, key: str, roles: Mapping[str, str]) -> str:
+        """Return the array of groups: one of this name in the split, or of this whole name."""
+        scores = next(name for role, name in roles.items() if role in SCORE_KINDS)
+        split = parse_name(scores, _ALL_ROLES)[1]
+        mine = (f"{split}_{key}", f"{key}_{split}") if split else ()
+        found = next((name for name in mine if name in self.names), None)
+        return self._there(key, "--group") if found is None else found
 
     def _split(self, prefix: str | None) -> Mapping[str, str]:
         if prefix is not None:
@@ -322,6 +339,7 @@ def _sorted(
     named = {
         *(SCORE_KINDS if choice.logits_key else ()),
         *(("labels",) if choice.labels_key else ()),
+        "groups",
     }
     splits: dict[str, dict[str, str]] = {}
     for name in names:

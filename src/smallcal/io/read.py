@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.data.checks import as_numpy, require_input_kind
+from smallcal.data.groups import as_groups
 from smallcal.data.names import require_names
 from smallcal.errors import FileError, SmallcalError, file_errors, missing_file
 from smallcal.io.layout import AS_IT_IS, Choice, Layout, Loaded, score_role, two_columns
@@ -50,6 +51,7 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
     columns: Sequence[str] = (),
     logits_key: str | None = None,
     labels_key: str | None = None,
+    group: str | None = None,
     class_names: Sequence[str] | None = None,
     known: Sequence[str] | None = None,
     keep_ignored: bool = False,
@@ -71,6 +73,9 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         The columns of a table that are classes, in order; ``"class_*"`` stands for several.
     logits_key, labels_key : str, optional
         The array, or the column, that holds the scores, and the one that holds the labels.
+    group : str, optional
+        The array, or the column, that says which group a row belongs to; in a file of several
+        splits ``"groups"`` stands for ``val_groups``, say.
     class_names : sequence of str, optional
         The classes in order. Columns that are called so are taken, and put in that order.
     known : sequence of str, optional
@@ -105,6 +110,7 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         columns=tuple(columns),
         logits_key=logits_key,
         labels_key=None if labels is not None else labels_key,
+        group=group,
         class_names=None if class_names is None else tuple(class_names),
         known=None if known is None else tuple(known),
         labels=None if labels is None else read_labels(labels, key=labels_key),
@@ -141,14 +147,16 @@ def _file(path: PathLike, choice: Choice, *, labelled: bool) -> Loaded:
             scores = two_columns(scores)
         wanted = ("labels", "features") if labelled else ("features",)
         others = {name: _array(arrays, roles[name], file) for name in wanted if name in roles}
+        groups, note = _groups(arrays, roles.get("groups"), file, len(scores), choice)
         names = roles.get("class_names") or layout.splits.get("", {}).get("class_names")
         class_names = None if names is None else _names(_array(arrays, names, file), file)
     if table is None:
         class_names = _renamed(class_names, choice.class_names, str(path))
     source = NAMED if str(path) == DASH else str(path)
-    notes = () if table is None else table.notes
+    notes = (*(() if table is None else table.notes), *note)
     return Loaded(
         logits=scores,
+        groups=groups,
         class_names=class_names,
         input=choice.input or role,
         source=source,
@@ -156,6 +164,20 @@ def _file(path: PathLike, choice: Choice, *, labelled: bool) -> Loaded:
         notes=tuple(note.replace(str(file), source) for note in notes),
         **others,
     )
+
+
+def _groups(
+    arrays: Arrays, name: str | None, file: Path, n: int, choice: Choice
+) -> tuple[NDArray[np.str_] | None, tuple[str, ...]]:
+    """Return the group of each row; an array that is called so and holds none is left out."""
+    if name is None:
+        return None, ()
+    try:
+        return as_groups(arrays.get(name), n=n, name=name), ()
+    except (SmallcalError, ValueError) as error:
+        if choice.group is not None:
+            raise FileError(f"{file}: {error}") from None
+        return None, (f"{file}: {name} left out, it does not say the group of each row",)
 
 
 def _refuse_columns(choice: Choice, arrays: Arrays, file: Path) -> None:
@@ -190,8 +212,10 @@ def _flattened(loaded: Loaded) -> Loaded:
     if labels is None or scores.ndim < 3 or labels.shape != scores.shape[:-1]:
         return loaded
     note = f"{loaded.source}: one row for each of {labels.size:,} labels"
+    groups = loaded.groups
     return replace(
         loaded,
+        groups=None if groups is None else np.repeat(groups, labels.size // len(labels)),
         logits=scores.reshape(-1, scores.shape[-1]),
         labels=labels.reshape(-1),
         notes=(*loaded.notes, note),
@@ -206,9 +230,11 @@ def _folder(folder: Path, choice: Choice) -> Loaded:
     if not blocks:
         raise FileError(f"{folder} has no rows")
     labels = [block.labels for block in blocks if block.labels is not None]
+    groups = [block.groups for block in blocks if block.groups is not None]
     return Loaded(
         logits=np.concatenate([block.scores for block in blocks]),
         labels=np.concatenate(labels) if labels else None,
+        groups=np.concatenate(groups) if groups else None,
         class_names=source.class_names,
         input=source.input,
         source=str(folder),

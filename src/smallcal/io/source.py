@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from smallcal.data.groups import as_groups
 from smallcal.data.names import order_of
 from smallcal.errors import FileError, file_errors
 from smallcal.io import npy
@@ -41,12 +42,13 @@ Stamp = tuple[int, int]
 
 
 class Block(NamedTuple):
-    """Some rows: their scores, their labels, all other columns, and where they begin."""
+    """Some rows: scores, labels, all other columns, where they begin, and their groups."""
 
     scores: NDArray[Any]
     labels: NDArray[Any] | None
     others: Any
     start: int
+    groups: NDArray[Any] | None = None
 
 
 class Piece(NamedTuple):
@@ -107,7 +109,7 @@ class Source:
     pieces : tuple of Piece
     scores : tuple of str
         The column of lists, or the columns of the classes; empty for .npy.
-    label : str or None
+    label, group : str or None
     others : tuple of str
         All columns that are not scores, the label among them.
     class_names : tuple of str, or None
@@ -132,6 +134,7 @@ class Source:
     row_bytes: int
     scores: tuple[str, ...] = ()
     label: str | None = None
+    group: str | None = None
     others: tuple[str, ...] = ()
     class_names: tuple[str, ...] | None = None
     input: str = "logits"
@@ -197,8 +200,8 @@ class Source:
                 yield Block(self._moved(scores), None, None, start)
                 start += len(scores)
             return
-        label = () if self.label is None else (self.label,)
-        wanted = [*self.scores, *(self.others if carry else label)]
+        named = [name for name in (self.label, self.group) if name is not None]
+        wanted = [*self.scores, *(self.others if carry else named)]
         for table in tables_of(self.kind, file, part.units, wanted, step):
             with explained(Path(part.shown)):
                 block = self._block(table, part.shown, start, carry=carry)
@@ -217,7 +220,9 @@ class Source:
         labels = None
         if self.label is not None and not carry:
             labels = vector_of(table, self.label, source=shown, first_row=start)
-        return Block(scores, labels, table.select(list(self.others)) if carry else None, start)
+        groups = None if self.group is None else as_groups(table[self.group].to_pylist())
+        others = table.select(list(self.others)) if carry else None
+        return Block(scores, labels, others, start, groups)
 
 
 def _cuts(units: tuple[int, ...], size: int, kind: str) -> list[tuple[int, int, tuple[int, int]]]:
@@ -333,9 +338,9 @@ def _open_tables(
         pieces.append(Piece(file, name, units, stamp_of(file)))
     found = _arranged(kind, pieces, first, str(path), choice)
     columns = found.arrays
-    scored = columns if columns.keys() - {"labels"} else ()
+    scored = columns if columns.keys() - {"labels", "groups"} else ()
     roles = Layout.of(scored, source=str(path)).choose(prefix)
-    role, label = score_role(roles, choice.input), roles.get("labels")
+    role, label, group = score_role(roles, choice.input), roles.get("labels"), roles.get("groups")
     scores = columns[roles[role]]
     n_classes = _width(kind, pieces, scores[0], str(path)) if found.as_list else len(scores)
     item = first.field(scores[0]).type
@@ -348,6 +353,7 @@ def _open_tables(
         row_bytes=n_classes * _item_bytes(item),
         scores=scores,
         label=None if label is None else columns[label][0],
+        group=None if group is None else columns[group][0],
         others=tuple(str(name) for name in first.names if name not in scores),
         class_names=choice.class_names if found.as_list else found.class_names,
         input=choice.input or role,

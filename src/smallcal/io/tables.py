@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.data.groups import as_groups
 from smallcal.data.names import read_header
 from smallcal.errors import FileError
 from smallcal.io.columns import Columns, list_arrays
@@ -39,14 +40,21 @@ def read_parquet(table: Any, *, source: str, choice: Choice = AS_IT_IS) -> Table
         labels=lambda name: [table[name]],
     )
     arrays: dict[str, Any] = {
-        name: vector_of(table, columns[0], source=source)
-        if parse_name(name)[0] == "labels"
-        else matrix_of(table, columns, source=source)
-        for name, columns in found.arrays.items()
+        name: _array(table, name, columns, source) for name, columns in found.arrays.items()
     }
     if found.class_names is not None:
         arrays["class_names"] = np.array(found.class_names)
     return Table(arrays, ordered=found.ordered, notes=found.notes)
+
+
+def _array(table: Any, name: str, columns: Sequence[str], source: str) -> NDArray[Any]:
+    """Return one array of a table: a group may be missing, labels and scores may not."""
+    role = parse_name(name)[0]
+    if role == "groups":
+        return as_groups(table[columns[0]].to_pylist())
+    if role == "labels":
+        return vector_of(table, columns[0], source=source)
+    return matrix_of(table, columns, source=source)
 
 
 class Arranged(NamedTuple):
@@ -86,6 +94,8 @@ def columns_of(
     found = {columns.kind: tuple(headers[i] for i in columns.scores)} if columns.scores else {}
     if columns.label is not None:
         found["labels"] = (headers[columns.label],)
+    if columns.group is not None:
+        found["groups"] = (headers[columns.group],)
     return Arranged(found, columns.class_names, ordered=columns.ordered, notes=columns.notes)
 
 

@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.data.groups import as_groups
 from smallcal.errors import FileError
 from smallcal.io.columns import Columns, list_arrays
 from smallcal.io.judge import SAMPLE, Labels, count_labels
@@ -76,6 +77,7 @@ def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> 
             seen=lambda: _seen(file, separator, headers, choice),
         )
         numbers, labels, names = array("d"), [], frozenset(columns.class_names or ())
+        groups: list[str] = []
         for row in chain(head, rows):
             try:
                 numbers.extend([float(row.cells[i]) for i in columns.scores])
@@ -84,16 +86,25 @@ def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> 
             if columns.label is not None:
                 cell = row.cells[columns.label]
                 labels.append(cell if cell in names else cell.strip())
+            if columns.group is not None:
+                groups.append(row.cells[columns.group].strip())
     scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
     matrix = scores.reshape(-1, len(columns.scores)) if columns.scores else None
-    return _table(columns, matrix, None if columns.label is None else typed(labels, names))
+    found = None if columns.label is None else typed(labels, names)
+    return _table(columns, matrix, found, None if columns.group is None else np.array(groups))
 
 
-def _table(columns: Columns, scores: NDArray[Any] | None, labels: NDArray[Any] | None) -> Table:
+def _table(
+    columns: Columns,
+    scores: NDArray[Any] | None,
+    labels: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
+) -> Table:
     names = columns.class_names
     found = {
         columns.kind: scores,
         "labels": labels,
+        "groups": groups,
         "class_names": None if names is None or scores is None else np.array(names),
     }
     arrays = {name: values for name, values in found.items() if values is not None}
@@ -315,7 +326,8 @@ def _records(records: Sequence[Any], file: Path, choice: Choice, *, counted_from
     scores = [_scores(columns[headers[i]], f"{file}: {headers[i]!r}") for i in found.scores]
     names = frozenset(found.class_names or ())
     labels = None if found.label is None else _labels(columns[headers[found.label]], file, names)
-    return _table(found, np.column_stack(scores) if scores else None, labels)
+    groups = None if found.group is None else as_groups(columns[headers[found.group]])
+    return _table(found, np.column_stack(scores) if scores else None, labels, groups)
 
 
 def _counted_column(
@@ -333,6 +345,9 @@ def _from_lists(
         values = columns[column]
         if parse_name(name)[0] == "labels":
             arrays[name] = _labels(values, file)
+            continue
+        if parse_name(name)[0] == "groups":
+            arrays[name] = as_groups(values)
             continue
         if isinstance(values[0], dict):
             arrays["class_names"] = np.array(list(values[0]), dtype=str)

@@ -47,7 +47,7 @@ class _Routed:
     def of(
         cls, y_true: object, logits: object, calibrator: object, *, features: object = None
     ) -> _Routed:
-        fitted = fitted_of(calibrator)
+        fitted = replace(fitted_of(calibrator), groups=None)  # named ones are not those of a signal
         if not fitted.map.steps:
             raise InputError(
                 f"calibrator must have groups, as srts-bce has; {fitted.method} has the map "
@@ -75,9 +75,8 @@ class _Routed:
 
 def at_one_temperature(fitted: FittedCalibrator, temperature: float) -> FittedCalibrator:
     """Return the same calibrator with one temperature for all."""
-    return replace(
-        fitted, map=ScalarMap(temperature), signal=NoSignal(), tail_temperature=None, options={}
-    )
+    bare = replace(fitted, signal=NoSignal(), tail_temperature=None, groups=None, options={})
+    return replace(bare, map=ScalarMap(temperature))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -64,6 +64,8 @@ def samples_of(
         given = io.read(given, input=input, class_names=class_names, known=known)
         for note in given.notes:
             warnings.warn(note, stacklevel=4)
+        if role == "calibration":  # effects of groups are fitted where somebody asks for them
+            given = replace(given, groups=None)
     if isinstance(given, io.Loaded):
         given = given.in_order_of(known)
     names = class_names if class_names is not None else getattr(given, "class_names", None)
@@ -86,6 +88,7 @@ def samples_of(
                 input=kind,
                 class_names=names,
                 features=getattr(given, "features", None),
+                groups=getattr(given, "groups", None),
                 name=kind,
             )
         except InputError as error:
@@ -124,9 +127,17 @@ def _arrays(given: object, role: str) -> tuple[object, object]:
 def require_pair(calibration: Samples, test: Samples) -> None:
     """Raise unless a report can be made of the two."""
     require_same_model(calibration, test)
+    _require_groups(calibration, test)
     calibration.preds.require_fittable(input=calibration.input)
     if test.preds.n < 2:
         raise InputError(f"{test.source} has {test.preds.n} sample; there must be at least 2")
+
+
+def _require_groups(calibration: Samples, test: Samples) -> None:
+    if calibration.preds.groups is not None and test.preds.groups is None:
+        raise InputError(
+            f"{calibration.source} has groups and {test.source} has none; give both, or neither"
+        )
 
 
 def require_same_model(one: Samples, other: Samples) -> None:

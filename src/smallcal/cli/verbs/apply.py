@@ -44,6 +44,7 @@ def apply(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    group: options.Group = None,
     with_temperature: Annotated[
         bool, flag("--with-temperature", "Also write each row's temperature.")
     ] = False,
@@ -149,6 +150,8 @@ def _whole(
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
     if loaded.labels is not None:
         arrays["labels"] = inputs.label_column(loaded.labels, loaded)
+    if loaded.groups is not None and fitted.groups is not None:
+        arrays["groups"] = loaded.groups
     names = loaded.class_names or fitted.class_names
     if names is not None:
         require_names(names)  # before an array of text drops what it cannot hold

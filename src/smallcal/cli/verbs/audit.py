@@ -12,6 +12,7 @@ from smallcal.advice.refits import Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import FLAGS
 from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli.gaps import show_gaps
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import option
 from smallcal.errors import InputError
@@ -55,6 +56,7 @@ def audit(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    group: options.Group = None,
     seed: options.Seed = 0,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -67,6 +69,9 @@ def audit(
     asked = inputs.Asked.of(locals())
     fitted = None if given is None else given.fitted_
     loaded = inputs.named(inputs.load(data, asked, fitted), fitted)
+    grouped = group is not None or (fitted is not None and fitted.groups is not None)
+    if not grouped:
+        inputs.note_groups(loaded, asked)
     others = _others(apply_to or [], loaded, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     with terminal.progress("Auditing", n_refits + n_null) as advance, inputs.naming(data):
@@ -82,6 +87,7 @@ def audit(
             n_null=n_null,
             input=loaded.input,
             features=loaded.features,
+            groups=loaded.groups if grouped else None,
             random_state=seed,
             advance=advance,
         )
@@ -114,6 +120,8 @@ def _show(found: Audit, data: str) -> None:
     if found.bands:
         _show_bands(found)
     _show_shares(found)
+    if found.groups:
+        show_gaps(found.groups)
     if found.signals is not None:
         _show_signals(found.signals)
     findings = [f"{_MARKS[finding.level]} {finding.text}" for finding in found.findings]

@@ -39,6 +39,7 @@ def compare(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    group: options.Group = None,
     n_boot: options.Boot = 2000,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
@@ -52,6 +53,7 @@ def compare(
     wanted = choices.metric_names(metrics, DEFAULT_METRICS)
     asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="compare")
+    cal = inputs.grouped_if(cal, asked)
     if methods == "all":
         names = _possible(names, cal, test)
     for one in (cal, test):
@@ -146,11 +148,14 @@ def _fit_all(
 
 def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
     estimator = Calibrator(method=name, input=cal.input, random_state=seed)
-    estimator.fit(cal.logits, cal.labels, features=cal.features)
+    # The raw model is what others are compared with; effects of groups would make it another.
+    groups = None if true_name(name) == "none" else cal.groups
+    estimator.fit(cal.logits, cal.labels, features=cal.features, groups=groups)
     fitted = estimator.fitted_
+    known = None if fitted.groups is None else test.groups
     terminal.note(*(f"{name}: {text}" for text in notes_of(fitted)))
     labels = test.labels if "labels" in fitted.signal.needs else None
-    return fitted.predict_proba(test.logits, features=test.features, labels=labels)
+    return fitted.predict_proba(test.logits, features=test.features, labels=labels, groups=known)
 
 
 def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from smallcal import runtime
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, inputs, inputs_streamed, options, terminal
+from smallcal.cli.gaps import show_gaps
 from smallcal.cli.options import option
+from smallcal.io import Loaded
 from smallcal.metrics import METRICS
 from smallcal.metrics.condition import Condition
 from smallcal.metrics.debiased import CUTS
 from smallcal.statistics.compare import evaluate as measure
+from smallcal.statistics.gaps import gaps_by_group
 from smallcal.statistics.interval import Interval, require_options
 
 
@@ -23,6 +32,15 @@ def evaluate(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    group: options.Group = None,
+    by: Annotated[
+        str | None,
+        option(
+            "NAME",
+            "Also hold confidence against accuracy in each group of this column or array, before "
+            "and after CAL.",
+        ),
+    ] = None,
     metrics: options.Metrics = None,
     fail_if: Annotated[
         list[str] | None,
@@ -42,25 +60,23 @@ def evaluate(
     shown = choices.metric_names(metrics, list(METRICS))
     wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))
     fitted = None if calibrator is None else runtime.load(calibrator)
-    found: dict[str, Interval] = {}
-    asked = inputs.Asked.of(locals())
-    source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot > 0)
-    if source is not None:
+    asked = inputs.Asked.of({**locals(), "group": group or by})
+    source = None
+    if by is None:
+        source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot > 0)
+    if source is None:
+        loaded = inputs.load(data, asked, fitted)
+        how = {"n_boot": n_boot, "level": level, "random_state": seed}
+        values, found, (n, n_classes), rows = _measured(
+            loaded, fitted, wanted, by=_groups(loaded, by, asked), how=how, force=force
+        )
+    else:
+        found, rows, n_classes = {}, [], source.n_classes
         values, n = inputs_streamed.measured(
             source, fitted, metrics=wanted, asked=asked, force=force
         )
-        n_classes = source.n_classes
         if n_boot:
             terminal.note(f"{data} does not fit in memory: values without intervals")
-    else:
-        codes, proba = inputs.probabilities(inputs.load(data, asked, fitted), fitted, force=force)
-        n, n_classes = proba.shape
-        if n_boot:
-            with terminal.resampling(n_boot, level, seed) as how:
-                found = measure(codes, proba, metrics=wanted, ci=True, **how)
-            values = {name: row.plain for name, row in found.items()}
-        else:
-            values = measure(codes, proba, metrics=wanted)
     checks = [condition.check(values[condition.metric]) for condition in conditions]
     if as_json:
         terminal.show_json(
@@ -72,6 +88,7 @@ def evaluate(
                 "metrics": values,
                 "debiased": {name: found[name].point for name in CUTS if name in found},
                 "intervals": {name: row.to_dict() for name, row in found.items()},
+                **({} if by is None else {"by": by, "groups": rows}),
                 "checks": checks,
             }
         )
@@ -81,7 +98,51 @@ def evaluate(
             what = f"calibrated by {calibrator} ({fitted.method})"
         terminal.say(f"{data}: {terminal.size(n, n_classes)}, {what}")
         _show(values, found, level)
+        if by is not None:
+            show_gaps(rows, paired=fitted is not None, level=level)
     terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])
+
+
+class _Measured(NamedTuple):
+    """Values, their intervals, samples and classes, and the gap of each group."""
+
+    values: dict[str, float]
+    found: dict[str, Interval]
+    size: tuple[int, int]
+    rows: list[dict[str, Any]]
+
+
+def _measured(
+    loaded: Loaded,
+    fitted: FittedCalibrator | None,
+    wanted: Sequence[str],
+    *,
+    by: NDArray[np.str_] | None,
+    how: dict[str, Any],
+    force: bool,
+) -> _Measured:
+    """Measure samples that are in memory."""
+    codes, proba = inputs.probabilities(loaded, fitted, force=force)
+    rows: list[dict[str, Any]] = []
+    if by is not None:
+        before = proba
+        if fitted is not None:
+            _, before = inputs.probabilities(inputs.named(loaded, fitted), force=True)
+        with inputs.naming(loaded.source):
+            rows = gaps_by_group(codes, proba, by, before=before, level=how["level"])
+    size = proba.shape[0], proba.shape[1]
+    if not how["n_boot"]:
+        return _Measured(measure(codes, proba, metrics=wanted), {}, size, rows)
+    with terminal.resampling(how["n_boot"], how["level"], how["random_state"]) as drawn:
+        found = measure(codes, proba, metrics=wanted, ci=True, **drawn)
+    return _Measured({name: row.plain for name, row in found.items()}, found, size, rows)
+
+
+def _groups(loaded: Loaded, by: str | None, asked: inputs.Asked) -> NDArray[np.str_] | None:
+    """Return the groups to measure by, which need not be those of the calibrator."""
+    if by is None or by == asked.group:
+        return None if by is None else loaded.groups
+    return inputs.load(loaded.source, replace(asked, group=by)).groups
 
 
 def _show(values: dict[str, float], found: dict[str, Interval], level: float) -> None:

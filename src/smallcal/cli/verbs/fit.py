@@ -25,6 +25,7 @@ def fit(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    group: options.Group = None,
     may_change_predictions: Annotated[
         bool,
         flag("--may-change-predictions", "Let classes win that the model itself puts second."),
@@ -39,6 +40,7 @@ def fit(
         io.require_folder(output)
     asked = inputs.Asked.of(locals())
     loaded = inputs.load(data, asked)
+    inputs.note_groups(loaded, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     estimator = Calibrator(
         method=method,
@@ -49,7 +51,8 @@ def fit(
         random_state=seed,
     )
     with terminal.noted_warnings(), inputs.naming(data), terminal.progress("Fitting"):
-        estimator.fit(loaded.logits, checked.labels, features=loaded.features)
+        groups = None if group is None else loaded.groups
+        estimator.fit(loaded.logits, checked.labels, features=loaded.features, groups=groups)
     if output is not None:
         estimator.save(output)
     fitted = estimator.fitted_

@@ -51,6 +51,7 @@ def monitor(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    group: options.Group = None,
     prometheus: Annotated[
         bool, flag("--prometheus", "Print metrics in Prometheus' text format.")
     ] = False,
@@ -70,6 +71,7 @@ def monitor(
         columns=columns,
         logits_key=logits_key,
         labels_key=labels_key,
+        group=group,
     )
     begun = _begun(runtime.load(calibrator), state, merge or [], settings, reference, asked)
     whole = begun
@@ -80,8 +82,10 @@ def monitor(
         with terminal.progress("Reading"):
             loaded = inputs.load(data, asked, fresh.calibrator)
             inputs.require_same_input(fresh.calibrator, loaded.input, data)
-            with inputs.naming(data):
-                fresh.update(loaded.logits, loaded.labels, loaded.features, seen=seen)
+            groups = None if fresh.calibrator.groups is None else loaded.groups
+            known = loaded.logits, loaded.labels, loaded.features
+            with inputs.naming(data), terminal.noted_warnings(data):
+                fresh.update(*known, groups=groups, seen=seen)
         whole = begun.merge(fresh) if state is None else fresh.add_to(state)
     report = whole.report()
     if prometheus:

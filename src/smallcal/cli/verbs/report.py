@@ -71,6 +71,7 @@ def report(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    group: options.Group = None,
     n_boot: options.Boot = 1000,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
@@ -91,6 +92,7 @@ def report(
         io.require_folder(output)
     asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
+    cal = inputs.grouped_if(cal, asked)
     for one in (cal, test):
         inputs.require_agreement(inputs.predictions(one), one.source, force=force)
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)

@@ -7,6 +7,7 @@ no error function, which is written out), and the numbers come back in the type 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value, choose
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
-from smallcal.deploy.export.translate import program_of
+from smallcal.deploy.export.translate import grouped, program_of
 from smallcal.errors import InputError, needing
 
 #: What a file of its own is written in: ONNX 1.12, which every ONNX Runtime since 1.12 reads.
@@ -52,7 +53,10 @@ def to_onnx(
 
     It has the input ``logits`` (``model_probabilities`` or ``score``, of one column, where the
     calibrator takes those; and ``features`` where it needs them) and the outputs
-    ``probabilities`` and, where there is one, ``temperature``. The batch may have any size.
+    ``probabilities`` and, where there is one, ``temperature``. With effects of groups it has the
+    input ``group``, int64: the place of the row's group among the names in ``smallcal.group_names``
+    of the metadata; any other number, such as -1, stands for one that is not known. The batch may
+    have any size.
 
     Parameters
     ----------
@@ -83,7 +87,11 @@ def to_onnx(
         shape = ["batch", program.n_features]
         inputs.append(helper.make_tensor_value_info("features", kind, shape))
     graph = Graph(onnx, opset=OPSET)
-    graph.write(program, {"logits": first, "features": "features"})
+    tensors = {"logits": first, "features": "features"}
+    if (effects := grouped(fitted)) is not None:
+        inputs.append(helper.make_tensor_value_info("group", onnx.TensorProto.INT64, ["batch"]))
+        tensors["effect"] = graph.looked_up("group", effects.effects)
+    graph.write(program, tensors)
     graph.node("Cast", graph.result(program), output="probabilities", to=kind)
     outputs = [helper.make_tensor_value_info("probabilities", kind, ["batch", program.n_classes])]
     if program.temperature is not None:
@@ -123,6 +131,8 @@ def describe(model: Any, fitted: FittedCalibrator, origin: Origin) -> None:
     }
     if fitted.class_names is not None:
         entries["smallcal.class_names"] = json.dumps(fitted.class_names)
+    if (effects := grouped(fitted)) is not None:
+        entries["smallcal.group_names"] = json.dumps(effects.names)
     for key, value in entries.items():
         model.metadata_props.add(key=key, value=value.encode(errors="replace").decode())
 
@@ -206,6 +216,18 @@ class Graph:
         make = self._onnx.helper.make_node
         self.nodes.append(make(operation, inputs, [output], name=name, **attributes))
         return output
+
+    def looked_up(self, places: str, numbers: Sequence[float]) -> str:
+        """Return the column of numbers that stand at some places; 0 where there is none."""
+        last = self.integers([len(numbers)])
+        inside = self.node(
+            "And",
+            self.node("GreaterOrEqual", places, self.integers([0])),
+            self.node("Less", places, last),
+        )
+        table = self._kept(np.array([*numbers, 0.0]))
+        found = self.node("Gather", table, self.node("Where", inside, places, last))
+        return self.node("Unsqueeze", found, self.integers([-1]))
 
     def integers(self, numbers: list[int]) -> str:
         """Add whole numbers."""

@@ -19,6 +19,7 @@ from smallcal.deploy.export.onnx import (
     require_onnx,
 )
 from smallcal.deploy.export.origin import Origin, origin_of
+from smallcal.deploy.export.translate import grouped
 from smallcal.errors import FileError, InputError, did_you_mean, file_errors
 
 #: One file of the format cannot be larger.
@@ -59,6 +60,11 @@ def append_to_onnx(
     onnx = require_onnx()
     first = "logits" if fitted.score is None else "scores"
     program_inputs = {first: output_name}
+    if grouped(fitted) is not None:
+        raise InputError(
+            "a calibrator with effects of groups cannot stand behind a model, which gives no "
+            "groups; export it as a file of its own"
+        )
     if fitted.signal.n_features:
         if features_name is None:
             raise InputError(

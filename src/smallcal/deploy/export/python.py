@@ -16,7 +16,7 @@ from smallcal.data.checks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Statements, Writer, statements_of
-from smallcal.deploy.export.translate import program_of
+from smallcal.deploy.export.translate import grouped, program_of
 
 _WIDTH = 99
 
@@ -50,6 +50,7 @@ def to_python(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     pieces = [
         _HEAD.format(needs=needs, **_header(fitted, program, origin or origin_of(fitted))),
         *body.constants,
+        *_known_groups(fitted),
         *(helper for name, helper in _HELPERS.items() if f"{name}(" in written),
         *_checks(program),
         *_functions(program, lines),
@@ -100,7 +101,9 @@ class _Body(Writer):
     def lines(self) -> Iterator[str]:
         """Yield one statement after the other."""
         for value in self.statements.values:
-            if value.operation == "features" and value.width == 1:
+            if value.operation == "effect":
+                yield f"{self.names[id(value)]} = GROUP_EFFECTS.get(_group_name(group), 0.0)"
+            elif value.operation == "features" and value.width == 1:
                 yield f"{self.names[id(value)]} = features[0]"
             elif value.of or value.operation == "constant":
                 yield f"{self.names[id(value)]} = {self.made(value)}"
@@ -149,22 +152,37 @@ def _given(program: Program) -> str:
 
 def _header(fitted: FittedCalibrator, program: Program, origin: Origin) -> dict[str, object]:
     names, features = fitted.class_names, program.n_features
-    more = ", features" if features else ""
-    result = f"{program.n_classes} probabilities"
+    more, result = _more(program), f"{program.n_classes} probabilities"
     return {
         **origin.words(),
         "whose": "a classifier" if program.score is None else "an outcome",
         "takes": program.takes,
         "more": more,
         "columns": f"{program.n_columns} {program.takes}"
-        + (f" and {features} features" if features else ""),
+        + (f" and {features} features" if features else "")
+        + (" and the name of the group" if program.grouped else ""),
         "result": result if program.score is None else f"{result}: of outcome 0 and of outcome 1",
         "first": "" if program.score is None else _FIRST.format(more=more),
+        "lists": more.replace("group", "groups"),
         "n_classes": program.n_classes,
         "n_features": features,
         "names": names and "(\n" + "".join(f"    {name!a},\n" for name in names) + ")",
         "exact_method": ascii(origin.method),
     }
+
+
+def _more(program: Program) -> str:
+    """Return what else a function takes."""
+    more = (("features", program.n_features), ("group", program.grouped))
+    return "".join(f", {name}" for name, there in more if there)
+
+
+def _known_groups(fitted: FittedCalibrator) -> Iterator[str]:
+    effects = grouped(fitted)
+    if effects is not None:
+        pairs = zip(effects.names, effects.effects, strict=True)
+        yield "GROUP_EFFECTS = {\n" + "".join(f"    {n!a}: {b!r},\n" for n, b in pairs) + "}\n"
+        yield _GROUP_NAME
 
 
 def _checks(program: Program) -> Iterator[str]:
@@ -183,9 +201,9 @@ def _checks(program: Program) -> Iterator[str]:
 
 
 def _functions(program: Program, lines: list[str]) -> Iterator[str]:
-    given, more = _given(program), ", features" if program.n_features else ""
+    given, more = _given(program), _more(program)
     body = [f"{given} = _checked({given})"]
-    if more:
+    if program.n_features:
         body.append("features = _checked_features(features)")
     has = program.temperature is not None
     body += [*lines, f"return probabilities, {'temperature' if has else None}"]
@@ -193,12 +211,31 @@ def _functions(program: Program, lines: list[str]) -> Iterator[str]:
     yield _PUBLIC.format(given=given, more=more)
     if program.score is not None:
         yield _PROBABILITY.format(more=more)
-    yield _ROWS_WITH_FEATURES if more else _ROWS
+    yield _rows(program)
     if has:
         yield _TEMPERATURE.format(given=given, more=more)
+    yield _main(program)
+
+
+def _main(program: Program) -> str:
+    """Return what the file does as a program."""
     width = "N_CLASSES" if program.score is None else "1"
-    row = f"row[:{width}], row[{width}:]" if more else "row"
-    yield _MAIN.format(result=f"calibrate({row})" if width != "1" else f"[probability({row})]")
+    row = f"row[:{width}], row[{width}:]" if program.n_features else "row"
+    row += ", group" if program.grouped else ""
+    last = "        cells, group = cells[:-1], cells[-1]\n" if program.grouped else ""
+    result = f"calibrate({row})" if program.score is None else f"[probability({row})]"
+    return _MAIN.format(result=result, last=last)
+
+
+def _rows(program: Program) -> str:
+    """Return the function of several rows."""
+    if not _more(program):
+        return _ROWS
+    lists = [name for name in ("features", "groups") if name[:5] in _more(program)]
+    checks = "".join(_SAME_LENGTH.format(name=name) for name in lists)
+    every = {"lists": ", ".join(lists), "checks": checks}
+    each = ", ".join(f"{name}[i]" for name in lists)
+    return _ROWS_WITH_MORE.format(**every, each=each)
 
 
 _HEAD = '''"""Calibrated probabilities of {whose}: {method}, exported by {library}.
@@ -207,7 +244,7 @@ Needs Python 3.8 or later and nothing else. Do not edit: export again instead.
 
     import this_file
     this_file.calibrate({takes}{more})  # one row: {columns} -> {result}
-{first}    this_file.calibrate_rows(rows{more})
+{first}    this_file.calibrate_rows(rows{lists})
 
     python this_file.py < rows.csv > probabilities.csv
 
@@ -294,13 +331,22 @@ def calibrate_rows(rows):
     """Return the calibrated probabilities of each row."""
     return [calibrate(row) for row in rows]
 '''
-_ROWS_WITH_FEATURES = '''
-def calibrate_rows(rows, features):
+_ROWS_WITH_MORE = '''
+def calibrate_rows(rows, {lists}):
     """Return the calibrated probabilities of each row."""
-    rows, features = list(rows), list(features)
-    if len(rows) != len(features):
-        raise ValueError("%d rows, but %d rows of features" % (len(rows), len(features)))
-    return [calibrate(row, more) for row, more in zip(rows, features)]
+    rows = list(rows)
+{checks}    return [calibrate(rows[i], {each}) for i in range(len(rows))]
+'''
+_SAME_LENGTH = """    {name} = list({name})
+    if len(rows) != len({name}):
+        raise ValueError("%d rows, but %d rows of {name}" % (len(rows), len({name})))
+"""
+_GROUP_NAME = '''
+def _group_name(group):
+    """Return the name of a group; numbers are named by their digits."""
+    if isinstance(group, float) and group.is_integer():
+        group = int(group)
+    return str(group)
 '''
 _TEMPERATURE = '''
 def temperature({given}{more}):
@@ -315,7 +361,7 @@ def main():
     for number, cells in enumerate(csv.reader(sys.stdin), start=1):
         if not cells:
             continue
-        try:
+{last}        try:
             row = [float(cell) for cell in cells]
         except ValueError:
             if number == 1:

@@ -13,14 +13,15 @@ from itertools import groupby
 from typing import ClassVar
 
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.program import Program, Value
+from smallcal.calibrators.group_effects import GroupEffects
+from smallcal.calibrators.program import INPUTS, Program, Value
 from smallcal.data.checks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.data.shown import visible
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Writer, bare, statements_of
-from smallcal.deploy.export.translate import program_of
+from smallcal.deploy.export.translate import grouped, program_of
 from smallcal.errors import InputError
 
 
@@ -36,9 +37,10 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
 
     ``smallcal_probabilities(logits)`` gives a list, and where there is one
     ``smallcal_temperature(logits)`` a number; NULL gives NULL, a row that is not of the right
-    length or not finite is an error. Calibrators that need features take them as a second list.
-    A calibrator of scores takes a number, and ``smallcal_probability(score)`` gives that of
-    outcome 1.
+    length or not finite is an error. Calibrators that need features take them as a second list,
+    those with effects of groups take the name of the group last; one that is not known, NULL
+    among them, has no effect. A calibrator of scores takes a number, and
+    ``smallcal_probability(score)`` gives that of outcome 1.
 
     Parameters
     ----------
@@ -57,16 +59,18 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     program = without_erf(program_of(fitted))
     given = "logits" if program.score is None else "score"
     given += ", features" if program.n_features else ""
+    effects = grouped(fitted)
+    shifted = f"{given}, group_name" if effects is not None else given
     whose, asked = "a classifier", "smallcal_probabilities"
     if program.score is not None:
         whose, asked = "an outcome", "smallcal_probability"
     words = (origin or origin_of(fitted)).words()
-    text = _HEAD.format(whose=whose, asked=asked, given=given, **words)
-    text += _macro("smallcal_probabilities", given, program)
+    text = _HEAD.format(whose=whose, asked=asked, given=shifted, **words)
+    text += _macro("smallcal_probabilities", shifted, program, effects)
     if program.score is not None:
-        text += _SECOND.format(given=given)
+        text += _SECOND.format(given=shifted)
     if program.temperature is not None:
-        alone = replace(program, probabilities=program.temperature, temperature=None)
+        alone = replace(program, probabilities=program.temperature, temperature=None, grouped=False)
         text += _macro("smallcal_temperature", given, alone)
     if fitted.class_names is not None:
         names = ", ".join(map(_text, fitted.class_names))
@@ -74,11 +78,13 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     return text
 
 
-def _macro(name: str, given: str, program: Program) -> str:
-    steps = [*_checked(program), *_Chain(program).steps()]
-    inputs = given.split(", ")
+def _macro(name: str, given: str, program: Program, effects: GroupEffects | None = None) -> str:
+    steps = [*_checked(program), *_effect(effects), *_Chain(program).steps()]
+    inputs = [each for each in given.split(", ") if each != "group_name"]
     kinds = {name: "DOUBLE" if name == "score" else "DOUBLE[]" for name in inputs}
     taken = ", ".join(f"CAST({name} AS {kind}) AS given_{name}" for name, kind in kinds.items())
+    if effects is not None:
+        taken += ", CAST(group_name AS VARCHAR) AS given_group_name"
     chain = [f"smallcal_0 AS (SELECT {taken})"]
     chain += [
         f"smallcal_{number} AS (SELECT *, {step} FROM smallcal_{number - 1})"
@@ -91,6 +97,15 @@ def _macro(name: str, given: str, program: Program) -> str:
         f"\nCREATE OR REPLACE MACRO {name}({given}) AS (\n"
         f"    WITH {lines}\n    SELECT {result} FROM smallcal_{len(steps)}\n);\n"
     )
+
+
+def _effect(effects: GroupEffects | None) -> Iterator[str]:
+    """Yield the step that looks up the effect of a row's group: 0 for one that is not known."""
+    if effects is not None:
+        names = ", ".join(map(_text, effects.names))
+        numbers = ", ".join(bare(_number(effect)) for effect in effects.effects)
+        place = f"list_position([{names}], given_group_name)"
+        yield f"coalesce(list_extract([{numbers}], {place}), 0e0) AS smallcal_effect"
 
 
 def _checked(program: Program) -> Iterator[str]:
@@ -175,8 +190,9 @@ class _Chain(Writer):
     number = staticmethod(_number)
 
     def __init__(self, program: Program) -> None:
-        first = "logits" if program.score is None else "score"
-        inputs = {"logits": f"smallcal_{first}", "features": "smallcal_features"}
+        inputs = {name: f"smallcal_{name}" for name in INPUTS}
+        if program.score is not None:
+            inputs["logits"] = "smallcal_score"
         super().__init__(statements_of(program), lambda name: inputs.get(name, name))
 
     def steps(self) -> Iterator[str]:

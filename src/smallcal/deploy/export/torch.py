@@ -18,7 +18,7 @@ import numpy as np
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import INPUTS, Value
 from smallcal.data.checks import MAX_MAGNITUDE
-from smallcal.deploy.export.translate import program_of
+from smallcal.deploy.export.translate import grouped, program_of
 from smallcal.errors import InputError, needing
 
 with needing("torch", "torch", "a torch module"):
@@ -103,18 +103,24 @@ class TorchCalibrator(nn.Module):
     ----------
     numbers : Tensor
         Every number of the calibrator, in the order of its program.
+    effects : Tensor
+        Of groups, where the calibrator has such.
+    group_names : tuple of str
+        Their names in order.
     structure : Tensor
         Names the program; a state dict of another program is refused.
     """
 
     numbers: Tensor
+    effects: Tensor
     structure: Tensor
 
     def __init__(self, fitted: FittedCalibrator, *, output: str = "probabilities") -> None:
         super().__init__()
         require_output(output)
-        program = program_of(fitted)
+        program, effects = program_of(fitted), grouped(fitted)
         self.method = fitted.method
+        self.group_names = () if effects is None else effects.names
         self.output = output
         self.n_classes, self.n_features = program.n_classes, program.n_features
         self.of_scores = program.score is not None
@@ -127,6 +133,7 @@ class TorchCalibrator(nn.Module):
             and program.temperature is not None
             and fitted.tail_temperature is None
             and fitted.correction is None
+            and effects is None
             and program.takes == "logits"
         )
         if self._divides and program.temperature is not None:
@@ -135,10 +142,14 @@ class TorchCalibrator(nn.Module):
         self._steps = _steps(values)
         flat = np.concatenate([value.numbers.ravel() for value in values])
         self.register_buffer("numbers", torch.from_numpy(flat))
+        if effects is not None:  # the last one is that of groups that are not known
+            self.register_buffer("effects", torch.tensor([*effects.effects, 0.0]).double())
         self._structure = _fingerprint(self._steps)
         self.register_buffer("structure", torch.tensor(self._structure))
 
-    def forward(self, logits: Tensor, features: Tensor | None = None) -> Tensor:
+    def forward(
+        self, logits: Tensor, features: Tensor | None = None, groups: Tensor | None = None
+    ) -> Tensor:
         """Return what ``output`` says, of the logits' shape, type and device.
 
         Parameters
@@ -147,14 +158,18 @@ class TorchCalibrator(nn.Module):
             Or probabilities, or scores of any shape, for a calibrator that was fitted on those.
         features : Tensor of shape (..., d), optional
             For calibrators that were fitted with features.
+        groups : Tensor of shape (...), optional
+            For calibrators that were fitted with groups: the place of each row's group among
+            ``group_names``; any other number, such as -1, stands for one that is not known.
         """
         if self.of_scores:
-            pair = self._calibrated(logits[..., None], features)
+            pair = self._calibrated(logits[..., None], features, groups)
             return pair[..., 1] - pair[..., 0] if self.output == "logits" else pair[..., 1]
-        return self._calibrated(logits, features)
+        return self._calibrated(logits, features, groups)
 
-    def _calibrated(self, logits: Tensor, features: Tensor | None) -> Tensor:
+    def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
         self._require_shapes(logits, features)
+        self._require_groups(logits, groups)
         numbers = self.numbers.to(logits.device, _widest(logits.device))
         given = {"logits": logits.to(numbers.dtype)}
         low, high = self._limits
@@ -162,6 +177,10 @@ class TorchCalibrator(nn.Module):
         if self.n_features and features is not None:
             given["features"] = features.to(numbers)
             usable = usable & _within(given["features"], -MAX_MAGNITUDE, MAX_MAGNITUDE)
+        if self.group_names and groups is not None:
+            known = (groups >= 0) & (groups < len(self.group_names))
+            places = torch.where(known, groups, len(self.group_names)).to(logits.device)
+            given["effect"] = self.effects.to(numbers)[places].unsqueeze(-1)
         result = self._run(given, numbers)
         if self._divides:
             result = given["logits"] / result
@@ -202,6 +221,20 @@ class TorchCalibrator(nn.Module):
             raise InputError(
                 f"features must have one row of {self.n_features} for each row of logits; got "
                 f"shape {tuple(features.shape)} for logits of shape {tuple(logits.shape)}"
+            )
+
+    def _require_groups(self, logits: Tensor, groups: Tensor | None) -> None:
+        if not self.group_names:
+            return
+        if groups is None:
+            raise InputError(
+                f"{self.method} was fitted with groups: pass groups=, the place of each row's "
+                "group among group_names"
+            )
+        if groups.shape != logits.shape[:-1] or groups.dtype != torch.int64:
+            raise InputError(
+                f"groups must be one int64 for each row of logits; got {groups.dtype} of shape "
+                f"{tuple(groups.shape)} for logits of shape {tuple(logits.shape)}"
             )
 
     def extra_repr(self) -> str:

@@ -7,8 +7,9 @@ down once more, and the tests hold the two against each other.
 from __future__ import annotations
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import TemperatureMap
-from smallcal.calibrators.program import Program, Row, Value, choose, exp, softmax
+from smallcal.calibrators.program import Program, Row, Value, choose, exp, given, softmax
 from smallcal.calibrators.softmax import SHARING_ROUNDS
 from smallcal.errors import InputError
 
@@ -30,10 +31,8 @@ def program_of(fitted: FittedCalibrator) -> Program:
     _require_exportable(fitted)
     n_features = fitted.signal.n_features or 0
     score = fitted.score
-    given = Row(fitted.n_classes, n_features=n_features, takes=fitted.input, score=score)
-    row = (
-        given if fitted.correction is None else given.moved(fitted.correction.program(given.logits))
-    )
+    own = Row(fitted.n_classes, n_features=n_features, takes=fitted.input, score=score)
+    row = own if fitted.correction is None else own.moved(fitted.correction.program(own.logits))
     found = fitted.map.program(row, fitted.signal.program(row))
     temperature = found if isinstance(fitted.map, TemperatureMap) else None
     probabilities = found
@@ -43,10 +42,19 @@ def program_of(fitted: FittedCalibrator) -> Program:
             softmax(row.gaps / temperature) if tail is None else _tailed(row, temperature, tail)
         )
     if fitted.keep_predictions:
-        probabilities = _shared(given, probabilities)
+        probabilities = _shared(own, probabilities)
     if fitted.preserves_argmax and score is None:  # of a score, outcome 1 is claimed throughout
-        probabilities = _keep_top(given, probabilities)
-    return Program(probabilities, temperature, fitted.n_classes, n_features, fitted.input, score)
+        probabilities = _keep_top(own, probabilities)
+    effects = grouped(fitted)
+    if effects is not None:
+        probabilities = effects.program(probabilities, given("effect", 1), claim=fitted.claim)
+    widths = fitted.n_classes, n_features
+    return Program(probabilities, temperature, *widths, fitted.input, score, effects is not None)
+
+
+def grouped(fitted: FittedCalibrator) -> GroupEffects | None:
+    """Return the effects of groups that an export must ask for the group to apply."""
+    return fitted.groups if fitted.groups is not None and fitted.groups.sigma else None
 
 
 def _require_exportable(fitted: FittedCalibrator) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import Given, coded
 from smallcal.calibrators.reference import Reference
 from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
@@ -113,7 +114,13 @@ class Monitor:
         return type(self)(self._fitted, state=self._state.emptied().to_dict())
 
     def update(
-        self, logits: object, labels: object = None, features: object = None, *, seen: bool = False
+        self,
+        logits: object,
+        labels: object = None,
+        features: object = None,
+        *,
+        groups: object = None,
+        seen: bool = False,
     ) -> Report:
         """Take in rows and return what is known with them.
 
@@ -124,6 +131,8 @@ class Monitor:
         labels : array-like of shape (n,), optional
         features : array-like of shape (n, d), optional
             For calibrators that were fitted with features.
+        groups : array-like of shape (n,), optional
+            For calibrators that were fitted with groups.
         seen : bool
             Whether these rows were taken in before, without their labels: then only labels
             are.
@@ -134,7 +143,8 @@ class Monitor:
         """
         if seen and labels is None:
             raise InputError("rows that were seen before have nothing new without labels")
-        self._state = sum(self._read(logits, labels, features, seen=seen), self._state)
+        rows = self._read(logits, labels, features, groups)
+        self._state = sum((self._block(block, seen=seen) for block in rows), self._state)
         return self.report()
 
     def report(self) -> Report:
@@ -209,9 +219,9 @@ class Monitor:
         return type(self)(self._fitted, state=whole.to_dict())
 
     def _read(
-        self, logits: object, labels: object, features: object, *, seen: bool
-    ) -> Iterator[State]:
-        """Yield the counts of blocks of rows; nothing is counted unless all of them can be."""
+        self, logits: object, labels: object, features: object, groups: object
+    ) -> Iterator[Given]:
+        """Yield blocks of rows; nothing is counted unless all of them can be."""
         fitted = self._fitted
         array = fitted.logits_of(logits)
         n, n_classes = array.shape
@@ -220,22 +230,17 @@ class Monitor:
             codes = as_labels(labels, n=n, n_classes=n_classes, class_names=fitted.class_names)
         if features is not None and "features" in fitted.signal.needs:
             extra = as_features(features, n=n)
+        given = Given(array, extra, codes, coded(fitted.groups, groups, n))
         for start in range(0, n, _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            known: list[Any] = [part if part is None else part[rows] for part in (codes, extra)]
-            yield self._block(array[rows], *known, seen=seen)
+            yield given.take(slice(start, start + _BLOCK))
 
-    def _block(
-        self,
-        logits: FloatArray,
-        labels: IntArray | None,
-        features: FloatArray | None,
-        *,
-        seen: bool,
-    ) -> State:
+    def _block(self, given: Given, *, seen: bool) -> State:
+        """Return the counts of some rows."""
+        logits, features, labels, groups = given
         fitted = replace(self._fitted, input="logits")  # the logarithm is taken already
         watched = fitted.watch(logits, features=features)
-        proba = fitted.predict_proba(logits.astype(np.float64), features=features)
+        checked = fitted._checked(logits.astype(np.float64), features, None)
+        proba = fitted.calibrate(checked._replace(groups=groups))
         confidence, predicted = fitted.claims(proba)
         state = self._state.emptied()
         if labels is not None:
@@ -244,11 +249,11 @@ class Monitor:
             state = replace(state, correct=int(correct.sum()), gaps=gaps)
         if seen:
             return state
-        reference, score, groups = state.reference, (), ()
+        reference, score, routed = state.reference, (), ()
         if reference.score is not None and watched.score is not None:
             score = tuple(reference.score.count(watched.score).tolist())
         if reference.groups is not None and watched.groups is not None:
-            groups = tuple(np.bincount(watched.groups, minlength=len(state.groups)).tolist())
+            routed = tuple(np.bincount(watched.groups, minlength=len(state.groups)).tolist())
         classes = np.bincount(predicted, minlength=len(state.classes)) if state.classes else ()
         return replace(
             state,
@@ -256,7 +261,7 @@ class Monitor:
             classes=tuple(map(int, classes)),
             confidence=tuple(reference.confidence.count(watched.confidence).tolist()),
             score=score,
-            groups=groups,
+            groups=routed,
             certainty=int(np.rint(np.minimum(confidence, 1) * UNIT).astype(np.int64).sum()),
         )
 

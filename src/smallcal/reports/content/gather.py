@@ -53,7 +53,8 @@ the time or the machine but the versions. The keys, in order:
     ``strongest``: a list of ``class``, ``column``, ``factor``).
 ``classes`` : ``method`` and ``rows``, smallest p-values first: ``group`` (the class's name),
     ``column``, ``n`` (predicted so), ``n_true``, ``n_correct``, ``accuracy``, ``confidence``,
-    ``gap``, ``low``, ``high``, ``p_value``, ``raw_gap``, ``off`` (beyond chance, by Holm).
+    ``gap``, ``low``, ``high``, ``p_value``, ``off`` (beyond chance, by Holm), and the same of the
+    raw model: ``raw_gap``, ``raw_low``, ``raw_high``, ``raw_p_value``, ``raw_off``.
 ``groups`` : ``method``; ``tables``, each ``by`` and ``rows`` as those of classes but with
     ``ece15``, ``ece15_low``, ``ece15_high``, ``ece15_differs`` in place of the columns;
     ``worst``: rows of both kinds that are off beyond chance, with ``by``.
@@ -119,7 +120,9 @@ def gather(
     anatomy = [routing(name, entry, test, class_names) for name, entry in bands.items()]
     gates = [gate(fit, calibration) for fit in fits.values()]
     own = bands.get(chosen)
-    gaps = gap_tables(measured, chosen, class_names=class_names, bands=own, bootstrap=many)
+    gaps = gap_tables(
+        measured, chosen, class_names=class_names, bands=own, test=test.preds, bootstrap=many
+    )
     shifted = []
     if shift:
         shown = own.shown if own else None

@@ -1,61 +1,29 @@
 """Where confidence and accuracy part: by class, by risk and by confidence.
 
-A class may have three samples. A bootstrap of three right predictions would have zero width, so
-gaps here have exact intervals: that of Clopper and Pearson for the accuracy, less the mean
-confidence, which is known. Samples whose chances differ spread less than the binomial law says, so
-the interval is on the safe side.
+Gaps have exact intervals: see :mod:`smallcal.statistics.gaps`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
-from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.data.predictions import IntArray, Predictions
 from smallcal.metrics import METRICS, Scored
-from smallcal.metrics.binned import bin_table
 from smallcal.reports.content.measure import Measured
 from smallcal.reports.content.routing import Bands
 from smallcal.reports.settings import RAW
-from smallcal.statistics.groups import by_group_of, holm
-from smallcal.statistics.interval import binomial_interval
+from smallcal.statistics.gaps import gaps_of, mark_off
+from smallcal.statistics.groups import by_group_of
 
 #: Where bands of confidence begin, after 0.
 BANDS = (0.5, 0.7, 0.9)
-
-
-@dataclass(frozen=True)
-class Gap:
-    """How far confidence lies from accuracy in a group.
-
-    Attributes
-    ----------
-    group : str
-    n, n_correct : int
-    accuracy, confidence : float
-    gap, low, high : float
-        Confidence minus accuracy, positive where the model is too sure; exact interval.
-    p_value : float
-        Of "accuracy is what the confidence says", before any correction.
-    raw_gap : float
-        The raw model's, on the same samples.
-    """
-
-    group: str
-    n: int
-    n_correct: int
-    accuracy: float
-    confidence: float
-    gap: float
-    low: float
-    high: float
-    p_value: float
-    raw_gap: float
+#: What a table of the groups that the user named is called.
+NAMED = "named group"
 
 
 def gap_tables(
@@ -64,6 +32,7 @@ def gap_tables(
     *,
     class_names: Sequence[str],
     bands: Bands | None,
+    test: Predictions,
     bootstrap: tuple[int, float, int],
 ) -> dict[str, Any]:
     """Return the gaps of a method: of classes, of groups, and the worst of both.
@@ -72,6 +41,8 @@ def gap_tables(
     ----------
     bands : Bands, or None
         The method's own groups or bands, where it has several temperatures.
+    test : Predictions
+        The test samples, with the groups that the user named, if any.
     bootstrap : tuple
         ``(n_boot, level, seed)``, for the groups' errors.
     """
@@ -79,16 +50,16 @@ def gap_tables(
     level = bootstrap[1]
     classes = _class_rows(scored, raw, class_names, level=level)
     tables: list[dict[str, Any]] = []
-    for by, codes, names in _groupings(scored, method, bands):
-        rows = gaps_of(scored, raw, codes, names, level=level)
-        errors = _errors(scored, codes, bootstrap)
+    for by, codes, names in _groupings(scored, method, bands, test):
+        known = np.flatnonzero(codes >= 0)
+        views = (scored.take(known), raw.take(known)) if len(known) < scored.n else (scored, raw)
+        rows = gaps_of(*views, codes[known], names, level=level)
+        errors = _errors(views[0], codes[known], bootstrap)
         entries = [{**asdict(row), **errors.get(names.index(row.group), {})} for row in rows]
         tables.append({"by": by, "rows": entries})
     # Holm's correction is for all classes, and for all groups of all tables together.
     for family in (classes, [row for table in tables for row in table["rows"]]):
-        off = holm({str(i): row["p_value"] for i, row in enumerate(family)}, 1 - level)
-        for i, row in enumerate(family):
-            row["off"] = str(i) in off
+        mark_off(family, level=level)
     return {
         "classes": {"method": method, "rows": classes},
         "groups": {"method": method, "tables": tables, "worst": worst(tables, classes)},
@@ -115,42 +86,12 @@ def _class_rows(
     return sorted(rows, key=lambda row: (row["p_value"], -abs(row["gap"]), row["column"]))
 
 
-def gaps_of(
-    scored: Scored, raw: Scored, codes: IntArray, names: Sequence[str], *, level: float
-) -> list[Gap]:
-    """Return the gap of each group that has samples; ``codes`` numbers the names.
-
-    Examples
-    --------
-    >>> view = Scored.of([0, 0, 1, 1], [[0.9, 0.1]] * 4)
-    >>> (row,) = gaps_of(view, view, np.zeros(4, dtype=np.int64), ["all"], level=0.95)
-    >>> row.n_correct, round(row.gap, 2), row.low < 0 < row.high
-    (2, 0.4, True)
-    """
-    table = bin_table(scored, codes, bins=len(names))
-    before = bin_table(raw, codes, bins=len(names))
-    full = np.flatnonzero(table.count)
-    n, confidence, accuracy = table.count[full], table.confidence[full], table.accuracy[full]
-    right = np.rint(n * accuracy)
-    low, high = binomial_interval(right, n.astype(float), level=level)
-    p_values = exact_p_values(right, n, confidence)
-    gaps = (confidence - accuracy, confidence - high, confidence - low)
-    raw_gap = before.confidence[full] - before.accuracy[full]
-    columns = (n, right.astype(int), accuracy, confidence, *gaps, p_values, raw_gap)
-    rows = zip(full, *(column.tolist() for column in columns), strict=True)
-    return [Gap(names[code], *numbers) for code, *numbers in rows]
-
-
-def exact_p_values(right: FloatArray, n: IntArray, chance: FloatArray) -> FloatArray:
-    """Return twice the smaller tail of the binomial law, the test that the interval inverts."""
-    below, above = binom.cdf(right, n, chance), binom.sf(right - 1, n, chance)
-    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
-
-
 def _groupings(
-    scored: Scored, method: str, bands: Bands | None
+    scored: Scored, method: str, bands: Bands | None, test: Predictions
 ) -> Iterator[tuple[str, IntArray, list[str]]]:
     """Yield ways to cut the test samples: their name, each sample's group, the groups' names."""
+    if test.groups is not None and len(test.group_names) > 1:
+        yield NAMED, test.groups, list(test.group_names)
     names = [f"{100 * a:g} to {100 * b:g} %" for a, b in pairwise([0.0, *BANDS, 1.0])]
     yield f"confidence of {method}", np.digitize(scored.confidence, BANDS).astype(np.int64), names
     if bands is None:

@@ -182,16 +182,15 @@ def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) 
     # The records hold logits, whatever came in; what is saved says what came in.
     method = catalogue.method(name).with_options({"seed": seed})
     cal, preds = calibration.preds, test.preds
-    fitted = method.fit(cal if "features" in method.needs else replace(cal, features=None))
-    labels = preds.labels if "labels" in fitted.signal.needs else None
+    cal = cal if "features" in method.needs else replace(cal, features=None)
+    # The raw model is what others are compared with; effects of groups would make it another.
+    fitted = method.fit(replace(cal, groups=None) if name == RAW else cal)
     return Fit(
         name=name,
         asked=asked,
         fitted=fitted,
         deployable=fitted.deployable and fitted.signal.rowwise,
-        scored=Scored.of(
-            preds.labels, fitted.predict_proba(preds.logits, features=preds.features, labels=labels)
-        ),
+        scored=Scored.of(preds.labels, fitted.on(preds)),
         routed=isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1,
     )
 

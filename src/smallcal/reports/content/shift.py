@@ -35,12 +35,7 @@ def shift_rows(
     rows = []
     for (kind, severity), samples in shifted.items():
         preds = samples.preds
-        scored = {
-            fit.name: Scored.of(
-                preds.labels, fit.fitted.predict_proba(preds.logits, features=preds.features)
-            )
-            for fit in fits
-        }
+        scored = {fit.name: Scored.of(preds.labels, fit.fitted.on(preds)) for fit in fits}
         metrics = [METRICS[name] for name in _SHOWN]
         result = compared(scored, metrics, bootstrap=bootstrap, advance=advance)
         here = _shares(shown, samples)

@@ -218,11 +218,17 @@ def groups(content: Content) -> Iterator[Block]:
     else:
         yield Text("No group and no class is off beyond chance.")
     for number_of, table in enumerate(entry["tables"]):
+        more = len(table["rows"]) - MOST_ROWS
+        rows = sorted(table["rows"], key=lambda row: row["p_value"])[:MOST_ROWS]
         yield table_of(
             f"groups-{number_of}",
             f"By {table['by']}: gaps {exact}.",
-            [words("Group", "group"), _COUNT, *_GAPS, _OFF, (metric_column("ece15"), _error)],
-            table["rows"],
+            [
+                *(words("Group", "group"), _COUNT, *_GAPS, _OFF, _RAW_OFF),
+                (metric_column("ece15"), _error),
+            ],
+            rows if more > 0 else table["rows"],
+            note=f"{more:,} more groups are in the report's JSON." if more > 0 else "",
         )
     rows = content["classes"]["rows"]
     yield Heading("Classes")
@@ -252,6 +258,10 @@ def _gap(row: Content) -> Cell:
     return percent(row["gap"], notes=notes, signed=True)
 
 
+def _chance(*, off: bool) -> Cell:
+    return Cell("yes", tone="worse") if off else Cell("no", tone="tie")
+
+
 def _error(row: Content) -> Cell:
     if "ece15" not in row:  # there is one group only
         return number(None)
@@ -275,7 +285,11 @@ _GAPS: tuple[Filled, ...] = (
 )
 _OFF: Filled = (
     Column("Beyond chance", number=False, help="after Holm's correction for all rows"),
-    lambda row: Cell("yes", tone="worse") if row["off"] else Cell("no", tone="tie"),
+    lambda row: _chance(off=row["off"]),
+)
+_RAW_OFF: Filled = (
+    Column("Raw beyond chance", number=False, help="the same of the raw model"),
+    lambda row: _chance(off=row["raw_off"]),
 )
 
 

@@ -1,0 +1,53 @@
+"""A fitted calibrator gets the effects of the groups that its split's rows belong to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from smallcal.calibrators.finish import outcome_of
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import Given
+from smallcal.calibrators.group_effects import Claims, claims_of, fit_effects
+from smallcal.data.predictions import Predictions
+
+
+def with_groups(fitted: FittedCalibrator, preds: Predictions) -> FittedCalibrator:
+    """Return the calibrator with an effect of each group, where the split has groups.
+
+    The effects are fitted to the confidences that the calibrator gives its own split. Log-odds out
+    of fold were tried and changed nothing, not even for isotonic regression: what a map has learnt
+    by heart makes groups look more alike, never less.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> z, g = rng.normal(size=(500, 2)) * 2, np.arange(500) % 2
+    >>> y = (z[:, 1] - z[:, 0] + rng.logistic(size=500) * (1 + 9 * g) > 0).astype(int)
+    >>> import smallcal as sc
+    >>> cal = sc.TemperatureScaling().fit(z, y, groups=np.where(g, "noisy", "clean"))
+    >>> clean, noisy = cal.fitted_.groups.effects
+    >>> clean > 0 > noisy
+    True
+    """
+    if preds.groups is None:
+        return fitted
+    fitted = replace(fitted, score=preds.score)  # which says what is claimed of a row
+    proba = fitted.calibrate(Given(preds.logits.astype(np.float64), preds.features, preds.labels))
+    odds, holds = claims_of(proba, preds.labels, claim=fitted.claim)
+    weight = np.ones(preds.n) if preds.weight is None else preds.weight
+    found = fit_effects(Claims(odds, holds, weight, preds.groups), preds.group_names)
+    flags: dict[str, list[int]] = {"one_group": []} if len(found.names) == 1 else {}
+    if (preds.groups < 0).any():
+        flags["without_group"] = []
+    made = replace(fitted, groups=found, flags={**fitted.flags, **flags})
+    if not found.sigma:
+        return made
+    kept = {} if preds.score is None else {"changed_predictions": 0}
+    named = preds.group_labels
+    assert named is not None
+    found.shift(proba, found.codes(named), claim=fitted.claim)
+    claimed = proba.argmax(axis=1) if preds.score is None else np.ones(preds.n, dtype=np.int64)
+    after = {**outcome_of(proba, preds, claimed), **kept}
+    return replace(made, fit_metrics={**fitted.fit_metrics, **after})
