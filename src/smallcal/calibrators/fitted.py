@@ -7,7 +7,7 @@ must not install scikit-learn reaches it through :mod:`smallcal.runtime`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -19,9 +19,8 @@ from smallcal.calibrators.discipline import Discipline, explained
 from smallcal.calibrators.given import Given, coded, slices
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
-from smallcal.calibrators.maps.base import OfOneNumber
 from smallcal.calibrators.maps.correction import Correction
-from smallcal.calibrators.objectives import sigmoid
+from smallcal.calibrators.one_number import applied, of_one_number
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.reference import Reference, Watched, log_odds
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
@@ -49,9 +48,6 @@ from smallcal.io.documents import shortened
 
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
-
-#: Scores that are calibrated at once.
-_SCORES_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -238,15 +234,9 @@ class FittedCalibrator:
         direct = None
         if self.correction is None and self.groups is None and not self.keep_predictions:
             direct = of_one_number(self.map, self.signal)
-        if direct is None:
+        if direct is None or self.score is None:
             return self.predict_proba(scores, groups=groups)[:, 1]
-        assert self.score is not None
-        given = self.score.checked(scores)
-        result = np.empty(len(given))
-        for start in range(0, len(given), _SCORES_AT_ONCE):  # nothing in between leaves the cache
-            rows = slice(start, start + _SCORES_AT_ONCE)
-            result[rows] = direct(self.score.log_odds(given[rows]))
-        return result
+        return applied(direct, self.score, scores)
 
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""
@@ -469,19 +459,6 @@ class FittedCalibrator:
                 labels=None if labels is None else labels[rows],
             )
         )
-
-
-def of_one_number(
-    fitted_map: FittedMap, signal: FittedSignal
-) -> Callable[[FloatArray], FloatArray] | None:
-    """Return what gives the probability of outcome 1 at x, where no second column is needed."""
-    if isinstance(fitted_map, OfOneNumber):
-        return fitted_map.probability
-    if not isinstance(fitted_map, TemperatureMap) or not isinstance(signal, NoSignal):
-        return None
-    (temperature,) = fitted_map(np.zeros(1))
-    # Two classes have no tail: whatever its temperature, what one lacks the other has.
-    return lambda x: sigmoid(x / temperature)
 
 
 def load(path: str | os.PathLike[str]) -> FittedCalibrator:

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Objective, moments
@@ -89,14 +89,6 @@ class ProbabilityMap(FittedMap):
 
         Row by row: a row's result must not depend on the others'.
         """
-
-
-@runtime_checkable
-class OfOneNumber(Protocol):
-    """A map of two classes that needs one number, and can be applied without two columns."""
-
-    def probability(self, x: FloatArray, /) -> FloatArray:
-        """Return the probability of the second class at x = z1 - z0, float64, shape (m,)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -167,7 +167,7 @@ def steps_of(sample: Sample, *, falling: bool = False) -> VennAbersMap:
 
 
 def _hair(at: FloatArray) -> FloatArray:
-    """Return how far from a score counts as the score: a millionth, and never half way to others."""
+    """Return how far from a score counts as the score: a millionth, never half way to others."""
     apart = np.append(np.diff(at), np.inf)
     nearest = np.minimum(apart, np.roll(apart, 1))
     return np.asarray(np.minimum(1e-6 * np.maximum(np.abs(at), 1), nearest / 3))
