@@ -1,12 +1,13 @@
 """Binary models: CalibratedModel beside scikit-learn's CalibratedClassifierCV.
 
-Six data sets that scikit-learn ships or makes, four models, ten halves to fit on and to measure on.
+Six data sets that scikit-learn ships or makes, four models, five halves to fit on and to measure on.
 Every way is given the same half, folds it five times, and is measured on the other half; `raw` is
 fitted on all of it. A pair of data set and model is one unit of the intervals.
 
     python benchmarks/binary_models.py [--write docs/scikit-learn.md]
 
---splits N for another number of halves; --out FOLDER keeps what is measured (runs/binary-models).
+--splits N for another number of halves; --out FOLDER keeps what is measured (runs/binary-models),
+so that a run goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -110,26 +111,29 @@ def probability(model, X):
     return 1 / (1 + np.exp(-model.decision_function(X)))
 
 
-def measured(data, name, seed):
-    """Return the metrics of every way on one half of a data set."""
+def measured(data, name, seed, ways):
+    """Return the metrics of some ways on one half of a data set."""
     warnings.simplefilter("ignore")
     X, y = DATA[data]()
     y = y.astype(int)
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
     found = {}
-    for way, made in WAYS.items():
-        model = made(clone(MODELS[name])).fit(X, y)
+    for way in ways:
+        model = WAYS[way](clone(MODELS[name])).fit(X, y)
         values = sc.evaluate(y_test, probability(model, X_test))
         found[way] = {metric: float(values[metric]) for metric in METRICS}
     return found
 
 
 def kept(data, name, seed, out):
-    """Return what was measured before, or measure it."""
+    """Return what was measured before, and measure what was not."""
     file = out / f"{data}-{name}-{seed}.json".replace(" ", "_").replace(",", "")
-    if not file.exists():
-        file.write_text(json.dumps(measured(data, name, seed)), encoding="utf-8")
-    return json.loads(file.read_text(encoding="utf-8"))
+    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    missing = [way for way in WAYS if way not in found]
+    if missing:
+        found.update(measured(data, name, seed, missing))
+        file.write_text(json.dumps(found), encoding="utf-8")
+    return found
 
 
 def collect(splits, out):
@@ -181,7 +185,7 @@ def compared(values, ours, place, metric):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("runs/binary-models"))
     parser.add_argument("--write", type=Path, help="put the tables into this page")
     options = parser.parse_args()

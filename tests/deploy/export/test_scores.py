@@ -214,3 +214,37 @@ def test_no_wrapped_torch_model():
     torch = pytest.importorskip("torch")
     with pytest.raises(InputError, match="fit it on the scores themselves"):
         sc.calibrate(torch.nn.Linear(2, 1), [], method=sc.Calibrator(input="score"))
+
+
+def test_groups_stand_beside_the_score(tmp_path):
+    rng = np.random.default_rng(0)
+    scores, groups = rng.normal(size=900), np.array(["law", "art"])[np.arange(900) % 2]
+    shift = np.where(groups == "law", 1.5, -1.5)
+    outcome = (rng.random(900) < 1 / (1 + np.exp(-scores - shift))).astype(int)
+    fitted = sc.Calibrator(input="score").fit(scores, outcome, groups=groups).fitted_
+    scores, groups = scores[:20], groups[:20]
+    expected = fitted.predict_score(scores, groups=groups)
+    assert fitted.groups.sigma > 0
+    text = to_python(fitted)
+    pairs = module_of(text)["calibrate_rows"](scores.tolist(), groups.tolist())
+    np.testing.assert_allclose(np.array(pairs)[:, 1], expected, atol=1e-9)
+    rows = "".join(
+        f"{score!r},{group}\n" for score, group in zip(scores.tolist(), groups, strict=True)
+    )
+    done = run_file(text, rows, tmp_path)
+    np.testing.assert_allclose([float(line) for line in done.stdout.split()], expected, atol=1e-9)
+    places = np.array([fitted.groups.names.index(group) for group in groups])
+    torch = pytest.importorskip("torch")
+    from smallcal.deploy.export import to_torch
+
+    found = to_torch(fitted)(torch.from_numpy(scores), groups=torch.from_numpy(places))
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-9)
+    duckdb = pytest.importorskip("duckdb")
+    base = duckdb.connect(config={"threads": 1})
+    base.execute(to_sql(fitted))
+    (first,) = base.execute(f"SELECT smallcal_probability({scores[0]}, '{groups[0]}')").fetchone()
+    assert first == pytest.approx(expected[0], abs=1e-9)
+    pytest.importorskip("onnxruntime")
+    session = session_of(to_onnx(fitted, dtype="float64"))
+    (pairs,) = session.run(["probabilities"], {"score": scores[:, None], "group": places})
+    np.testing.assert_allclose(pairs[:, 1], expected, atol=1e-9)
