@@ -73,6 +73,7 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
     ("page", "least"),
     [
         ("guide.md", 16),
+        ("eval-logs.md", 15),
         ("statistics.md", 15),
         ("choosing.md", 10),
         ("audit.md", 6),

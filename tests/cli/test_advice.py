@@ -40,18 +40,18 @@ ARRAYS = {
     ),
     "one column of probabilities": (
         {"probabilities": P[:, 1:2], "labels": Y == 1},
-        r"two columns with np\.column_stack\(\[1-p, p\]\)$",
-        r"becomes two columns, \[1-p, p\]$",
+        r"class 1 of two, is taken with input='score'$",
+        r"class 1 of two, is taken with --input score$",
     ),
     "probabilities of class 1 as logits": (
         {"logits": P[:, 1], "labels": Y == 1},
-        r"np\.column_stack\(\[1-p, p\]\) and input='probabilities'$",
-        r"two columns, \[1-p, p\], and --input probabilities$",
+        r"is taken with input='score'$",
+        r"is taken with --input score$",
     ),
     "one column of margins": (
         {"logits": Z[:, 1], "labels": Y == 1},
-        r"two columns with np\.column_stack\(\[np\.zeros\(len\(m\)\), m\]\)$",
-        r"becomes two columns, \[0, m\]$",
+        r"is taken with input='score'$",
+        r"is taken with --input score$",
     ),
     "labels from 1": (
         {"logits": Z, "labels": Y + 1},

@@ -15,8 +15,8 @@ Y = np.arange(20) % 3
     ("logits", "labels", "message"),
     [
         (None, Y, "logits is None"),
-        (Z[:, 0], Y, r"shape \(n, C\).*got \(20,\).*np.column_stack"),
-        (Z[:, :1], Y, r"got \(20, 1\).*two columns"),
+        (Z[:, 0], Y, r"shape \(n, C\).*got \(20,\).*input='score'"),
+        (Z[:, :1], Y, r"got \(20, 1\).*input='score'"),
         (Z[None], Y, r"got \(1, 20, 3\).*reshape\(-1, 3\)"),
         (Z[:0], Y[:0], r"logits has no rows \(shape \(0, 3\)\)"),
         (np.empty((5, 0)), np.zeros(5), "no columns"),
@@ -46,7 +46,7 @@ def test_bad_input_gets_one_clear_line(logits, labels, message):
     ("value", "message"),
     [
         (np.nan, r"must be finite; 2 of 20 rows are not: rows 3, 7 \(column 1 .* nan\)"),
-        (-np.inf, "masked class must lose its column"),
+        (np.inf, "Minus infinity masks a class of logits"),
         (1e200, "smaller than 1e\\+15"),
     ],
 )

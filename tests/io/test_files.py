@@ -172,7 +172,8 @@ def test_json_comes_in_three_shapes(tmp_path):
     [
         ("{\n", "line 1: not JSON"),
         ("[1, 2]\n", "one JSON object per sample"),
-        ('{"logits": [1, 2]}\n{"logits": [1]}\n', "lists of one length"),
+        ('{"logits": [1, 2]}\n{"logits": [1]}\n', "sample 2 has 1 options"),
+        ('{"probs": [1, 0]}\n{"probs": [1]}\n', "lists of one length"),
         ('{"a": 1, "b": 2}\n{"a": 1}\n', "sample 2 and the first differ in 'b'"),
         ('{"a": 1.5, "b": 2}\n{"a": null, "b": 1}\n', "'a' must be a number in every sample"),
         ('{"logits": [1, 2], "label": null}\n', "a label is missing"),

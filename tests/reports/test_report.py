@@ -30,8 +30,9 @@ from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.debiased import debiased_ece
 from smallcal.reports.content import gather as content_module
 from smallcal.reports.content.groups import worst
-from smallcal.reports.content.measure import COMPARED, SHOWN, fit_all, measure
+from smallcal.reports.content.measure import fit_all, measure
 from smallcal.reports.content.routing import gate as gate_of
+from smallcal.reports.content.shown import COMPARED, SHOWN
 from smallcal.reports.render.blocks import Cell, Column, Command, Download, Figure, Row, Table
 from smallcal.reports.render.markdown import code, render, table
 from smallcal.reports.render.sections import document_of

@@ -14,7 +14,8 @@ import smallcal as sc
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.reports.content import measure as measuring
 from smallcal.reports.content import verdict as judging
-from smallcal.reports.content.measure import COMPARED, SHOWN, Difference, chance_of
+from smallcal.reports.content.measure import Difference, chance_of
+from smallcal.reports.content.shown import COMPARED, SHOWN
 from smallcal.reports.content.verdict import beyond_chance
 from smallcal.statistics.interval import interval_of
 from support.simulated import simulate

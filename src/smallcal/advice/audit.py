@@ -12,7 +12,7 @@ from sklearn.base import clone
 from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
 from smallcal.advice.audit_groups import group_rows
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
-from smallcal.advice.recommend import DEFAULT, Recommendation, recommend
+from smallcal.advice.recommend import Recommendation, default_of, recommend
 from smallcal.advice.refits import (
     HELD_OUT,
     Refits,
@@ -72,8 +72,9 @@ def audit(
         Draw this many samples without replacement for each refit. By default as many as there
         are, with replacement; a row drawn twice enters once, with weight 2.
     n_null : int
-        Draws behind the p-values of :func:`smallcal.signal_to_noise`; 0 leaves that table out.
-    input : {"logits", "probabilities"}
+        Draws behind the p-values of :func:`smallcal.signal_to_noise`; 0 leaves that table out. One
+        number per row has no other signals to depend on: scores have no such table.
+    input : {"logits", "probabilities", "score"}
     features : array-like of shape (n, d), optional
     groups : array-like of shape (n,), optional
         The group of each sample: effects of groups are fitted, and confidence is held against
@@ -96,7 +97,9 @@ def audit(
     >>> found.verdict.split(":")[0]
     'Usable with care'
     """
-    preds = Predictions.of(logits, labels, input=input, features=features, groups=groups)
+    known = None if calibrator is None else calibrator._fitted().score
+    given: dict[str, Any] = {"features": features, "groups": groups, "score": known}
+    preds = Predictions.of(logits, labels, input=input, **given)
     preds.require_fittable(input=input)
     whole_number(n_refits, "n_refits", least=2)
     if size is not None and not MIN_FIT_SAMPLES <= size < preds.n:
@@ -104,13 +107,18 @@ def audit(
             f"size must be at least {MIN_FIT_SAMPLES} and less than the {preds.n:,} samples there "
             f"are; got {size}"
         )
-    asked = calibrator or Calibrator(method=method, options=options, random_state=random_state)
+    asked = calibrator or Calibrator(
+        method=method, options=options, input=input, random_state=random_state
+    )
     composed, fitted = _subject(preds, asked, input, fit=calibrator is None)
+    if preds.score is not None:
+        flags = {**preds.score.flags(logits), **fitted.flags}
+        fitted = replace(fitted, score=preds.score, flags=flags)
     audited = CalibratedSplit.of(fitted, preds)
     draws = resample_counts(preds.n, n_refits, size=size, random_state=random_state)
     refits = gather_refits(audited, composed, preds, draws, advance)
     signals = None
-    if n_null:
+    if n_null and preds.score is None:
         signals = signal_to_noise(
             preds.logits,
             preds.labels,
@@ -122,7 +130,9 @@ def audit(
     occupancy = {
         name: _occupancy(audited, name, given, input) for name, given in (apply_to or {}).items()
     }
-    advised = Recommendation.of(fitted) if fitted.method == DEFAULT else recommend(preds)
+    advised = (
+        Recommendation.of(fitted) if fitted.method == default_of(preds.kind) else recommend(preds)
+    )
     bare = replace(
         _summary(audited, refits, preds, size, occupancy, signals), recommendation=advised
     )
@@ -191,7 +201,7 @@ def _summary(
     return Audit(
         method=fitted.method,
         n=preds.n,
-        n_errors=int((~preds.correct).sum()),
+        n_errors=int((~preds.came).sum()),
         n_classes=preds.n_classes,
         n_parameters=fitted.n_parameters,
         resampling=resampling,
@@ -218,6 +228,7 @@ def _summary(
             if key in refits.numbers
         },
         signals=signals,
+        input=preds.kind,
     )
 
 

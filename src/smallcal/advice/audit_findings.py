@@ -11,6 +11,7 @@ from smallcal.advice.refits import Band, Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.data.claims import CLAIMS
 from smallcal.data.plain import plain_fields
 from smallcal.data.shown import visible
 from smallcal.metrics.units import PERCENT, X100
@@ -55,6 +56,7 @@ class Audit:
     method : str
         The true name of what was audited.
     n, n_errors, n_classes, n_parameters : int
+        Errors are wrong predictions; of scores, outcomes 0.
     resampling : str
         How samples were drawn for refits, in words.
     n_refits, n_failed : int
@@ -95,6 +97,8 @@ class Audit:
         What to use for these samples, whatever was audited.
     findings : tuple of Finding
     verdict : str
+    input : {"logits", "score"}
+        What rows hold.
     """
 
     method: str
@@ -122,6 +126,7 @@ class Audit:
     recommendation: Recommendation | None = None
     findings: tuple[Finding, ...] = ()
     verdict: str = ""
+    input: str = "logits"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
@@ -167,16 +172,16 @@ def _percent(share: float) -> str:
 
 def _errors(audit: Audit) -> Iterator[Finding]:
     """Yield whether there are errors, and right predictions, to learn from."""
-    rarer = min(audit.n_errors, audit.n - audit.n_errors)
-    kind = "wrong" if rarer == audit.n_errors else "right"
+    rarer, claim = min(audit.n_errors, audit.n - audit.n_errors), CLAIMS[audit.input]
+    kind = claim.wrong if rarer == audit.n_errors else claim.right
     if not rarer:
-        text = f"No prediction is {kind}: these samples cannot tell how confident to be."
+        text = f"No {claim.row} is {kind}: these samples cannot tell how confident to be."
         yield Finding("bad", text)
     elif rarer < _FEW:
-        text = (
-            f"Only {rarer} of {audit.n:,} predictions are {kind}: all that follows rests on them."
+        yield Finding(
+            "care",
+            f"Only {rarer} of {audit.n:,} {claim.rows} are {kind}: all that follows rests on them.",
         )
-        yield Finding("care", text)
 
 
 def _flags(audit: Audit, fitted: FittedCalibrator) -> Iterator[Finding]:
@@ -198,8 +203,9 @@ def _refits(audit: Audit) -> Iterator[Finding]:
     if audit.n_failed:
         level: Level = "bad" if audit.n_failed > audit.n_refits / 2 else "care"
         yield Finding(level, f"{audit.n_failed} of {audit.n_refits} refits could not be fitted.")
+    claim = CLAIMS[audit.input]
     told = {
-        "unidentified": "a group held only right or only wrong predictions",
+        "unidentified": f"a group held only {claim.right} or only {claim.wrong} {claim.rows}",
         "fallback": "a group was too small for a temperature of its own",
         "no_router": "there was too little to learn a risk score from",
         "scalar_fallback": "the map fell back to one temperature",
@@ -259,8 +265,9 @@ def _volatility(audit: Audit) -> Iterator[Finding]:
         yield Finding("care", text)
     mean, high = audit.confidence_sd["mean"], audit.confidence_sd["p95"]
     text = (
-        f"Refitting moves a sample's confidence by {PERCENT.size(mean)} (standard deviation, "
-        f"mean over samples), and by more than {PERCENT.size(high)} for one in twenty."
+        f"Refitting moves a sample's {CLAIMS[audit.input].confidence} by {PERCENT.size(mean)} "
+        f"(standard deviation, mean over samples), and by more than "
+        f"{PERCENT.size(high)} for one in twenty."
     )
     yield Finding("care" if mean > _WOBBLE else "fine", text)
 
@@ -271,14 +278,16 @@ def _held_out(audit: Audit) -> Iterator[Finding]:
     if share is None or not audit.n_parameters:
         return
     own, raw = (audit.held_out[key].mean for key in ("top_label_bce", "raw_top_label_bce"))
+    claim = CLAIMS[audit.input]
+    loss = "TopBCE" if audit.input == "logits" else claim.called
     text = (
-        f"On samples left out, TopBCE was below the raw model's in {_percent(share)} of refits "
+        f"On samples left out, {loss} was below {claim.raw}'s in {_percent(share)} of refits "
         f"({X100.number(own)} against {X100.value(raw)} on average)"
     )
     if 1 - share >= _AGREEMENT:
         yield Finding("bad", f"{text}: it does harm.")
     elif share < 0.5:
-        yield Finding("care", f"{text}: the raw model is as good.")
+        yield Finding("care", f"{text}: {claim.raw} is as good.")
     else:
         yield Finding("fine" if share >= _AGREEMENT else "care", f"{text}.")
 

@@ -47,8 +47,8 @@ def group_rows(
     if named is None:
         return ()
     after = fitted.on(preds) if foreign else _out_of_fold(composed, fitted, preds, seed)
-    before = softmax(preds.logits.astype(np.float64))
-    now, then = (Scored.of(preds.labels, preds.measured(proba)) for proba in (after, before))
+    before = preds.measured(softmax(preds.logits.astype(np.float64)))
+    now, then = (Scored.of(preds.labels, proba) for proba in (after, before))
     effects: dict[str, float] = {}
     if fitted.groups is not None:
         effects = dict(zip(fitted.groups.names, fitted.groups.effects, strict=True))

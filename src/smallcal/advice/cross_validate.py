@@ -48,8 +48,8 @@ class Folds:
 
 
 def rarer(preds: Predictions) -> int:
-    """Return how many predictions are wrong, or right if these are fewer."""
-    right = int(preds.correct.sum())
+    """Return how many predictions are wrong, or right if these are fewer; of scores, outcomes."""
+    right = int(preds.came.sum())
     return min(right, preds.n - right)
 
 
@@ -63,7 +63,7 @@ def repeated_folds(preds: Predictions, *, n_repeats: int, n_folds: int, seed: in
     fewest = rarer(preds)
     count = min(n_folds, fewest) if fewest >= 2 else min(n_folds, preds.n)
     seeds = [(seed + repeat) % 2**32 for repeat in range(n_repeats)]
-    return Folds(np.array([stratified_folds(~preds.correct, count, s) for s in seeds]), count)
+    return Folds(np.array([stratified_folds(~preds.came, count, s) for s in seeds]), count)
 
 
 def single_split(preds: Predictions, *, seed: int) -> Folds:
@@ -73,7 +73,7 @@ def single_split(preds: Predictions, *, seed: int) -> Folds:
     evenly instead; where there are too few of these, chance alone decides.
     """
     fold = np.full((1, preds.n), -1)
-    for strata in (preds.labels, preds.correct, np.zeros(preds.n)):
+    for strata in (preds.labels, preds.came, np.zeros(preds.n)):
         cut = StratifiedShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)
         try:
             _, held = next(cut.split(strata, strata))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from smallcal.advice.plan_fits import fit_at_size, sizes_to_fit, uncalibrated
 from smallcal.advice.plan_forecast import FORECAST_METRICS, Forecast, MetricForecast
 from smallcal.advice.plan_words import Expected, Plan, PlanRow, Target, notes_on, sentences_of
 from smallcal.advice.recommend import recommend
-from smallcal.calibrators.catalogue import ALIASES
 from smallcal.calibrators.catalogue import method as method_named
+from smallcal.calibrators.catalogue import true_name
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
@@ -26,8 +27,11 @@ MIN_PILOT = 50
 #: Rows of the test set that ``ece15`` is predicted for.
 TEST_SIZE = 5_000
 
-#: One temperature for all: what every other method must be better than.
-_SIMPLE = "tva-ts"
+#: One temperature for all: what every other method must be better than. Of scores, by NLL: the
+#: other one looks at the more probable outcome of the two.
+SIMPLE: Mapping[str, str] = MappingProxyType(
+    {"logits": "tva-ts", "probabilities": "tva-ts", "score": "ts-nll"}
+)
 
 _UNIT = "rows and draws of the pilot"
 
@@ -55,7 +59,8 @@ def plan(
     """Say what calibration with n samples would give, from a pilot split.
 
     The method is fitted on draws of growing size and measured on the rows left out; beyond the
-    pilot the curve is continued. The raw model and one temperature (``tva-ts``) go along.
+    pilot the curve is continued. The raw model and one temperature (``tva-ts``; of scores
+    ``ts-nll``) go along.
 
     Parameters
     ----------
@@ -73,7 +78,7 @@ def plan(
     test_size : int
         ``ece15`` is what ``evaluate`` would show on a test set of so many rows; noise makes it
         larger on a smaller one. ``debiased_ece15`` is free of that.
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
     level : float
         Of the bands.
     random_state : int
@@ -95,7 +100,7 @@ def plan(
     >>> last.metrics["ece15"].value < first.metrics["ece15"].value
     True
     """
-    name = _true_name(method)
+    name = _true_name(method, input)
     targets = _checked_targets(target or {})
     preds = Predictions.of(logits, labels, input=input)
     preds.require_fittable(input=input)
@@ -105,7 +110,7 @@ def plan(
     wanted = plan_sizes(preds.n, sizes)
     steps = sizes_to_fit(preds.n, wanted)
     forecasts = {"none": Forecast([uncalibrated(preds)], test_size=test_size, seed=random_state)}
-    for each in dict.fromkeys([name, _SIMPLE]):
+    for each in dict.fromkeys([name, SIMPLE[input]]):
         curve = []
         for size in steps:
             curve.append(fit_at_size(preds, each, size, draws=draws, seed=random_state))
@@ -125,9 +130,10 @@ def plan(
     return _planned(name, preds, forecasts, wanted, targets, (draws, test_size, level))
 
 
-def count_steps(n: int, sizes: Iterable[int] | None, method: str) -> int:
+def count_steps(n: int, sizes: Iterable[int] | None, method: str, *, input: str = "logits") -> int:
     """Return how often :func:`plan` will call ``advance``."""
-    return len(sizes_to_fit(n, plan_sizes(n, sizes))) * len({_true_name(method), _SIMPLE})
+    methods = {_true_name(method, input), SIMPLE[input]}
+    return len(sizes_to_fit(n, plan_sizes(n, sizes))) * len(methods)
 
 
 def require_pilot(n: int) -> None:
@@ -156,9 +162,9 @@ def plan_sizes(n: int, sizes: Iterable[int] | None) -> list[int]:
     return sorted({n, *wanted})
 
 
-def _true_name(method: str) -> str:
-    row = method_named(method)
-    name = ALIASES.get(method, method)
+def _true_name(method: str, input: str) -> str:
+    row = method_named(method, input)
+    name = true_name(method, input)
     if row.map == "identity":
         raise InputError("none fits nothing, so more samples change nothing; plan another method")
     if row.needs:
@@ -211,11 +217,13 @@ def _planned(
         share=ours.share(now),
         whole_from=_whole_from(ours, now),
         recommendation=recommend(preds),
+        input=preds.kind,
+        simple=SIMPLE[preds.kind],
     )
     simple = {}
-    if name != _SIMPLE:
-        simple = _differences(ours.at(now), forecasts[_SIMPLE].at(now), level)
-    wrong = int((~preds.correct).sum())
+    if name != found.simple:
+        simple = _differences(ours.at(now), forecasts[found.simple].at(now), level)
+    wrong = int((~preds.came).sum())
     return replace(
         found, sentences=sentences_of(found, simple), notes=tuple(notes_on(found, wrong))
     )

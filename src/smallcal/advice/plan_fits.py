@@ -10,16 +10,17 @@ they are measured with.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from smallcal.calibrators.catalogue import METHODS
 from smallcal.calibrators.estimators import Calibrator
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, IntArray, Predictions
-from smallcal.errors import FitWarning, InputError
+from smallcal.errors import InputError
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
 from smallcal.metrics.debiased import binned_gaps
@@ -129,23 +130,21 @@ def fit_at_size(
 ) -> SizeFits:
     """Fit a method on each draw of one size, measure it on the rows left out."""
     plain = _plain(preds)
+    made = Calibrator(method=method, options=options, random_state=seed)._compose()
     held = np.zeros((draws, preds.n), dtype=bool)
     confidence, residual, loss = np.zeros((3, draws, preds.n))
     weights = np.ones(draws)
     for draw in range(draws):
         rows, left = draw_rows(preds.n, size, draw, seed)
-        estimator = Calibrator(method=method, options=options, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)  # hundreds of fits, the same flags
-            try:
-                estimator.fit(preds.logits[rows], preds.labels[rows])
-            except InputError as error:
-                raise error.about(f"{method} cannot be fitted on {size} samples") from error
-        view = Scored.of(preds.labels[left], estimator.predict_proba(preds.logits[left]))
+        try:
+            fitted = made.fit(preds.take(rows))
+        except InputError as error:
+            raise error.about(f"{method} cannot be fitted on {size} samples") from error
+        view = _view(fitted, preds.take(left))
         held[draw, left] = True
         confidence[draw, left], residual[draw, left] = view.confidence, view.residual
         loss[draw, left] = _losses(view)
-        weights[draw] = estimator.fitted_.fit_metrics.get("weight", 1.0)
+        weights[draw] = fitted.fit_metrics.get("weight", 1.0)
     same = np.isclose(confidence, plain[0], rtol=0, atol=_SAME) | ~held
     raw = _size_fits(size, held, *(np.broadcast_to(part, held.shape) for part in plain))
     return replace(
@@ -166,9 +165,12 @@ def uncalibrated(preds: Predictions) -> SizeFits:
 
 def _plain(preds: Predictions) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the raw model's confidence, residual and loss on each row."""
-    raw = Calibrator(method="none").fit(preds.logits, preds.labels)
-    view = Scored.of(preds.labels, raw.predict_proba(preds.logits))
+    view = _view(METHODS["none"].fit(preds), preds)
     return view.confidence, view.residual, _losses(view)
+
+
+def _view(fitted: FittedCalibrator, preds: Predictions) -> Scored:
+    return Scored.of(preds.labels, fitted.on(preds))
 
 
 def _log_odds(weights: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from smallcal.advice.recommend import Recommendation
+from smallcal.data.claims import CLAIMS
 from smallcal.data.plain import plain_fields
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -113,7 +114,7 @@ class Plan:
     rows : tuple of PlanRow
         The method at each size.
     references : tuple of PlanRow
-        The raw model, and ``tva-ts`` at each size, on the same rows.
+        The raw model, and one temperature at each size, on the same rows.
     more : dict of metric to Interval
         The largest size minus the whole pilot: what more data would change.
     targets : tuple of Target
@@ -129,6 +130,10 @@ class Plan:
         The plan in words.
     notes : tuple of str
         What the plan rests on, where that is thin.
+    input : {"logits", "score"}
+        What rows hold.
+    simple : str
+        The method with one temperature.
     """
 
     method: str
@@ -146,6 +151,8 @@ class Plan:
     recommendation: Recommendation | None = None
     sentences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    input: str = "logits"
+    simple: str = "tva-ts"
 
     def row(self, size: int, method: str | None = None) -> PlanRow:
         """Return one row, of the planned method if no other is named."""
@@ -177,12 +184,13 @@ def sentences_of(plan: Plan, simple: Mapping[str, Interval]) -> tuple[str, ...]:
 def notes_on(plan: Plan, wrong: int) -> Iterator[str]:
     """Yield what a reader should know before believing the plan."""
     right = plan.n - wrong
-    few, kind = (wrong, "wrong") if wrong <= right else (right, "right")
+    claim = CLAIMS[plan.input]
+    few, kind = (wrong, claim.wrong) if wrong <= right else (right, claim.right)
     if few == 0:
-        yield f"no prediction of the pilot is {kind}: calibration has nothing to learn from"
+        yield f"no {claim.row} of the pilot is {kind}: calibration has nothing to learn from"
     elif few < 10:
-        predictions = "prediction" if few == 1 else "predictions"
-        yield f"only {few} {predictions} of the pilot {'is' if few == 1 else 'are'} {kind}"
+        counted = f"{claim.row} of the pilot is" if few == 1 else f"{claim.rows} of the pilot are"
+        yield f"only {few} {counted} {kind}"
     if plan.n < 200:
         yield f"a pilot of {plan.n} samples says little; a few hundred say more"
     largest = plan.rows[-1].size
@@ -206,7 +214,8 @@ def _worth_calibrating(plan: Plan) -> str:
     """Judge by the proper score: calibration errors of few rows are too noisy to decide."""
     row, raw = plan.row(plan.n), plan.row(0, "none")
     gain = row.gains["top_label_bce"]
-    ece = f"the raw model shows ECE {_ECE.value(raw.metrics['ece15'].value)}"
+    claim = CLAIMS[plan.input]
+    ece = f"{claim.raw} shows ECE {_ECE.value(raw.metrics['ece15'].value)}"
     if gain.high < 0:
         verdict = "Calibrating is worth it"
     elif gain.low > 0:
@@ -218,17 +227,18 @@ def _worth_calibrating(plan: Plan) -> str:
     else:
         verdict = "What calibrating gains cannot be told from so few rows"
     return (
-        f"{verdict}: {ece}, and top-label BCE changes by {_change(gain)} with {plan.n:,} samples."
+        f"{verdict}: {ece}, and {claim.called} changes by {_change(gain)} with {plan.n:,} samples."
     )
 
 
 def _against_one_temperature(plan: Plan, gap: Interval) -> str:
     verdict = {
-        "better": f"{plan.method} is better than one temperature (tva-ts)",
-        "worse": f"One temperature (tva-ts) is better than {plan.method}",
-        "tie": f"{plan.method} and one temperature (tva-ts) cannot be told apart",
+        "better": f"{plan.method} is better than one temperature ({plan.simple})",
+        "worse": f"One temperature ({plan.simple}) is better than {plan.method}",
+        "tie": f"{plan.method} and one temperature ({plan.simple}) cannot be told apart",
     }[gap.verdict()]
-    return f"{verdict}: top-label BCE differs by {_change(gap)} with {plan.n:,} samples."
+    loss = CLAIMS[plan.input].called
+    return f"{verdict}: {loss} differs by {_change(gap)} with {plan.n:,} samples."
 
 
 def _worth_more(plan: Plan) -> str:
@@ -239,7 +249,7 @@ def _worth_more(plan: Plan) -> str:
     verdict = "More samples would help" if falls >= _LITTLE else "More samples would change little"
     return (
         f"{verdict}: {last - plan.n:,} more would lower ECE by {_ECE.size(falls)} ({band}) "
-        f"and change top-label BCE by {_change(bce)}."
+        f"and change {CLAIMS[plan.input].called} by {_change(bce)}."
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.catalogue import ALIASES, METHODS, true_name
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
@@ -20,11 +20,25 @@ from smallcal.data.predictions import Predictions
 #: The method that is recommended where nothing speaks against it.
 DEFAULT = ALIASES["default"]
 
-#: What is said beside results on test samples.
-ON_TEST = (
-    f"Use {DEFAULT}, the default: it was fixed before these test samples were seen; choosing by "
-    "them flatters the choice."
-)
+
+def default_of(kind: str) -> str:
+    """Return the method that is recommended for what rows hold.
+
+    Examples
+    --------
+    >>> default_of("logits"), default_of("score")
+    ('adaptive', 'spline')
+    """
+    return true_name("default", kind)
+
+
+def on_test(kind: str = "logits") -> str:
+    """Return what is said beside results on test samples."""
+    return (
+        f"Use {default_of(kind)}, the default: it was fixed before these test samples were seen; "
+        "choosing by them flatters the choice."
+    )
+
 
 #: How sure one must be that another method is better, of all that are looked at together.
 _SURE = 0.99
@@ -112,7 +126,7 @@ def recommend(preds: Predictions) -> Recommendation:
     >>> recommend(Predictions.of(val.logits, val.labels)).method
     'adaptive'
     """
-    return Recommendation.of(METHODS[DEFAULT].fit(preds))
+    return Recommendation.of(METHODS[default_of(preds.kind)].fit(preds))
 
 
 def errors_needed(n_others: int, n_folds: int) -> float:

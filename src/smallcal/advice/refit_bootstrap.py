@@ -49,6 +49,7 @@ def refit_bootstrap(
     n_boot: int = 200,
     resample_test: bool = True,
     level: float = 0.95,
+    input: str = "logits",
     random_state: int = 0,
     advance: Advance = lambda fits: None,
 ) -> RefitIntervals:
@@ -70,6 +71,8 @@ def refit_bootstrap(
     resample_test : bool
         Whether test samples are resampled too; otherwise they are held fixed.
     level : float
+    input : {"logits", "probabilities", "score"}
+        What the numbers of both are.
     random_state : int
     advance : callable, optional
         Told after each resample.
@@ -97,7 +100,8 @@ def refit_bootstrap(
     if not methods or reference not in methods:
         raise InputError("methods must name at least one, the baseline among them")
     chosen = chosen_metrics(metrics)
-    fitted_on, tested_on = Predictions.of(*cal), Predictions.of(*test)
+    fitted_on = Predictions.of(*cal, input=input)
+    tested_on = Predictions.of(*test, input=input, score=fitted_on.score)
     points = _fit_all(methods, fitted_on, tested_on, np.ones(fitted_on.n))
     rows: dict[tuple[str, str], list[float]] = {}
     failed = 0
@@ -129,7 +133,7 @@ def _fit_all(
     """Fit every method on one resample and apply it to the test samples."""
     views = {}
     for name in methods:
-        fitted = refit(method(name), cal, counts)
+        fitted = refit(method(name, cal.kind), cal, counts)
         views[name] = Scored.of(test.labels, fitted.on(test))
     return views
 

@@ -116,7 +116,8 @@ def gather_refits(
 
     ``draws`` says how often each sample is in a resample; see :func:`resample_counts`.
     """
-    raw = Scored.of(preds.labels, softmax(preds.logits.astype(np.float64), axis=1))
+    plain = softmax(preds.logits.astype(np.float64), axis=1)
+    raw = Scored.of(preds.labels, preds.measured(plain))
     found = Refits(audited, on_all=_metrics(audited.scored, raw))
     for counts in draws:
         try:
@@ -231,7 +232,7 @@ class Band:
     temperature : Spread
         Of the group in refits; for bands, the median over the samples that are in it now.
     n, errors : int
-        Samples and wrong predictions in it.
+        Samples and wrong predictions in it; of scores, outcomes 0.
     share : float
         Of all samples.
     confidence : float or None

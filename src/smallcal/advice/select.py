@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smallcal.advice.cross_validate import held_out_losses, rarer, repeated_folds, single_split
-from smallcal.advice.recommend import DEFAULT, UNSOUND, errors_needed, recommend
+from smallcal.advice.recommend import DEFAULT, UNSOUND, default_of, errors_needed, recommend
 from smallcal.advice.select_walk import (
     MIN_EACH,
     RULES,
@@ -26,10 +26,11 @@ from smallcal.advice.select_walk import (
     with_intervals,
 )
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.catalogue import METHODS, OF_SCORES, true_name
 from smallcal.calibrators.estimators import make
 from smallcal.calibrators.method import Method
 from smallcal.data.checks import MAX_SEED, whole_number
+from smallcal.data.claims import CLAIMS
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
@@ -49,6 +50,9 @@ DEFAULT_CANDIDATES = (
     "class-linear+tail",
     "srts-bce",
 )
+
+#: The same of scores: their default, and the other maps of one number.
+SCORE_CANDIDATES = tuple(dict.fromkeys([default_of("score"), *OF_SCORES]))
 
 #: A name, or a name and options.
 Recipe = str | tuple[str, Mapping[str, Any]]
@@ -145,10 +149,12 @@ def select(
     logits : array-like of shape (n, C)
     labels : array-like of shape (n,)
     candidates : sequence of names or (name, options), or mapping of label to these, optional
-        From simple to rich; in doubt the earlier one stays. By default ``DEFAULT_CANDIDATES``,
-        the default first, without those whose fit on all samples is flagged as unsound.
+        From simple to rich; in doubt the earlier one stays. By default ``DEFAULT_CANDIDATES``, of
+        scores ``SCORE_CANDIDATES``, the default first, without those whose fit on all samples is
+        flagged as unsound.
     loss : str
-        What must get lower: a name in :data:`smallcal.metrics.METRICS`.
+        What must get lower: a name in :data:`smallcal.metrics.METRICS`. Of scores, where what is
+        claimed is one outcome of two, "top_label_bce" is "nll", and called so.
     rule : {"sample", "repeat", "fold", "holdout"}
         What the standard error is of. "sample": the gains of the samples, averaged over repeats.
         "repeat": the means of the repeats, the paper's selector. "fold": all folds, its variant.
@@ -159,7 +165,7 @@ def select(
         ``random_state + r``.
     level : float
         Of the intervals.
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
     features : array-like of shape (n, d), optional
         For candidates that need them.
     random_state : int
@@ -190,11 +196,12 @@ def select(
     True
     """
     require_rule(rule, loss=loss, n_repeats=n_repeats, n_folds=n_folds, level=level)
-    measured = chosen_metrics(dict.fromkeys([loss, "nll"]))
     seed = whole_number(random_state, "random_state", most=MAX_SEED)
     given = Predictions.of(logits, labels, input=input, features=features)
     given.require_fittable(input=input)
     preds = replace(given, logits=given.logits.astype(np.float64))
+    loss = CLAIMS[preds.kind].loss if loss == CLAIMS["logits"].loss else loss
+    measured = chosen_metrics(dict.fromkeys([loss, "nll"]))
     tried, left_out = candidates_for(preds, candidates, random_state=seed)
     folds = (
         single_split(preds, seed=seed)
@@ -213,10 +220,9 @@ def select(
     if candidates is None and not enough:
         reason = advised.sentence[:1].lower() + advised.sentence[1:]
     elif candidates is None and rule != "holdout":
-        reason = reason_for_default(rows, loss=loss, errors=errors)
+        reason = reason_for_default(rows, loss=loss, errors=errors, kind=preds.kind)
     else:
-        n_wrong = int((~preds.correct).sum())
-        reason = reason_for(rows, loss=loss, rule=rule, n_wrong=n_wrong, n=preds.n)
+        reason = reason_for(rows, loss=loss, rule=rule, came=preds.came, kind=preds.kind)
     chosen = tried[chosen_row(rows).candidate]
     return Selection(
         choice=chosen_row(rows).candidate,
@@ -285,13 +291,13 @@ def candidates_for(
     'left out: 60 samples for 10 fitted parameters; ten for each would be 100'
     """
     if given is not None:
-        tried = _composed(given, random_state)
+        tried = _composed(given, random_state, preds.kind)
         if not tried:
             raise InputError("candidates names none; name at least one method")
         return tried, []
-    every = _composed(DEFAULT_CANDIDATES, random_state)
+    every = _composed(usual_candidates(preds.kind), random_state, preds.kind)
     left_out = []
-    for label in DEFAULT_CANDIDATES[1:]:
+    for label in list(every)[1:]:
         fitted = every[label].method.fit(preds)
         flag = next((name for name in UNSOUND if name in fitted.flags), None)
         if flag is not None:
@@ -301,8 +307,19 @@ def candidates_for(
     return every, left_out
 
 
+def usual_candidates(kind: str) -> tuple[str, ...]:
+    """Return the candidates where none are named, for what rows hold.
+
+    Examples
+    --------
+    >>> usual_candidates("score")[:3]
+    ('spline', 'none', 'ts-nll')
+    """
+    return SCORE_CANDIDATES if kind == "score" else DEFAULT_CANDIDATES
+
+
 def _composed(
-    given: Iterable[Recipe] | Mapping[str, Recipe], random_state: int
+    given: Iterable[Recipe] | Mapping[str, Recipe], random_state: int, kind: str
 ) -> dict[str, Candidate]:
     """Return candidates by label; one that is named twice is the same one."""
     if isinstance(given, str):
@@ -311,7 +328,7 @@ def _composed(
     found: dict[str, Candidate] = {}
     for label, recipe in labelled:
         name, options = _parted(recipe)
-        name = ALIASES.get(name, name)
+        name = true_name(name, kind)
         estimator = make(name, **options)
         if "random_state" in estimator.get_params() and "random_state" not in options:
             estimator.set_params(random_state=random_state)

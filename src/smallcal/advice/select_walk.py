@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from smallcal.advice.cross_validate import HeldOut
+from smallcal.data.claims import CLAIMS
 from smallcal.data.plain import plain_fields
-from smallcal.data.predictions import FloatArray
+from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.statistics.bootstrap import DEFAULT_BOOT, counts_of_draws
@@ -194,21 +195,24 @@ def with_intervals(
     ]
 
 
-def reason_for(rows: Sequence[Row], *, loss: str, rule: str, n_wrong: int, n: int) -> str:
-    """Say in one sentence why the choice was made."""
-    choice = chosen_row(rows)
+def reason_for(
+    rows: Sequence[Row], *, loss: str, rule: str, came: BoolArray, kind: str = "logits"
+) -> str:
+    """Say in one sentence why the choice was made; ``came`` says which claims were right."""
+    choice, claim = chosen_row(rows), CLAIMS[kind]
     rivals = [row for row in rows if row.against]
-    keep = "the raw model" if choice.candidate == "none" else choice.candidate
+    keep = claim.raw if choice.candidate == "none" else choice.candidate
+    n, n_wrong = len(came), int((~came).sum())
     fewer = min(n_wrong, n - n_wrong)
     if fewer < MIN_EACH:
-        what = "wrong" if n_wrong < MIN_EACH else "right"
-        many = f"no prediction of {n:,} is" if not fewer else f"only one prediction of {n:,} is"
+        what = claim.wrong if n_wrong < MIN_EACH else claim.right
+        many = f"{'only one' if fewer else 'no'} {claim.row} of {n:,} is"
         return (
             f"not enough evidence: keep {keep}, for {many} {what}, so nothing tells how much "
             "confidence is too much."
         )
     if choice.verdict == "accepted":
-        return _accepted(choice, rivals, loss=loss, rule=rule)
+        return _accepted(choice, rivals, loss=loss, rule=rule, raw=claim.raw)
     if not rivals:
         return f"keep {keep}: there was no other candidate that could be tried."
     best = max(rivals, key=lambda row: row.gain)
@@ -225,7 +229,9 @@ def reason_for(rows: Sequence[Row], *, loss: str, rule: str, n_wrong: int, n: in
     )
 
 
-def reason_for_default(rows: Sequence[Row], *, loss: str, errors: float) -> str:
+def reason_for_default(
+    rows: Sequence[Row], *, loss: str, errors: float, kind: str = "logits"
+) -> str:
     """Say in one sentence why the default stays, or what took its place."""
     choice, start, unit = chosen_row(rows), rows[0].candidate, METRICS[loss].unit
     if choice.candidate != start:
@@ -235,23 +241,24 @@ def reason_for_default(rows: Sequence[Row], *, loss: str, errors: float) -> str:
             f"explain where {len(rows) - 1} others are looked at."
         )
     others = "no other candidate is better beyond chance"
+    plain = CLAIMS[kind].raw
     raw = next((row for row in rows if row.candidate == "none" and row.against), None)
     if raw is None:
         return f"{start} is the default, and {others}."
     size = unit.size(raw.gain)
     if raw.gain + 2 * raw.standard_error < 0:
         return (
-            f"{start}, the default, lowers the held-out {loss} by {size} compared with the raw "
-            f"model, and {others}."
+            f"{start}, the default, lowers the held-out {loss} by {size} compared with "
+            f"{plain}, and {others}."
         )
     return (
-        f"{start}, the default, and the raw model cannot be told apart on samples held out "
+        f"{start}, the default, and {plain} cannot be told apart on samples held out "
         f"({loss} {'lower' if raw.gain < 0 else 'higher'} by {size}), and {others}."
     )
 
 
-def _accepted(choice: Row, rivals: Sequence[Row], *, loss: str, rule: str) -> str:
-    against = "the raw model" if choice.against == "none" else choice.against
+def _accepted(choice: Row, rivals: Sequence[Row], *, loss: str, rule: str, raw: str) -> str:
+    against = raw if choice.against == "none" else choice.against
     unit = METRICS[loss].unit
     gain = unit.size(choice.gain)
     if rule == "holdout":

@@ -21,6 +21,7 @@ from smallcal.calibrators.signals.controls import ShuffledRisk
 from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import as_numpy
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.score import ScoreScale
 from smallcal.errors import FitWarning, InputError
 
 if TYPE_CHECKING:
@@ -266,6 +267,14 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def method_(self) -> str:
         """The true name of the fitted method."""
         return self._fitted().method
+
+    @property
+    def score_(self) -> ScoreScale:
+        """What scores were taken for; only calibrators of scores have it."""
+        scale = self._fitted().score
+        if scale is None:
+            raise AttributeError(f"this calibrator takes {self._fitted().input}, not scores")
+        return scale
 
     def _router(self) -> LinearScore | FeatureRisk:
         signal = self._fitted().signal

@@ -134,6 +134,10 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 #: What the default is, where that depends on what a row holds.
 DEFAULT_OF: Mapping[str, str] = MappingProxyType({"score": "spline"})
 
+#: Maps of one number, from the raw score to the richest: what is tried, compared and reported of
+#: scores where nobody names methods.
+OF_SCORES = ("none", "ts-nll", "platt", "beta", "venn-abers", "spline")
+
 
 def true_name(name: str, input: str = "logits") -> str:
     """Return the one name that tables and sentences use for a method; others are as they are.

@@ -32,14 +32,8 @@ from smallcal.calibrators.softmax import (
     tailed_softmax,
 )
 from smallcal.calibrators.soundness import require_sound
-from smallcal.data.checks import (
-    FloatArray,
-    IntArray,
-    as_features,
-    as_labels,
-    as_scores,
-    require_finite,
-)
+from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels, as_scores
+from smallcal.data.masks import checked_logits
 from smallcal.data.names import by_name
 from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
@@ -211,13 +205,16 @@ class FittedCalibrator:
         return self.calibrate(given._replace(groups=codes), out=out)
 
     def on(self, preds: Predictions) -> FloatArray:
-        """Return calibrated probabilities of checked samples; unknown groups are not told of."""
+        """Return calibrated probabilities of checked samples, as metrics take them.
+
+        Of scores they are those of outcome 1. Unknown groups are not told of.
+        """
         labels = preds.labels if "labels" in self.signal.needs else None
         given = replace(self, input="logits")._checked(preds.logits, preds.features, labels)
         named = preds.group_labels
         if self.groups is not None and named is not None:
             given = given._replace(groups=self.groups.codes(named))
-        return self.calibrate(given)
+        return preds.measured(self.calibrate(given))
 
     def predict_score(self, scores: object, *, groups: object = None) -> FloatArray:
         """Return the probability of outcome 1 of each score, in float64.
@@ -293,8 +290,8 @@ class FittedCalibrator:
             yield slice(0, n), given
             return
         for rows in slices(n, self.n_classes):
-            require_finite(given.logits[rows], name="logits", first_row=rows.start)
-            yield rows, given.take(rows)._replace(logits=self.correction(given.logits[rows]))
+            logits, _ = checked_logits(given.logits[rows], name="logits", first_row=rows.start)
+            yield rows, given.take(rows)._replace(logits=self.correction(logits))
 
     def watch(self, logits: object, *, features: object = None) -> Watched:
         """Return what a monitor watches of each row.
@@ -348,7 +345,7 @@ class FittedCalibrator:
     ) -> None:
         """Write the probabilities of a block of corrected logits."""
         if isinstance(self.map, ProbabilityMap):
-            out[...] = self.map.probabilities(logits.astype(np.float64), scores)
+            out[...] = self.map.of_options(logits.astype(np.float64), scores)
             if self.map.preserves_argmax:
                 keep_argmax(out, block.top_index)
             return

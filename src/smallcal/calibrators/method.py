@@ -44,6 +44,7 @@ from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, 
 from smallcal.calibrators.softmax import keep_predictions
 from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
+from smallcal.data.masks import any_masked, is_masked
 from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError, choose, missing_input
 
@@ -213,6 +214,8 @@ class Method:
         seen = Seen.of(preds)
         fitted = self._fit_corrected(seen) if self.correction else self._fit_plain(seen)
         data = {"n": preds.n, "sha256": preds.sha256()}
+        if any_masked(preds.logits):
+            data["masked"] = int(is_masked(preds.logits).any(axis=1).sum())
         fitted = replace(fitted, data=data)
         if fitted.has_few_samples and "kept_raw" not in fitted.flags:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
@@ -385,7 +388,7 @@ def _outcome(fitted: FittedCalibrator, seen: Seen, scores: FloatArray) -> dict[s
         after = losses(gaps, beta, log_odds(gaps, beta))
         return before | {"after": after, "changed_predictions": 0}
     assert isinstance(fitted.map, ProbabilityMap)
-    proba = fitted.map.probabilities(preds.logits.astype(np.float64), scores)
+    proba = fitted.map.of_options(preds.logits.astype(np.float64), scores)
     predicted = proba.argmax(axis=1)
     if fitted.preserves_argmax:
         predicted = preds.predicted

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smallcal.data.masks import squared_norms
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError, choose
 
@@ -173,7 +174,7 @@ class Seen(NamedTuple):
 
     def moved(self, logits: FloatArray) -> Seen:
         """Return the same split with other logits, float64."""
-        norms = np.einsum("ij,ij->i", logits, logits)
+        norms = squared_norms(logits)
         return Seen.of(replace(self.preds, logits=logits, squared_norms=norms))
 
 

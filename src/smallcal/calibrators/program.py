@@ -38,6 +38,7 @@ import numpy as np
 
 from smallcal.calibrators.once import once
 from smallcal.data.checks import PROBABILITY_FLOOR, FloatArray
+from smallcal.data.masks import MASKED, MAX_MAGNITUDE
 from smallcal.data.score import NEAREST, ScoreScale
 
 #: Below every logit, yet finite.
@@ -223,6 +224,8 @@ class Row:
         What comes in; the logarithm of probabilities serves as logits.
     score : ScoreScale, optional
         Where one number comes in instead; (0, x) serve as logits.
+    masks : bool
+        Whether minus infinity says that a row does not have an option.
     """
 
     def __init__(
@@ -232,8 +235,12 @@ class Row:
         n_features: int = 0,
         takes: str = "logits",
         score: ScoreScale | None = None,
+        masks: bool = False,
     ) -> None:
         self.logits = given("logits", n_classes if score is None else 1)
+        self.present = self.logits.reached(-MAX_MAGNITUDE) if masks else None
+        if self.present is not None:
+            self.logits = choose(self.present, self.logits, MASKED)
         if score is not None:
             self.logits = constant(0.0).join(_log_odds(self.logits, score))
         elif takes == "probabilities":
@@ -243,8 +250,23 @@ class Row:
     def moved(self, logits: Value) -> Row:
         """Return the same row with other logits."""
         other = Row(logits.width)
-        other.logits, other.features = logits, self.features
+        other.logits, other.features, other.present = logits, self.features, self.present
         return other
+
+    @once
+    def filled(self) -> Value:
+        """The logits; an option that a row does not have looks like its least likely one."""
+        if self.present is None:
+            return self.logits
+        lowest = 0.0 - choose(self.present, 0.0 - self.logits, _LOWEST).largest()
+        return choose(self.present, self.logits, lowest)
+
+    def without_masked(self, probabilities: Value) -> Value:
+        """Return probabilities that are 0 where the row does not have an option."""
+        if self.present is None:
+            return probabilities
+        kept = choose(self.present, probabilities, 0.0)
+        return kept / kept.sum()
 
     @once
     def top(self) -> Value:
@@ -277,9 +299,13 @@ class Row:
             "logit_margin": 0.0 - self.second_gap,
             "prob_margin": (1 - exp(self.second_gap)) * confidence,
             "entropy": log(total) - (weight * self.gaps).sum() * confidence,
-            "logit_norm": sqrt((self.logits * self.logits).sum()),
+            "logit_norm": sqrt(self._squares().sum()),
             "top_logit": self.best,
         }
+
+    def _squares(self) -> Value:
+        squares = self.logits * self.logits
+        return squares if self.present is None else choose(self.present, squares, 0.0)
 
     def joined(self, names: Sequence[str]) -> Value:
         """Return several statistics side by side."""
@@ -303,6 +329,8 @@ class Program:
         What one number per row is taken for, where that is what comes in.
     grouped : bool
         Whether it reads the effect of the row's group.
+    masks : bool
+        Whether minus infinity may come in, for an option that a row does not have.
     n_columns : int
         Width of the first input: one column per class, or one score.
     """
@@ -314,6 +342,7 @@ class Program:
     takes: str
     score: ScoreScale | None = None
     grouped: bool = False
+    masks: bool = False
 
     @property
     def n_columns(self) -> int:

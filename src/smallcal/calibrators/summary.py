@@ -19,6 +19,7 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
         "map": fitted.map.kind,
         "options": dict(fitted.options),
         "input": fitted.input,
+        **({} if fitted.score is None else {"score": fitted.score.to_dict()}),
         "n": fitted.data.get("n"),
         "n_classes": fitted.n_classes,
         "n_parameters": fitted.n_parameters,
@@ -37,6 +38,27 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
         },
         "fit_metrics": dict(fitted.fit_metrics),
     }
+
+
+def words_of(fitted: FittedCalibrator, *, score: bool) -> str:
+    """Return what a calibrator does to its rows; empty where its map has no words.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> marks, passed = [1, 2, 3, 4, 5] * 20, [0, 0, 1, 0, 1] * 20
+    >>> words_of(sc.Calibrator(input="score").fit(marks, passed).fitted_, score=True)
+    'Log-odds are taken for one number, whose curve gives the probability of outcome 1'
+    """
+    if not fitted.map.words:
+        return ""
+    what = fitted.map.words.format(signal=fitted.signal.words or fitted.signal.name)
+    if fitted.correction is not None:
+        what = f"{fitted.correction.words}, then {what}"
+    if not score:
+        return f"Logits are {what}"
+    second = "the second class's probability"
+    return f"Log-odds are {what}".replace(second, "the probability of outcome 1")
 
 
 def groups_of(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.group_effects import GroupEffects
-from smallcal.calibrators.summary import effects_of, groups_of
+from smallcal.calibrators.summary import effects_of, groups_of, words_of
 from smallcal.cli import terminal
+from smallcal.data.claims import CLAIMS
 from smallcal.metrics.units import PERCENT
 
 #: Groups that are shown.
@@ -32,7 +33,10 @@ def describe(fitted: FittedCalibrator, *, noted: bool = False) -> None:
     """Print a calibrator in words; without its notes, where these were said before."""
     n = fitted.data.get("n")
     on = "" if n is None else f"fitted on {terminal.count(n, 'sample')} of "
-    terminal.say(f"{fitted.method}: {on}{fitted.n_classes:,} classes ({fitted.input}).")
+    if fitted.score is not None:
+        terminal.say(f"{fitted.method}: {on}one score and its outcome.", fitted.score.words)
+    else:
+        terminal.say(f"{fitted.method}: {on}{fitted.n_classes:,} classes ({fitted.input}).")
     terminal.say(_what_it_does(fitted))
     groups = groups_of(fitted)
     if len(groups) > 1:
@@ -81,19 +85,18 @@ def _show_groups(groups: GroupEffects) -> None:
 
 def _what_it_does(fitted: FittedCalibrator) -> str:
     temperatures = fitted.map.steps
+    rows = "Logits" if fitted.score is None else "Log-odds"
     held = 0 if fitted.groups is None else fitted.groups.n_parameters
     if fitted.n_parameters == held and temperatures:
-        return "It leaves the model's confidence as it is."
+        score = "It leaves them as they are."
+        return score if fitted.score else "It leaves the model's confidence as it is."
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
     how = fitted.signal.words or fitted.signal.name
     if not temperatures:
-        what = fitted.map.words.format(signal=how)
-        if fitted.correction is not None:
-            what = f"{fitted.correction.words}, then {what}"
-        return f"Logits are {what} (best {goal})."
+        return f"{words_of(fitted, score=fitted.score is not None)} (best {goal})."
     if len(temperatures) == 1:
         t = temperatures[0]
-        return f"Logits are divided by {t:.4f} (best {goal}): {_effect(t)} confident."
+        return f"{rows} are divided by {t:.4f} (best {goal}): {_effect(t)} confident."
     return (
         f"Each sample is put into one of {len(temperatures)} groups by {how}. Its logits are "
         f"divided by the group's temperature (best {goal})."
@@ -123,6 +126,8 @@ def _parameters(fitted: FittedCalibrator) -> str:
         total += f", {fitted.groups.n_parameters:,} of them effects of groups, held by a prior"
     if fitted.tail_temperature is not None:
         total += f", and {fitted.tail_temperature:.4f} for the classes not predicted"
+    if fitted.score is not None:
+        return f"{total}."
     if fitted.preserves_argmax:
         return f"{total}. The predicted class never changes."
     changed = terminal.count(fitted.fit_metrics["changed_predictions"], "prediction")
@@ -144,12 +149,13 @@ def _if_free(fitted: FittedCalibrator) -> Iterator[str]:
 
 def _outcome(fitted: FittedCalibrator, *, noted: bool) -> Iterator[str]:
     """Yield what is known about the fit: confidence before and after, and the flags."""
-    found = fitted.fit_metrics
+    found, claim = fitted.fit_metrics, CLAIMS[fitted.input]
     if {"accuracy", "before", "after"} <= set(found):
         before, after = (found[key]["mean_confidence"] for key in ("before", "after"))
         yield (
-            f"On the samples it was fitted on: accuracy {PERCENT.value(found['accuracy'])}, "
-            f"mean confidence {PERCENT.value(before)} before and {PERCENT.value(after)} after."
+            f"On the samples it was fitted on: {claim.accuracy} "
+            f"{PERCENT.value(found['accuracy'])}, mean {claim.confidence} "
+            f"{PERCENT.value(before)} before and {PERCENT.value(after)} after."
         )
     yield from _if_free(fitted)
     for name, groups in fitted.flags.items():

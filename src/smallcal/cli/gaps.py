@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from smallcal.cli import terminal
+from smallcal.data.claims import CLAIMS
 from smallcal.metrics.units import PERCENT, SHARE
 
 #: Rows of a table; the others are in the JSON.
@@ -13,10 +14,15 @@ _MOST = 30
 
 
 def show_gaps(
-    rows: Sequence[Mapping[str, Any]], *, paired: bool = True, level: float = 0.95
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    paired: bool = True,
+    level: float = 0.95,
+    kind: str = "logits",
 ) -> None:
     """Print how far confidence lies from accuracy in each group; ``paired`` with the raw model."""
-    heads = ["group", "n", SHARE.heading("accuracy")]
+    claim = CLAIMS[kind]
+    heads = ["group", "n", SHARE.heading(claim.accuracy)]
     heads += [*(["raw gap"] if paired else []), "gap", f"{100 * level:g} % interval"]
     effects = paired and any(row.get("effect") for row in rows)
     shown = []
@@ -29,7 +35,8 @@ def show_gaps(
     terminal.show_table([*heads, *(["effect"] if effects else [])], shown, text=(0,))
     more = len(rows) - _MOST
     terminal.say(
-        "Gap: mean confidence minus accuracy in points, positive where the model is too sure; "
+        f"Gap: mean {claim.confidence} minus {claim.accuracy} in points, positive where the model "
+        "is too sure; "
         "with * beyond chance, by Holm's correction for all groups.",
         *([f"{more:,} more groups, less likely to be off: --json has them."] if more > 0 else []),
     )

@@ -15,6 +15,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
 from smallcal.data.groups import group_names
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.score import ScoreScale
 from smallcal.data.shapes import one_hot_codes
 from smallcal.data.special import softmax
 from smallcal.errors import InputError
@@ -22,7 +23,7 @@ from smallcal.io import Choice, Loaded
 from smallcal.statistics.agreement import Agreement
 
 #: What a reader is told as it was chosen.
-_READ_AS_CHOSEN = ("input", "columns", "logits_key", "group", "class_names", "known")
+_READ_AS_CHOSEN = ("input", "columns", "logits_key", "group", "per", "class_names", "known")
 
 
 @contextmanager
@@ -44,7 +45,38 @@ class Asked:
     columns: str | None = None
     logits_key: str | None = None
     labels_key: str | None = None
+    score: str | None = None
+    outcome: str | None = None
     group: str | None = None
+    per: str | None = None
+
+    def __post_init__(self) -> None:
+        for one, other in (("score", "logits_key"), ("outcome", "labels_key")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise InputError(f"--{one} and --{other.replace('_', '-')} say the same; keep one")
+        if self.scored and self.input not in (None, "score"):
+            raise InputError(f"--score and --outcome are for --input score, not {self.input}")
+
+    @property
+    def scored(self) -> bool:
+        """Whether fields of a score, or of its outcome, are named."""
+        return self.score is not None or self.outcome is not None
+
+    @property
+    def kind(self) -> str | None:
+        """What the numbers are said to be."""
+        return "score" if self.scored else self.input
+
+    def kind_for(self, calibrator: FittedCalibrator | None) -> str | None:
+        """Return what the numbers are: of a calibrator of scores, scores where nothing is said."""
+        if self.kind is None and calibrator is not None and calibrator.input == "score":
+            return "score"
+        return self.kind
+
+    @property
+    def truth(self) -> str | None:
+        """The field of labels or outcomes, in DATA or in their own file."""
+        return self.labels_key if self.outcome is None else self.outcome
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Asked:
@@ -62,11 +94,12 @@ class Asked:
         """Return what to take of a file."""
         names, columns = self.class_names, self.columns
         return Choice(
-            input=self.input,
+            input=self.kind_for(calibrator),
             columns=() if columns is None else choices.words(columns, "--columns"),
-            logits_key=self.logits_key,
-            labels_key=self.labels_key if self.labels is None else None,
+            logits_key=self.logits_key if self.score is None else self.score,
+            labels_key=self.truth if self.labels is None else None,
             group=self.group,
+            per=self.per,
             class_names=None if names is None else io.read_names(names),
             known=None if calibrator is None else calibrator.class_names,
         )
@@ -82,6 +115,7 @@ def load(
     calibrator: FittedCalibrator | None = None,
     *,
     as_written: bool = False,
+    quiet: bool = False,
 ) -> Loaded:
     """Read a data file, its columns in the order of the calibrator's classes; notes are said.
 
@@ -91,17 +125,19 @@ def load(
     loaded = io.read(
         data,
         labels=asked.labels,
-        labels_key=asked.labels_key,
+        labels_key=asked.truth,
         keep_ignored=as_written,
         **{name: getattr(choice, name) for name in _READ_AS_CHOSEN},
     )
     if not as_written:
         loaded = loaded.in_order_of(choice.known)
-    terminal.note(*loaded.notes)
+    terminal.note(*(() if quiet else loaded.notes))
     return loaded
 
 
-def in_pieces(data: str, fitted: FittedCalibrator | None) -> tuple[Path, str | None] | None:
+def in_pieces(
+    data: str, fitted: FittedCalibrator | None, asked: Asked = _AS_IT_IS
+) -> tuple[Path, str | None] | None:
     """Return file and split of data that can be read in pieces, or None.
 
     A control's scores depend on the whole batch, features are in the same file, and of groups it
@@ -110,7 +146,8 @@ def in_pieces(data: str, fitted: FittedCalibrator | None) -> tuple[Path, str | N
     file, prefix = io.split_path(data)
     rowwise = fitted is None or (fitted.signal.rowwise and not fitted.signal.needs)
     rowwise = rowwise and (fitted is None or fitted.groups is None)
-    if not rowwise or not io.is_source(file) or (prefix and file.suffix.lower() == ".npy"):
+    split = prefix and file.suffix.lower() == ".npy"
+    if not rowwise or split or not io.is_source(file, input=asked.kind_for(fitted)):
         return None
     return file, prefix
 
@@ -147,7 +184,12 @@ def in_order(loaded: Loaded, like: Loaded) -> Loaded:
 
 
 def require_agreement(checked: Predictions, source: str, *, force: bool) -> Predictions:
-    """Stop where the labels cannot be those of the predictions, unless that is wanted."""
+    """Stop where the labels cannot be those of the predictions, unless that is wanted.
+
+    A score may fall where successes rise: what it predicts is not known before the fit.
+    """
+    if checked.score is not None:
+        return checked
     counts = Agreement(checked.n_classes).add(checked.labels, checked.predicted)
     judge_agreement(counts, source, checked.class_names, force=force)
     return checked
@@ -169,9 +211,14 @@ def judge_agreement(
     terminal.note(text)
 
 
-def predictions(loaded: Loaded) -> Predictions:
-    """Check logits and labels."""
+def predictions(loaded: Loaded, score: ScoreScale | None = None) -> Predictions:
+    """Check logits and labels; scores are taken for what others were, where that is said."""
     if loaded.labels is None:
+        if loaded.input == "score":
+            raise InputError(
+                f"{loaded.source} has no outcomes; put an array called outcomes into it, or name "
+                "its field with --outcome or its file with --labels"
+            )
         raise InputError(
             f"{loaded.source} has no labels; put an array called labels into it or name their "
             "file with --labels"
@@ -182,6 +229,7 @@ def predictions(loaded: Loaded) -> Predictions:
             loaded.labels,
             input=loaded.input,
             class_names=loaded.class_names,
+            score=score,
             name=loaded.input,
         )
 
@@ -204,12 +252,23 @@ def note_groups(loaded: Loaded, asked: Asked) -> None:
 def probabilities(
     loaded: Loaded, calibrator: FittedCalibrator | None = None, *, force: bool = False
 ) -> tuple[IntArray, FloatArray]:
-    """Return checked labels and probabilities: calibrated, or the model's own."""
-    checked = predictions(named(loaded, calibrator))
+    """Return checked labels and probabilities: calibrated, or the model's own.
+
+    Of a score they are those of outcome 1, one per row.
+    """
+    if calibrator is not None:
+        require_same_input(calibrator, loaded.input, loaded.source)
+    scale = None if calibrator is None else calibrator.score
+    checked = predictions(named(loaded, calibrator), scale)
     require_agreement(checked, loaded.source, force=force)
     if calibrator is not None:
-        return checked.labels, calibrated(calibrator, loaded)
-    return checked.labels, softmax(checked.logits)
+        return checked.labels, checked.measured(calibrated(calibrator, loaded))
+    if checked.score is not None and checked.score.kind != "probability":
+        raise InputError(
+            f"{loaded.source} holds scores that are no probabilities: without a calibrator there "
+            "is nothing to measure. Fit one, and name it with --calibrator"
+        )
+    return checked.labels, checked.measured(softmax(checked.logits))
 
 
 def label_column(labels: NDArray[Any], loaded: Loaded) -> NDArray[Any]:

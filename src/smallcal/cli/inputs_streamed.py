@@ -14,11 +14,14 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.data.checks import FloatArray, IntArray, as_labels
+from smallcal.data.score import ScoreScale
+from smallcal.data.special import softmax
 from smallcal.deploy.apply_in_parts import calibrated, uncalibrated
 from smallcal.errors import InputError
 from smallcal.io import Block, Source
 from smallcal.io.layout import IGNORED, ignored_note, no_labels, renumbered
 from smallcal.io.memory import fits
+from smallcal.io.outcomes import as_outcomes as outcomes_of
 from smallcal.io.progress import Advance
 from smallcal.metrics.blocks import evaluate_blocks
 from smallcal.statistics.agreement import Agreement
@@ -31,12 +34,12 @@ def source_of(
 
     Resampling needs all probabilities at hand: such data are read at once if they fit.
     """
-    found = inputs.in_pieces(data, fitted)
+    found = inputs.in_pieces(data, fitted, asked)
     if found is None:
         return None
     choice = asked.choice(fitted)
     if asked.labels is not None:
-        labels = io.read_labels(asked.labels, key=asked.labels_key)
+        labels = io.read_labels(asked.labels, key=asked.truth, input=asked.kind)
         choice = replace(choice, labels=labels)
     source = io.open_source(found[0], prefix=found[1], choice=choice)
     if resampled and fits(source.rows * source.n_classes * 8):
@@ -98,6 +101,8 @@ class _Labelled:
         self, block: Block, labels: NDArray[Any], shown: str
     ) -> tuple[IntArray, FloatArray]:
         source, n = self._source, len(labels)
+        if source.input == "score":
+            return self._foretold(block, labels, shown)
         if source.order is not None:
             order = np.array(source.order)
             labels = renumbered(labels, order, ordered=source.ordered, source=source.path)
@@ -107,6 +112,16 @@ class _Labelled:
         if self._fitted is None:
             return codes, uncalibrated(block, source.input, shown)
         return codes, calibrated(self._fitted, block, shown)
+
+    def _foretold(
+        self, block: Block, labels: NDArray[Any], shown: str
+    ) -> tuple[IntArray, FloatArray]:
+        """Return outcomes, and the probability of outcome 1."""
+        codes, _ = outcomes_of(labels, source=shown, first_row=block.start)
+        if self._fitted is not None:
+            return codes, calibrated(self._fitted, block, shown)[:, 1]
+        with inputs.naming(shown):
+            return codes, softmax(ScoreScale("probability").columns(block.scores))[:, 1]
 
 
 def _given(source: Source, asked: Asked) -> NDArray[Any] | None:
@@ -118,7 +133,7 @@ def _given(source: Source, asked: Asked) -> NDArray[Any] | None:
                 "file with --labels"
             )
         return None
-    given = io.read_labels(asked.labels, key=asked.labels_key)
+    given = io.read_labels(asked.labels, key=asked.truth, input=asked.kind)
     if len(given) != source.rows:
         raise InputError(
             f"{source.path} has {source.rows} rows and {asked.labels} {len(given)} labels; there "

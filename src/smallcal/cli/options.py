@@ -45,8 +45,9 @@ Labels = Annotated[str | None, option("FILE", "The labels, if DATA does not hold
 Input = Annotated[
     str | None,
     option(
-        "logits|probabilities",
-        "What the numbers are. Default: what the file's names say, else logits.",
+        "logits|probabilities|score",
+        "What the numbers are; a score is one per row, with an outcome. Default: what the file's "
+        "names say, else logits.",
     ),
 ]
 Columns = Annotated[
@@ -59,6 +60,13 @@ LogitsKey = Annotated[
 LabelsKey = Annotated[
     str | None, option("NAME", "What the labels are called in the file, if it cannot be told.")
 ]
+Score = Annotated[
+    str | None,
+    option("FIELD", "The score of a row, as judge.score in JSON lines; A,B takes the difference."),
+]
+Outcome = Annotated[
+    str | None, option("FIELD", "What a score should foretell: 0 or 1, true or false, a or b.")
+]
 Group = Annotated[
     str | None,
     option(
@@ -66,6 +74,9 @@ Group = Annotated[
         "The column or array that says which group a row belongs to: a kind of question, a site. "
         "In a file of splits, groups stands for val_groups.",
     ),
+]
+Per = Annotated[
+    str | None, option("FIELD", "Models or tasks that DATA holds together: one calibrator each.")
 ]
 Force = Annotated[
     bool, flag("--force", "Go on where the labels do not seem to be those of the predictions.")

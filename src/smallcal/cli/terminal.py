@@ -106,14 +106,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("s" if number != 1 else "")
 
 
-def size(n: int, n_classes: int) -> str:
-    """Return how many samples of how many classes there are.
+def size(n: int, n_classes: int, input: str = "logits") -> str:
+    """Return how many samples of how many classes there are, or how many scores.
 
     Examples
     --------
-    >>> size(1250, 345)
-    '1,250 samples, 345 classes'
+    >>> size(1250, 345), size(60, 2, "score")
+    ('1,250 samples, 345 classes', '60 scores')
     """
+    if input == "score":
+        return count(n, "score")
     return f"{count(n, 'sample')}, {n_classes:,} classes"
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.data.masks import require_finite
 from smallcal.data.names import require_names
 from smallcal.data.shapes import listed_rows, one_hot_codes, shape_advice
 from smallcal.errors import InputError
@@ -23,9 +24,6 @@ IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 
 INPUT_KINDS = ("logits", "probabilities", "score")
-
-#: Logits are squared for the norm statistic; beyond this a float32 row would overflow.
-MAX_MAGNITUDE = 1e15
 
 #: Probabilities are floored here before the logarithm, so that an exact 0 stays finite.
 PROBABILITY_FLOOR = 1e-30
@@ -76,12 +74,12 @@ def as_scores(values: object, *, input: str = "logits", name: str = "logits") ->
 
     float16, float32 and float64 keep their type; integers become float64.
     ``input="probabilities"`` checks the rows and takes the logarithm. Finiteness is left to
-    :func:`require_finite`, so that a memory-mapped file is not read twice.
+    :func:`smallcal.data.masks.checked_logits`, so that a memory-mapped file is not read twice.
     """
     require_input_kind(input)
     if input == "score":
         raise InputError("a score needs a calibrator's scale; see smallcal.data.score")
-    array = _float_matrix(values, name=name, kind=input)
+    array = _float_matrix(values, name=name)
     if input == "probabilities":
         require_probabilities(array, name=name, advice="say input='logits'")
         wide = array if array.dtype.itemsize == 8 else array.astype(np.float32)
@@ -98,19 +96,19 @@ def require_input_kind(input: str) -> None:
 
 def as_probabilities(values: object, *, name: str = "y_proba") -> FloatArray:
     """Return checked float64 probabilities of shape (n, C)."""
-    array = _float_matrix(values, name=name, kind="probabilities")
+    array = _float_matrix(values, name=name)
     require_probabilities(array, name=name)
     return array.astype(np.float64, copy=False)
 
 
-def _float_matrix(values: object, *, name: str, kind: str) -> FloatArray:
+def _float_matrix(values: object, *, name: str) -> FloatArray:
     array = as_numpy(values, name=name)
     if array.dtype.kind == "f" and array.ndim == 2 and min(*array.shape, 2) == 2:
         return array if array.dtype.itemsize <= 8 else array.astype(np.float64)
-    return _made_matrix(array, name=name, kind=kind)
+    return _made_matrix(array, name=name)
 
 
-def _made_matrix(array: NDArray[Any], *, name: str, kind: str) -> FloatArray:
+def _made_matrix(array: NDArray[Any], *, name: str) -> FloatArray:
     if array.dtype.kind not in "fiu":
         what = "ragged rows or mixed types" if array.dtype == object else f"type {array.dtype}"
         raise InputError(f"{name} must hold real numbers; got {what}")
@@ -119,45 +117,13 @@ def _made_matrix(array: NDArray[Any], *, name: str, kind: str) -> FloatArray:
     if array.ndim != 2 or array.shape[1] == 1:
         raise InputError(
             f"{name} must have shape (n, C) with one column per class; got {array.shape}",
-            **shape_advice(array, kind),
+            **shape_advice(array),
         )
     if array.shape[0] == 0:
         raise InputError(f"{name} has no rows (shape {array.shape})")
     if array.shape[1] == 0:
         raise InputError(f"{name} has no columns (shape {array.shape})")
     return array
-
-
-def require_finite(array: FloatArray, *, name: str, first_row: int = 0) -> FloatArray:
-    """Return squared row norms, or raise naming the rows with NaN, infinite or huge numbers.
-
-    ``first_row`` is where this block starts in the whole array.
-    """
-    # One fused pass: the row norm is finite exactly when every entry is finite and not huge.
-    norms = np.einsum("ij,ij->i", array, array, dtype=np.float64, casting="same_kind")
-    bad = ~(norms <= MAX_MAGNITUDE**2)
-    if bool(bad.any()):
-        raise bad_rows_error(array, bad, name=name, first_row=first_row)
-    return np.asarray(norms)
-
-
-def bad_rows_error(
-    array: FloatArray, bad: BoolArray, *, name: str, first_row: int = 0
-) -> InputError:
-    """Build the error for rows whose numbers are not finite or too large to square."""
-    row = int(np.flatnonzero(bad)[0])
-    column = int(np.argmax(~(np.abs(array[row].astype(np.float64)) <= MAX_MAGNITUDE)))
-    value = float(array[row, column])
-    if np.isfinite(value):
-        must, fix = f"smaller than {MAX_MAGNITUDE:g} in size", "Mask classes by dropping columns"
-    elif np.isnan(value):
-        must, fix = "finite", "Drop those rows or find out why the model gives NaN"
-    else:
-        must, fix = "finite", "A masked class must lose its column, not be set to infinity"
-    return InputError(
-        f"{name} must be {must}; {int(bad.sum())} of {len(bad)} rows are not: "
-        f"{listed_rows(bad, first_row)} (column {column} of the first is {value:g}). {fix}"
-    )
 
 
 def require_probabilities(

@@ -24,9 +24,9 @@ from smallcal.data.checks import (
     as_weight,
     refuse_swapped,
     refuse_unfittable,
-    require_finite,
 )
 from smallcal.data.groups import as_groups, group_codes, group_names
+from smallcal.data.masks import checked_logits, require_present, squared_norms
 from smallcal.data.names import frame_names, order_of
 from smallcal.data.score import ScoreScale, as_outcomes
 from smallcal.errors import InputError
@@ -63,7 +63,8 @@ class Predictions:
     Attributes
     ----------
     logits : ndarray of shape (n, C)
-        In the floating type they came in; the arithmetic of a fit is float64.
+        In the floating type they came in; the arithmetic of a fit is float64. An option that a
+        row does not have is :data:`smallcal.data.masks.MASKED`.
     labels : ndarray of shape (n,), int64
     squared_norms : ndarray of shape (n,), float64
         Squared Euclidean norm of each row, a by-product of the check.
@@ -86,6 +87,10 @@ class Predictions:
         Predicted class of each row; ties go to the first column.
     correct : ndarray of bool, shape (n,)
         Whether each prediction equals its label.
+    came : ndarray of bool, shape (n,)
+        Whether what is claimed of each row is so: the same, but of a score that outcome 1 came.
+    kind : {"logits", "score"}
+        What rows hold.
 
     Examples
     --------
@@ -137,16 +142,18 @@ class Predictions:
         if input == "score":
             score = ScoreScale.of(logits) if score is None else score
             scores, name = score.columns(logits), "scores"
-            norms, n = require_finite(scores, name=name), len(scores)
+            norms, n = squared_norms(scores), len(scores)
             names = None if class_names is None else as_class_names(class_names, n_classes=2)
             codes = as_outcomes(labels, n=n, scores=logits, class_names=names)
         else:
             if getattr(labels, "ndim", 1) == 2:
                 refuse_swapped(logits, labels, first=name, second="labels")
             scores = as_scores(logits, input=input, name=name)
-            norms, (n, n_classes) = require_finite(scores, name=name), scores.shape
+            scores, norms = checked_logits(scores, name=name)
+            n, n_classes = scores.shape
             names, score = _names(class_names, logits, n_classes=n_classes), None
             codes = as_labels(labels, n=n, n_classes=n_classes, class_names=names)
+            require_present(scores, codes)
         grouped = None if groups is None else as_groups(groups, n=n)
         known = () if grouped is None else group_names(grouped)
         return cls(
@@ -175,6 +182,16 @@ class Predictions:
             features=None if self.features is None else self.features[rows],
             groups=None if self.groups is None else self.groups[rows],
         )
+
+    @property
+    def came(self) -> BoolArray:
+        """Whether what is claimed of each row is so."""
+        return self.correct if self.score is None else self.labels == 1
+
+    @property
+    def kind(self) -> str:
+        """What rows hold: one number, or logits, whatever came in."""
+        return "logits" if self.score is None else "score"
 
     @property
     def group_labels(self) -> NDArray[np.str_] | None:

@@ -12,22 +12,11 @@ from smallcal.errors import InputError
 _SHOWN_ROWS = 5
 
 
-def shape_advice(array: NDArray[Any], kind: str) -> dict[str, str]:
+def shape_advice(array: NDArray[Any]) -> dict[str, str]:
     """Return what to do about a shape that is not (n, C), in Python and in a file."""
     if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1):
-        said = kind == "probabilities"
-        if said or bool(((array >= 0) & (array <= 1)).all()):
-            what = "The probability p of class 1 of two becomes two columns"
-            return {
-                "python": f". {what} with np.column_stack([1-p, p])"
-                + ("" if said else " and input='probabilities'"),
-                "shell": f". {what}, [1-p, p]" + ("" if said else ", and --input probabilities"),
-            }
-        what = "The score m of class 1 of two, a margin or log-odds, becomes two columns"
-        return {
-            "python": f". {what} with np.column_stack([np.zeros(len(m)), m])",
-            "shell": f". {what}, [0, m]",
-        }
+        what = ". One number per row, a probability or a margin of class 1 of two, is taken with "
+        return {"python": f"{what}input='score'", "shell": f"{what}--input score"}
     if array.ndim > 2:
         return {
             "python": f". Flatten the leading axes with .reshape(-1, {array.shape[-1]})",

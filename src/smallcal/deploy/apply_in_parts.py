@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from smallcal._version import __version__
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.data.checks import as_scores, require_finite
+from smallcal.data.checks import as_scores
+from smallcal.data.masks import checked_logits
 from smallcal.data.special import softmax
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
@@ -77,6 +78,9 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     advance: Advance = lambda rows: None,
 ) -> Applied:
     """Write calibrated probabilities of a source, whole or not at all.
+
+    Of scores it is the probability of outcome 1: a vector in .npy, a column ``probability`` in
+    Parquet and Arrow.
 
     Parameters
     ----------
@@ -200,6 +204,8 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
         proba = calibrated(fitted, block, part.shown)
         if order.source.order is not None:  # back to how the columns of the file stand
             proba = proba[:, np.argsort(order.source.order)]
+        if fitted.score is not None:
+            proba = proba[:, 1]
         yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba)
         advance(len(proba))
     part.require_unchanged()
@@ -214,7 +220,7 @@ def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> NDArray[An
     """Apply a calibrator to a block; what is wrong is named by file and row."""
     try:
         if fitted.input == "logits":  # here, so that rows are counted from the file's first
-            require_finite(as_scores(block.scores), name="logits", first_row=block.start)
+            checked_logits(as_scores(block.scores), name="logits", first_row=block.start)
         return fitted.predict_proba(block.scores)
     except InputError as error:
         counted = fitted.input == "logits" or not block.start
@@ -226,7 +232,7 @@ def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
     """Return a block's own probabilities; what is wrong is named by file and row."""
     try:
         scores = as_scores(block.scores, input=input)
-        require_finite(scores, name=input, first_row=block.start)
+        scores, _ = checked_logits(scores, name=input, first_row=block.start)
     except InputError as error:
         raise error.about(shown) from error
     return softmax(scores)
@@ -237,7 +243,9 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
     import pyarrow as pa
 
     source = order.source
-    if source.as_list:
+    if fitted.score is not None:
+        columns = {"probability": pa.array(np.ascontiguousarray(proba))}
+    elif source.as_list:
         flat = pa.array(np.ascontiguousarray(proba).reshape(-1))
         columns = {"probabilities": pa.FixedSizeListArray.from_arrays(flat, proba.shape[1])}
     else:

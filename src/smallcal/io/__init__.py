@@ -13,9 +13,10 @@ pickle, whatever the file says.
 
 from smallcal.io.layout import CALIBRATION_SPLITS, Choice, Loaded
 from smallcal.io.parts import Target
+from smallcal.io.pieces import Block, Part
 from smallcal.io.read import read, read_labels, read_names, split_path, splits, type_of
 from smallcal.io.readers import READERS
-from smallcal.io.source import KINDS, Block, Part, Source, is_source, open_source
+from smallcal.io.source import KINDS, Source, is_source, open_source
 from smallcal.io.write import (
     WRITERS,
     make_folder,

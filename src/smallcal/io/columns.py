@@ -23,13 +23,14 @@ from smallcal.data.names import (
     require_names,
 )
 from smallcal.errors import FileError
-from smallcal.io.judge import Judge, Look, Seen, count_labels, of_fractions
-from smallcal.io.layout import (
-    AS_IT_IS,
+from smallcal.io.judge import Judge, Look, Seen, count_labels, numbers_rows, of_fractions
+from smallcal.io.layout import AS_IT_IS, Choice
+from smallcal.io.words import (
     GROUP_NAMES,
     LABEL_NAMES,
+    OUTCOME_WORDS,
     SCORE_KINDS,
-    Choice,
+    SCORE_WORDS,
     holds_scores,
     parse_name,
 )
@@ -45,7 +46,7 @@ class Columns:
         Where the classes stand, in order.
     label, group : int or None
     class_names : tuple of str, or None
-    kind : {"logits", "probabilities"}
+    kind : {"logits", "probabilities", "score"}
     ordered : bool
         Whether the caller gave the order.
     notes : tuple of str
@@ -84,10 +85,15 @@ class Columns:
         table = _Header(tuple(map(_name, headers)), source)
         if choice.labels is not None:
             seen = partial(count_labels, choice.labels)
+        if choice.input is None and not choice.labels_only and table.says_score(choice):
+            choice = replace(choice, input="score")
         label = table.label(choice)
         if choice.labels_only:
             return cls(scores=(), label=label, class_names=None, kind="logits")
         group = table.group(choice, look)
+        if choice.input == "score":
+            scores = table.score(choice, {label, group}, look)
+            return cls(scores=scores, label=label, class_names=None, kind="score", group=group)
         if choice.columns or choice.logits_key is not None:
             scores = table.asked_for(choice, label)
             names, word = read_header([table.names[i] for i in scores])
@@ -146,14 +152,60 @@ class _Header:
         """Return the column of the labels."""
         if choice.labels_key is not None:
             return self.place(choice.labels_key, "--labels-key")
-        places = [i for i, name in enumerate(self.names) if name.lower() in LABEL_NAMES]
-        places = [i for i in places if self.names[i] not in choice.columns]
+        places = self._called(LABEL_NAMES, choice)
+        if choice.input == "score":
+            places = self._called(OUTCOME_WORDS, choice) or places
         if len(places) > 1:
             found = " and ".join(self.names[i] for i in places)
             raise FileError.with_options(
                 f"{self.source} has several label columns, {found}; keep one, or say --labels-key"
             )
         return places[0] if places else None
+
+    def _called(self, words: Sequence[str], choice: Choice) -> list[int]:
+        """Return the columns that are called so, but for those that the caller takes as scores."""
+        taken = (*choice.columns, *fields_of(choice.logits_key))
+        named = enumerate(self.names)
+        return [i for i, name in named if name.lower() in words and name not in taken]
+
+    def says_score(self, choice: Choice) -> bool:
+        """Whether the names say that the table holds one score, and the caller nothing else."""
+        if choice.columns or choice.logits_key is not None or choice.class_names or choice.known:
+            return False
+        if any(kind_word(name) or holds_scores(name) for name in self.names if name != "scores"):
+            return False
+        scores, outcomes = (self._called(words, choice) for words in (SCORE_WORDS, OUTCOME_WORDS))
+        known = {*scores, *outcomes, *self._called(LABEL_NAMES, choice)}
+        rest = [name for i, name in enumerate(self.names) if i not in known]
+        return len(scores) == 1 and (bool(outcomes) or all(map(numbers_rows, rest)))
+
+    def score(self, choice: Choice, others: set[int | None], look: Look | None) -> tuple[int, ...]:
+        """Return the column of the score; two, where the caller wants their difference."""
+        asked = choice.columns or fields_of(choice.logits_key)
+        if asked:
+            option = "--columns" if choice.columns else "--score"
+            found = [self.place(name, option) for name in asked]
+            taken = next((self.names[i] for i in found if i in others), None)
+            if taken is not None:
+                raise FileError.with_options(
+                    f"{option}: {taken!r} of {self.source} is the outcome or the group"
+                )
+            if len(found) > 2:
+                raise FileError.with_options(f"{option}: one column is the score; got {len(found)}")
+            return tuple(found)
+        rest = [i for i in range(len(self.names)) if i not in others]
+        found = [i for i in self._called(SCORE_WORDS, choice) if i in rest] or rest
+        if len(found) > 1 and look is not None:
+            values = look(found)
+            found = [i for i in found if values.get(i) is not None]
+            found = [i for i in found if not numbers_rows(self.names[i])]
+        if len(found) == 1:
+            return tuple(found)
+        names = [self.names[i] for i in found] or self.names
+        raise FileError.with_options(
+            f"{self.source}: cannot tell which column is the score, among {listed(names)}; name it "
+            "with --score"
+        )
 
     def group(self, choice: Choice, look: Look | None) -> int | None:
         """Return the column of the groups; one of fractions is a class that is called so."""
@@ -177,7 +229,7 @@ class _Header:
                 self.place(key, "--logits-key")
                 raise FileError.with_options(
                     f"--logits-key: column {key!r} of {self.source} is one number a row; name the "
-                    "classes with --columns"
+                    "classes with --columns, or say --input score"
                 )
         option = "--columns" if choice.columns else "--logits-key"
         if label in found:
@@ -187,7 +239,8 @@ class _Header:
         scores = tuple(dict.fromkeys(found))
         if len(scores) < 2:
             raise FileError.with_options(
-                f"{option}: there must be two classes at least; got {len(scores)}"
+                f"{option}: there must be two classes at least; got {len(scores)}. One number per "
+                "row and its outcome are read with --input score"
             )
         return scores
 
@@ -264,7 +317,7 @@ def list_arrays(
     {'logits': ('logits',), 'label': ('label',)}
     """
     key = choice.logits_key
-    if choice.columns or (key is not None and key not in held):
+    if choice.columns or choice.input == "score" or (key is not None and key not in held):
         return {}
     found: dict[str, tuple[str, ...]] = {name: (name,) for name in held if holds_scores(name)}
     if key is not None:
@@ -280,6 +333,17 @@ def list_arrays(
         place = header.place(choice.labels_key, "--labels-key")
         return {**found, "labels": (names[place],)}
     return found | {name: (name,) for name in names if parse_name(name)[0] == "labels"}
+
+
+def fields_of(key: str | None) -> tuple[str, ...]:
+    """Return the names in ``a,b``: two scores of which the difference is wanted.
+
+    Examples
+    --------
+    >>> fields_of("score_a,score_b"), fields_of(None)
+    (('score_a', 'score_b'), ())
+    """
+    return () if key is None else tuple(name.strip() for name in key.split(","))
 
 
 def _role(key: str) -> str:

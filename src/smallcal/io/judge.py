@@ -176,9 +176,22 @@ class Judge:
         said = f"cannot tell whether {listed(names)} {are}"
         if self._known and self._known <= {*self._names}:
             said = f"the columns do not name the classes: unknown {listed(names)}"
+        single = "" if len(kept) + len(names) > 1 else ", or say --input score"
         return FileError.with_options(
-            f"{self._source}: {said}; name those that are: --columns {offer or 'A,B,...'}"
+            f"{self._source}: {said}; name those that are: --columns {offer or 'A,B,...'}{single}"
         )
+
+
+def numbers_rows(name: str) -> bool:
+    """Whether a column called so numbers or names the rows.
+
+    Examples
+    --------
+    >>> numbers_rows("doc_id"), numbers_rows("score")
+    (True, False)
+    """
+    lower = name.lower()
+    return bool(_MADE_BY_PANDAS.fullmatch(lower) or _INDEX.fullmatch(lower))
 
 
 def _is_doubtful(name: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,38 +11,16 @@ from numpy.typing import NDArray
 
 from smallcal.data.names import order_of
 from smallcal.errors import FileError, InputError
+from smallcal.io.words import (
+    ALL_ROLES,
+    ROLES,
+    SCORE_KINDS,
+    SCORE_ROLES,
+    parse_name,
+    says_scores,
+    score_splits,
+)
 
-#: What an array that holds so is called.
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "logits": ("logits",),
-    "probabilities": (
-        *("probabilities", "probas", "probs", "proba"),
-        *("softmax", "y_prob", "y_probs", "y_proba"),
-    ),
-    "class_names": ("class_names",),
-    "features": ("features",),
-    "labels": (
-        *("labels", "label", "targets", "target", "y"),
-        *("label_ids", "y_true", "true_labels", "true_label", "ground_truth", "gt"),
-    ),
-    "groups": ("groups", "group"),
-}
-#: What logits are called too, in files that hold nothing called logits or probabilities.
-_WEAK_WORDS = ("predictions", "outputs", "output", "y_pred", "y_score", "scores", "preds")
-
-
-def _longest_first(roles: Mapping[str, str]) -> Mapping[str, str]:
-    """Put y_true before y, or it would be a split called true."""
-    return MappingProxyType(dict(sorted(roles.items(), key=lambda pair: -len(pair[0]))))
-
-
-#: What an array called so holds.
-ROLES = _longest_first({word: role for role, words in _WORDS.items() for word in words})
-_ALL_ROLES = _longest_first({**ROLES, **dict.fromkeys(_WEAK_WORDS, "logits")})
-
-LABEL_NAMES = _WORDS["labels"]
-GROUP_NAMES = _WORDS["groups"]
-SCORE_KINDS = ("logits", "probabilities")
 #: What the split to calibrate on is called, beside one called test.
 CALIBRATION_SPLITS = ("cal", "val", "calibration", "validation", "valid")
 #: The label of rows that torch's cross entropy leaves out.
@@ -58,12 +35,15 @@ class Choice:
 
     Attributes
     ----------
-    input : {"logits", "probabilities"}, optional
+    input : {"logits", "probabilities", "score"}, optional
         What the scores are.
     columns : tuple of str
         The columns of a table that are classes, in order; ``class_*`` stands for several.
     logits_key, labels_key, group : str, optional
-        The array, or the column, that holds scores, labels or groups.
+        The array, or the column, that holds scores, labels or groups; ``a.b`` of JSON lines is
+        the field b of a, ``a,b`` two scores that are compared.
+    per : str, optional
+        What tells models or tasks apart that a log may hold together.
     class_names : tuple of str, optional
         The classes in order. Columns called so are taken, and put in that order.
     known : tuple of str, optional
@@ -79,6 +59,7 @@ class Choice:
     logits_key: str | None = None
     labels_key: str | None = None
     group: str | None = None
+    per: str | None = None
     class_names: tuple[str, ...] | None = None
     known: tuple[str, ...] | None = None
     labels_only: bool = False
@@ -97,13 +78,13 @@ class Loaded:
     ----------
     logits : ndarray
         The scores; a read-only memory map when they came from a .npy file. They are
-        probabilities if ``input`` says so.
+        probabilities, or one number per row, if ``input`` says so.
     labels : ndarray or None
     features : ndarray or None
     groups : ndarray of str, or None
         The name of each row's group, "" where it has none.
     class_names : tuple of str, or None
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
         What the file's own names say the scores are, unless the caller said otherwise.
     source : str
         The path as it was given.
@@ -168,13 +149,17 @@ class Loaded:
             return self
         if not bool(kept.any()):
             raise no_labels(self.source)
+        note = ignored_note(self.source, len(kept), int((~kept).sum()))
+        return replace(self.take(kept), notes=(*self.notes, note))
+
+    def take(self, rows: NDArray[Any]) -> Loaded:
+        """Return some of the samples."""
         return replace(
             self,
-            logits=self.logits[kept],
-            labels=self.labels[kept],
-            features=None if self.features is None else self.features[kept],
-            groups=None if self.groups is None else self.groups[kept],
-            notes=(*self.notes, ignored_note(self.source, len(kept), int((~kept).sum()))),
+            logits=self.logits[rows],
+            labels=None if self.labels is None else self.labels[rows],
+            features=None if self.features is None else self.features[rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
 
 
@@ -237,9 +222,13 @@ class Layout:
     def of(cls, names: Iterable[str], *, source: str, choice: Choice = AS_IT_IS) -> Layout:
         """Sort the names of a file's arrays into splits and roles."""
         names = tuple(names)
+        if choice.input == "score":
+            return cls(source=source, names=names, splits=score_splits(names))
         splits = _sorted(names, ROLES, source, choice)
+        if not _scored(splits) and says_scores(names):
+            splits = score_splits(names)
         if not _scored(splits):
-            splits = _sorted(names, _ALL_ROLES, source, choice)
+            splits = _sorted(names, ALL_ROLES, source, choice)
         return cls(source=source, names=names, splits=splits)
 
     @property
@@ -259,7 +248,9 @@ class Layout:
     def _grouped(self, key: str, roles: Mapping[str, str]) -> str:
         """Return the array of groups: one of this name in the split, or of this whole name."""
         scores = next(name for role, name in roles.items() if role in SCORE_KINDS)
-        split = parse_name(scores, _ALL_ROLES)[1]
+        split = parse_name(scores, ALL_ROLES if parse_name(scores, ALL_ROLES)[0] else SCORE_ROLES)[
+            1
+        ]
         mine = (f"{split}_{key}", f"{key}_{split}") if split else ()
         found = next((name for name in mine if name in self.names), None)
         return self._there(key, "--group") if found is None else found
@@ -360,36 +351,11 @@ def _scored(splits: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(key for key, roles in splits.items() if roles.keys() & {*SCORE_KINDS})
 
 
-def parse_name(name: str, known: Mapping[str, str] = ROLES) -> tuple[str | None, str]:
-    """Return the role of an array's name and its prefix.
-
-    Examples
-    --------
-    >>> parse_name("val_logits"), parse_name("probas_test"), parse_name("y"), parse_name("id")
-    (('logits', 'val'), ('probabilities', 'test'), ('labels', ''), (None, ''))
-    """
-    lower = name.lower()
-    if lower in known:
-        return known[lower], ""
-    for word, role in known.items():
-        if lower.endswith("_" + word):
-            return role, name[: -len(word) - 1]
-    for word, role in known.items():
-        if lower.startswith(word + "_"):
-            return role, name[len(word) + 1 :]
-    return None, ""
-
-
-def holds_scores(name: str) -> bool:
-    """Whether a column of lists called so holds the scores of a row."""
-    return parse_name(name, _ALL_ROLES)[0] in SCORE_KINDS
-
-
 def score_role(roles: Mapping[str, str], input: str | None) -> str:
     """Return which scores of a split to take: what was asked for if it is there, else logits."""
     if input in roles and input in SCORE_KINDS:
         return input
-    return "logits" if "logits" in roles else "probabilities"
+    return next(kind for kind in SCORE_KINDS if kind in roles)
 
 
 def two_columns(probabilities: NDArray[Any]) -> NDArray[Any]:

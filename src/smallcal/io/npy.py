@@ -37,6 +37,11 @@ class NpyHeader(NamedTuple):
         return plain and len(self.shape) == 2 and 0 not in self.shape
 
     @property
+    def is_vector(self) -> bool:
+        """Whether it is one number per row, and not empty."""
+        return self.dtype.kind in "fiu" and len(self.shape) == 1 and self.shape != (0,)
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of one row."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
@@ -158,8 +163,10 @@ def read_npy(handle: IO[bytes], stored: int, what: str) -> NDArray[Any]:
     return flat.reshape(header.shape, order="C" if header.in_rows else "F")
 
 
-def require_npy(file: Path) -> NpyHeader:
+def require_npy(file: Path, *, vector: bool = False) -> NpyHeader:
     """Return the header of a .npy file whose rows can be read one after the other.
+
+    A row may be one number where a ``vector`` will do.
 
     Raises
     ------
@@ -167,7 +174,7 @@ def require_npy(file: Path) -> NpyHeader:
         If it is of another type, or cut short.
     """
     header = npy_header(file)
-    if header is None or not header.is_matrix:
+    if header is None or not (header.is_matrix or (vector and header.is_vector)):
         raise FileError(f"{file} is not a plain .npy matrix stored row by row")
     if file.stat().st_size < header.offset + header.shape[0] * header.row_bytes:
         raise FileError(
@@ -187,8 +194,8 @@ def npy_rows(file: Path, start: int, stop: int, step: int) -> Iterator[NDArray[A
     >>> [block[:, 0].tolist() for block in npy_rows(file, 1, 5, 3)]
     [[2, 4, 6], [8]]
     """
-    header = require_npy(file)
-    width = header.shape[1]
+    header = require_npy(file, vector=True)
+    width = math.prod(header.shape[1:])
     native = header.dtype.newbyteorder("=")
     with file.open("rb") as handle:
         handle.seek(header.offset + start * header.row_bytes)
@@ -197,7 +204,7 @@ def npy_rows(file: Path, start: int, stop: int, step: int) -> Iterator[NDArray[A
             block = np.fromfile(handle, dtype=header.dtype, count=rows * width)
             if len(block) < rows * width:
                 raise FileError(f"{file} became shorter while it was read; start again")
-            yield block.reshape(rows, width).astype(native, copy=False)
+            yield block.reshape(rows, *header.shape[1:]).astype(native, copy=False)
 
 
 def write_npy_header(handle: BinaryIO, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -219,7 +226,7 @@ def join_npy(files: Sequence[Path], target: Path) -> None:
     >>> np.load(folder / "c.npy")[:, 0].tolist()
     [1.0, 1.0, 1.0, 0.0]
     """
-    headers = [require_npy(file) for file in files]
+    headers = [require_npy(file, vector=True) for file in files]
     rows = sum(header.shape[0] for header in headers)
     with target.open("wb") as writing:
         write_npy_header(writing, (rows, *headers[0].shape[1:]), headers[0].dtype)

@@ -28,9 +28,10 @@ from smallcal.errors import FileError, InputError, file_errors, needing
 from smallcal.io.atomic import atomic_path, behind_links, settle
 from smallcal.io.lock import FILE_NAME
 from smallcal.io.npy import join_npy, npy_header, write_npy_header
+from smallcal.io.pieces import Part
 from smallcal.io.readers import opened
 from smallcal.io.resumable import Resumable, changes, read_manifest
-from smallcal.io.source import KINDS, Part
+from smallcal.io.source import KINDS
 from smallcal.io.units import unit_rows
 
 MANIFEST = "_smallcal.json"

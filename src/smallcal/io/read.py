@@ -32,6 +32,7 @@ from smallcal.io.readers import (
     readable,
     suffix_of,
 )
+from smallcal.io.shaping import flattened, kind_of, refuse_predicted, scored
 from smallcal.io.source import KINDS, open_source
 from smallcal.io.stdin import DASH, NAMED, spooled
 from smallcal.io.text import lines_of
@@ -51,7 +52,10 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
     columns: Sequence[str] = (),
     logits_key: str | None = None,
     labels_key: str | None = None,
+    score: str | None = None,
+    outcome: str | None = None,
     group: str | None = None,
+    per: str | None = None,
     class_names: Sequence[str] | None = None,
     known: Sequence[str] | None = None,
     keep_ignored: bool = False,
@@ -67,15 +71,22 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         probabilities is that of class 1 of two, as in CalArena's.
     labels : path, optional
         Another file that holds the labels: any known type, or one label per line.
-    input : {"logits", "probabilities"}, optional
-        What the scores are, when the file's own names do not say.
+    input : {"logits", "probabilities", "score"}, optional
+        What the numbers are, when the file's own names do not say: one per class, or a score and
+        the outcome that it foretells.
     columns : sequence of str, optional
         The columns of a table that are classes, in order; ``"class_*"`` stands for several.
     logits_key, labels_key : str, optional
-        The array, or the column, that holds the scores, and the one that holds the labels.
+        The array, or the column, that holds the scores, and the one that holds the labels. In
+        JSON lines ``judge.score`` is a field of a field; ``score_a,score_b`` are two scores of
+        which the difference counts.
+    score, outcome : str, optional
+        The same of one number per row and what came of it: either says ``input="score"``.
     group : str, optional
         The array, or the column, that says which group a row belongs to; in a file of several
         splits ``"groups"`` stands for ``val_groups``, say.
+    per : str, optional
+        The field that tells models or tasks of an eval log apart: such a log is refused without.
     class_names : sequence of str, optional
         The classes in order. Columns that are called so are taken, and put in that order.
     known : sequence of str, optional
@@ -103,6 +114,8 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
     >>> read(path).logits.shape, read(path).labels
     ((2, 3), None)
     """
+    if score is not None or outcome is not None:
+        input, logits_key, labels_key = "score", score or logits_key, outcome or labels_key
     if input is not None:
         require_input_kind(input)
     choice = Choice(
@@ -111,9 +124,10 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         logits_key=logits_key,
         labels_key=None if labels is not None else labels_key,
         group=group,
+        per=per,
         class_names=None if class_names is None else tuple(class_names),
         known=None if known is None else tuple(known),
-        labels=None if labels is None else read_labels(labels, key=labels_key),
+        labels=None if labels is None else read_labels(labels, key=labels_key, input=input),
     )
     folder, _ = split_path(path)
     if os.path.isdir(folder):
@@ -122,7 +136,7 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         loaded = _file(path, choice, labelled=labels is None)
     if choice.labels is not None:
         loaded = replace(loaded, labels=choice.labels)
-    loaded = _flattened(loaded)
+    loaded = scored(loaded) if loaded.input == "score" else flattened(loaded)
     found, scores = loaded.labels, loaded.logits
     if found is not None and scores.ndim and found.ndim and len(found) != len(scores):
         raise FileError(
@@ -138,12 +152,14 @@ def _file(path: PathLike, choice: Choice, *, labelled: bool) -> Loaded:
         table = arrays.table
         _refuse_columns(choice, arrays, file)
         # A table's reader has seen to the caller's wishes.
-        asked = choice if table is None else Choice(input=choice.input)
+        asked = choice if table is None else AS_IT_IS
         roles = layout.choose(prefix, asked)
         role = score_role(roles, choice.input)
         scores = _array(arrays, roles[role], file)
-        _refuse_predicted(scores, roles[role], file)
-        if role == "probabilities" and file.suffix.lower() in (".h5", ".hdf5"):
+        kind = choice.input or kind_of(scores, role, roles[role])
+        if kind != "score":
+            refuse_predicted(scores, roles[role], file)
+        if kind == "probabilities" and file.suffix.lower() in (".h5", ".hdf5"):
             scores = two_columns(scores)
         wanted = ("labels", "features") if labelled else ("features",)
         others = {name: _array(arrays, roles[name], file) for name in wanted if name in roles}
@@ -158,7 +174,7 @@ def _file(path: PathLike, choice: Choice, *, labelled: bool) -> Loaded:
         logits=scores,
         groups=groups,
         class_names=class_names,
-        input=choice.input or role,
+        input=kind,
         source=source,
         ordered=table is None or table.ordered,
         notes=tuple(note.replace(str(file), source) for note in notes),
@@ -181,17 +197,8 @@ def _groups(
 
 
 def _refuse_columns(choice: Choice, arrays: Arrays, file: Path) -> None:
-    if choice.columns and arrays.table is None:
+    if choice.columns and arrays.table is None and choice.input != "score":
         raise FileError.with_options(f"--columns: {file} is no table with one column per class")
-
-
-def _refuse_predicted(scores: NDArray[Any], name: str, file: Path) -> None:
-    """Raise where an array called preds, say, holds the predicted classes."""
-    if scores.ndim == 1 and scores.dtype.kind in "iubU":
-        raise FileError.with_options(
-            f"{file}: {name} holds one class a row, not its scores; name the array of shape "
-            "(n, classes) with --logits-key"
-        )
 
 
 def _renamed(
@@ -203,22 +210,6 @@ def _renamed(
     raise FileError(
         f"{source} holds class names, and those that were given stand in another order; leave "
         "them out"
-    )
-
-
-def _flattened(loaded: Loaded) -> Loaded:
-    """Return one row per token where scores and labels have an axis for the tokens of a text."""
-    scores, labels = loaded.logits, loaded.labels
-    if labels is None or scores.ndim < 3 or labels.shape != scores.shape[:-1]:
-        return loaded
-    note = f"{loaded.source}: one row for each of {labels.size:,} labels"
-    groups = loaded.groups
-    return replace(
-        loaded,
-        groups=None if groups is None else np.repeat(groups, labels.size // len(labels)),
-        logits=scores.reshape(-1, scores.shape[-1]),
-        labels=labels.reshape(-1),
-        notes=(*loaded.notes, note),
     )
 
 
@@ -258,9 +249,11 @@ def splits(path: PathLike) -> tuple[str, ...]:
         return layout.scored if prefix is None else ()
 
 
-def read_labels(path: PathLike, *, key: str | None = None) -> NDArray[Any]:
+def read_labels(
+    path: PathLike, *, key: str | None = None, input: str | None = None
+) -> NDArray[Any]:
     """Read labels alone: from any known file, or from text with one label per line."""
-    choice = Choice(labels_key=key, labels_only=True)
+    choice = Choice(labels_key=key, labels_only=True, input=input)
     with _opened(path, {**READERS, **TEXT_READERS}, choice) as (file, arrays, layout, prefix):
         asked = choice if arrays.table is None else AS_IT_IS
         return _array(arrays, layout.labels(prefix, asked), file)

@@ -22,8 +22,9 @@ from smallcal.errors import FileError, SmallcalError, missing_file, needing
 from smallcal.io.batches import arrays_of, tensors_of
 from smallcal.io.layout import Choice
 from smallcal.io.npy import map_npy, read_npy
+from smallcal.io.records import read_json, read_json_lines
 from smallcal.io.tables import Table, read_parquet
-from smallcal.io.text import one_column, read_csv, read_json, read_json_lines, read_lines
+from smallcal.io.text import one_column, read_csv, read_lines
 
 #: An array over this many bytes is refused when its file is a hundred times smaller.
 _BOMB_BYTES = 2**30

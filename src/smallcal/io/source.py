@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.data.groups import as_groups
@@ -24,6 +24,8 @@ from smallcal.io import npy
 from smallcal.io.judge import SAMPLE
 from smallcal.io.layout import AS_IT_IS, Choice, Layout, moved_note, score_role
 from smallcal.io.npy import npy_header, npy_rows, require_npy
+from smallcal.io.outcomes import one_number
+from smallcal.io.pieces import Block, Part, Piece, cuts_of, stamp_of
 from smallcal.io.readers import explained, opened
 from smallcal.io.tables import Arranged, columns_of, matrix_of, vector_of
 from smallcal.io.units import tables_of, unit_rows
@@ -37,64 +39,6 @@ PART_BYTES = 64 * 2**20
 
 #: Labels that are counted at a time.
 _LABEL_ROWS = 1 << 16
-
-Stamp = tuple[int, int]
-
-
-class Block(NamedTuple):
-    """Some rows: scores, labels, all other columns, where they begin, and their groups."""
-
-    scores: NDArray[Any]
-    labels: NDArray[Any] | None
-    others: Any
-    start: int
-    groups: NDArray[Any] | None = None
-
-
-class Piece(NamedTuple):
-    """One file of a source, with the number of rows in each of its units."""
-
-    file: Path
-    name: str
-    units: tuple[int, ...]
-    stamp: Stamp
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows of one file, the least that is done again after a crash.
-
-    Attributes
-    ----------
-    file : str
-        With its whole path, so that another machine finds it.
-    shown : str
-        The path as the user wrote it.
-    name : str
-        What the part's own file is called, without suffix.
-    start, rows : int
-        Counted in the file.
-    units : tuple of int
-        The first row group or record batch, and the one after the last.
-    stamp : tuple of int
-        Size and time of the last change of the file.
-    """
-
-    file: str
-    shown: str
-    name: str
-    start: int
-    rows: int
-    units: tuple[int, int]
-    stamp: Stamp
-
-    def require_unchanged(self) -> None:
-        """Raise when the file is not the one that the source was opened with."""
-        file = Path(self.file)
-        if not file.exists():
-            raise FileError(f"a worker cannot see {file}; its folder must be there for all")
-        if stamp_of(file) != self.stamp:
-            raise FileError(f"{self.shown} was changed while it was read; run the command again")
 
 
 @dataclass(frozen=True)
@@ -113,8 +57,9 @@ class Source:
     others : tuple of str
         All columns that are not scores, the label among them.
     class_names : tuple of str, or None
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
     n_classes : int
+        Two, where a row is one score.
     as_list : bool
         Whether a row of scores is one list.
     row_bytes : int
@@ -173,7 +118,7 @@ class Source:
     def parts(self, rows: int | None = None) -> list[Part]:
         """Cut the source into parts of at least so many rows, as far as each file has them."""
         size = rows or max(1, PART_BYTES // self.row_bytes)
-        cut = [(piece, _cuts(piece.units, size, self.kind)) for piece in self.pieces]
+        cut = [(piece, cuts_of(piece.units, size, self.kind)) for piece in self.pieces]
         numbered = any(len(cuts) > 1 for _, cuts in cut)
         return [
             Part(
@@ -212,6 +157,8 @@ class Source:
 
     def _moved(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Put scores that were not read column by column in the order they should have."""
+        if self.input == "score":
+            return one_number(scores, source=self.path, compared=len(self.scores) == 2)
         whole = len(self.scores) < 2 and self.order is not None
         return scores[:, self.order] if whole else scores
 
@@ -225,34 +172,7 @@ class Source:
         return Block(scores, labels, others, start, groups)
 
 
-def _cuts(units: tuple[int, ...], size: int, kind: str) -> list[tuple[int, int, tuple[int, int]]]:
-    """Return first row, rows and units of each part: as few whole units as reach the size.
-
-    Examples
-    --------
-    >>> _cuts((4, 4, 4), 6, "parquet")
-    [(0, 8, (0, 2)), (8, 4, (2, 3))]
-    >>> _cuts((10,), 6, "npy")
-    [(0, 6, (0, 0)), (6, 4, (0, 0))]
-    """
-    if kind == "npy":
-        return [(row, min(size, units[0] - row), (0, 0)) for row in range(0, units[0], size)]
-    found, first, height = [], 0, 0
-    for number, (end, rows) in enumerate(zip(accumulate(units), units, strict=True), start=1):
-        height += rows
-        if height and (height >= size or number == len(units)):
-            found.append((end - height, height, (first, number)))
-            first, height = number, 0
-    return found
-
-
-def stamp_of(file: Path) -> Stamp:
-    """Return what changes when a file is written again: its size and the time of the change."""
-    status = file.stat()
-    return status.st_size, status.st_mtime_ns
-
-
-def is_source(path: Path) -> bool:
+def is_source(path: Path, *, input: str | None = None) -> bool:
     """Whether a path can be opened as a source: a folder, or a file of one of the kinds."""
     if os.path.isdir(path):  # unlike Path.is_dir, no error where no such name can be
         return True
@@ -260,7 +180,7 @@ def is_source(path: Path) -> bool:
     if kind != "npy":
         return kind is not None
     header = npy_header(path)
-    return header is not None and header.is_matrix
+    return header is not None and (header.is_matrix or (input == "score" and header.is_vector))
 
 
 def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT_IS) -> Source:
@@ -285,14 +205,17 @@ def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT
     if kind == "npy":
         if choice.columns:
             raise FileError.with_options(f"--columns: {path} is no table with one column per class")
+        score = choice.input == "score"
         with explained(path):
-            header = require_npy(path)
+            header = require_npy(path, vector=score)
+            if score:
+                one_number(np.empty((0, *header.shape[1:])), source=str(path))
             piece = Piece(path, path.stem, (header.shape[0],), stamp_of(path))
         return Source(
             path=str(path),
             kind=kind,
             pieces=(piece,),
-            n_classes=header.shape[1],
+            n_classes=2 if score else header.shape[1],
             row_bytes=header.row_bytes,
             class_names=choice.class_names,
             input=choice.input or "logits",
@@ -343,6 +266,7 @@ def _open_tables(
     role, label, group = score_role(roles, choice.input), roles.get("labels"), roles.get("groups")
     scores = columns[roles[role]]
     n_classes = _width(kind, pieces, scores[0], str(path)) if found.as_list else len(scores)
+    n_classes = 2 if role == "score" else n_classes
     item = first.field(scores[0]).type
     item = getattr(item, "value_type", item)
     return Source(

@@ -16,7 +16,9 @@ from smallcal.data.names import read_header
 from smallcal.errors import FileError
 from smallcal.io.columns import Columns, list_arrays
 from smallcal.io.judge import SAMPLE, Labels
-from smallcal.io.layout import AS_IT_IS, Choice, parse_name
+from smallcal.io.layout import AS_IT_IS, Choice
+from smallcal.io.outcomes import one_number
+from smallcal.io.words import parse_name
 
 #: Cells turned to text at once when a table is written.
 _CELLS = 100_000
@@ -54,7 +56,8 @@ def _array(table: Any, name: str, columns: Sequence[str], source: str) -> NDArra
         return as_groups(table[columns[0]].to_pylist())
     if role == "labels":
         return vector_of(table, columns[0], source=source)
-    return matrix_of(table, columns, source=source)
+    found = matrix_of(table, columns, source=source)
+    return one_number(found, source=source, compared=True) if name == "score" else found
 
 
 class Arranged(NamedTuple):

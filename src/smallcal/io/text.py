@@ -1,14 +1,13 @@
-"""Tables as text: comma or tab separated, JSON and JSON lines, plain or packed by gzip."""
+"""Tables as text: comma or tab separated, plain or packed by gzip."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
-import json
 import re
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -17,12 +16,13 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.data.groups import as_groups
 from smallcal.errors import FileError
-from smallcal.io.columns import Columns, list_arrays
+from smallcal.io.columns import Columns
 from smallcal.io.judge import SAMPLE, Labels, count_labels
-from smallcal.io.layout import AS_IT_IS, LABEL_NAMES, Choice, parse_name
+from smallcal.io.layout import AS_IT_IS, Choice
+from smallcal.io.outcomes import one_number
 from smallcal.io.tables import Table
+from smallcal.io.words import LABEL_NAMES, OUTCOME_WORDS
 
 #: Text over this many characters is refused when its packed file is a hundred times smaller.
 _BOMB_CHARACTERS = 2**30
@@ -30,7 +30,7 @@ _BOMB_RATIO = 100
 
 
 @contextmanager
-def _text(file: Path) -> Iterator[IO[str]]:
+def text_of(file: Path) -> Iterator[IO[str]]:
     """Open a text file, packed or not."""
     if file.suffix.lower() != ".gz":
         with file.open(newline="", encoding="utf-8-sig") as plain:
@@ -66,8 +66,8 @@ class _Row(NamedTuple):
 
 def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> Table:
     """Read a table with a header row."""
-    with _text(file) as handle:
-        headers, rows = _rows(handle, file, separator)
+    with text_of(file) as handle:
+        headers, rows = _rows(handle, file, separator, alone=choice.input == "score")
         head = list(islice(rows, SAMPLE))
         columns = Columns.of(
             headers,
@@ -91,16 +91,19 @@ def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> 
     scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
     matrix = scores.reshape(-1, len(columns.scores)) if columns.scores else None
     found = None if columns.label is None else typed(labels, names)
-    return _table(columns, matrix, found, None if columns.group is None else np.array(groups))
+    return table_of(columns, matrix, found, None if columns.group is None else np.array(groups))
 
 
-def _table(
+def table_of(
     columns: Columns,
     scores: NDArray[Any] | None,
     labels: NDArray[Any] | None,
     groups: NDArray[Any] | None,
 ) -> Table:
+    """Return the arrays of a table by their roles."""
     names = columns.class_names
+    if columns.kind == "score" and scores is not None:
+        scores = one_number(scores, source="", compared=True)
     found = {
         columns.kind: scores,
         "labels": labels,
@@ -111,16 +114,26 @@ def _table(
     return Table(arrays, ordered=columns.ordered, notes=columns.notes)
 
 
-def _rows(handle: IO[str], file: Path, separator: str) -> tuple[list[str], Iterator[_Row]]:
-    """Return the headers, and the rows under them, each as wide."""
+def _rows(
+    handle: IO[str], file: Path, separator: str, *, alone: bool = False
+) -> tuple[list[str], Iterator[_Row]]:
+    """Return the headers, and the rows under them, each as wide.
+
+    A column may stand ``alone``, and then without a header, as numpy.savetxt writes it.
+    """
     lines: list[str] = []
     reader = csv.reader(chain(_kept(handle, lines), handle), delimiter=separator)
     headers = _trimmed(next(reader, []), "".join(lines))
-    if len(headers) < 2:
+    first: list[_Row] = []
+    if alone and len(headers) == 1 and is_float(headers[0]):
+        first, headers = [_Row(1, headers)], ["score"]
+    if len(headers) < (1 if alone else 2):
         name = "commas" if separator == "," else "tabs"
         raise FileError(
             f"{file}: the first line must be column names separated by {name}; got "
-            f"{','.join(headers)[:60]!r}"
+            f"{','.join(headers)[:60]!r}. One score per line is read with ",
+            python="input='score'",
+            shell="--input score",
         )
 
     def rows() -> Iterator[_Row]:
@@ -133,7 +146,7 @@ def _rows(handle: IO[str], file: Path, separator: str) -> tuple[list[str], Itera
             if cells:
                 yield _Row(reader.line_num, cells)
 
-    return headers, rows()
+    return headers, chain(first, rows())
 
 
 def _kept(handle: IO[str], lines: list[str]) -> Iterator[str]:
@@ -158,21 +171,23 @@ def _trimmed(headers: Sequence[str], raw: str) -> list[str]:
 
 def _cells(rows: Sequence[_Row], place: int) -> NDArray[np.float64] | None:
     """Return the numbers of a column, NaN where there is none; None if it is all text."""
-    return _floats([row.cells[place] for row in rows])
+    return floats_of([row.cells[place] for row in rows])
 
 
-def _floats(cells: Sequence[Any]) -> NDArray[np.float64] | None:
+def floats_of(cells: Sequence[Any]) -> NDArray[np.float64] | None:
+    """Return numbers, NaN where there is none; None where all is text."""
     values = np.array([_float(cell) for cell in cells], dtype=np.float64)
     told = [cell for cell in cells if cell is not None and str(cell).strip()]
-    is_text = bool(told) and not any(_is_float(cell) for cell in told)
+    is_text = bool(told) and not any(is_float(cell) for cell in told)
     return None if is_text else values
 
 
 def _float(cell: Any) -> float:
-    return float(cell) if _is_float(cell) else np.nan
+    return float(cell) if is_float(cell) else np.nan
 
 
-def _is_float(cell: Any) -> bool:
+def is_float(cell: Any) -> bool:
+    """Whether a cell holds a number, as it is or as text."""
     if isinstance(cell, bool | list | dict | None):
         return False
     try:
@@ -187,7 +202,7 @@ def _seen(file: Path, separator: str, headers: Sequence[str], choice: Choice) ->
     place = label_place(headers, choice, source=str(file))
     if place is None:
         return None
-    with _text(file) as handle:
+    with text_of(file) as handle:
         labels = [row.cells[place].strip() for row in _rows(handle, file, separator)[1]]
     return count_labels(typed(labels))
 
@@ -199,7 +214,7 @@ def label_place(headers: Sequence[str], choice: Choice, *, source: str) -> int |
 
 
 def _not_a_number(row: _Row, headers: Sequence[str], columns: Columns, file: Path) -> FileError:
-    bad = next(i for i in columns.scores if not _is_float(row.cells[i]))
+    bad = next(i for i in columns.scores if not is_float(row.cells[i]))
     return FileError.with_options(
         f"{file}, line {row.line}: column {headers[bad]!r} must be a number; got "
         f"{row.cells[bad][:40]!r}. If it is no class, name those that are with --columns"
@@ -208,7 +223,7 @@ def _not_a_number(row: _Row, headers: Sequence[str], columns: Columns, file: Pat
 
 def lines_of(file: Path) -> list[str]:
     """Return the lines of a text file that are not blank."""
-    with _text(file) as handle:
+    with text_of(file) as handle:
         # Not splitlines, which also breaks where a name holds a page break, say.
         lines = [line.strip() for line in re.split(r"\r\n|\r|\n", handle.read())]
     values = [line for line in lines if line]
@@ -220,7 +235,7 @@ def lines_of(file: Path) -> list[str]:
 def read_lines(file: Path) -> NDArray[Any]:
     """Read one label per line; a first line that says "label" is a heading."""
     values = [line.strip('"') for line in lines_of(file)]
-    if values[0].lower() in LABEL_NAMES:
+    if values[0].lower() in (*LABEL_NAMES, *OUTCOME_WORDS):
         values = values[1:]
     if not values:
         raise FileError(f"{file} holds no labels; write one per line")
@@ -229,7 +244,7 @@ def read_lines(file: Path) -> NDArray[Any]:
 
 def one_column(file: Path, separator: str) -> bool:
     """Whether the first line of a table has one entry."""
-    with _text(file) as handle:
+    with text_of(file) as handle:
         return len(next(csv.reader(handle, delimiter=separator), [])) < 2
 
 
@@ -252,127 +267,3 @@ def typed(values: Sequence[Any], names: Collection[str] = ()) -> NDArray[Any]:
         except (ValueError, OverflowError):
             continue
     return text
-
-
-def read_json_lines(file: Path, choice: Choice = AS_IT_IS) -> Table:
-    """Read one JSON object per line: a list of scores and a label, or a number per class."""
-    records = []
-    with _text(file) as handle:
-        for number, line in enumerate(handle, start=1):
-            if line.strip():
-                records.append(_parsed(line, f"{file}, line {number}"))
-    return _records(records, file, choice, counted_from=1)
-
-
-def read_json(file: Path, choice: Choice = AS_IT_IS) -> Table | Mapping[str, Any]:
-    """Read a JSON object of arrays by name, or a list of objects, one for each sample."""
-    with _text(file) as handle:
-        content = _parsed(handle.read(), str(file))
-    if isinstance(content, list):
-        return _records(content, file, choice, counted_from=0)
-    if not isinstance(content, dict):
-        raise FileError(f"{file} holds a {type(content).__name__}; write an object or a list")
-    if str(content.get("format", "")).startswith("smallcal"):
-        raise FileError(f"{file} is a saved calibrator; name a file of logits")
-    arrays = {name: values for name, values in content.items() if isinstance(values, list)}
-    if not choice.labels_only and arrays and not any(map(_is_nested, arrays.values())):
-        return _records([content], file, choice, counted_from=0)
-    return {name: _plain(values, f"{file}: {name}") for name, values in arrays.items()}
-
-
-def _is_nested(values: list[Any]) -> bool:
-    return bool(values) and isinstance(values[0], list)
-
-
-def _parsed(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        why = str(error).splitlines()[0]
-        raise FileError(f"{where}: not JSON ({why}); write it again") from None
-
-
-def _plain(values: list[Any], where: str) -> NDArray[Any]:
-    """Return nested lists as an array."""
-    try:
-        found = np.array(values)
-    except (ValueError, OverflowError):
-        raise FileError(f"{where} must hold lists of one length") from None
-    return found if found.dtype.kind in "fiubU" else np.array(values, dtype=object)
-
-
-def _records(records: Sequence[Any], file: Path, choice: Choice, *, counted_from: int) -> Table:
-    """Return the arrays of objects that each describe one sample."""
-    if not records or not all(isinstance(record, dict) and record for record in records):
-        raise FileError(f"{file} must hold one JSON object per sample, such as {{'logits': [...]}}")
-    headers = list(records[0])
-    for number, record in enumerate(records, start=counted_from):
-        if record.keys() != records[0].keys():
-            odd = next(iter(record.keys() ^ records[0].keys()))
-            raise FileError(f"{file}: sample {number} and the first differ in {odd!r}")
-    columns = {name: [record[name] for record in records] for name in headers}
-    held = [name for name in headers if isinstance(records[0][name], list | dict)]
-    if not choice.labels_only:
-        lists = list_arrays(headers, held, choice, source=str(file))
-        if lists:
-            return _from_lists(columns, lists, file)
-    found = Columns.of(
-        headers,
-        source=str(file),
-        choice=choice,
-        look=lambda places: {i: _floats(columns[headers[i]]) for i in places},
-        seen=lambda: _counted_column(columns, headers, choice, file),
-    )
-    scores = [_scores(columns[headers[i]], f"{file}: {headers[i]!r}") for i in found.scores]
-    names = frozenset(found.class_names or ())
-    labels = None if found.label is None else _labels(columns[headers[found.label]], file, names)
-    groups = None if found.group is None else as_groups(columns[headers[found.group]])
-    return _table(found, np.column_stack(scores) if scores else None, labels, groups)
-
-
-def _counted_column(
-    columns: Mapping[str, list[Any]], headers: Sequence[str], choice: Choice, file: Path
-) -> Labels | None:
-    place = label_place(headers, choice, source=str(file))
-    return None if place is None else count_labels(typed(columns[headers[place]]))
-
-
-def _from_lists(
-    columns: Mapping[str, list[Any]], lists: Mapping[str, tuple[str, ...]], file: Path
-) -> Table:
-    arrays: dict[str, Any] = {}
-    for name, (column,) in lists.items():
-        values = columns[column]
-        if parse_name(name)[0] == "labels":
-            arrays[name] = _labels(values, file)
-            continue
-        if parse_name(name)[0] == "groups":
-            arrays[name] = as_groups(values)
-            continue
-        if isinstance(values[0], dict):
-            arrays["class_names"] = np.array(list(values[0]), dtype=str)
-            values = [_by_class(row, values[0], file, column) for row in values]
-        arrays[name] = _plain(values, f"{file}: {column!r}")
-    return Table(arrays)
-
-
-def _by_class(row: Any, first: Mapping[str, Any], file: Path, column: str) -> list[Any]:
-    if not isinstance(row, dict) or row.keys() != first.keys():
-        raise FileError(f"{file}: {column!r} must name the same classes in every sample")
-    return [row[name] for name in first]
-
-
-def _scores(values: Iterable[Any], where: str) -> NDArray[np.float64]:
-    found = list(values)
-    bad = next((i for i, one in enumerate(found) if not _is_float(one)), None)
-    if bad is not None:
-        raise FileError(
-            f"{where} must be a number in every sample; sample {bad} has {found[bad]!r}"
-        )
-    return np.array(found, dtype=np.float64)
-
-
-def _labels(values: list[Any], file: Path, names: Collection[str] = ()) -> NDArray[Any]:
-    if any(isinstance(value, list | dict | None) for value in values):
-        raise FileError(f"{file}: a label is missing or no single value; drop those samples")
-    return typed(values, names)

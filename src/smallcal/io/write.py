@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from smallcal.data.names import require_names
 from smallcal.errors import FileError, InputError, file_errors, needing
 from smallcal.io.atomic import atomic_path, behind_links, is_special
-from smallcal.io.layout import SCORE_KINDS, parse_name
 from smallcal.io.parts import write_tables
 from smallcal.io.readers import suffix_of
 from smallcal.io.stdin import DASH
 from smallcal.io.tables import codes_of, csv_rows, to_columns
+from smallcal.io.words import SCORE_KINDS, parse_name
 
 NamedArrays: TypeAlias = Mapping[str, NDArray[Any]]
 Writer: TypeAlias = Callable[[Path, NamedArrays], None]

@@ -130,6 +130,11 @@ class Scored:
             outcome=True,
         )
 
+    @property
+    def kind(self) -> str:
+        """What rows hold, for words: "score" where an outcome is claimed, else "logits"."""
+        return "score" if self.outcome else "logits"
+
     def take(self, rows: IntArray) -> Scored:
         """Return the view of some rows, which may repeat."""
         return Scored(

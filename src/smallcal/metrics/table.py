@@ -27,6 +27,8 @@ class Metric:
         The metric as a function of a :class:`Scored`, a fraction.
     summary : str
         One line that says what it measures.
+    of_outcomes : str
+        The same of probabilities of one outcome; empty where the summary will do.
     better : "lower", "higher" or "zero"
         Which values are good.
     unit : Unit
@@ -48,6 +50,11 @@ class Metric:
     undefined: str = ""
     values: Callable[[Scored], FloatArray] | None = None
     biased: bool = False
+    of_outcomes: str = ""
+
+    def told(self, kind: str = "logits") -> str:
+        """Return what it measures, of what rows hold: "logits", "probabilities" or "score"."""
+        return self.of_outcomes if kind == "score" and self.of_outcomes else self.summary
 
     @property
     def percent(self) -> bool:
@@ -61,24 +68,28 @@ _ROWS = (
         of=proper.accuracy.of,
         values=proper.accuracy.values,
         summary="share of samples whose most probable class is the true one",
+        of_outcomes="share of samples whose outcome is 1",
         better="higher",
     ),
     Metric(
         name="ece15",
         of=binned.ece.of,
         summary="gap between confidence and accuracy in 15 bins of equal width",
+        of_outcomes="gap between probability and frequency of outcome 1 in 15 bins of equal width",
         biased=True,
     ),
     Metric(
         name="adaece15",
         of=binned.adaece.of,
         summary="gap between confidence and accuracy in 15 bins of equal count",
+        of_outcomes="gap between probability and frequency of outcome 1 in 15 bins of equal count",
         biased=True,
     ),
     Metric(
         name="cwece15",
         of=binned.classwise_ece.of,
         summary="gap between probability and frequency in 15 bins, averaged over classes",
+        of_outcomes="gap between probability and frequency in 15 bins, averaged over both outcomes",
         # Averaged over classes that most samples are not of, it is tiny.
         unit=replace(PERCENT, digits=4),
         biased=True,
@@ -100,6 +111,7 @@ _ROWS = (
         of=proper.nll.of,
         values=proper.nll.values,
         summary="negative log-likelihood of the true class, in nats",
+        of_outcomes="log-loss: negative log-likelihood of the outcome, in nats",
         unit=X100,
     ),
     Metric(
@@ -107,6 +119,7 @@ _ROWS = (
         of=proper.brier.of,
         values=proper.brier.values,
         summary="squared distance from the true class, summed over classes",
+        of_outcomes="squared distance of the probability from the outcome",
         unit=X100,
     ),
     Metric(
@@ -114,12 +127,14 @@ _ROWS = (
         of=proper.top_label_bce.of,
         values=proper.top_label_bce.values,
         summary="cross-entropy of the confidence as a forecast of being correct, in nats",
+        of_outcomes="the same as nll",
         unit=X100,
     ),
     Metric(
         name="auroc",
         of=selective.auroc_of_correctness.of,
         summary="chance that a right prediction is more confident than a wrong one",
+        of_outcomes="chance that a success has a higher probability than a failure",
         better="higher",
         undefined="all predictions are right, or all are wrong",
     ),
@@ -127,6 +142,7 @@ _ROWS = (
         name="aurc",
         of=selective.aurc.of,
         summary="error rate averaged over all coverages, most confident first",
+        of_outcomes="rate of failures averaged over all coverages, most probable first",
     ),
     Metric(
         name="eaurc",
@@ -138,6 +154,7 @@ _ROWS = (
             name=f"hcfp{percent}",
             of=partial(threshold.hcfp.of, threshold=percent / 100),
             summary=f"share of errors made with a confidence of {percent} % or more",
+            of_outcomes=f"share of failures with a probability of {percent} % or more",
             undefined="no prediction is wrong",
         )
         for percent in threshold.HCFP_PERCENTS
@@ -146,11 +163,13 @@ _ROWS = (
         name="selective_risk80",
         of=selective.selective_risk.of,
         summary="error rate among the most confident 80 %",
+        of_outcomes="rate of failures among the most probable 80 %",
     ),
     Metric(
         name="risk_at90",
         of=threshold.risk_at_threshold.of,
         summary="error rate among predictions with a confidence of 90 % or more",
+        of_outcomes="rate of failures where the probability is 90 % or more",
         undefined="no prediction has a confidence of 90 % or more",
     ),
     Metric(
@@ -158,6 +177,7 @@ _ROWS = (
         of=threshold.confidence_gap.of,
         values=threshold.confidence_gap.values,
         summary="mean confidence minus accuracy",
+        of_outcomes="mean probability minus rate of successes",
         better="zero",
     ),
 )

@@ -64,7 +64,9 @@ def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axe
 
 
 def _thawed(kind: type, row: Mapping[str, Any]) -> Any:
-    return kind(**{field.name: _value(row[field.name]) for field in fields(kind)})
+    # A report that was made before a record had a field does without it.
+    known = (field.name for field in fields(kind) if field.name in row)
+    return kind(**{name: _value(row[name]) for name in known})
 
 
 def _value(value: Any) -> Any:

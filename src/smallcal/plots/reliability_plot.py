@@ -13,7 +13,7 @@ from smallcal.metrics import Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_table, equal_mass, equal_width
 from smallcal.metrics.units import PERCENT, SHARE
 from smallcal.plots import style
-from smallcal.plots.series import accuracies, prefix_of, views_of
+from smallcal.plots.series import accuracies, claim_of, prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.interval import require_level
 
@@ -38,6 +38,8 @@ class ReliabilityBins:
     level : float
     spread : ndarray of shape (bins,), int64
         Samples by confidence in bins of equal width, whatever the strategy.
+    kind : {"logits", "score"}
+        Whether a class is claimed, or outcome 1, for the words on the axes.
     """
 
     count: IntArray
@@ -48,6 +50,7 @@ class ReliabilityBins:
     ece: float
     level: float
     spread: IntArray
+    kind: str = "logits"
 
 
 def reliability_data(
@@ -85,7 +88,8 @@ def _bins_of(view: Scored, bins: int, strategy: Strategy, level: float) -> Relia
     found = accuracies(table, table.count > 0, level=level)
     gaps = np.abs(found["confidence"] - found["accuracy"])
     spread = np.bincount(equal_width(view.confidence, bins), minlength=bins)
-    return ReliabilityBins(**found, ece=float(found["count"] @ gaps / view.n), spread=spread)
+    error = float(found["count"] @ gaps / view.n)
+    return ReliabilityBins(**found, ece=error, spread=spread, kind=view.kind)
 
 
 @draws(reliability_data, size=(5.2, 5.0))
@@ -94,7 +98,8 @@ def reliability(ax: style.Axes, found: dict[str, ReliabilityBins]) -> None:
 
     Bands are Clopper and Pearson's interval of each bin's accuracy, which holds the truth at
     least as often as it says; marks grow with the samples in the bin; the strip on top shows how
-    many samples have which confidence. Points below the diagonal are over-confident.
+    many samples have which confidence. Points below the diagonal are over-confident. Of
+    one-dimensional probabilities, those of outcome 1, it is how often outcome 1 comes.
 
     Examples
     --------
@@ -102,12 +107,13 @@ def reliability(ax: style.Axes, found: dict[str, ReliabilityBins]) -> None:
     >>> axes.get_xlabel()
     'confidence (%)'
     """
-    style.frame_reliability(ax, xlabel="confidence (%)", ylabel="accuracy (%)")
+    claim = claim_of(found)
+    style.frame_reliability(ax, xlabel=f"{claim.confidence} (%)", ylabel=f"{claim.accuracy} (%)")
     for name, row, look in style.looks(found):
         x, y, named = row.confidence, row.accuracy, prefix_of(name)
         tips = [
-            f"{named}{count:,} samples: confidence {PERCENT.value(c)}, accuracy {PERCENT.value(a)} "
-            f"({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
+            f"{named}{count:,} samples: {claim.confidence} {PERCENT.value(c)}, {claim.accuracy} "
+            f"{PERCENT.value(a)} ({100 * row.level:g} % interval {PERCENT.interval(low, high)})"
             for count, c, a, low, high in zip(row.count, x, y, row.low, row.high, strict=True)
         ]
         sizes = 14 + 70 * row.count / row.count.max()
@@ -137,6 +143,8 @@ class Spread:
         Counts as a share of all samples.
     confidence, accuracy : float
         Means over all samples.
+    kind : {"logits", "score"}
+        Whether a class is claimed, or outcome 1, for the words on the axes.
     """
 
     edges: FloatArray
@@ -144,6 +152,7 @@ class Spread:
     share: FloatArray
     confidence: float
     accuracy: float
+    kind: str = "logits"
 
 
 def confidence_histogram_data(
@@ -166,6 +175,7 @@ def confidence_histogram_data(
             share=count / view.n,
             confidence=float(view.confidence.mean()),
             accuracy=float(view.correct.mean()),
+            kind=view.kind,
         )
     return found
 
@@ -182,10 +192,11 @@ def confidence_histogram(ax: style.Axes, found: dict[str, Spread]) -> None:
     >>> axes.get_ylabel()
     'share of samples (%)'
     """
+    claim = claim_of(found)
     for name, row, look in style.looks(found):
         left, right, named = row.edges[:-1], row.edges[1:], prefix_of(name)
         tips = [
-            f"{named}confidence {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
+            f"{named}{claim.confidence} {100 * a:.0f} to {100 * b:.0f} %: {count:,} samples "
             f"({SHARE.value(share)})"
             for a, b, count, share in zip(left, right, row.count, row.share, strict=True)
         ]
@@ -195,13 +206,14 @@ def confidence_histogram(ax: style.Axes, found: dict[str, Spread]) -> None:
         ax.axvline(row.confidence, color=look.color, linestyle=(0, (2, 2)), linewidth=1.6)
         x, plot = (left + right) / 2, f"confidence-histogram-{name}"
         style.dots(ax, x, row.share, look, s=18, zorder=4, tips=tips, name=plot)
-        style.name_series(ax, f"{named}mean confidence {PERCENT.value(row.confidence)}", look)
+        mean = f"mean {claim.confidence} {PERCENT.value(row.confidence)}"
+        style.name_series(ax, f"{named}{mean}", look)
     for number, value in enumerate(sorted({row.accuracy for row in found.values()})):
-        label = f"accuracy {PERCENT.value(value)}" if number == 0 else None
+        label = f"{claim.accuracy} {PERCENT.value(value)}" if number == 0 else None
         ax.axvline(value, color=style.INK, linewidth=1.6, label=label, zorder=3)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.12 * max(float(row.share.max()) for row in found.values()))
     style.percent(ax)
-    style.dress(ax, xlabel="confidence (%)", ylabel="share of samples (%)")
+    style.dress(ax, xlabel=f"{claim.confidence} (%)", ylabel="share of samples (%)")
     # Three lines cross the axes from top to bottom: no place in them is free.
     style.legend(ax, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)

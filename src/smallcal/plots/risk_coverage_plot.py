@@ -12,7 +12,7 @@ from smallcal.metrics.replicas import Order, resampled_risk
 from smallcal.metrics.selective import aurc, selective_risks_of
 from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
-from smallcal.plots.series import prefix_of, views_of
+from smallcal.plots.series import claim_of, prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
@@ -41,6 +41,8 @@ class RiskCurve:
     aurc : float
         Area under the whole curve.
     level : float
+    kind : {"logits", "score"}
+        Whether a class is claimed, or outcome 1, for the words on the axes.
     """
 
     kept: IntArray
@@ -50,6 +52,7 @@ class RiskCurve:
     high: FloatArray
     aurc: float
     level: float
+    kind: str = "logits"
 
 
 def risk_coverage_data(
@@ -87,6 +90,7 @@ def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> RiskCurve:
         high=np.maximum(high, drawn_high),
         aurc=aurc.of(view),
         level=level,
+        kind=view.kind,
     )
 
 
@@ -116,10 +120,12 @@ def risk_coverage(ax: style.Axes, found: dict[str, RiskCurve]) -> None:
     >>> risk_coverage([0, 0, 1], p, n_boot=50).get_xlabel()
     'coverage: most confident samples kept (%)'
     """
+    claim = claim_of(found)
     for name, row, look in style.looks(found):
         x, y, named = row.coverage, row.risk, prefix_of(name)
         tips = [
-            f"{named}the {k:,} most confident ({100 * c:.0f} %): {PERCENT.value(r)} wrong "
+            f"{named}the {k:,} most {claim.sure} ({100 * c:.0f} %): {PERCENT.value(r)} "
+            f"{claim.failed} "
             f"({100 * row.level:g} % band {PERCENT.interval(low, high)})"
             for k, c, r, low, high in zip(row.kept, x, y, row.low, row.high, strict=True)
         ]
@@ -134,7 +140,7 @@ def risk_coverage(ax: style.Axes, found: dict[str, RiskCurve]) -> None:
     style.percent(ax)
     style.dress(
         ax,
-        xlabel="coverage: most confident samples kept (%)",
-        ylabel="error rate of those kept (%)",
+        xlabel=f"coverage: most {claim.sure} samples kept (%)",
+        ylabel=f"{claim.rate} of those kept (%)",
     )
     style.legend(ax)

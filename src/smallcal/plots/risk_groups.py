@@ -48,6 +48,10 @@ class _Routed:
         cls, y_true: object, logits: object, calibrator: object, *, features: object = None
     ) -> _Routed:
         fitted = replace(fitted_of(calibrator), groups=None)  # named ones are not those of a signal
+        if fitted.score is not None:
+            raise InputError(
+                "a score has no groups by risk; plots.reliability shows how often outcome 1 comes"
+            )
         if not fitted.map.steps:
             raise InputError(
                 f"calibrator must have groups, as srts-bce has; {fitted.method} has the map "

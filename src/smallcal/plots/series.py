@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from smallcal.data.claims import CLAIMS, Claim
 from smallcal.data.predictions import BoolArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics import Scored
@@ -19,6 +20,8 @@ UNNAMED = "probs"
 
 def views_of(y_true: object, probs: object) -> dict[str, Scored]:
     """Check each set of probabilities against the labels; a lone one is called ``"probs"``.
+
+    One-dimensional ones are the probabilities of outcome 1.
 
     Examples
     --------
@@ -37,6 +40,11 @@ def views_of(y_true: object, probs: object) -> dict[str, Scored]:
                 raise
             raise InputError(f"probs[{name!r}]: {error}") from None
     return views
+
+
+def claim_of(found: Mapping[str, Any]) -> Claim:
+    """Return the words for what the first of some series claims, by its ``kind``."""
+    return CLAIMS[next(iter(found.values())).kind]
 
 
 def prefix_of(name: str) -> str:

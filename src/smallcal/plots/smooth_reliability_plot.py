@@ -7,12 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.metrics import Scored
 from smallcal.metrics.smooth import reflected_smooth, smece_exact
 from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
-from smallcal.plots.series import prefix_of, views_of
+from smallcal.plots.series import claim_of, prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
@@ -47,6 +48,8 @@ class SmoothCurve:
     level : float
     step : float
         Of the grid.
+    kind : {"logits", "score"}
+        Whether a class is claimed, or outcome 1, for the words on the axes.
     """
 
     confidence: FloatArray
@@ -58,6 +61,7 @@ class SmoothCurve:
     smece: float
     level: float
     step: float = _STRIDE / (_NODES - 1)
+    kind: str = "logits"
 
 
 def smooth_reliability_data(
@@ -100,6 +104,7 @@ def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> SmoothCurve
         width=width,
         smece=error,
         level=level,
+        kind=view.kind,
     )
 
 
@@ -172,7 +177,9 @@ def smooth_reliability(ax: style.Axes, found: dict[str, SmoothCurve]) -> None:
     >>> axes.get_ylabel()
     'accuracy, smoothed (%)'
     """
-    style.frame_reliability(ax, xlabel="confidence (%)", ylabel="accuracy, smoothed (%)")
+    claim = claim_of(found)
+    smoothed = f"{claim.accuracy}, smoothed (%)"
+    style.frame_reliability(ax, xlabel=f"{claim.confidence} (%)", ylabel=smoothed)
     strip = style.strip_over(ax, ylabel="density")
     for name, row, look in style.looks(found):
         _draw_curve(ax, name, row, look)
@@ -190,9 +197,10 @@ def _draw_curve(ax: style.Axes, name: str, row: SmoothCurve, look: style.Look) -
     for part in _stretches(row):
         style.band(ax, x[part], low[part], high[part], look)
         ax.plot(x[part], y[part], **look.stroke, linewidth=1.6, zorder=3)
+    claim = CLAIMS[row.kind]
     few = np.linspace(0, len(x) - 1, min(12, len(x))).astype(int)
     tips = [
-        f"{named}confidence {PERCENT.value(x[i])}: accuracy {PERCENT.value(y[i])} "
+        f"{named}{claim.confidence} {PERCENT.value(x[i])}: {claim.accuracy} {PERCENT.value(y[i])} "
         f"({100 * row.level:g} % band {PERCENT.interval(low[i], high[i])})"
         for i in few
     ]

@@ -11,6 +11,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import FittedMap, GroupMap, ScalarMap, TemperatureMap
 from smallcal.calibrators.signals import FeatureRisk, Risk
 from smallcal.calibrators.signals.statistic import Standardised, Statistic
+from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
 from smallcal.plots.risk_groups import at_one_temperature, fitted_of
@@ -82,7 +83,9 @@ def temperature_signal_data(
         # No score of its own to stand on: the model's own confidence will do.
         raw = at_one_temperature(fitted, 1.0).predict_proba(logits)
         kind: Kind = "cloud" if score.ndim > 1 else "steps"
-        score, label = raw.max(axis=1).astype(np.float64), "confidence of the raw model (%)"
+        claim = CLAIMS[fitted.input]
+        score = fitted.claims(raw)[0].astype(np.float64)
+        label = f"{claim.confidence} of {claim.raw} (%)"
     else:
         kind = "steps" if isinstance(fitted.map, GroupMap) else "curve"
     line_score, line_temperature = _line(fitted.map, kind, score)

@@ -17,7 +17,7 @@ from smallcal.reports import conditions
 from smallcal.reports.content.gather import gather
 from smallcal.reports.render import html, markdown
 from smallcal.reports.samples import Samples, require_pair, require_same_model, samples_of
-from smallcal.reports.settings import DEFAULT_BOOT, DEFAULT_METHODS, Settings
+from smallcal.reports.settings import DEFAULT_BOOT, Settings, usual_methods
 
 #: What a file's suffix means.
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
@@ -109,7 +109,7 @@ def report(
     calibration: object,
     test: object,
     *,
-    methods: Sequence[str] = DEFAULT_METHODS,
+    methods: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     shift: Mapping[Any, object] | None = None,
     n_boot: int = DEFAULT_BOOT,
@@ -126,9 +126,10 @@ def report(
     Parameters
     ----------
     calibration, test : pair of arrays, Predictions or path
-        Logits and labels to fit on, and to measure on.
+        Logits and labels to fit on, and to measure on; or scores and outcomes.
     methods : sequence of str
-        Names in :func:`smallcal.methods`; the raw model is always among them.
+        Names in :func:`smallcal.methods`; the raw model is always among them. By default
+        ``DEFAULT_METHODS``, of scores the maps of one number.
     class_names : sequence of str, optional
     shift : mapping of (kind, severity) to samples, optional
         Test samples of the same model under other conditions.
@@ -137,7 +138,7 @@ def report(
         "beyond chance" out.
     level : float
         Of all intervals.
-    input : {"logits", "probabilities"}, optional
+    input : {"logits", "probabilities", "score"}, optional
         What the numbers are; what a file's own names say, else logits.
     random_state : int
     title : str, optional
@@ -163,21 +164,21 @@ def report(
     (False, True)
     """
     seed = seed_of(random_state)
+
+    def checked(given: object, role: str, like: Samples | None = None) -> Samples:
+        return samples_of(given, role=role, input=input, class_names=class_names, like=like)
+
+    cal = checked(calibration, "calibration")
     settings = Settings(
-        methods=methods,
+        methods=usual_methods(cal.input) if methods is None else methods,
         n_boot=n_boot,
         level=level,
         seed=seed,
         title=title,
         command=command,
         verb_options=_as_read(input, seed) if verb_options is None else verb_options,
+        input=cal.input,
     )
-
-    def checked(given: object, role: str, like: Samples | None = None) -> Samples:
-        known = None if like is None else like.class_names
-        return samples_of(given, role=role, input=input, class_names=class_names, known=known)
-
-    cal = checked(calibration, "calibration")
     held_out = checked(test, "test", cal)
     require_pair(cal, held_out)
     shifted = {}

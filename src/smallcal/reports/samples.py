@@ -23,7 +23,7 @@ class Samples:
     ----------
     preds : Predictions
         Holds logits, whatever came in: logarithms where those were probabilities.
-    input : {"logits", "probabilities"}
+    input : {"logits", "probabilities", "score"}
         What came in.
     class_names : tuple of str, or None
     source : str
@@ -31,8 +31,11 @@ class Samples:
     file : str
         The file as it was named; empty where there is none.
     facts : dict
-        What the report says of them: ``source``, ``n``, ``n_classes``, ``n_errors``, ``accuracy``,
-        ``sha256`` of the arrays, and ``file_sha256``, None where they came from no file.
+        What the report says of them: ``source``, ``n``, ``n_classes``, ``n_errors`` and
+        ``accuracy`` (of scores: outcomes 0, and the rate of successes), ``sha256`` of the arrays,
+        and ``file_sha256``, None where they came from no file.
+    flags : dict of str to list
+        What scores were taken for; nothing of logits.
     """
 
     preds: Predictions
@@ -41,6 +44,7 @@ class Samples:
     source: str
     file: str
     facts: dict[str, Any]
+    flags: dict[str, list[int]]
 
 
 def samples_of(
@@ -49,17 +53,19 @@ def samples_of(
     role: str,
     input: str | None = None,
     class_names: Sequence[str] | None = None,
-    known: Sequence[str] | None = None,
+    like: Samples | None = None,
 ) -> Samples:
     """Check what a user gave: a pair, a record with logits and labels, or the path of a file.
 
-    Columns of a file are put in the order of ``known`` classes by their names.
+    Columns of a file are put in the order of the classes of samples that it should be ``like``, by
+    their names; scores are taken for what theirs were.
 
     Examples
     --------
     >>> samples_of(([[2.0, 0.0], [0.0, 1.0]], [0, 0]), role="test").facts["n_errors"]
     1
     """
+    known = None if like is None else like.class_names
     if isinstance(given, str | os.PathLike):
         given = io.read(given, input=input, class_names=class_names, known=known)
         for note in given.notes:
@@ -74,12 +80,13 @@ def samples_of(
     kind: str = input or getattr(given, "input", None) or "logits"
     if isinstance(given, Predictions):
         # It holds logits, and a report counts every sample once.
-        preds, kind = replace(given, weight=None), "logits"
+        preds, kind, logits = replace(given, weight=None), given.kind, None
     else:
         logits, labels = _arrays(given, role)
         if labels is None:
             raise InputError(
-                f"{source} has no labels; a report needs the true class of each sample"
+                f"{source} has no labels; a report needs the true class, or the outcome, of each "
+                "sample"
             )
         try:
             preds = Predictions.of(
@@ -88,6 +95,7 @@ def samples_of(
                 input=kind,
                 class_names=names,
                 features=getattr(given, "features", None),
+                score=None if like is None else like.preds.score,
                 groups=getattr(given, "groups", None),
                 name=kind,
             )
@@ -104,12 +112,20 @@ def samples_of(
             "source": source,
             "n": preds.n,
             "n_classes": preds.n_classes,
-            "n_errors": int((~preds.correct).sum()),
-            "accuracy": float(preds.correct.mean()),
+            "n_errors": int((~preds.came).sum()),
+            "accuracy": float(preds.came.mean()),
             "sha256": preds.sha256(),
             "file_sha256": file_sha256(path) if path is not None and os.path.isfile(path) else None,
         },
+        flags=_taken_for(preds, logits),
     )
+
+
+def _taken_for(preds: Predictions, scores: object) -> dict[str, list[int]]:
+    """Return what scores were taken for, and what is odd about them where they are at hand."""
+    if preds.score is None:
+        return {}
+    return {f"score_as_{preds.score.kind}": []} if scores is None else preds.score.flags(scores)
 
 
 def _arrays(given: object, role: str) -> tuple[object, object]:

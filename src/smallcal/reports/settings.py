@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from smallcal.calibrators.catalogue import ALIASES, method
+from smallcal.calibrators.catalogue import OF_SCORES, method, true_name
 from smallcal.errors import InputError
 from smallcal.statistics.interval import require_options
 
@@ -18,6 +18,17 @@ RAW = "none"
 MIN_BOOT = 100
 #: Resamples for groups and shifted sets, of which there are many.
 _MANY = 500
+
+
+def usual_methods(input: str) -> tuple[str, ...]:
+    """Return the methods of a report that names none.
+
+    Examples
+    --------
+    >>> usual_methods("score")[:3]
+    ('none', 'ts-nll', 'platt')
+    """
+    return OF_SCORES if input == "score" else DEFAULT_METHODS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +45,8 @@ class Settings:
     title, command : str, optional
     verb_options : mapping of str to sequence of str
         What ``smallcal fit`` and ``smallcal apply`` need to read the same files.
+    input : str
+        What rows hold, which decides what the default is.
     names : dict of str to str
         Each method's true name and the one it was asked for by, the raw model first.
     bootstrap, many : tuple of (int, float, int)
@@ -56,6 +69,7 @@ class Settings:
     title: str | None = None
     command: str | None = None
     verb_options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    input: str = "logits"
     names: dict[str, str] = field(init=False)
     bootstrap: tuple[int, float, int] = field(init=False)
     many: tuple[int, float, int] = field(init=False)
@@ -65,8 +79,8 @@ class Settings:
             raise InputError(f"methods must be a list of names; got the string {self.methods!r}")
         names = {RAW: RAW}
         for name in self.methods:
-            method(name)  # raises where there is none
-            names.setdefault(ALIASES.get(name, name), name)
+            method(name, self.input)  # raises where there is none
+            names.setdefault(true_name(name, self.input), name)
         why = "verdicts rest on intervals, and 0 leaves them out"
         least = MIN_BOOT if self.n_boot else 0
         require_options(self.n_boot, self.level, least=least, why=why)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from smallcal.data.checks import MAX_MAGNITUDE, FloatArray, IntArray, as_numpy
+from smallcal.data.checks import FloatArray, IntArray, as_numpy
+from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.errors import InputError
 
 

@@ -32,6 +32,7 @@ from types import UnionType
 from typing import Any
 
 from smallcal.data.predictions import Predictions
+from smallcal.data.score import ScoreScale
 from smallcal.errors import FileError, InputError
 from smallcal.io.read import file_sha256, split_path
 from smallcal.studies.portions import (
@@ -129,9 +130,17 @@ class Cell:
         return Portion(path, columns, labels, split, str(part), self.seed)
 
     def read(self, which: str | ShiftSet) -> Predictions:
-        """Return a split: "calibration", "test" or one of the shifts."""
+        """Return a split: "calibration", "test" or one of the shifts.
+
+        Scores are taken for what those of the calibration split are.
+        """
         portion = self.portion(which)
-        return kept_split(portion, stamp_of(split_path(portion.path)[0]))
+        stamp = stamp_of(split_path(portion.path)[0])
+        found = kept_split(portion, stamp)
+        if found.score is None or which == "calibration":
+            return found
+        scale = self.read("calibration").score
+        return found if scale == found.score else kept_split(portion, stamp, scale)
 
     def draw(self, budget: int, draw: int) -> Predictions:
         """Return one draw of the calibration split; see :func:`draw_rows`."""
@@ -174,9 +183,9 @@ def _listed(classes: object) -> object:
 
 
 @lru_cache(maxsize=8)
-def kept_split(portion: Portion, stamp: object) -> Predictions:
+def kept_split(portion: Portion, stamp: object, score: ScoreScale | None = None) -> Predictions:
     """Return a split; the last few are kept, because tasks of a cell follow each other."""
-    return portion.read()
+    return portion.read(score)
 
 
 def stamp_of(file: str | os.PathLike[str]) -> object:

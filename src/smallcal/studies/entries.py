@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smallcal.calibrators.catalogue import OF_SCORES
 from smallcal.studies.study import Entry
 
 ECE = ("ece15", "adaece15", "smece")
@@ -44,6 +45,9 @@ MATCHED = (
 
 #: Temperatures by group: with thresholds that can be cut anew.
 GROUPED = entries("srts-bce margin-k3 srts-shrunk")
+
+#: Maps of one number, and isotonic regression as everybody has it.
+SCORE_MAPS = (*map(Entry, OF_SCORES), Entry("sklearn:isotonic"))
 
 #: Compared with every other method, as the paper does.
 OURS = {"ours": ("srts-bce", "adaptive")}

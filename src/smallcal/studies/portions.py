@@ -16,6 +16,7 @@ import numpy as np
 from smallcal import io
 from smallcal.data.checks import as_labels, as_scores
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.score import ScoreScale
 from smallcal.errors import FileError, InputError, choose
 from smallcal.io.layout import Loaded
 from smallcal.io.read import read_labels
@@ -171,9 +172,9 @@ class Portion:
     part: str = ""
     seed: int = 0
 
-    def read(self) -> Predictions:
-        """Read and check it."""
-        preds = self.whole()
+    def read(self, score: ScoreScale | None = None) -> Predictions:
+        """Read and check it; scores are taken for what others were, where that is said."""
+        preds = self.whole(score)
         if self.split is None:
             return preds
         try:
@@ -181,7 +182,7 @@ class Portion:
         except InputError as error:
             raise error.about(self.path) from error
 
-    def whole(self) -> Predictions:
+    def whole(self, score: ScoreScale | None = None) -> Predictions:
         """Read and check the file before it is split."""
         loaded = io.read(self.path)
         for note in loaded.notes:
@@ -190,7 +191,9 @@ class Portion:
             raise FileError(f"{self.path} has no labels")
         try:
             if self.columns is None:
-                preds = _checked(loaded.logits, loaded.labels, loaded)
+                preds = _checked(loaded.logits, loaded.labels, loaded, score=score)
+            elif loaded.input == "score":
+                raise InputError("classes: one score per row has no columns to choose from")
             else:
                 preds = _restricted(loaded, self.columns, counted=self.labels)
         except InputError as error:
@@ -199,7 +202,12 @@ class Portion:
 
 
 def _checked(
-    logits: FloatArray, labels: object, loaded: Loaded, *, rows: IntArray | None = None
+    logits: FloatArray,
+    labels: object,
+    loaded: Loaded,
+    *,
+    rows: IntArray | None = None,
+    score: ScoreScale | None = None,
 ) -> Predictions:
     kind = "logits" if rows is not None else loaded.input
     features = loaded.features
@@ -209,7 +217,7 @@ def _checked(
         # Probabilities come back in the type of the logits, and the rounding of a short one moves
         # samples between bins: float16 changed ECE by 0.1 point.
         logits = logits.astype(np.float64)
-    return Predictions.of(logits, labels, input=kind, features=features)
+    return Predictions.of(logits, labels, input=kind, features=features, score=score)
 
 
 def _restricted(loaded: Loaded, columns: tuple[int, ...], *, counted: str) -> Predictions:

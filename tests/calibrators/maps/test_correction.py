@@ -32,7 +32,7 @@ def test_logits_are_moved_by_the_bias_and_the_matrix(seed, n_classes, rank):
     expected = z + correction.bias + z @ matrix_of(correction).T
     np.testing.assert_allclose(correction(z), expected, rtol=1e-10, atol=1e-10)
     row = Row(n_classes)
-    program = Program(correction.program(row.logits), None, n_classes, 0, "logits")
+    program = Program(correction.program(row), None, n_classes, 0, "logits")
     np.testing.assert_allclose(program_numpy.run(program, z)[0], expected, rtol=1e-10, atol=1e-10)
 
 

@@ -24,6 +24,7 @@ from smallcal.calibrators.maps.loglinear import (
 from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback, weighted_rows
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value
+from smallcal.data.masks import filled
 from smallcal.data.predictions import FloatArray
 from smallcal.data.special import log_softmax, softmax
 from smallcal.errors import InputError
@@ -58,6 +59,7 @@ class AffineMap(ProbabilityMap):
     bias: FloatArray | None = None
     on: str = "logits"
     kind: ClassVar[str] = "affine"
+    mixes: ClassVar[bool] = True
     words: ClassVar[str] = "multiplied class by class, or by a matrix, before the softmax"
     schema: ClassVar[Mapping[str, Rule]] = {
         "weight": list_of(
@@ -114,9 +116,10 @@ class AffineMap(ProbabilityMap):
 
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the probabilities."""
-        x = row.logits
+        x = row.filled
         if self.on == "log_probabilities":
-            x = row.gaps - program.log(program.exp(row.gaps).sum())
+            gaps = x - row.best
+            x = gaps - program.log(program.exp(gaps).sum())
         y = x * program.constant(self.weight) if self.weight.ndim == 1 else x.dot(self.weight)
         if self.bias is not None:
             y = y + program.constant(self.bias)
@@ -162,7 +165,7 @@ def fit_vector(split: Split, *, penalties: Sequence[float] = VECTOR_PENALTIES) -
         return scalar_fallback(split)
     if not grid:
         return scalar_fallback(split, "missing_classes")
-    sample = Sample.of(split.preds, split.preds.logits.astype(np.float64))
+    sample = Sample.of(split.preds, filled(split.preds.logits.astype(np.float64)))
     start = np.full(split.preds.n_classes, 1 / split.pooled.value)
     strengths = [np.full_like(start, penalty) for penalty in grid]
     weight = fit_cross_validated(sample, start, strengths, split.discipline)
@@ -182,7 +185,7 @@ def fit_matrix(split: Split) -> MapFit:
         return scalar_fallback(split)
     if not _has_every_class(split):
         return scalar_fallback(split, "missing_classes")
-    sample = Sample.of(split.preds, split.preds.logits.astype(np.float64), bias=True)
+    sample = Sample.of(split.preds, filled(split.preds.logits.astype(np.float64)), bias=True)
     start = _scaled_identity(split)
     problem = Problem(sample, np.zeros_like(start), start)
     # Plain steps: where there is no minimum, whitening would only run away from it faster.
@@ -213,7 +216,9 @@ def fit_dirichlet(
         return scalar_fallback(split)
     if not _has_every_class(split):
         return scalar_fallback(split, "missing_classes")
-    sample = Sample.of(split.preds, log_softmax(split.preds.logits.astype(np.float64)), bias=True)
+    sample = Sample.of(
+        split.preds, log_softmax(filled(split.preds.logits.astype(np.float64))), bias=True
+    )
     start = _scaled_identity(split)
     strengths = [_odir_strength(start, lam, mu) for lam in grid[0] for mu in grid[1]]
     theta = fit_cross_validated(sample, start, strengths, split.discipline)

@@ -12,6 +12,7 @@ from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Objective, moments
 from smallcal.calibrators.parts import Part, Scores, keyword_defaults
 from smallcal.calibrators.program import Row, Value
+from smallcal.data.masks import any_masked, filled, without_masked
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
@@ -83,12 +84,22 @@ class TemperatureMap(FittedMap):
 class ProbabilityMap(FittedMap):
     """Gives each row its probabilities, in a way that one temperature cannot."""
 
+    #: Whether the logit of a class may count for others: it then must be a number of usual size.
+    mixes: ClassVar[bool] = False
+
     @abstractmethod
     def probabilities(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
         """Return probabilities (m, C), float64, from raw logits (m, C), float64, and scores.
 
         Row by row: a row's result must not depend on the others'.
         """
+
+    def of_options(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
+        """Return probabilities (m, C) that are 0 where a row does not have an option."""
+        if not any_masked(logits):
+            return self.probabilities(logits, scores)
+        given = filled(logits) if self.mixes else logits
+        return without_masked(self.probabilities(given, scores), logits)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,8 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.parts import Part, Rule, list_of, rule
-from smallcal.calibrators.program import Value
+from smallcal.calibrators.program import Row, Value
+from smallcal.data.masks import filled
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -82,15 +83,15 @@ class Correction(Part):
         if self.reads:
             reads, writes = (np.array(side, dtype=work) for side in (self.reads, self.writes))
             # einsum, not a matrix product: a row's bits must not depend on its batch.
-            seen = np.einsum("ij,kj->ik", z, reads)
+            seen = np.einsum("ij,kj->ik", filled(z), reads)
             moved += np.einsum("ik,kj->ij", seen, writes)
         return np.asarray(moved)
 
-    def program(self, logits: Value, /) -> Value:
+    def program(self, row: Row, /) -> Value:
         """Write the moved logits down, for exporters."""
-        moved = logits + program.constant(self.bias)
+        moved = row.logits + program.constant(self.bias)
         if self.reads:
-            moved = moved + logits.dot(self.reads).dot(np.transpose(self.writes))
+            moved = moved + row.filled.dot(self.reads).dot(np.transpose(self.writes))
         return moved
 
     def weakened(self, weight: float) -> Correction:

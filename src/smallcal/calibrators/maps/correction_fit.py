@@ -22,6 +22,7 @@ import numpy as np
 from smallcal.calibrators.maps.base import agreeing_scale
 from smallcal.calibrators.maps.correction import LARGEST, Correction
 from smallcal.calibrators.maps.temperature import ANCHOR_SCALE
+from smallcal.data.masks import filled
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
@@ -77,7 +78,7 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     2
     """
     raw = preds.logits.astype(np.float64)
-    if np.ptp(raw, axis=1).max() <= _FARTHEST:
+    if np.ptp(filled(raw), axis=1).max() <= _FARTHEST:
         try:
             with np.errstate(all="ignore"):
                 correction, moved = _fitted(_Model(preds, raw), raw, -np.log(temperature))
@@ -155,8 +156,9 @@ class _Model:
         self.n_classes = preds.n_classes
         self.occurred = np.bincount(preds.labels, minlength=preds.n_classes) > 0
         self.counts, self.rare = _classes_that_count(self.z, self.weight, self.occurred)
-        self.directions = _leading_directions(self.z, self.weight)
-        self.x = self.z @ self.directions
+        seen = filled(self.z)
+        self.directions = _leading_directions(seen, self.weight)
+        self.x = seen @ self.directions
         rank = self.directions.shape[1]
         self.sizes = 1, len(self.counts), rank * rank
         size = max(1, _BLOCK_SIZE // preds.n_classes)

@@ -31,6 +31,7 @@ import numpy as np
 from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
 from smallcal.calibrators.maps.temperature import scalar_fallback
 from smallcal.calibrators.softmax import keep_argmax
+from smallcal.data.masks import filled
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.data.special import softmax
 from smallcal.errors import InputError, missing_extra
@@ -63,6 +64,7 @@ class PeerMap(ProbabilityMap):
     name: str
     fitted: PeerModel
     count: int
+    mixes: ClassVar[bool] = True
     kind: ClassVar[str] = "peer"
     words: ClassVar[str] = "handed to another package"
     saved: ClassVar[bool] = False
@@ -187,7 +189,7 @@ def _silenced() -> Iterator[None]:
 
 
 def _wide(split: Split) -> FloatArray:
-    return np.ascontiguousarray(split.preds.logits, dtype=np.float64)
+    return np.ascontiguousarray(filled(split.preds.logits), dtype=np.float64)
 
 
 def _onto_simplex(raw: FloatArray, logits: FloatArray) -> FloatArray:

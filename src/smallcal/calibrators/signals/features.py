@@ -78,7 +78,7 @@ class FeatureRisk(FittedSignal):
 
     def program(self, row: Row, /) -> Value:
         """Return the risk, or its log-odds."""
-        columns = row.features.join(row.logits) if self.n_logits else row.features
+        columns = row.features.join(row.filled) if self.n_logits else row.features
         slope = self.coef / self.scale
         linear = columns.dot(slope) + float(self.intercept - slope @ self.mean)
         return linear if self.logit else program.sigmoid(linear)
@@ -100,7 +100,7 @@ class RawLogits(FittedSignal):
 
     def program(self, row: Row, /) -> Value:
         """Return the logits."""
-        return row.logits
+        return row.filled
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _fit_feature_risk(seen: Observed, scale: str, *, with_logits: bool) -> Signa
     logit = is_logit(scale)
     columns, n_logits = seen.rows.features.T, 0
     if with_logits:
-        columns = np.vstack([columns, seen.preds.logits.T.astype(np.float64)])
+        columns = np.vstack([columns, seen.rows.logits.T.astype(np.float64)])
         n_logits = seen.preds.n_classes
     return cross_fit(
         seen,

@@ -94,7 +94,7 @@ class LogitHeadTemperature(HeadTemperature):
 
     def program(self, row: Row, /) -> Value:
         """Return the temperature."""
-        return self.head.program(row, row.logits)
+        return self.head.program(row, row.filled)
 
 
 @route("head_temperature", needs=("features",), care=OUT_OF_FOLD)
@@ -108,7 +108,7 @@ def fit_logit_head_temperature(
     seen: Observed, *, epochs: int = 500, patience: int = 20
 ) -> SignalFit:
     """Fit the temperature head of logits, cross-fitted; see :func:`fit_temperatures`."""
-    return fit_temperatures(seen, seen.preds.logits, LogitHeadTemperature, epochs, patience)
+    return fit_temperatures(seen, seen.rows.logits, LogitHeadTemperature, epochs, patience)
 
 
 def fit_temperatures(

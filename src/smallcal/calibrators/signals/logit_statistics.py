@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from smallcal.calibrators.once import once
-from smallcal.data.checks import MAX_MAGNITUDE, FloatArray, IntArray, as_scores, bad_rows_error
+from smallcal.data.checks import FloatArray, IntArray, as_scores
+from smallcal.data.masks import MAX_MAGNITUDE, checked_logits, filled
 from smallcal.errors import InputError, missing_input
 
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
@@ -62,8 +63,8 @@ def row_blocks(logits: FloatArray, *, name: str = "logits") -> Iterator[RowBlock
         # The row norm is finite exactly when every entry is: the check costs nothing extra.
         squared_norm = np.einsum("ij,ij->i", block, block)
         if not squared_norm.max() <= MAX_MAGNITUDE**2:  # so that NaN is caught too
-            bad = ~(squared_norm <= MAX_MAGNITUDE**2)
-            raise bad_rows_error(block, bad, name=name, first_row=start)
+            block, norms = checked_logits(block, name=name, first_row=start)
+            squared_norm = norms.astype(work)
         # On flat arrays: reduceat is twice as quick as max(axis=1), one index as two.
         flat = gaps.reshape(-1)
         top_index = block.argmax(axis=1)
@@ -168,7 +169,7 @@ class Rows:
         features: FloatArray | None = None,
         labels: IntArray | None = None,
     ) -> None:
-        self.logits = logits
+        self._given = logits
         self._block = block
         self._features = features
         self._labels = labels
@@ -181,14 +182,19 @@ class Rows:
             self.predicted = predicted
 
     def __len__(self) -> int:
-        return len(self.logits)
+        return len(self._given)
 
     @once
     def statistics(self) -> FloatArray:
         """The six statistics, shape (6, m); made when first asked for."""
         if self._block is not None:
             return block_statistics(self._block)
-        return collect_statistics(self.logits)
+        return collect_statistics(self._given)
+
+    @once
+    def logits(self) -> FloatArray:
+        """The logits; an option that a row does not have looks like its least likely one."""
+        return filled(self._given)
 
     @once
     def predicted(self) -> IntArray:

@@ -44,6 +44,8 @@ def apply(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
     group: options.Group = None,
     with_temperature: Annotated[
         bool, flag("--with-temperature", "Also write each row's temperature.")
@@ -70,6 +72,8 @@ def apply(
         terminal.show_json({**told, "n_before": before, "seconds": seconds})
         return
     shape = f"{terminal.count(n, 'row')} of {fitted.n_classes:,} probabilities"
+    if fitted.score is not None:
+        shape = f"the probability of outcome 1 of {terminal.count(n, 'row')}"
     if before:
         terminal.note(f"{before:,} of {n:,} rows were done before")
     rate = f" ({(n - before) / seconds:,.0f} rows/s)" if n - before >= _MANY else ""
@@ -121,7 +125,7 @@ def _opened(
     fitted: FittedCalibrator, data: str, output: str, asked: Asked
 ) -> tuple[Source, Target] | None:
     """Return from where to where rows can be streamed, or None if all must be in memory."""
-    found = inputs.in_pieces(data, fitted)
+    found = inputs.in_pieces(data, fitted, asked)
     # Whether there is a target does not depend on the kind of the source, which is not open yet.
     if found is None or io.Target.of(output, "parquet") is None:
         io.require_writable(output)
@@ -152,6 +156,11 @@ def _whole(
         arrays["labels"] = inputs.label_column(loaded.labels, loaded)
     if loaded.groups is not None and fitted.groups is not None:
         arrays["groups"] = loaded.groups
+    if fitted.score is not None:  # one number in, one out, and what came of it
+        own = {"probabilities": "probability", "labels": "outcome"}
+        arrays["probabilities"] = proba[:, 1]
+        io.write_arrays(output, {own.get(name, name): array for name, array in arrays.items()})
+        return len(proba)
     names = loaded.class_names or fitted.class_names
     if names is not None:
         require_names(names)  # before an array of text drops what it cannot hold

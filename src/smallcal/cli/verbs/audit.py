@@ -15,6 +15,7 @@ from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.gaps import show_gaps
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import option
+from smallcal.data.claims import CLAIMS
 from smallcal.errors import InputError
 from smallcal.io import Loaded
 from smallcal.metrics import METRICS
@@ -27,7 +28,7 @@ _SHARES = {
     "rising": "temperatures rise from group to group",
     "falling": "temperatures fall from group to group",
     "same_order": "groups ranked by temperature as here",
-    "beats_raw": "lower TopBCE than the raw model on samples left out",
+    "beats_raw": "lower {loss} than {raw} on samples left out",
 }
 _MARKS = {"fine": "-", "care": "!", "bad": "!!"}
 
@@ -56,6 +57,8 @@ def audit(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
     group: options.Group = None,
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -73,7 +76,8 @@ def audit(
     if not grouped:
         inputs.note_groups(loaded, asked)
     others = _others(apply_to or [], loaded, asked)
-    checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
+    scale = None if fitted is None else fitted.score
+    checked = inputs.require_agreement(inputs.predictions(loaded, scale), data, force=force)
     with terminal.progress("Auditing", n_refits + n_null) as advance, inputs.naming(data):
         found = inspect_closely(
             loaded.logits,
@@ -100,7 +104,9 @@ def audit(
 def _others(files: list[str], audited: Loaded, asked: Asked) -> dict[str, object]:
     others: dict[str, object] = {}
     for file in files:
-        other = inputs.load(file, replace(asked, labels=None, input=None))
+        # Of logits and probabilities the file's names say which; of a score they need not.
+        kept = asked.input if asked.input == "score" else None
+        other = inputs.load(file, replace(asked, labels=None, input=kept))
         if other.input != audited.input:
             raise InputError(
                 f"{file} holds {other.input}, and the audited samples are {audited.input}"
@@ -113,6 +119,8 @@ def _others(files: list[str], audited: Loaded, asked: Asked) -> dict[str, object
 def _show(found: Audit, data: str) -> None:
     size = f"{terminal.count(found.n, 'sample')} of {found.n_classes:,} classes"
     wrong = f"{found.n_errors:,} of them predicted wrong"
+    if found.input == "score":
+        size, wrong = terminal.count(found.n, "score"), f"{found.n_errors:,} of them of outcome 0"
     parameters = terminal.count(found.n_parameters, "fitted number")
     terminal.say(f"{found.method} on {data}: {size}, {wrong}; {parameters}.")
     terminal.say(f"{terminal.count(found.n_refits, 'refit')}, each on {found.resampling}.")
@@ -121,7 +129,7 @@ def _show(found: Audit, data: str) -> None:
         _show_bands(found)
     _show_shares(found)
     if found.groups:
-        show_gaps(found.groups)
+        show_gaps(found.groups, kind=found.input)
     if found.signals is not None:
         _show_signals(found.signals)
     findings = [f"{_MARKS[finding.level]} {finding.text}" for finding in found.findings]
@@ -170,7 +178,11 @@ def _show_bands(found: Audit) -> None:
 
 
 def _show_shares(found: Audit) -> None:
-    rows = [[_SHARES[key], SHARE.value(share)] for key, share in found.shares.items()]
+    claim, score = CLAIMS[found.input], found.input == "score"
+    told = {"loss": claim.called if score else "TopBCE", "raw": claim.raw}
+    rows = [
+        [_SHARES[key].format(**told), SHARE.value(share)] for key, share in found.shares.items()
+    ]
     rows += [
         [f"flag {key}: {FLAGS[key]}", SHARE.value(share)] for key, share in found.flags.items()
     ]
@@ -183,11 +195,13 @@ def _show_shares(found: Audit) -> None:
     }
     rows = []
     for key, (name, metric) in names.items():
-        if key in found.held_out:
+        if key in found.held_out and not (score and key == "top_label_bce"):
             unit, pair = METRICS[metric].unit, (found.held_out[k] for k in (f"raw_{key}", key))
             rows.append([unit.heading(name), *(unit.spread(s.mean, s.sd) for s in pair)])
     if rows:
-        terminal.show_table(["on samples left out", "raw model", found.method], rows)
+        terminal.show_table(
+            ["on samples left out", claim.raw.removeprefix("the "), found.method], rows
+        )
 
 
 def _show_signals(signals: SignalToNoise) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from smallcal.advice.recommend import DEFAULT, ON_TEST
-from smallcal.calibrators.catalogue import METHODS, true_name
+from smallcal.advice.recommend import default_of, on_test
+from smallcal.calibrators.catalogue import METHODS, OF_SCORES, true_name
+from smallcal.calibrators.discipline import FLAGS
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import notes_of
@@ -19,8 +20,16 @@ from smallcal.statistics.compare import Comparison
 from smallcal.statistics.compare import compare as put_together
 from smallcal.statistics.interval import require_options
 
-DEFAULT_METRICS = ("accuracy", "ece15", "adaece15", "nll", "brier", "top_label_bce")
+DEFAULT_METRICS: tuple[str, ...] = (
+    "accuracy",
+    "ece15",
+    "adaece15",
+    "nll",
+    "brier",
+    "top_label_bce",
+)
 DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,adaptive"
+SCORE_METRICS = ("ece15", "adaece15", "nll", "brier", "auroc")
 
 #: Metrics beside one another in 80 columns: values, and differences with intervals.
 _ABREAST = 6
@@ -30,7 +39,10 @@ _DIFFERENCES_ABREAST = 2
 def compare(
     cal_data: options.CalData,
     test_data: options.TestData = None,
-    methods: Annotated[str, option("A,B,...", "Which methods, or all.")] = DEFAULT_METHODS,
+    methods: Annotated[
+        str | None,
+        option("A,B,...", "Which methods, or all. Default: five, of scores the maps of those."),
+    ] = None,
     baseline: Annotated[
         str | None, option("NAME", "Compare with this method. Default: tva-ts, or the first.")
     ] = None,
@@ -39,6 +51,8 @@ def compare(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
     group: options.Group = None,
     n_boot: options.Boot = 2000,
     level: options.Level = 0.95,
@@ -48,17 +62,25 @@ def compare(
 ) -> None:
     """Fit several methods and show their metrics side by side."""
     require_options(n_boot, level)
-    names = list(dict.fromkeys(map(true_name, choices.method_names(methods))))
-    baseline = _baseline(baseline, names)
-    wanted = choices.metric_names(metrics, DEFAULT_METRICS)
+    given = None if methods is None else choices.method_names(methods)
+    choices.metric_names(metrics, DEFAULT_METRICS)  # before anything is read
     asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="compare")
+    usual, shown = DEFAULT_METHODS.split(","), DEFAULT_METRICS
+    if cal.input == "score":
+        usual, shown = list(OF_SCORES), SCORE_METRICS
+    wanted = choices.metric_names(metrics, shown)
+    names = list(dict.fromkeys(true_name(name, cal.input) for name in given or usual))
+    baseline = _baseline(baseline, names)
     cal = inputs.grouped_if(cal, asked)
     if methods == "all":
         names = _possible(names, cal, test)
-    for one in (cal, test):
-        inputs.require_agreement(inputs.predictions(one), one.source, force=force)
-    labels = inputs.predictions(test).labels
+    fitted_on = inputs.require_agreement(inputs.predictions(cal), cal.source, force=force)
+    tested_on = inputs.predictions(test, fitted_on.score)
+    if fitted_on.score is not None:  # once, and not of every method
+        taken = f"score_as_{fitted_on.score.kind}"
+        terminal.note(f"{taken}: {FLAGS[taken]}")
+    labels = inputs.require_agreement(tested_on, test.source, force=force).labels
     probas, errors = _fit_all(names, cal, replace(test, labels=labels), seed)
     if methods == "all":
         errors = _forgive_missing(errors)
@@ -66,14 +88,15 @@ def compare(
         name: " ".join(f"{type(error).__name__}: {getattr(error, 'shell', error)}".split())
         for name, error in errors.items()
     }
-    result = None
+    result, usually = None, default_of(cal.input)
+    probas = {name: tested_on.measured(proba) for name, proba in probas.items()}
     if probas:
         reference = baseline if baseline in probas else None
         with terminal.resampling(n_boot, level, seed) as how:
             result = put_together(labels, probas, baseline=reference, metrics=wanted, **how)
     if as_json:
         found = {} if result is None else result.to_dict()
-        advised = {"recommended": DEFAULT if DEFAULT in probas else None}
+        advised = {"recommended": usually if usually in probas else None}
         about = {"cal": cal.source, "test": test.source, **advised}
         terminal.show_json({**about, **found, "failures": failures})
     else:
@@ -82,8 +105,8 @@ def compare(
             f"{test.source} ({terminal.count(len(test.logits), 'sample')})."
         )
         _show(result, wanted, list(failures))
-        if DEFAULT in probas:
-            terminal.say(ON_TEST)
+        if usually in probas:
+            terminal.say(on_test(cal.input))
     terminal.leave(f"{name} failed: {reason}" for name, reason in failures.items())
 
 
@@ -127,7 +150,7 @@ def _fit_all(
     checked = inputs.predictions(cal)
     with inputs.naming(cal.source):
         checked.require_fittable(input=cal.input)
-    if checked.n_classes != test.logits.shape[1]:
+    if cal.logits.shape[1:] != test.logits.shape[1:]:
         raise InputError(
             f"{cal.source} has {checked.n_classes} columns and {test.source} has "
             f"{test.logits.shape[1]}; both must come from one model"
@@ -153,7 +176,8 @@ def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
     estimator.fit(cal.logits, cal.labels, features=cal.features, groups=groups)
     fitted = estimator.fitted_
     known = None if fitted.groups is None else test.groups
-    terminal.note(*(f"{name}: {text}" for text in notes_of(fitted)))
+    own = (text for text in notes_of(fitted) if not text.startswith("score_as_"))
+    terminal.note(*(f"{name}: {text}" for text in own))
     labels = test.labels if "labels" in fitted.signal.needs else None
     return fitted.predict_proba(test.logits, features=test.features, labels=labels, groups=known)
 

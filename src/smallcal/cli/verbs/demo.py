@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from smallcal import io
-from smallcal.advice.recommend import DEFAULT, ON_TEST
+from smallcal.advice.recommend import DEFAULT, on_test
 from smallcal.calibrators.estimators import make
 from smallcal.cli import options, terminal
 from smallcal.cli.options import option
@@ -90,7 +90,7 @@ def demo(
         METRICS[metric].unit.heading(name) for metric, name in zip(MEASURED, NAMES, strict=True)
     ]
     terminal.show_table(["N", "method", *headers], list(_rows(cells)), text=(0, 1))
-    terminal.say(*findings(cells), ON_TEST)
+    terminal.say(*findings(cells), on_test())
     if report != NO_REPORT:
         _report(report, cal, test, seed)
     terminal.say("", CREDIT, "", *_GO_ON.split("\n"))

@@ -14,6 +14,8 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, inputs, inputs_streamed, options, terminal
 from smallcal.cli.gaps import show_gaps
 from smallcal.cli.options import option
+from smallcal.data.claims import CLAIMS
+from smallcal.data.special import softmax
 from smallcal.io import Loaded
 from smallcal.metrics import METRICS
 from smallcal.metrics.condition import Condition
@@ -32,6 +34,8 @@ def evaluate(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
     group: options.Group = None,
     by: Annotated[
         str | None,
@@ -54,7 +58,7 @@ def evaluate(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure the calibration of logits, or of what a calibrator makes of them."""
+    """Measure the calibration of logits or scores, or of what a calibrator makes of them."""
     require_options(n_boot, level)
     conditions = [Condition.parse(text) for text in fail_if or []]
     shown = choices.metric_names(metrics, list(METRICS))
@@ -66,12 +70,13 @@ def evaluate(
         source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot > 0)
     if source is None:
         loaded = inputs.load(data, asked, fitted)
+        kind = loaded.input
         how = {"n_boot": n_boot, "level": level, "random_state": seed}
         values, found, (n, n_classes), rows = _measured(
             loaded, fitted, wanted, by=_groups(loaded, by, asked), how=how, force=force
         )
     else:
-        found, rows, n_classes = {}, [], source.n_classes
+        found, rows, n_classes, kind = {}, [], source.n_classes, source.input
         values, n = inputs_streamed.measured(
             source, fitted, metrics=wanted, asked=asked, force=force
         )
@@ -85,6 +90,7 @@ def evaluate(
                 "calibrator": calibrator,
                 "n": n,
                 "n_classes": n_classes,
+                "input": kind,
                 "metrics": values,
                 "debiased": {name: found[name].point for name in CUTS if name in found},
                 "intervals": {name: row.to_dict() for name, row in found.items()},
@@ -93,13 +99,13 @@ def evaluate(
             }
         )
     else:
-        what = "as the model gives them"
+        what = f"as {'they are' if kind == 'score' else 'the model gives them'}"
         if fitted is not None:
             what = f"calibrated by {calibrator} ({fitted.method})"
-        terminal.say(f"{data}: {terminal.size(n, n_classes)}, {what}")
-        _show(values, found, level)
+        terminal.say(f"{data}: {terminal.size(n, n_classes, kind)}, {what}")
+        _show(values, found, level, kind)
         if by is not None:
-            show_gaps(rows, paired=fitted is not None, level=level)
+            show_gaps(rows, paired=fitted is not None, level=level, kind=kind)
     terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])
 
 
@@ -127,10 +133,11 @@ def _measured(
     if by is not None:
         before = proba
         if fitted is not None:
-            _, before = inputs.probabilities(inputs.named(loaded, fitted), force=True)
+            checked = inputs.predictions(inputs.named(loaded, fitted), fitted.score)
+            before = checked.measured(softmax(checked.logits))
         with inputs.naming(loaded.source):
             rows = gaps_by_group(codes, proba, by, before=before, level=how["level"])
-    size = proba.shape[0], proba.shape[1]
+    size = len(proba), 2 if proba.ndim == 1 else proba.shape[1]
     if not how["n_boot"]:
         return _Measured(measure(codes, proba, metrics=wanted), {}, size, rows)
     with terminal.resampling(how["n_boot"], how["level"], how["random_state"]) as drawn:
@@ -145,7 +152,7 @@ def _groups(loaded: Loaded, by: str | None, asked: inputs.Asked) -> NDArray[np.s
     return inputs.load(loaded.source, replace(asked, group=by)).groups
 
 
-def _show(values: dict[str, float], found: dict[str, Interval], level: float) -> None:
+def _show(values: dict[str, float], found: dict[str, Interval], level: float, kind: str) -> None:
     binned = [name for name in found if name in CUTS]
     more = [f"{100 * level:g} % interval", "floor"] if found else []
     rows = []
@@ -155,13 +162,14 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float) ->
             row = found[name]
             cells.append(unit.interval(row.low, row.high, n_undefined=row.n_undefined))
             cells.append("" if row.floor is None else unit.number(row.floor))
-        rows.append([name, unit.number(value), unit.sign, *cells, METRICS[name].summary])
+        rows.append([name, unit.number(value), unit.sign, *cells, METRICS[name].told(kind)])
     headers = ["metric", "value", "unit", *more, "what it measures"]
     terminal.show_table(headers, rows, text=(0, 2, len(headers) - 1))
     if found:
         terminal.say(
             "Intervals: resampled test samples. Floor: what a perfectly calibrated model with "
-            "these confidences would show on average; an error near its floor is noise."
+            f"these {CLAIMS[kind].confidences} would show on average; an error near its floor is "
+            "noise."
         )
     if binned:
         each = ", ".join(f"{name} {METRICS[name].unit.value(found[name].point)}" for name in binned)

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from smallcal import io
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.summary import summary
 from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli import per as each
 from smallcal.cli.describe import describe, notes_of
 from smallcal.cli.options import flag, option
+from smallcal.errors import InputError
+from smallcal.io import Loaded
 
 
 def fit(
     data: options.Data,
     output: Annotated[
-        str | None, option("FILE", "Where to write the calibrator (JSON).", "-o", "--output")
+        str | None,
+        option(
+            "FILE",
+            "Where to write the calibrator (JSON); with --per a new folder.",
+            "-o",
+            "--output",
+        ),
     ] = None,
     method: options.Method = "default",
     labels: options.Labels = None,
@@ -25,7 +36,10 @@ def fit(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
     group: options.Group = None,
+    per: options.Per = None,
     may_change_predictions: Annotated[
         bool,
         flag("--may-change-predictions", "Let classes win that the model itself puts second."),
@@ -34,25 +48,22 @@ def fit(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Fit a calibrator on held-out logits and labels."""
+    """Fit a calibrator on held-out logits and labels, or scores and outcomes."""
     chosen = choices.method_options(method, setting or [])
-    if output is not None:
-        io.require_folder(output)
     asked = inputs.Asked.of(locals())
-    loaded = inputs.load(data, asked)
-    inputs.note_groups(loaded, asked)
-    checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
-    estimator = Calibrator(
+    blank = partial(
+        Calibrator,
         method=method,
         options=chosen,
         keep_predictions=False if may_change_predictions else None,
-        input=loaded.input,
-        class_names=loaded.class_names,
         random_state=seed,
     )
-    with terminal.noted_warnings(), inputs.naming(data), terminal.progress("Fitting"):
-        groups = None if group is None else loaded.groups
-        estimator.fit(loaded.logits, checked.labels, features=loaded.features, groups=groups)
+    if per is not None:
+        _fit_each(data, asked, blank, output, force=force, as_json=as_json)
+        return
+    if output is not None:
+        io.require_folder(output)
+    estimator = _fitted(inputs.load(data, asked), asked, blank, force=force)
     if output is not None:
         estimator.save(output)
     fitted = estimator.fitted_
@@ -65,3 +76,48 @@ def fit(
         terminal.say("Nothing was written; -o cal.json keeps this calibrator.")
     else:
         terminal.say(f"Wrote {output}.")
+
+
+def _fitted(
+    loaded: Loaded, asked: inputs.Asked, blank: Callable[..., Calibrator], *, force: bool
+) -> Calibrator:
+    """Fit on the samples of a file."""
+    inputs.note_groups(loaded, asked)
+    checked = inputs.require_agreement(inputs.predictions(loaded), loaded.source, force=force)
+    estimator = blank(input=loaded.input, class_names=loaded.class_names)
+    with terminal.noted_warnings(), inputs.naming(loaded.source), terminal.progress("Fitting"):
+        groups = None if asked.group is None else loaded.groups
+        estimator.fit(loaded.logits, checked.labels, features=loaded.features, groups=groups)
+    return estimator
+
+
+def _fit_each(
+    data: str,
+    asked: inputs.Asked,
+    blank: Callable[..., Calibrator],
+    output: str | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Fit a calibrator for each model or task, and write all of them or none."""
+    if output is None:
+        raise InputError("--per fits several calibrators; name a folder for them with -o")
+    found: dict[str, Calibrator] = {}
+    with each.whole_folder(output) as folder:
+        parts = each.apart(data, asked)
+        files = each.file_names(list(parts))
+        for value, loaded in parts.items():
+            found[value] = _fitted(loaded, asked, blank, force=force)
+            found[value].save(folder / files[value])
+        each.write_index(folder, str(asked.per), files)
+    told = {value: summary(one.fitted_) for value, one in found.items()}
+    if as_json:
+        terminal.show_json({"output": output, "per": asked.per, "files": files, "fits": told})
+        return
+    rows = [
+        [value, f"{one.fitted_.data['n']:,}", one.fitted_.method, files[value]]
+        for value, one in found.items()
+    ]
+    terminal.show_table([str(asked.per), "samples", "method", "file"], rows, text=(0, 2, 3))
+    terminal.say(f"Wrote {terminal.count(len(rows), 'calibrator')} to {output}.")

@@ -13,6 +13,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, options, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import argument, flag, option
+from smallcal.data.claims import CLAIMS
 from smallcal.deploy.monitor import Monitor, Report
 from smallcal.errors import InputError
 from smallcal.metrics.units import PERCENT, SHARE
@@ -51,6 +52,8 @@ def monitor(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
     group: options.Group = None,
     prometheus: Annotated[
         bool, flag("--prometheus", "Print metrics in Prometheus' text format.")
@@ -65,14 +68,7 @@ def monitor(
     if data is None and (labels is not None or seen):
         raise InputError("--labels and --seen say something about DATA; name its file")
     settings = {"alpha": alpha, "tolerance": tolerance}
-    asked = Asked(
-        labels=labels,
-        input=input,
-        columns=columns,
-        logits_key=logits_key,
-        labels_key=labels_key,
-        group=group,
-    )
+    asked = Asked.of(locals())
     begun = _begun(runtime.load(calibrator), state, merge or [], settings, reference, asked)
     whole = begun
     if data is None:
@@ -122,7 +118,8 @@ def _begun(
         return first
     split: dict[str, Any] = {}
     if reference is not None:
-        loaded = inputs.load(reference, replace(asked, labels=None, input=None), fitted)
+        told = replace(asked, labels=None, input=None, outcome=None, labels_key=None)
+        loaded = inputs.load(reference, told, fitted)
         inputs.require_same_input(fitted, loaded.input, reference)
         split = {"reference": loaded.logits, "reference_features": loaded.features}
     return Monitor(fitted, **given, **split)
@@ -156,5 +153,7 @@ def _show(report: Report) -> None:
             found = [PERCENT.number(gap.gap, signed=True), ends]
         rows.append([str(i), *shares, f"{gap.n:,}", *found])
     shares = SHARE.heading("share"), SHARE.heading("was")
-    headers = ["group", *shares, "labelled", "accuracy - confidence", "all looks"]
+    claim = CLAIMS[report.input]
+    between = f"{claim.accuracy} - {claim.confidence}"
+    headers = ["group", *shares, "labelled", between, "all looks"]
     terminal.show_table(headers, rows, text=())

@@ -11,6 +11,7 @@ from smallcal.advice.plan import plan as make_plan
 from smallcal.advice.plan_words import Expected, Plan
 from smallcal.cli import inputs, options, terminal
 from smallcal.cli.options import option
+from smallcal.data.claims import CLAIMS
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import Unit
@@ -26,6 +27,9 @@ def plan(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
+    group: options.Group = None,
     method: options.Method = "default",
     sizes: Annotated[
         str | None,
@@ -57,7 +61,8 @@ def plan(
     with inputs.naming(data):
         checked.require_fittable(input=loaded.input)
         require_pilot(checked.n)
-    with terminal.progress("Fitting", count_steps(checked.n, wanted, method)) as advance:
+    steps = count_steps(checked.n, wanted, method, input=loaded.input)
+    with terminal.progress("Fitting", steps) as advance:
         found = make_plan(
             loaded.logits,
             checked.labels,
@@ -98,7 +103,7 @@ def _goal(text: str) -> tuple[str, float]:
 
 def _show(data: str, found: Plan) -> None:
     ece, bce = METRICS["ece15"].unit, METRICS["top_label_bce"].unit
-    pilot = terminal.size(found.n, found.n_classes)
+    pilot = terminal.size(found.n, found.n_classes, found.input)
     terminal.say(
         f"{data}: {pilot}. {found.method} fitted on {found.draws} draws of each size and "
         f"measured on the rows left out. ± is the standard deviation from draw to draw; a band "
@@ -116,12 +121,12 @@ def _show(data: str, found: Plan) -> None:
         ]
         for row in found.rows
     ]
-    names = [ece.heading("ece15"), bce.heading("top_label_bce")]
+    names = [ece.heading("ece15"), bce.heading(CLAIMS[found.input].loss)]
     headers = ["samples", "", names[0], band, "no noise", names[1]]
     terminal.show_table(headers, rows, text=(1,))
     terminal.say(f"Who gives what with all {found.n:,} samples:")
     rows = []
-    for name in dict.fromkeys(["none", "tva-ts", found.method]):
+    for name in dict.fromkeys(["none", found.simple, found.method]):
         row = found.row(found.n, name)
         gain = row.gains.get("top_label_bce")
         change = ["", ""]

@@ -25,7 +25,8 @@ from smallcal.reports import report as make
 from smallcal.reports.conditions import require_known
 from smallcal.reports.document import FORMATS, format_of
 from smallcal.reports.render.html import require_page
-from smallcal.reports.settings import DEFAULT_METHODS, MIN_BOOT, Settings
+from smallcal.reports.settings import MIN_BOOT, Settings, usual_methods
+from smallcal.statistics.interval import require_options
 
 #: Options with the same name in several verbs that say nothing of how files are read.
 _OWN = {"output", "method", "as_json"}
@@ -71,6 +72,8 @@ def report(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
     group: options.Group = None,
     n_boot: options.Boot = 1000,
     level: options.Level = 0.95,
@@ -79,12 +82,10 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Report how well a model is calibrated, and which method to use."""
-    chosen = tuple(choices.method_names(methods)) if methods else DEFAULT_METHODS
+    given = tuple(choices.method_names(methods)) if methods else None
     if 0 < n_boot < MIN_BOOT:
         raise InputError(f"--n-boot must be 0 or at least {MIN_BOOT}; got {n_boot}")
-    settings = Settings(methods=chosen, n_boot=n_boot, level=level)
-    for text in fail_if or []:
-        require_known(text, settings.names)
+    require_options(n_boot, level)
     kind = _kind(output, format, as_json=as_json)
     if kind == "html":
         require_page()
@@ -92,9 +93,14 @@ def report(
         io.require_folder(output)
     asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
+    chosen = usual_methods(cal.input) if given is None else given
+    settings = Settings(methods=chosen, n_boot=n_boot, level=level, input=cal.input)
+    for text in fail_if or []:
+        require_known(text, settings.names)
     cal = inputs.grouped_if(cal, asked)
-    for one in (cal, test):
-        inputs.require_agreement(inputs.predictions(one), one.source, force=force)
+    fitted_on = inputs.require_agreement(inputs.predictions(cal), cal.source, force=force)
+    tested_on = inputs.predictions(test, fitted_on.score)
+    inputs.require_agreement(tested_on, test.source, force=force)
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
     shifted = {
         key: inputs.in_order(inputs.load(str(file), asked), cal) for key, file in files.items()
@@ -108,7 +114,7 @@ def report(
             shift=shifted,
             n_boot=n_boot,
             level=level,
-            input=input,
+            input=cal.input,
             random_state=seed,
             title=title,
             command=terminal.typed(context, defaults=True),

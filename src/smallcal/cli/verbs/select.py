@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 
 from smallcal import io
-from smallcal.advice.select import DEFAULT_CANDIDATES, Selection, require_rule
+from smallcal.advice.select import Selection, require_rule, usual_candidates
 from smallcal.advice.select import select as choose
 from smallcal.advice.select_walk import Row
 from smallcal.cli import choices, inputs, options, terminal
@@ -50,6 +50,9 @@ def select(
     columns: options.Columns = None,
     logits_key: options.LogitsKey = None,
     labels_key: options.LabelsKey = None,
+    score: options.Score = None,
+    outcome: options.Outcome = None,
+    group: options.Group = None,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -63,7 +66,7 @@ def select(
     asked = inputs.Asked.of(locals())
     loaded = inputs.load(data, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
-    tried = DEFAULT_CANDIDATES if wanted is None else wanted
+    tried = usual_candidates(loaded.input) if wanted is None else wanted
     fits = len(tried) * (1 if rule == "holdout" else repeats * folds)
     with inputs.naming(data), terminal.progress("Fitting", fits) as advance:
         found = choose(
@@ -127,11 +130,13 @@ def _show(found: Selection, data: str) -> None:
         if found.rule == "holdout"
         else f"cut into {found.n_folds} folds {terminal.count(found.n_repeats, 'time')}"
     )
-    size = terminal.size(found.n, found.n_classes)
+    size = terminal.size(found.n, found.n_classes, found.input)
     terminal.say(f"{data}: {size}, {cut}. Losses on samples held out:")
-    headings = [METRICS[metric].unit.heading(metric) for metric in (found.loss, "nll")]
-    rows = [_losses(row, found.loss) for row in found.table]
-    terminal.show_table(["candidate", "parameters", *headings, "verdict"], rows, text=(0, 4))
+    losses = list(dict.fromkeys([found.loss, "nll"]))
+    headings = [METRICS[metric].unit.heading(metric) for metric in losses]
+    rows = [_losses(row, losses) for row in found.table]
+    headers = ["candidate", "parameters", *headings, "verdict"]
+    terminal.show_table(headers, rows, text=(0, len(headers) - 1))
     compared = [row for row in found.table if row.against]
     if compared:
         terminal.say(f"Gains in {found.loss}, with {100 * found.level:g} % intervals:")
@@ -144,10 +149,11 @@ def _show(found: Selection, data: str) -> None:
         terminal.say(f"The default could do more: {found.note}.")
 
 
-def _losses(row: Row, loss: str) -> list[str]:
-    values = ["", ""]
+def _losses(row: Row, losses: list[str]) -> list[str]:
+    values = [""] * len(losses)
     if row.verdict not in ("failed", "left out"):
-        values = [METRICS[loss].unit.number(row.loss), METRICS["nll"].unit.number(row.nll)]
+        found = (row.loss, row.nll)
+        values = [METRICS[m].unit.number(value) for m, value in zip(losses, found, strict=False)]
     return [row.candidate, f"{row.n_parameters}", *values, row.verdict]
 
 
@@ -165,7 +171,8 @@ def _gains(row: Row, loss: str) -> list[str]:
 def _next_step(found: Selection, given: list[str]) -> None:
     """Print the command that fits the choice on the same data, to be pasted as it is."""
     if found.choice_method == "none":
-        terminal.say("Nothing to fit: use the model's own probabilities, or gather more samples.")
+        own = "the score as it is" if found.input == "score" else "the model's own probabilities"
+        terminal.say(f"Nothing to fit: use {own}, or gather more samples.")
         return
     words = ["smallcal", "fit", *given, "--method", found.choice_method]
     for name, value in found.choice_options.items():

@@ -12,7 +12,7 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value
-from smallcal.data.checks import MAX_MAGNITUDE
+from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Statements, Writer, statements_of
@@ -195,7 +195,7 @@ def _checks(program: Program) -> Iterator[str]:
     if program.n_features:
         checks.append(("_checked_features", "N_FEATURES", "features"))
     for name, length, what in checks:
-        good, must = _GOOD[what]
+        good, must = _GOOD["masked" if program.masks and what == "logits" else what]
         more = _SUM_CHECK if what == "probabilities" else ""
         yield _CHECKED.format(name=name, length=length, what=what, good=good, must=must, more=more)
 
@@ -295,6 +295,8 @@ _SUM_CHECK = """    if abs(sum(row) - 1) > 1e-3:
 #: What each number must be: in Python, and in words.
 _GOOD = {
     "logits": (f"abs(x) <= {MAX_MAGNITUDE!r}", f"finite and at most {MAX_MAGNITUDE:g} in size"),
+    # Of minus infinity the comparison holds, of NaN it does not.
+    "masked": (f"x <= {MAX_MAGNITUDE!r}", f"at most {MAX_MAGNITUDE:g}, minus infinity a mask"),
     "probabilities": ("0 <= x <= 1.001", "probabilities in [0, 1]"),
     "features": ("math.isfinite(x)", "finite"),
 }

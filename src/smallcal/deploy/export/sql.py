@@ -15,7 +15,7 @@ from typing import ClassVar
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.program import INPUTS, Program, Value
-from smallcal.data.checks import MAX_MAGNITUDE
+from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.data.shown import visible
 from smallcal.deploy.export.erf import without_erf
@@ -111,7 +111,7 @@ def _effect(effects: GroupEffects | None) -> Iterator[str]:
 def _checked(program: Program) -> Iterator[str]:
     """Yield steps that let only good rows pass; a comparison with NaN or NULL is never true."""
     good = {
-        "logits": f"abs(a) <= {_number(MAX_MAGNITUDE)}",
+        "logits": f"{'a' if program.masks else 'abs(a)'} <= {_number(MAX_MAGNITUDE)}",
         "probabilities": "a BETWEEN 0e0 AND 1.001e0",
     }
     if program.score is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import INPUTS, Value
-from smallcal.data.checks import MAX_MAGNITUDE
+from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.deploy.export.translate import grouped, program_of
 from smallcal.errors import InputError, needing
 
@@ -127,6 +127,8 @@ class TorchCalibrator(nn.Module):
         self.preserves_argmax = fitted.preserves_argmax and not self.of_scores
         kind = "" if program.score is None else f"{program.score.kind} "
         self._limits = _LIMITS[kind + program.takes]
+        if program.masks:
+            self._limits = (-math.inf, MAX_MAGNITUDE)
         # One temperature for the whole row: dividing is all there is to do.
         self._divides = (
             output == "logits"

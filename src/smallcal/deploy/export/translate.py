@@ -30,9 +30,10 @@ def program_of(fitted: FittedCalibrator) -> Program:
     """
     _require_exportable(fitted)
     n_features = fitted.signal.n_features or 0
-    score = fitted.score
-    own = Row(fitted.n_classes, n_features=n_features, takes=fitted.input, score=score)
-    row = own if fitted.correction is None else own.moved(fitted.correction.program(own.logits))
+    score, masks = fitted.score, bool(fitted.data.get("masked"))
+    takes, n_classes = fitted.input, fitted.n_classes
+    own = Row(n_classes, n_features=n_features, takes=takes, score=score, masks=masks)
+    row = own if fitted.correction is None else own.moved(fitted.correction.program(own))
     found = fitted.map.program(row, fitted.signal.program(row))
     temperature = found if isinstance(fitted.map, TemperatureMap) else None
     probabilities = found
@@ -41,6 +42,8 @@ def program_of(fitted: FittedCalibrator) -> Program:
         probabilities = (
             softmax(row.gaps / temperature) if tail is None else _tailed(row, temperature, tail)
         )
+    else:
+        probabilities = row.without_masked(probabilities)
     if fitted.keep_predictions:
         probabilities = _shared(own, probabilities)
     if fitted.preserves_argmax and score is None:  # of a score, outcome 1 is claimed throughout
@@ -48,8 +51,16 @@ def program_of(fitted: FittedCalibrator) -> Program:
     effects = grouped(fitted)
     if effects is not None:
         probabilities = effects.program(probabilities, given("effect", 1), claim=fitted.claim)
-    widths = fitted.n_classes, n_features
-    return Program(probabilities, temperature, *widths, fitted.input, score, effects is not None)
+    return Program(
+        probabilities,
+        temperature,
+        n_classes,
+        n_features,
+        takes,
+        score,
+        grouped=effects is not None,
+        masks=masks,
+    )
 
 
 def grouped(fitted: FittedCalibrator) -> GroupEffects | None:

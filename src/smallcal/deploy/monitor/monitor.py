@@ -15,6 +15,7 @@ from smallcal.calibrators.given import Given, coded
 from smallcal.calibrators.reference import Reference
 from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
+from smallcal.data.score import as_outcomes
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.class_shift import Seen
 from smallcal.deploy.monitor.labelled import UNIT, Gap
@@ -127,8 +128,9 @@ class Monitor:
         Parameters
         ----------
         logits : array-like of shape (n, C)
-            Or probabilities, for a calibrator that was fitted on them.
+            Or probabilities, for a calibrator that was fitted on them; or scores, shape (n,).
         labels : array-like of shape (n,), optional
+            Of scores the outcomes, 0 or 1.
         features : array-like of shape (n, d), optional
             For calibrators that were fitted with features.
         groups : array-like of shape (n,), optional
@@ -170,6 +172,7 @@ class Monitor:
             reference_confidence=after.get("mean_confidence"),
             accuracy=state.correct / gap.n if gap.n else None,
             classes=_classes(state),
+            input=self._fitted.input,
         )
 
     def merge(self, other: Monitor) -> Monitor:
@@ -227,7 +230,12 @@ class Monitor:
         n, n_classes = array.shape
         codes, extra = None, None
         if labels is not None:
-            codes = as_labels(labels, n=n, n_classes=n_classes, class_names=fitted.class_names)
+            names = fitted.class_names
+            codes = (
+                as_labels(labels, n=n, n_classes=n_classes, class_names=names)
+                if fitted.score is None
+                else as_outcomes(labels, n=n, scores=logits, class_names=names)
+            )
         if features is not None and "features" in fitted.signal.needs:
             extra = as_features(features, n=n)
         given = Given(array, extra, codes, coded(fitted.groups, groups, n))

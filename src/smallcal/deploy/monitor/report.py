@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from smallcal.data.claims import CLAIMS
 from smallcal.data.plain import plain_fields
 from smallcal.data.shown import visible
 from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, Seen, diagnose
@@ -104,6 +105,9 @@ class Report:
         Mean calibrated confidence of the calibration split.
     classes : Seen or None
         Counts of classes, for :attr:`class_shift`.
+    input : str
+        What rows hold, for words: of scores, labels are outcomes, the confidence is the
+        probability of outcome 1, and accuracy the rate of successes.
     """
 
     method: str
@@ -120,6 +124,7 @@ class Report:
     reference_confidence: float | None
     accuracy: float | None
     classes: Seen | None = None
+    input: str = "logits"
 
     @property
     def drifted(self) -> bool:
@@ -152,7 +157,7 @@ class Report:
 
         Labelled rows have the last word: a gap that new frequencies do not explain is more.
         """
-        if not self.drifted:
+        if not self.drifted or self.input == "score":
             return None
         found = UNKNOWN if self.classes is None else diagnose(self.classes)
         if found.kind == "frequencies" and found.low is not None and found.high is not None:
@@ -233,7 +238,7 @@ def _sentences(report: Report) -> Iterator[str]:
         yield _inputs(report)
     if report.labelled:
         yield _calibration(report)
-    if report.drifted:
+    if report.drifted and report.input != "score":
         yield _shift(report)
     yield _advice(report)
 
@@ -243,25 +248,30 @@ def _inputs(report: Report) -> str:
     change = ""
     if report.confidence is not None and report.reference_confidence is not None:
         before, now = map(SHARE.value, (report.reference_confidence, report.confidence))
-        change = f" Mean calibrated confidence is {now}, was {before}."
+        what = CLAIMS[report.input].confidence
+        change = f" Mean calibrated {what} is {now}, was {before}."
     if not report.drifted:
         return f"Inputs: no proof of drift (p = {p:.2g}, alarm at {report.alpha:g}).{change}"
     shown = f"= {p:.1g}" if p > 1e-99 else "below 1e-99"
     named = max(report.streams, key=lambda stream: stream.log_e).name
+    if named == "confidence":
+        named = CLAIMS[report.input].confidence
     return f"Inputs have drifted (p {shown}), most of all in {named}.{change}"
 
 
 def _calibration(report: Report) -> str:
     gap, limit = report.gap, 100 * report.tolerance
     assert gap.gap is not None  # there are labelled rows
+    claim = CLAIMS[report.input]
+    sure = claim.confidence.capitalize()
     shown = (
-        f"accuracy minus confidence is {PERCENT.difference(gap.gap)} "
+        f"{claim.accuracy} minus {claim.confidence} is {PERCENT.difference(gap.gap)} "
         f"({PERCENT.interval(gap.low, gap.high, signed=True)})"
     )
     if report.miscalibrated:
-        return f"Confidence does not match accuracy: {shown}; {limit:g} are allowed."
+        return f"{sure} does not match {claim.accuracy}: {shown}; {limit:g} are allowed."
     known = "within" if gap.within(report.tolerance) else "not proven to be beyond"
-    return f"Confidence against accuracy: {shown}, {known} the {limit:g} allowed."
+    return f"{sure} against {claim.accuracy}: {shown}, {known} the {limit:g} allowed."
 
 
 _FREQUENCIES = "Only the frequencies of classes moved (estimated)"
@@ -295,7 +305,9 @@ def _advice(report: Report) -> str:
     if report.verdict == "label":
         return f"Label about {report.labels_wanted:,} more rows to see whether refitting is due."
     if report.drifted and report.gap.within(report.tolerance):
-        return "Nothing to do: inputs have changed, but confidence still matches accuracy."
+        claim = CLAIMS[report.input]
+        still = f"{claim.confidence} still matches {claim.accuracy}"
+        return f"Nothing to do: inputs have changed, but {still}."
     return "Nothing to do."
 
 
@@ -336,14 +348,19 @@ def _shares(report: Report) -> Iterator[Metric]:
 
 
 def _levels(report: Report) -> Iterator[Metric]:
+    claim = CLAIMS[report.input]
     if report.confidence is not None:
-        yield "confidence", "Mean calibrated confidence.", [({}, report.confidence)]
+        yield "confidence", f"Mean calibrated {claim.confidence}.", [({}, report.confidence)]
     if report.accuracy is not None:
-        yield "accuracy", "Accuracy of labelled rows.", [({}, report.accuracy)]
+        text = f"{claim.accuracy.capitalize()} of labelled rows."
+        yield "accuracy", text, [({}, report.accuracy)]
     rows = [("all", report.gap), *((str(i), gap) for i, gap in enumerate(report.gaps))]
     known = [(group, gap) for group, gap in rows if gap.gap is not None]
     if known:
-        text = "Accuracy minus mean calibrated confidence of labelled rows, by group."
+        text = (
+            f"{claim.accuracy.capitalize()} minus mean calibrated {claim.confidence} of labelled "
+            "rows, by group."
+        )
         yield "gap", text, [({"group": g}, gap.gap or 0.0) for g, gap in known]
         for name, end in (("low", "Lower"), ("high", "Upper")):
             text = f"{end} end of the gap's interval, which holds at every look at once."

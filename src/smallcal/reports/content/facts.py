@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from smallcal.data.claims import Claim
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.measure import CLASSIC, COMPARED, Measured
-from smallcal.reports.content.verdict import TOLD, beyond_chance
+from smallcal.reports.content.measure import CLASSIC, Measured
+from smallcal.reports.content.verdict import beyond_chance
 from smallcal.reports.content.words import changes, listed, with_interval
 from smallcal.reports.settings import RAW
 
@@ -25,21 +26,23 @@ def facts(measured: Measured, chosen: str) -> list[str]:
 
 def _noise(measured: Measured, chosen: str) -> Iterator[str]:
     """Yield the calibration errors beside what noise alone would show."""
-    gap = with_interval("confidence_gap", measured.value(RAW, "confidence_gap"), signed=True)
-    yield f"Mean confidence of the raw model minus its accuracy: {gap}."
+    gap, claim = measured.value(RAW, "confidence_gap"), measured.claim
+    told = with_interval("confidence_gap", gap, signed=True)
+    its = "its accuracy" if measured.kind == "logits" else f"the {claim.accuracy}"
+    yield f"Mean {claim.confidence} of {claim.raw} minus {its}: {told}."
     for name in dict.fromkeys([RAW, chosen]):
         floor, value = measured.floors[name]["ece15"], measured.value(name, "ece15")
         said = "more than noise" if value.plain > floor.high else "no more than noise"
         yield (
-            f"The ECE of {_called(name)}, {with_interval('ece15', value)}, is {said}: a perfectly "
-            f"calibrated model with these confidences would show {PERCENT.value(floor.mean)} on "
-            f"average and stay below {PERCENT.value(floor.high)} in {100 * floor.level:g} of 100 "
-            "test sets."
+            f"The ECE of {_called(name, claim)}, {with_interval('ece15', value)}, is {said}: a "
+            f"perfectly calibrated model with these {claim.confidences} would show "
+            f"{PERCENT.value(floor.mean)} on average and stay below {PERCENT.value(floor.high)} in "
+            f"{100 * floor.level:g} of 100 test sets."
         )
 
 
-def _called(name: str) -> str:
-    return "the raw model" if name == RAW else name
+def _called(name: str, claim: Claim) -> str:
+    return claim.raw if name == RAW else name
 
 
 def _against(measured: Measured, chosen: str) -> Iterator[str]:
@@ -47,16 +50,16 @@ def _against(measured: Measured, chosen: str) -> Iterator[str]:
     if chosen == RAW:
         return
     if "kept_raw" in measured.fits[chosen].fitted.flags:
-        yield f"{chosen} changes nothing: it left the raw model as it is."
+        yield f"{chosen} changes nothing: it left {measured.claim.raw} as it is."
     else:
-        yield _compared(measured, chosen, RAW, "the raw model")
+        yield _compared(measured, chosen, RAW, measured.claim.raw)
     if CLASSIC in measured.fits and chosen != CLASSIC:
         yield _compared(measured, chosen, CLASSIC, f"temperature scaling ({CLASSIC})")
 
 
 def _compared(measured: Measured, method: str, baseline: str, called: str) -> str:
     """Return what differs from another method: changes first, ties after."""
-    rows = {metric: measured.difference(method, baseline, metric) for metric in TOLD}
+    rows = {metric: measured.difference(method, baseline, metric) for metric in measured.told}
     parts = []
     for word, said in (("better", "better"), ("worse", "worse"), ("tie", "level within chance")):
         named = {metric: row for metric, row in rows.items() if row.verdict == word}
@@ -68,26 +71,27 @@ def _compared(measured: Measured, method: str, baseline: str, called: str) -> st
 def _others(measured: Measured, chosen: str) -> Iterator[str]:
     """Yield how the other methods differ, from the chosen one and from the raw model."""
     names = [name for name in measured.fits if name not in (chosen, RAW)]
-    rows = {(n, m): measured.difference(n, chosen, m) for n in names for m in TOLD}
-    found = beyond_chance(rows, measured.result.level)
+    rows = {(n, m): measured.difference(n, chosen, m) for n in names for m in measured.told}
+    found, claim = beyond_chance(rows, measured.result.level), measured.claim
     better = [
         f"{name} in {metric} ({with_interval(metric, row.row, signed=True)})"
         for (name, metric), row in found.items()
         if row.verdict == "better"
     ]
     if better:
-        yield f"Better than {_called(chosen)} on these test samples: {listed(better)}."
+        yield f"Better than {_called(chosen, claim)} on these test samples: {listed(better)}."
     elif names:
         yield (
-            f"No other method here is better than {_called(chosen)} in {listed(list(TOLD))} after "
-            f"Holm's correction for the {len(rows)} comparisons."
+            f"No other method here is better than {_called(chosen, claim)} in "
+            f"{listed(list(measured.told))} after Holm's correction for the {len(rows)} "
+            "comparisons."
         )
     for name in names:
-        own = {m: measured.difference(name, RAW, m) for m in COMPARED}
+        own = {m: measured.difference(name, RAW, m) for m in measured.compared}
         told = beyond_chance(own, measured.result.level)
         worse = {m: row for m, row in told.items() if row.verdict == "worse"}
         if worse:
-            yield f"{name} is worse than the raw model in {changes(worse)}."
+            yield f"{name} is worse than {claim.raw} in {changes(worse)}."
 
 
 def _fits(measured: Measured, chosen: str) -> Iterator[str]:
@@ -99,7 +103,7 @@ def _fits(measured: Measured, chosen: str) -> Iterator[str]:
         for flag, where in fit.fitted.flags.items():
             groups = f" (group {', '.join(map(str, where))})" if where else ""
             yield f"{name}{groups}, {flag}: {fit.fitted.flag_text(flag)}."
-        if not fit.fitted.preserves_argmax:
+        if measured.kind == "logits" and not fit.fitted.preserves_argmax:
             count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
             yield f"{name} may change the predicted class: it did for {count:,} test samples."
     for name, reason in measured.failures.items():
@@ -109,11 +113,11 @@ def _fits(measured: Measured, chosen: str) -> Iterator[str]:
 def _intervals(measured: Measured) -> str:
     if not measured.result.n_boot:
         return "Nothing was resampled (n_boot 0): values have no intervals and no noise floors."
-    count = (len(measured.fits) - 1) * len(COMPARED)
+    count = (len(measured.fits) - 1) * len(measured.compared)
     share = 100 * (1 - measured.result.level)
     return (
         "Intervals resample the test samples with the fits kept as they are. Each of the "
-        f"{count} differences from the raw model in the tables has its own "
+        f"{count} differences from {measured.claim.raw} in the tables has its own "
         f"{100 * measured.result.level:g} % interval: about {share:g} in 100 would miss zero by "
         "chance alone. What the verdict calls better, worse or beyond chance is so after Holm's "
         "correction for the comparisons it makes."

@@ -22,9 +22,6 @@ _MARKS = 1_000
 #: Resamples behind a band, which is drawn a millimetre wide.
 _BAND_BOOT = 200
 
-#: Differences that get a forest plot.
-_FOREST = ("ece15", "top_label_bce")
-
 #: What the document says of a figure, in order: in ``alt`` it all in words, then what draws it.
 _KEYS = ("id", "title", "caption", "alt", "plot", "data")
 Spec = tuple[str, str, str, str, str, Any]
@@ -57,7 +54,7 @@ def figure_specs(
 def _forests(measured: Measured) -> Iterator[Spec]:
     if not measured.result.differences:
         return
-    for metric in _FOREST:
+    for metric in measured.two:
         parts = [
             f"{name} {with_interval(metric, row, signed=True)}, {verdict}"
             for name in measured.result.differences
@@ -65,10 +62,10 @@ def _forests(measured: Measured) -> Iterator[Spec]:
         ]
         yield (
             f"forest-{metric.replace('_', '-')}",
-            f"{metric}: difference from the raw model",
+            f"{metric}: difference from {measured.claim.raw}",
             f"Left of zero is better. {100 * measured.result.level:g} % intervals, paired by "
             f"sample.{' Debiased.' if metric in CUTS else ''}",
-            f"Difference in {metric} from the raw model: {'; '.join(parts)}.",
+            f"Difference in {metric} from {measured.claim.raw}: {'; '.join(parts)}.",
             "forest",
             plots.forest_data(measured.result, metric=metric),
         )
@@ -80,8 +77,9 @@ def _of_confidence(
     """Yield what is put side by side: the raw model, the classic and the chosen method."""
     n_boot, level, seed = min(bootstrap[0], _BAND_BOOT), *bootstrap[1:]
     names = [name for name in dict.fromkeys([RAW, CLASSIC, chosen]) if name in measured.fits]
-    labels = test.preds.labels
-    probas = {name: measured.fits[name].scored.proba for name in names}
+    labels, claim = test.preds.labels, measured.claim
+    probas = {name: test.preds.measured(measured.fits[name].scored.proba) for name in names}
+    what, met = claim.confidence, claim.accuracy.capitalize()
 
     def each(metric: str) -> str:
         return listed([f"{n} {with_interval(metric, measured.value(n, metric))}" for n in names])
@@ -89,9 +87,9 @@ def _of_confidence(
     yield (
         "reliability",
         "Reliability",
-        f"Accuracy against confidence in 15 bins; bands are exact {100 * level:g} % intervals. "
+        f"{met} against {what} in 15 bins; bands are exact {100 * level:g} % intervals. "
         "On the diagonal a model is as right as it says; below it, it is too sure.",
-        f"Reliability diagram in 15 bins of confidence. ece15: {each('ece15')}.",
+        f"Reliability diagram in 15 bins of {what}. ece15: {each('ece15')}.",
         "reliability",
         plots.reliability_data(labels, probas, level=level),
     )
@@ -100,10 +98,10 @@ def _of_confidence(
     accuracy = PERCENT.value(measured.points[RAW]["accuracy"])
     yield (
         "confidence-histogram",
-        "How confidences are spread",
-        "Dashed lines are mean confidences; the solid line is the accuracy they should meet.",
-        f"Histogram of confidences. Mean confidence: {said}. Accuracy of the raw model: "
-        f"{accuracy}.",
+        f"How {claim.confidences} are spread",
+        f"Dashed lines are mean {claim.confidences}; the solid line is the {claim.accuracy} they "
+        "should meet.",
+        f"Histogram of {claim.confidences}. Mean {what}: {said}. {met} of {claim.raw}: {accuracy}.",
         "confidence_histogram",
         spread,
     )
@@ -116,7 +114,7 @@ def _of_confidence(
     yield (
         "smooth-reliability",
         "Reliability without bins",
-        "Accuracy against confidence, smoothed at the width that the smooth calibration error "
+        f"{met} against {what}, smoothed at the width that the smooth calibration error "
         f"finds; bands are {100 * level:g} % intervals over resampled test samples.",
         f"Smoothed reliability diagram. Smooth calibration error: {said}.",
         "smooth_reliability",
@@ -124,9 +122,9 @@ def _of_confidence(
     )
     yield (
         "risk-coverage",
-        "Error rate of what is kept",
-        "If only the most confident share of samples is answered, how many of them are wrong; "
-        f"bands are {100 * level:g} % intervals, point by point.",
+        f"{claim.rate.capitalize()} of what is kept",
+        f"If only the most {claim.sure} share of samples is kept, how many of them "
+        f"{claim.are_wrong}; bands are {100 * level:g} % intervals, point by point.",
         f"Risk-coverage curves. Area under the curve: {each('aurc')}.",
         "risk_coverage",
         plots.risk_coverage_data(labels, probas, level=level, n_boot=n_boot, random_state=seed),
@@ -136,7 +134,7 @@ def _of_confidence(
 def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) -> Iterator[Spec]:
     """Yield what only groups have: nothing where the chosen method has none."""
     fit = measured.fits[chosen]
-    if not fit.deployable or len(fit.fitted.map.steps) < 2:
+    if not fit.deployable or len(fit.fitted.map.steps) < 2 or measured.kind == "score":
         return
     preds = test.preds
     given: dict[str, Any] = {"calibrator": fit.fitted, "level": level, "features": preds.features}
@@ -174,7 +172,7 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
 
 def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[Spec]:
     fit = measured.fits[chosen]
-    if not fit.deployable or not fit.routed:
+    if not fit.deployable or not fit.routed or measured.kind == "score":
         return
     preds = test.preds
     rows = np.unique(np.linspace(0, preds.n - 1, min(preds.n, _MARKS)).astype(np.int64))

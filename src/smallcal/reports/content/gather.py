@@ -40,8 +40,9 @@ the time or the machine but the versions. The keys, in order:
 ``figures`` : list of ``id``, ``title``, ``caption``, ``alt``, ``plot`` (a name in
     ``smallcal.plots``) and ``data`` (what its ``_data`` twin gave, as mappings and lists).
 ``explained`` : the recommended method: ``method``, ``words`` (what it does to logits),
-    ``n_parameters``, ``temperature`` (of all samples, or None), ``correction`` (None, or ``n``
-    classes, ``directions``, ``sd``, ``low``, ``high``, ``strongest``: a list of ``class``,
+    ``n_parameters``, ``temperature`` (of all samples, or None), ``score`` (what scores were taken
+    for: ``kind``, ``mean``, ``scale``, ``low``, ``high``; None of logits), ``correction`` (None,
+    or ``n`` classes, ``directions``, ``sd``, ``low``, ``high``, ``strongest``: a list of ``class``,
     ``column``, ``moved`` (mean over the calibration samples), ``bias``, ``odds`` (the factor that
     is), ``n_predicted``, ``n_true``); ``weights_of``, ``weights`` and ``class_effects`` as below.
 ``routing`` : list, for methods with more than one temperature: ``method``, ``signal``, ``map``,
@@ -81,7 +82,7 @@ from smallcal.io.progress import Advance
 from smallcal.reports.content.facts import facts
 from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
-from smallcal.reports.content.measure import measure, result_tables
+from smallcal.reports.content.measure import Fit, measure, result_tables
 from smallcal.reports.content.routing import bands_of, explained, gate, routing
 from smallcal.reports.content.shift import shift_rows
 from smallcal.reports.content.ship import ship
@@ -132,8 +133,6 @@ def gather(
     if judged["outcome"] not in ("raw", "worse"):
         judged["ship"] = ship(fits[chosen], calibration, test, settings)
     judged["facts"] = facts(measured, chosen)
-    # What is saved takes the kind of numbers that the user has.
-    kind: dict[str, Any] = {"input": calibration.input, "class_names": calibration.class_names}
     document = {
         **head,
         "verdict": judged,
@@ -149,7 +148,7 @@ def gather(
             {
                 "method": name,
                 "file_name": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".json",
-                "document": replace(fit.fitted, **kind).to_dict(),
+                "document": _saved(fit, calibration),
             }
             for name, fit in fits.items()
             if fit.deployable
@@ -159,14 +158,28 @@ def gather(
     return found
 
 
+def _saved(fit: Fit, calibration: Samples) -> dict[str, Any]:
+    """Return what is saved of a fit, which takes the kind of numbers that the user has."""
+    return replace(
+        fit.fitted,
+        input=calibration.input,
+        class_names=calibration.class_names,
+        score=calibration.preds.score,
+        flags={**calibration.flags, **fit.fitted.flags},
+    ).to_dict()
+
+
 def _asked(
     calibration: Samples, test: Samples, settings: Settings
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the document begins with, before anything is fitted, and its ``reproduce``."""
     names = ", ".join(repr(name) for name in settings.methods)
+    score = calibration.input == "score"
+    rows, labels = ("scores", "outcomes") if score else ("logits", "labels")
+    kind = ' input="score",' if score else ""
     python = (
         "import smallcal as sc\n"
-        "report = sc.report((cal_logits, cal_labels), (test_logits, test_labels),\n"
+        f"report = sc.report((cal_{rows}, cal_{labels}), (test_{rows}, test_{labels}),{kind}\n"
         f"                   methods=[{names}],\n"
         f"                   n_boot={settings.n_boot}, level={settings.level:g}, "
         f"random_state={settings.seed})\n"
@@ -181,6 +194,7 @@ def _asked(
             "test": test.facts,
             "input": test.input,
             "class_names": test.class_names or calibration.class_names,
+            "flags": list(calibration.flags),
         },
         "settings": {
             "methods": list(settings.methods),

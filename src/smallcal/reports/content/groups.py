@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import IntArray, Predictions
 from smallcal.metrics import METRICS, Scored
 from smallcal.reports.content.measure import Measured
@@ -22,6 +23,8 @@ from smallcal.statistics.groups import by_group_of
 
 #: Where bands of confidence begin, after 0.
 BANDS = (0.5, 0.7, 0.9)
+#: The same of probabilities of an outcome, which may be rare.
+OUTCOME_BANDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 #: What a table of the groups that the user named is called.
 NAMED = "named group"
 
@@ -48,7 +51,8 @@ def gap_tables(
     """
     scored, raw = measured.fits[method].scored, measured.fits[RAW].scored
     level = bootstrap[1]
-    classes = _class_rows(scored, raw, class_names, level=level)
+    # A score predicts no class.
+    classes = [] if scored.outcome else _class_rows(scored, raw, class_names, level=level)
     tables: list[dict[str, Any]] = []
     for by, codes, names in _groupings(scored, method, bands, test):
         known = np.flatnonzero(codes >= 0)
@@ -92,8 +96,10 @@ def _groupings(
     """Yield ways to cut the test samples: their name, each sample's group, the groups' names."""
     if test.groups is not None and len(test.group_names) > 1:
         yield NAMED, test.groups, list(test.group_names)
-    names = [f"{100 * a:g} to {100 * b:g} %" for a, b in pairwise([0.0, *BANDS, 1.0])]
-    yield f"confidence of {method}", np.digitize(scored.confidence, BANDS).astype(np.int64), names
+    cuts = OUTCOME_BANDS if scored.outcome else BANDS
+    names = [f"{100 * a:g} to {100 * b:g} %" for a, b in pairwise([0.0, *cuts, 1.0])]
+    what = CLAIMS[scored.kind].confidence
+    yield f"{what} of {method}", np.digitize(scored.confidence, cuts).astype(np.int64), names
     if bands is None:
         return
     thirds = bands.shown.regressed

@@ -12,10 +12,12 @@ import numpy as np
 from smallcal.calibrators import catalogue
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
+from smallcal.data.claims import CLAIMS, Claim
 from smallcal.errors import MissingExtraError
 from smallcal.io.progress import Advance
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.debiased import debiased_ece
+from smallcal.reports.content.shown import COMPARED, shown_of, told_of
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
 from smallcal.statistics.compare import Comparison, compare_of
@@ -24,28 +26,6 @@ from smallcal.statistics.noise import FLOORED, Floor, noise_floor_of
 
 #: The method everybody knows; differences from it are shown where it was fitted.
 CLASSIC = "ts-nll"
-
-#: What the table shows, with intervals. The smooth errors take seconds each to resample: their
-#: values alone are in the document. What matters most comes first: a telephone shows two columns.
-SHOWN = (
-    "ece15",
-    "top_label_bce",
-    "nll",
-    "brier",
-    "accuracy",
-    "confidence_gap",
-    "adaece15",
-    "auroc",
-    "aurc",
-)
-#: What differences are taken of: all of those that are good in one direction.
-COMPARED = tuple(name for name in SHOWN if METRICS[name].better != "zero")
-
-_NOTE = (
-    "Floor: what a perfectly calibrated model with these confidences would show on average; an "
-    "error near its floor is noise. Debiased: the error without that noise, as endless test "
-    "samples would show it; intervals of ece15 and adaece15 are about this."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +81,8 @@ class Measured:
         None of them where nothing is resampled.
     debiased : dict of str to float
         ece15 with the expected noise taken off.
+    kind : {"logits", "score"}
+        What rows hold.
     """
 
     fits: dict[str, Fit]
@@ -109,6 +91,32 @@ class Measured:
     result: Comparison
     floors: dict[str, dict[str, Floor]]
     debiased: dict[str, float]
+    kind: str = "logits"
+
+    @property
+    def claim(self) -> Claim:
+        """The words for what is claimed of a row."""
+        return CLAIMS[self.kind]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """What the tables show."""
+        return shown_of(self.kind)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """What differences are taken of."""
+        return tuple(name for name in COMPARED if name in self.shown)
+
+    @property
+    def two(self) -> dict[str, str]:
+        """The two numbers of the verdict, and what people call them; the second decides."""
+        return dict(list(self.told.items())[:2])
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the outcome rests on: how well calibrated, and at what price."""
+        return told_of(self.kind)
 
     def value(self, method: str, metric: str) -> Interval:
         """Return a metric of a method with its interval."""
@@ -138,9 +146,11 @@ def measure(
         name: {metric.name: metric.of(view) for metric in METRICS.values()}
         for name, view in scored.items()
     }
-    shown = [METRICS[name] for name in SHOWN]
-    result = compared(scored, shown, bootstrap=bootstrap, advance=advance)
-    floored = [name for name in SHOWN if name in FLOORED] if n_boot else []
+    kind = test.preds.kind
+    shown = shown_of(kind)
+    rows = [METRICS[name] for name in shown]
+    result = compared(scored, rows, bootstrap=bootstrap, advance=advance)
+    floored = [name for name in shown if name in FLOORED] if n_boot else []
     return Measured(
         fits=fits,
         failures=failures,
@@ -151,6 +161,7 @@ def measure(
             for name, view in scored.items()
         },
         debiased={name: debiased_ece.of(view) for name, view in scored.items()},
+        kind=kind,
     )
 
 
@@ -260,27 +271,35 @@ def result_tables(measured: Measured) -> dict[str, Any]:
             "method": name,
             "debiased_ece15": measured.debiased[name],
             "points": measured.points[name],
-            "cells": {metric: _cell(measured, name, metric) for metric in SHOWN},
+            "cells": {metric: _cell(measured, name, metric) for metric in measured.shown},
         }
         for name in measured.fits
     ]
     columns = [
         {
             "name": name,
-            "summary": METRICS[name].summary,
+            "summary": METRICS[name].told(measured.kind),
             "better": METRICS[name].better,
             "percent": METRICS[name].percent,
             "unit": METRICS[name].unit.sign,
             "floored": name in FLOORED,
         }
-        for name in SHOWN
+        for name in measured.shown
     ]
     return {
         "methods": methods,
         "failures": measured.failures,
-        "metrics": {"columns": columns, "rows": rows, "note": _NOTE},
+        "metrics": {"columns": columns, "rows": rows, "note": _note(measured.claim)},
         "differences": differences,
     }
+
+
+def _note(claim: Claim) -> str:
+    return (
+        f"Floor: what a perfectly calibrated model with these {claim.confidences} would show on "
+        "average; an error near its floor is noise. Debiased: the error without that noise, as "
+        "endless test samples would show it; intervals of ece15 and adaece15 are about this."
+    )
 
 
 def _method(fit: Fit) -> dict[str, Any]:
@@ -308,7 +327,7 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
         if name == baseline:
             continue
         cells = {}
-        for metric in COMPARED:
+        for metric in measured.compared:
             row, verdict, _ = measured.difference(name, baseline, metric)
             cells[metric] = {
                 **row.numbers,
@@ -316,7 +335,7 @@ def _differences(measured: Measured, baseline: str) -> dict[str, Any]:
                 "verdict": verdict,
             }
         rows.append({"method": name, "metrics": cells})
-    return {"baseline": baseline, "metrics": list(COMPARED), "rows": rows}
+    return {"baseline": baseline, "metrics": list(measured.compared), "rows": rows}
 
 
 def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:

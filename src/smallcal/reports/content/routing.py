@@ -12,7 +12,7 @@ from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps.regressed import RegressedMap
 from smallcal.calibrators.signals import FeatureRisk, LinearScore
-from smallcal.calibrators.summary import effects_of
+from smallcal.calibrators.summary import effects_of, words_of
 from smallcal.data.predictions import IntArray
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
@@ -63,7 +63,8 @@ def bands_of(fits: Iterable[Fit], calibration: Samples, test: Samples) -> dict[s
     """Return the groups or bands of each method that has more than one, and may be recommended."""
     found = {}
     for fit in fits:
-        if fit.deployable and fit.routed:
+        # What a score is divided by follows the score itself, which its bands show already.
+        if fit.deployable and fit.routed and calibration.preds.score is None:
             shown = CalibratedSplit.of(fit.fitted, calibration.preds)
             if shown.n_bands > 1:
                 codes = shown.band_of(test.preds.logits, test.preds.features)
@@ -112,14 +113,15 @@ def routing(name: str, bands: Bands, test: Samples, class_names: Sequence[str]) 
 def explained(fit: Fit, calibration: Samples, class_names: Sequence[str]) -> dict[str, Any]:
     """Return what one method does, in its own terms: classes, statistics, temperatures."""
     fitted = fit.fitted
-    what = fitted.map.words.format(signal=fitted.signal.words or fitted.signal.name)
-    if fitted.correction is not None:
-        what = f"{fitted.correction.words}, then {what}"
+    scale = calibration.preds.score
+    what = words_of(fitted, score=scale is not None)
+    before = "" if scale is None else f"{scale.words} "
     return {
         "method": fit.name,
-        "words": f"Logits are {what}." if fitted.map.words else "",
+        "words": f"{before}{what}." if what else "",
         "n_parameters": fitted.n_parameters,
         "temperature": fitted.map.steps[0] if len(fitted.map.steps) == 1 else None,
+        "score": scale and scale.to_dict(),
         "correction": correction(fitted, calibration, class_names),
         "weights_of": "log-temperature" if isinstance(fitted.map, RegressedMap) else "score",
         "weights": weights(fitted),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from smallcal.advice.recommend import DEFAULT
+from smallcal.advice.recommend import default_of
 from smallcal.data.shown import command
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
@@ -19,7 +19,7 @@ def ship(fit: Fit, calibration: Samples, test: Samples, settings: Settings) -> d
     dict
         ``language`` ("sh" or "python") and ``text``.
     """
-    default = fit.name == DEFAULT
+    default = fit.name == default_of(calibration.preds.kind)
     if not calibration.file:
         return {"language": "python", "text": _python(fit, calibration, settings, default=default)}
     extra = {verb: list(given) for verb, given in settings.verb_options.items()}
@@ -37,9 +37,10 @@ def _python(fit: Fit, calibration: Samples, settings: Settings, *, default: bool
     options = [] if default else [f"method={fit.name!r}"]
     options += [f"input={calibration.input!r}"] if calibration.input != "logits" else []
     options += [f"random_state={settings.seed}"] if settings.seed else []
+    rows = "scores, outcomes" if calibration.input == "score" else "cal_logits, cal_labels"
     features = ", features=cal_features" if "features" in fit.fitted.signal.needs else ""
     return (
         "import smallcal as sc\n"
-        f"cal = sc.Calibrator({', '.join(options)}).fit(cal_logits, cal_labels{features})\n"
+        f"cal = sc.Calibrator({', '.join(options)}).fit({rows}{features})\n"
         'cal.save("cal.json")  # then: smallcal apply cal.json new.npy -o probabilities.npy'
     )

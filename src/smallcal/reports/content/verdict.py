@@ -13,22 +13,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from smallcal.advice.recommend import DEFAULT
-from smallcal.calibrators.discipline import NOTES
+from smallcal.advice.recommend import default_of
+from smallcal.calibrators.discipline import FLAGS, NOTES
+from smallcal.data.claims import CLAIMS, Claim
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.measure import COMPARED, Difference, Measured, chance_of
+from smallcal.reports.content.measure import Difference, Measured, chance_of
+from smallcal.reports.content.shown import told_of
 from smallcal.reports.content.words import listed, with_interval
 from smallcal.reports.settings import RAW
 from smallcal.statistics.groups import holm
 from smallcal.statistics.interval import binomial_interval
 
-#: What a choice rests on: the proper score of the confidence.
-DECIDING = "top_label_bce"
-#: The two numbers of the verdict, and what people call them.
-TWO = {"ece15": "ECE", DECIDING: "top-label BCE"}
-#: What the outcome rests on: how well calibrated, and at what price.
-TOLD = {**TWO, "nll": "NLL"}
 #: The confidence above which many let a model decide by itself.
 THRESHOLD = 0.9
 
@@ -57,31 +53,32 @@ class Choice(NamedTuple):
 def recommended(measured: Measured) -> Choice:
     """Return what to use: the default, or what the test samples say where it is not there."""
     names = [name for name, fit in measured.fits.items() if fit.deployable]
-    if DEFAULT in names:
-        return Choice(DEFAULT, "default", "the default, fixed before these test samples were seen")
+    usual, claim = default_of(measured.kind), measured.claim
+    if usual in names:
+        return Choice(usual, "default", "the default, fixed before these test samples were seen")
     if len(measured.fits) == 1:
         return Choice(RAW, "default", "nothing else was fitted")
     if not measured.result.n_boot:
-        lowest = min(names, key=lambda name: measured.points[name][DECIDING])
-        why = f"the lowest {TWO[DECIDING]} on these test samples, chance not ruled out"
+        lowest = min(names, key=lambda name: measured.points[name][claim.loss])
+        why = f"the lowest {claim.called} on these test samples, chance not ruled out"
         return Choice(lowest, "test", why)
     gain = _better_than(measured, RAW, names)
     if not gain:
-        why = "no method here beats the raw model beyond chance on these test samples"
+        why = f"no method here beats {claim.raw} beyond chance on these test samples"
         return Choice(RAW, "test", why)
     first = min(gain, key=lambda name: measured.fits[name].fitted.n_parameters)
     better = _better_than(measured, first, gain)
     if not better:
-        why = "the fewest fitted numbers among the methods that beat the raw model beyond chance"
+        why = f"the fewest fitted numbers among the methods that beat {claim.raw} beyond chance"
         return Choice(first, "test", why)
-    best = min(better, key=lambda name: measured.points[name][DECIDING])
-    return Choice(best, "test", f"its {TWO[DECIDING]} is below that of {first} beyond chance")
+    best = min(better, key=lambda name: measured.points[name][claim.loss])
+    return Choice(best, "test", f"its {claim.called} is below that of {first} beyond chance")
 
 
 def _better_than(measured: Measured, method: str, names: list[str]) -> list[str]:
     """Return which methods have a lower deciding score, corrected for their number."""
     others = [name for name in names if name != method]
-    rows = {name: measured.difference(name, method, DECIDING) for name in others}
+    rows = {name: measured.difference(name, method, measured.claim.loss) for name in others}
     found = beyond_chance(rows, measured.result.level)
     return [name for name, row in found.items() if row.verdict == "better"]
 
@@ -103,17 +100,20 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
     choice = recommended(measured)
     chosen = choice.method
     level = measured.result.level
-    against = {m: measured.difference(chosen, RAW, m) for m in COMPARED} if chosen != RAW else {}
-    told = beyond_chance({m: row for m, row in against.items() if m in TOLD}, level)
+    metrics = measured.compared if chosen != RAW else ()
+    against = {m: measured.difference(chosen, RAW, m) for m in metrics}
+    told = beyond_chance({m: row for m, row in against.items() if m in measured.told}, level)
     result = outcome(measured, chosen, told)
     rival = _rival(measured, choice)
+    kept = measured.fits[chosen].fitted.flag_text("kept_raw")
     found = [
         *_same(data),
-        *_harm(beyond_chance(against, level)),
+        *_harm(beyond_chance(against, level), measured.claim),
         *_calibration(measured, chosen, result),
         *([("care", rival["text"])] if rival else []),
         *_flags(measured, chosen),
-        *_sizes(data),
+        *_taken_for(data),
+        *_sizes(data, measured.claim),
     ]
     return {
         "recommended": chosen,
@@ -121,8 +121,8 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
         "basis": choice.basis,
         "reason": choice.reason,
         "outcome": result,
-        "headline": _headline(choice, result, told, _why_kept(measured, chosen)),
-        "changes": [_change(measured, chosen, name, told) for name in TWO],
+        "headline": _headline(choice, result, told, kept=kept, kind=measured.kind),
+        "changes": [_change(measured, chosen, name, told) for name in measured.two],
         "threshold": at_threshold(measured, chosen),
         "rival": rival,
         "findings": [{"level": level, "text": text} for level, text in found],
@@ -146,32 +146,35 @@ def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> 
     return next((word for word in ("better", "worse") if word in found), "tie")
 
 
-def _why_kept(measured: Measured, chosen: str) -> str:
-    """Return why the model was left alone, in the words of the fit."""
-    return measured.fits[chosen].fitted.flag_text("kept_raw")
-
-
-def _headline(choice: Choice, result: str, told: Mapping[str, Difference], kept: str = "") -> str:
-    name = choice.method
+def _headline(
+    choice: Choice,
+    result: str,
+    told: Mapping[str, Difference],
+    *,
+    kept: str = "",
+    kind: str = "logits",
+) -> str:
+    """Return the verdict in one line; ``kept`` is why the model was left alone."""
+    name, plain, names = choice.method, CLAIMS[kind].raw, told_of(kind)
     words = {m: row.verdict for m, row in told.items()}
     better, worse = (
-        listed([TOLD[m] for m, found in words.items() if found == word] or [""])
+        listed([names[m] for m, found in words.items() if found == word] or [""])
         for word in ("better", "worse")
     )
-    where = "" if len(words) == len(TOLD) else f" in {better}"
-    known = ", the default" if name == DEFAULT else ""
+    where = "" if len(words) == len(names) else f" in {better}"
+    known = ", the default" if name == default_of(kind) else ""
     raw = f"Use {name}{known}: {kept}."  # in the words of every other verb
     if name == RAW:
-        raw = f"Keep the raw model. {_sentence(choice.reason)}"
+        raw = f"Keep {plain}. {_sentence(choice.reason)}"
     said = {
         "raw": raw,
-        "better": f"Use {name}. It is better than the raw model beyond chance{where}.",
-        "tie": f"Use {name} or the raw model. They are level within chance.",
-        "close": f"Use {name} or the raw model. On these test samples {name} is worse beyond "
+        "better": f"Use {name}. It is better than {plain} beyond chance{where}.",
+        "tie": f"Use {name} or {plain}. They are level within chance.",
+        "close": f"Use {name} or {plain}. On these test samples {name} is worse beyond "
         f"chance, but by less than {PERCENT.scale * LITTLE:g} points in {worse}.",
-        "mixed": f"Use {name} with care. Beyond chance it is better than the raw model in "
+        "mixed": f"Use {name} with care. Beyond chance it is better than {plain} in "
         f"{better} and worse in {worse}.",
-        "worse": f"Do not ship {name} yet. On these test samples it is worse than the raw model "
+        "worse": f"Do not ship {name} yet. On these test samples it is worse than {plain} "
         "beyond chance: calibration and test samples seem to differ.",
         "unknown": f"Use {name}. Without resamples, chance is not ruled out.",
     }
@@ -190,7 +193,7 @@ def _change(
 ) -> dict[str, Any]:
     """Return one of the two numbers before and after, and what the change amounts to."""
     before, after = (measured.value(key, name) for key in (RAW, chosen))
-    text = f"{TWO[name]} {with_interval(name, before)}"
+    text = f"{measured.two[name]} {with_interval(name, before)}"
     found: dict[str, Any] = {"difference": None, "verdict": ""}
     if chosen != RAW:
         same = "tie" if measured.result.n_boot else ""
@@ -199,7 +202,8 @@ def _change(
         found = {"difference": row.numbers, "verdict": word}
         text += f" before, {with_interval(name, after)} after"
     both = {"before": before.numbers, "after": after.numbers}
-    return {"metric": name, "called": TWO[name], **both, **found, "text": f"{text}."}
+    called = {"metric": name, "called": measured.two[name]}
+    return {**called, **both, **found, "text": f"{text}."}
 
 
 def at_threshold(measured: Measured, chosen: str) -> dict[str, Any]:
@@ -207,11 +211,12 @@ def at_threshold(measured: Measured, chosen: str) -> dict[str, Any]:
     level = measured.result.level
     rows = [_above(measured.fits[name].scored, level) for name in (RAW, chosen)]
     shares = [PERCENT.value(row["share"]) for row in rows]
-    text = f"{shares[0]} of the test samples{_wrong(rows[0])}"
+    claim = measured.claim
+    text = f"{shares[0]} of the test samples{_wrong(rows[0], claim)}"
     if chosen != RAW:
-        text += f" before; {shares[1]}{_wrong(rows[1])} after"
+        text += f" before; {shares[1]}{_wrong(rows[1], claim)} after"
     found = {"confidence": THRESHOLD, "before": rows[0], "after": rows[1]}
-    return {**found, "text": f"Above {100 * THRESHOLD:g} % confidence: {text}."}
+    return {**found, "text": f"Above {100 * THRESHOLD:g} % {claim.confidence}: {text}."}
 
 
 def _above(scored: Scored, level: float) -> dict[str, Any]:
@@ -224,8 +229,8 @@ def _above(scored: Scored, level: float) -> dict[str, Any]:
     return {"n": n, "share": n / scored.n, "n_wrong": wrong, "error_rate": rate, **(ends or none)}
 
 
-def _wrong(row: Mapping[str, Any]) -> str:
-    return f" ({row['n_wrong']:,} of {row['n']:,} wrong)" if row["n"] else ""
+def _wrong(row: Mapping[str, Any], claim: Claim) -> str:
+    return f" ({row['n_wrong']:,} of {row['n']:,} {claim.failed})" if row["n"] else ""
 
 
 def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
@@ -239,7 +244,7 @@ def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
     names = [n for n, fit in measured.fits.items() if fit.deployable and n not in mine]
     rows = {
         (metric, name): measured.difference(name, choice.method, metric)
-        for metric in TWO
+        for metric in measured.two
         for name in names
     }
     found = {
@@ -250,13 +255,14 @@ def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
     if not found:
         return None
     # The deciding score first; the lowest of it.
-    metric = DECIDING if any(key[0] == DECIDING for key in found) else min(found)[0]
+    decides = measured.claim.loss
+    metric = decides if any(key[0] == decides for key in found) else min(found)[0]
     name = min((row.point, key[1]) for key, row in found.items() if key[0] == metric)[1]
     row, unit = found[metric, name], METRICS[metric].unit
     text = (
-        f"On these test samples {name} is lower in {TWO[metric]} by {unit.size(-row.point)} "
-        f"({100 * row.level:g} % interval {unit.interval(-row.high, -row.low)}); check on "
-        "others first."
+        f"On these test samples {name} is lower in {measured.two[metric]} by "
+        f"{unit.size(-row.point)} ({100 * row.level:g} % interval "
+        f"{unit.interval(-row.high, -row.low)}); check on others first."
     )
     return {"method": name, "metric": metric, **row.numbers, "text": text}
 
@@ -266,14 +272,14 @@ def _same(data: Mapping[str, Any]) -> Iterator[Finding]:
         yield "bad", "Calibration and test samples are the same: that flatters every method."
 
 
-def _harm(found: Mapping[str, Difference]) -> Iterator[Finding]:
+def _harm(found: Mapping[str, Difference], claim: Claim) -> Iterator[Finding]:
     """Yield where the chosen method is worse than the raw model, corrected for all metrics."""
     worse = {metric: row for metric, row in found.items() if row.verdict == "worse"}
     if worse:
         sizes = [f"{m} ({METRICS[m].unit.difference(row.row.point)})" for m, row in worse.items()]
         little = all(row.row.point < LITTLE for row in worse.values())
         level = "care" if little else "bad"
-        yield level, f"Worse than the raw model beyond chance: {listed(sizes)}."
+        yield level, f"Worse than {claim.raw} beyond chance: {listed(sizes)}."
 
 
 def _calibration(measured: Measured, chosen: str, result: str) -> Iterator[Finding]:
@@ -286,13 +292,14 @@ def _calibration(measured: Measured, chosen: str, result: str) -> Iterator[Findi
     off = holm({"gap": chance_of(gap), **chances}, 1 - measured.result.level)
     # What is repaired is a fact; what stays is to be taken care of.
     level = "care" if result == "raw" else "fine"
-    right = measured.points[RAW]["accuracy"]
+    right, claim = measured.points[RAW]["accuracy"], measured.claim
+    plain = f"T{claim.raw[1:]}"
     if "gap" in off:
-        way = "overconfident" if gap.point > 0 else "underconfident"
-        means = f"mean confidence {PERCENT.value(right + gap.point)}"
-        yield level, f"The raw model is {way}: {means}, accuracy {PERCENT.value(right)}."
+        way = claim.over if gap.point > 0 else claim.under
+        means = f"mean {claim.confidence} {PERCENT.value(right + gap.point)}"
+        yield level, f"{plain} is {way}: {means}, {claim.accuracy} {PERCENT.value(right)}."
     elif RAW in off:
-        said = "The raw model is right on average, within chance, but its ECE is more than noise"
+        said = f"{plain} is right on average, within chance, but its ECE is more than noise"
         yield level, f"{said}, which alone would show {PERCENT.value(floors[RAW]['ece15'].mean)}."
     if chosen in off and result not in ("raw", "worse"):
         noise = PERCENT.value(floors[chosen]["ece15"].mean)
@@ -307,22 +314,32 @@ def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
         groups = f" (group {', '.join(map(str, where))})" if where else ""
         level = "fine" if flag in NOTES else "care"
         yield level, f"{chosen}{groups}, {flag}: {fit.fitted.flag_text(flag)}."
-    if DEFAULT in measured.failures:
-        yield "care", f"{DEFAULT} could not be fitted: {measured.failures[DEFAULT]}"
-    if not fit.fitted.preserves_argmax:
+    if (usual := default_of(measured.kind)) in measured.failures:
+        yield "care", f"{usual} could not be fitted: {measured.failures[usual]}"
+    if measured.kind == "logits" and not fit.fitted.preserves_argmax:
         raw = measured.fits[RAW].scored.proba.argmax(axis=1)
         count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
         yield "care", f"{chosen} changes the predicted class of {count:,} test samples."
 
 
-def _sizes(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _taken_for(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what scores were taken for."""
+    for flag in data["flags"]:
+        yield "fine" if flag in NOTES else "care", f"{flag}: {FLAGS[flag]}."
+    if "score_as_number" in data["flags"]:
+        said = "The raw score is no probability"
+        yield "fine", f"{said}: what is measured of it is sigmoid((score - mean) / sd)."
+
+
+def _sizes(data: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
     """Yield what few samples leave open."""
     cal, test = data["calibration"], data["test"]
-    rarer, kind = min((cal["n_errors"], "wrong"), (cal["n"] - cal["n_errors"], "right"))
+    wrong, right = cal["n_errors"], cal["n"] - cal["n_errors"]
+    rarer, kind = min((wrong, claim.are_wrong), (right, claim.are_right))
     if cal["n"] < _FEW_SAMPLES:
         why = "another split could give another calibrator"
         yield "care", f"Only {cal['n']:,} calibration samples: {why}."
     if rarer < _FEW_ERRORS:
-        yield "care", f"Only {rarer} of {cal['n']:,} calibration samples are predicted {kind}."
+        yield "care", f"Only {rarer} of {cal['n']:,} calibration samples {kind}."
     if test["n"] < _FEW_TEST:
         yield "care", f"Only {test['n']:,} test samples: intervals are wide and noise floors high."

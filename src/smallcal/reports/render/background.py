@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 
+from smallcal.data.claims import CLAIMS, Claim
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.render.blocks import (
     Block,
@@ -25,6 +26,7 @@ from smallcal.reports.render.cells import (
     Content,
     Filled,
     between,
+    claim_of,
     level_of,
     metric_cell,
     metric_column,
@@ -198,25 +200,29 @@ def gates(content: Content) -> Iterator[Block]:
 
 def groups(content: Content) -> Iterator[Block]:
     """Show where confidence and accuracy part: by group, and by predicted class."""
-    entry = content["groups"]
-    exact = f"with exact {level_of(content)} intervals"
+    entry, claim = content["groups"], claim_of(content)
+    exact, classes = f"with exact {level_of(content)} intervals", content["classes"]["rows"]
+    gaps = _gaps(claim)
+    its = "its" if classes else "the"
     yield Text(
-        f"Where the confidence of {entry['method']} and its accuracy part. A gap is mean "
-        "confidence minus accuracy: positive where the model is too sure. Intervals here are "
-        "exact for each group; what is beyond chance is so after Holm's correction for looking "
-        "at many."
+        f"Where the {claim.confidence} of {entry['method']} and {its} {claim.accuracy} part. A gap "
+        f"is mean {claim.confidence} minus {claim.accuracy}: positive where the model is too sure. "
+        "Intervals here are exact for each group; what is beyond chance is so after Holm's "
+        "correction for looking at many."
     )
-    yield Heading("Groups")
+    if classes:
+        yield Heading("Groups")
     if entry["worst"]:
         yield table_of(
             "worst",
-            "Groups whose confidence is off beyond chance after Holm's correction, largest gaps "
-            f"first, {exact}.",
-            [words("Group", "group"), words("By", "by"), _COUNT, *_GAPS],
+            f"Groups whose {claim.confidence} is off beyond chance after Holm's correction, "
+            f"largest gaps first, {exact}.",
+            [words("Group", "group"), words("By", "by"), _COUNT, *gaps],
             entry["worst"],
         )
     else:
-        yield Text("No group and no class is off beyond chance.")
+        none = "No group and no class" if classes else "No group"
+        yield Text(f"{none} is off beyond chance.")
     for number_of, table in enumerate(entry["tables"]):
         more = len(table["rows"]) - MOST_ROWS
         rows = sorted(table["rows"], key=lambda row: row["p_value"])[:MOST_ROWS]
@@ -224,15 +230,15 @@ def groups(content: Content) -> Iterator[Block]:
             f"groups-{number_of}",
             f"By {table['by']}: gaps {exact}.",
             [
-                *(words("Group", "group"), _COUNT, *_GAPS, _OFF, _RAW_OFF),
+                *(words("Group", "group"), _COUNT, *gaps, _OFF, _RAW_OFF),
                 (metric_column("ece15"), _error),
             ],
             rows if more > 0 else table["rows"],
             note=f"{more:,} more groups are in the report's JSON." if more > 0 else "",
         )
-    rows = content["classes"]["rows"]
-    yield Heading("Classes")
-    yield Fold(f"All classes ({len(rows):,})", [_class_table(rows, exact)])
+    if classes:
+        yield Heading("Classes")
+        yield Fold(f"All classes ({len(classes):,})", [_class_table(classes, exact)])
 
 
 def _class_table(rows: Sequence[Content], exact: str) -> Table:
@@ -245,7 +251,7 @@ def _class_table(rows: Sequence[Content], exact: str) -> Table:
             words("Predicted class", "group"),
             numbers("n", "n", 0, help="test samples that were given this class"),
             numbers("n true", "n_true", 0, help="test samples that are of this class"),
-            *_GAPS,
+            *_gaps(CLAIMS["logits"]),
             _OFF,
         ],
         rows[:MOST_ROWS],
@@ -270,19 +276,19 @@ def _error(row: Content) -> Cell:
 
 
 _COUNT = numbers("n", "n", 0)
-_GAPS: tuple[Filled, ...] = (
-    shares("Accuracy", "accuracy"),
-    shares("Confidence", "confidence"),
-    (
-        Column(
-            "Gap",
-            "points",
-            help="mean confidence minus accuracy; positive where the model is too sure",
-        ),
-        _gap,
-    ),
-    shares("Raw gap", "raw_gap", unit="points", help="the same of the raw model", signed=True),
-)
+
+
+def _gaps(claim: Claim) -> tuple[Filled, ...]:
+    """Return the columns of what is claimed, what came, and what lies between."""
+    gap = f"mean {claim.confidence} minus {claim.accuracy}; positive where the model is too sure"
+    return (
+        shares(claim.accuracy.capitalize(), "accuracy"),
+        shares(claim.confidence.capitalize(), "confidence"),
+        (Column("Gap", "points", help=gap), _gap),
+        shares("Raw gap", "raw_gap", unit="points", help=f"the same of {claim.raw}", signed=True),
+    )
+
+
 _OFF: Filled = (
     Column("Beyond chance", number=False, help="after Holm's correction for all rows"),
     lambda row: _chance(off=row["off"]),
@@ -295,7 +301,7 @@ _RAW_OFF: Filled = (
 
 def methods(content: Content) -> Iterator[Block]:
     """Show what was fitted, what the fits warn of, and what could not be fitted."""
-    chosen = content["verdict"]["recommended"]
+    chosen, score = content["verdict"]["recommended"], content["data"]["input"] == "score"
     yield table_of(
         "methods-fitted",
         "What was fitted.",
@@ -303,10 +309,7 @@ def methods(content: Content) -> Iterator[Block]:
             (Column("Method", number=False), _name),
             words("What it is", "summary"),
             numbers("Fitted numbers", "n_parameters", 0),
-            (
-                Column("Predicted class", number=False),
-                lambda row: Cell("kept" if row["preserves_argmax"] else "may change"),
-            ),
+            *([] if score else [_PREDICTED]),
         ],
         content["methods"],
         chosen=lambda row: row["name"] == chosen,
@@ -324,6 +327,12 @@ def methods(content: Content) -> Iterator[Block]:
         yield Points([f"{name}: {reason}" for name, reason in content["failures"].items()])
 
 
+_PREDICTED: Filled = (
+    Column("Predicted class", number=False),
+    lambda row: Cell("kept" if row["preserves_argmax"] else "may change"),
+)
+
+
 def _name(row: Content) -> Cell:
     also = () if row["asked"] == row["name"] else (f"as {row['asked']}",)
     return Cell(row["name"], also)
@@ -331,23 +340,23 @@ def _name(row: Content) -> Cell:
 
 def data(content: Content) -> Iterator[Block]:
     """Show what the samples were, and what it takes to have the same numbers again."""
-    pairs = []
+    pairs, claim = [], claim_of(content)
     for role in ("calibration", "test"):
         split = content["data"][role]
         name = role.capitalize()
         pairs += [
             (
                 f"{name} samples",
-                f"{split['n']:,} ({split['n_errors']:,} wrong) of {split['source']}",
+                f"{split['n']:,} ({split['n_errors']:,} {claim.failed}) of {split['source']}",
             ),
             (f"{name} arrays, SHA-256", split["sha256"]),
         ]
         if split["file_sha256"]:
             pairs.append((f"{name} file, SHA-256", split["file_sha256"]))
-    settings = content["settings"]
+    settings, score = content["settings"], content["data"]["input"] == "score"
     pairs += [
-        ("Classes", f"{content['data']['test']['n_classes']:,}"),
-        ("Given as", content["data"]["input"]),
+        *([] if score else [("Classes", f"{content['data']['test']['n_classes']:,}")]),
+        ("Given as", "one score per sample" if score else content["data"]["input"]),
         ("Resamples", f"{settings['n_boot']:,}, seed {settings['seed']}"),
         ("Level of intervals", level_of(content)),
         ("Versions", ", ".join(f"{name} {v}" for name, v in content["versions"].items())),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from smallcal.data.claims import CLAIMS, Claim
 from smallcal.metrics import METRICS, units
 from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.units import PERCENT, Unit
@@ -107,6 +108,11 @@ def between(low: float | None, high: float | None, unit: Unit) -> str:
     return unit.interval(low, high).replace("-", "−")
 
 
+def claim_of(content: Content) -> Claim:
+    """Return the words for what is claimed of a row."""
+    return CLAIMS[content["data"]["input"]]
+
+
 def level_of(content: Content) -> str:
     """Return the level of the intervals."""
     return f"{100 * content['settings']['level']:g} %"
@@ -129,8 +135,8 @@ def metric_cell(
     return replace(cell, verdict=row.get("verdict", ""), best=value == best)
 
 
-def metric_column(name: str, *, difference: bool = False) -> Column:
+def metric_column(name: str, *, difference: bool = False, kind: str = "logits") -> Column:
     """Return the head of a metric's column, with its unit."""
     metric = METRICS[name]
     unit = metric.unit.change if difference else metric.unit.sign
-    return Column(name, unit, help=metric.summary, key=name)
+    return Column(name, unit, help=metric.told(kind), key=name)

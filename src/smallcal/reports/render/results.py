@@ -29,6 +29,7 @@ from smallcal.reports.render.cells import (
     Content,
     Filled,
     between,
+    claim_of,
     level_of,
     metric_cell,
     metric_column,
@@ -79,7 +80,8 @@ def _card(content: Content, entry: Content) -> Card:
         if name in CUTS:
             note += ", debiased"
     value = _arrow(entry, lambda row: unit.number(row["plain"]))
-    return Card(entry["called"], METRICS[name].summary, f"{value} {unit.sign}", note)
+    summary = METRICS[name].told(content["data"]["input"])
+    return Card(entry["called"], summary, f"{value} {unit.sign}", note)
 
 
 def _arrow(entry: Content, said: Callable[[Content], str]) -> str:
@@ -89,15 +91,17 @@ def _arrow(entry: Content, said: Callable[[Content], str]) -> str:
 
 
 def _threshold(content: Content) -> Card:
-    entry = content["verdict"]["threshold"]
+    entry, claim = content["verdict"]["threshold"], claim_of(content)
     wrong = _arrow(entry, lambda row: f"{row['n_wrong']:,} of {row['n']:,}")
     rates = _arrow(entry, lambda row: percent(row["error_rate"]).text)
     some = entry["before"]["n"] or entry["after"]["n"]
     return Card(
-        f"Above {100 * entry['confidence']:g} % confidence",
-        "share of the test samples, and errors among them",
+        f"Above {100 * entry['confidence']:g} % {claim.confidence}",
+        f"share of the test samples, and {claim.errors} among them",
         f"{_arrow(entry, lambda row: percent(row['share']).text)} %",
-        f"wrong among them: {wrong} ({rates} %)" if some else "no test sample is that sure",
+        f"{claim.failed} among them: {wrong} ({rates} %)"
+        if some
+        else "no test sample is that sure",
     )
 
 
@@ -128,7 +132,7 @@ def _metric_table(content: Content, names: Sequence[str], number_of: int) -> Tab
     best = {name: _best(rows, name) for name in names}
 
     def filled(name: str) -> Filled:
-        column = metric_column(name)
+        column = metric_column(name, kind=content["data"]["input"])
         return column, lambda row: metric_cell(name, row["cells"][name], best=best[name])
 
     caption = "Further metrics" if number_of else "Metrics on the test samples"
@@ -171,7 +175,7 @@ def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
     )
     yield from figures(forest)
     for number_of, table in enumerate(compared):
-        base = "the raw model" if table["baseline"] == RAW else table["baseline"]
+        base = claim_of(content).raw if table["baseline"] == RAW else table["baseline"]
         yield Heading(f"Differences from {base}")
         for part, names in enumerate(_abreast(table["metrics"])):
             yield table_of(
@@ -179,13 +183,13 @@ def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
                 f"Method minus {base}, with {level_of(content)} intervals paired by sample."
                 if boot
                 else f"Method minus {base}.",
-                [words("Method", "method"), *map(_difference, names)],
+                [words("Method", "method"), *(_difference(content, name) for name in names)],
                 table["rows"],
             )
 
 
-def _difference(name: str) -> Filled:
-    column = metric_column(name, difference=True)
+def _difference(content: Content, name: str) -> Filled:
+    column = metric_column(name, difference=True, kind=content["data"]["input"])
     return column, lambda row: metric_cell(name, row["metrics"][name], signed=True)
 
 
@@ -199,31 +203,34 @@ def shift(content: Content, shown: Sequence[Figure]) -> Iterator[Block]:
     """Show what becomes of accuracy and calibration on shifted samples."""
     if not content["shift"]:
         return
-    yield Text(
-        "The same fits on samples from other conditions; nothing was fitted again. Where many "
-        "samples moved to groups that were small in calibration, the fit rests on few."
-    )
+    claim, score = claim_of(content), content["data"]["input"] == "score"
+    few = "Where many samples moved to groups that were small in calibration, the fit rests on few."
+    again = "The same fits on samples from other conditions; nothing was fitted again."
+    yield Text(again if score else f"{again} {few}")
     yield from figures(shown)
     chosen = content["verdict"]["recommended"]
     yield table_of(
         "shift",
-        f"Under shift: the raw model, and after {chosen}, on the same samples.",
+        f"Under shift: {claim.raw}, and after {chosen}, on the same samples.",
         [
             words("Shift", "kind"),
             words("Severity", "severity"),
             numbers("n", "n", 0),
-            _value("Accuracy", "accuracy", RAW),
+            _value(claim.accuracy.capitalize(), "accuracy", RAW),
             _value("Raw ece15", "ece15", RAW),
             _value("After ece15", "ece15", chosen),
             (Column("Difference", "points", help="paired by sample"), _shift_difference),
             (Column("Verdict", number=False), _shift_verdict),
-            (
-                Column("Moved between groups", "%", help="samples in other groups than before"),
-                lambda row: percent(row["moved"] if row["occupancy"] else None),
-            ),
+            *([] if score else [_MOVED]),
         ],
         content["shift"],
     )
+
+
+_MOVED: Filled = (
+    Column("Moved between groups", "%", help="samples in other groups than before"),
+    lambda row: percent(row["moved"] if row["occupancy"] else None),
+)
 
 
 def _value(label: str, metric: str, method: str) -> Filled:

@@ -13,10 +13,12 @@ def document_of(content: Content) -> Document:
     """Return everything that a report says, in order, for any renderer."""
     cal, test = content["data"]["calibration"], content["data"]["test"]
     version = content["versions"]["smallcal"]
+    score = content["data"]["input"] == "score"
+    rows = "One score per sample." if score else f"{test['n_classes']:,} classes."
     return Document(
         title=content["title"],
         lead=(
-            f"{test['n_classes']:,} classes. Methods were fitted on {cal['n']:,} samples from "
+            f"{rows} Methods were fitted on {cal['n']:,} samples from "
             f"{cal['source']}, and measured on {test['n']:,} from {test['source']}."
         ),
         sections=list(_sections(content)),
@@ -36,6 +38,7 @@ def _sections(content: Content) -> Iterator[Section]:
     shift = [figure for figure in figures if figure.id.startswith("shift")]
     others = [figure for figure in figures if figure not in forest and figure not in shift]
     chosen = content["verdict"]["recommended"]
+    score = content["data"]["input"] == "score"
     found = {
         "verdict": ("Verdict", results.verdict(content)),
         "findings": ("What was found", results.findings(content)),
@@ -46,7 +49,7 @@ def _sections(content: Content) -> Iterator[Section]:
         "explained": (f"How {chosen} works", background.explained(content)),
         "routing": ("Temperatures of other methods", background.routing(content)),
         "gate": ("Do no harm", background.gates(content)),
-        "groups": ("Classes and groups", background.groups(content)),
+        "groups": ("Groups" if score else "Classes and groups", background.groups(content)),
         "methods": ("Methods", background.methods(content)),
         "data": ("Data and versions", background.data(content)),
         "reproduce": ("Make it again", background.reproduce(content)),

@@ -85,8 +85,11 @@ def sets_of(
 
 
 def applied(fitted: BaseCalibrator, preds: Predictions) -> FloatArray:
-    """Return a calibrator's probabilities; diagnostics that read labels get them."""
-    return fitted.predict_proba(preds.logits, **_extra(fitted, preds))
+    """Return a calibrator's probabilities, of scores those of outcome 1, as metrics take them.
+
+    Diagnostics that read labels get them.
+    """
+    return preds.measured(fitted.predict_proba(preds.logits, **_extra(fitted, preds)))
 
 
 def groups_of(fitted: BaseCalibrator, preds: Predictions) -> IntArray:

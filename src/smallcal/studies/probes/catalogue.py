@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from smallcal.metrics import Scored
+from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.selective import selective_risk
 from smallcal.metrics.threshold import coverage_at_threshold, risk_at_threshold
 from smallcal.statistics.compare import evaluate
@@ -59,7 +59,7 @@ def _matched_coverage(site: Site, entry: Entry) -> Iterator[Found]:
     for name, severity, preds in sets_of(site.cell):
         scored = Scored.of(preds.labels, applied(fitted, preds))
         theirs = Scored.of(preds.labels, applied(reference, preds))
-        yield name, severity, evaluate(preds.labels, scored.proba, metrics=("aurc",))
+        yield name, severity, {"aurc": METRICS["aurc"].of(scored)}
         for threshold in site.study.settings["thresholds"]:
             at = f"_at_tva_coverage{_percent(threshold)}"
             kept = int((theirs.confidence >= threshold).sum())
@@ -77,8 +77,8 @@ def _percent(share: float) -> str:
 def _top1(site: Site, entry: Entry) -> Iterator[Found]:
     """Accuracy before and after, the predictions that changed, and metrics."""
     test = site.cell.read("test")
-    proba = applied(site.fit(entry), test)
-    after = proba.argmax(axis=1)
+    fitted = site.fit(entry)
+    proba, after = applied(fitted, test), fitted.predict_proba(test.logits).argmax(axis=1)
     found = {"accuracy": after == test.labels, "accuracy_before": test.correct}
     found["changed"] = after != test.predicted
     yield CLEAN, 0, {metric: float(holds.mean()) for metric, holds in found.items()}

@@ -19,6 +19,7 @@ from smallcal.advice.cross_validate import (
 from smallcal.advice.select_walk import MIN_EACH, walk
 from smallcal.advice.signal_to_noise import OBJECTIVES, signal_to_noise
 from smallcal.data.predictions import Predictions
+from smallcal.metrics import Scored
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.compare import evaluate
 from smallcal.studies.frame import CLEAN
@@ -88,7 +89,8 @@ def temperatures(site: Site, entry: Entry) -> Iterator[Found]:
     proba = applied(fitted, test)
     yield CLEAN, 0, evaluate(test.labels, proba, metrics=site.study.metrics)
     if "hcfp90" in site.study.metrics:  # the paper's tables of NLL count them among all samples
-        sure = (proba.max(axis=1) >= 0.9) & (proba.argmax(axis=1) != test.labels)
+        scored = Scored.of(test.labels, proba)
+        sure = (scored.confidence >= 0.9) & ~scored.correct
         yield CLEAN, 0, {"hcfp90_of_all": float(sure.mean())}
     steps = fitted.fitted_.map.steps
     if steps:

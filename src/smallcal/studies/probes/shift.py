@@ -53,7 +53,8 @@ def recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
     scores = fitted.scores(preds.logits, labels=preds.labels, features=preds.features)
     cuts = group_thresholds(scores, len(own.temperatures))
     again = replace(fitted, map=replace(own, thresholds=tuple(cuts.tolist())))
-    return again.predict_proba(preds.logits, labels=preds.labels, features=preds.features)
+    proba = again.predict_proba(preds.logits, labels=preds.labels, features=preds.features)
+    return preds.measured(proba)
 
 
 def paired_clean(site: Site, entry: Entry) -> Iterator[Found]:
@@ -94,7 +95,7 @@ def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) 
             tailed_softmax(block, own, fitted.tail_temperature, out=out[rows])
     if fitted.keep_predictions:
         keep_predictions(out, preds.predicted)
-    return out
+    return preds.measured(out)
 
 
 def _control(study: Study, preds: Predictions, proba: FloatArray) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""Logs of evaluations in JSON lines: fields by path, option log-likelihoods, top-k, judgements."""
