@@ -1,8 +1,8 @@
 """Binary models: CalibratedModel beside scikit-learn's CalibratedClassifierCV.
 
-Six data sets that scikit-learn ships or makes, four models, five halves to fit on and to measure on.
-Every way is given the same half, folds it five times, and is measured on the other half; `raw` is
-fitted on all of it. A pair of data set and model is one unit of the intervals.
+Six data sets that scikit-learn ships or makes, four models, five halves to fit on and to measure
+on. Every way is given the same half, folds it five times, and is measured on the other half; `raw`
+is fitted on all of it. A pair of data set and model is one unit of the intervals.
 
     python benchmarks/binary_models.py [--write docs/scikit-learn.md]
 
