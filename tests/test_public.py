@@ -84,6 +84,10 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
         ("report.md", 9),
         ("monitor.md", 12),
         ("vision.md", 6),
+        ("recipes/llm-judge.md", 20),
+        ("recipes/multiple-choice.md", 12),
+        ("recipes/binary-model.md", 20),
+        ("recipes/reranker.md", 15),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):
@@ -97,7 +101,7 @@ def test_the_examples_in_the_docs_run(page, least):
 def test_the_readme_examples_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     results = run_page(ROOT / "README.md")
-    assert results.attempted >= 5
+    assert results.attempted >= 11
     assert results.failed == 0
 
 

@@ -149,9 +149,9 @@ def loaded(text):
     return FittedCalibrator.from_dict(artefact.parse(text, source="a.json"), source="a.json")
 
 
-def grouped(n=600, seed=0):
+def grouped(n=600, seed=0, n_classes=6):
     """Logits, labels and groups: the model is much too sure in one of three."""
-    z = simulate(n, 6, seed=seed)[0]
+    z = simulate(n, n_classes, seed=seed)[0]
     rng = np.random.default_rng(seed)
     groups = np.array(["north", "south", "west"])[np.arange(n) % 3]
     sharp = np.where(groups == "north", 0.2, 1.0)[:, None] * z
@@ -162,7 +162,7 @@ def grouped(n=600, seed=0):
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_takes_groups(name):
     require_package(name)
-    z, y, groups = grouped()
+    z, y, groups = grouped(n_classes=2 if METHODS[name].binary else 6)
     estimator = make(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sc.FitWarning)

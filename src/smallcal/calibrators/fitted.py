@@ -20,6 +20,7 @@ from smallcal.calibrators.given import Given, checked, coded, slices
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
+from smallcal.calibrators.one_number import applied, of_one_number
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.rebuilt import parts_of
 from smallcal.calibrators.reference import Reference, Watched, log_odds
@@ -217,7 +218,7 @@ class FittedCalibrator:
         return preds.measured(self.calibrate(given))
 
     def predict_score(self, scores: object, *, groups: object = None) -> FloatArray:
-        """Return the probability of outcome 1 of each score.
+        """Return the probability of outcome 1 of each score, in float64.
 
         Examples
         --------
@@ -228,7 +229,12 @@ class FittedCalibrator:
         """
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")
-        return self.predict_proba(scores, groups=groups)[:, 1]
+        direct = None
+        if self.correction is None and self.groups is None and not self.keep_predictions:
+            direct = of_one_number(self.map, self.signal)
+        if direct is None or self.score is None:
+            return self.predict_proba(scores, groups=groups)[:, 1]
+        return applied(direct, self.score, scores)
 
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""

@@ -22,6 +22,9 @@ from smallcal.errors import InputError
 #: Probabilities nearer to 0 or 1 count as this near: what is said to be impossible happens.
 NEAREST = 1e-6
 
+#: Finite numbers beyond this have squares that are not.
+LARGEST = 1e100
+
 #: Scores from 0 to at most this may be percent.
 _PERCENT = 100.0
 #: Marks out of 5, 10 or 20 are common, and no percent.
@@ -75,41 +78,53 @@ class ScoreScale:
         finite = scores[np.isfinite(scores)].astype(np.float64)
         if not len(finite):
             raise InputError(f"{name} are all infinite; at least some must be numbers")
+        largest = float(np.abs(finite).max())
+        if largest > LARGEST:
+            raise InputError(
+                f"{name} must be at most {LARGEST:g} in size, or infinite; got {largest:g}"
+            )
         spread = float(finite.std())
         # Equal numbers have a spread of rounding errors.
-        scale = spread if spread > 1e-12 * max(float(np.abs(finite).max()), 1e-300) else 1.0
+        scale = spread if spread > 1e-12 * largest else 1.0
         low, high = float(finite.min()) - scale, float(finite.max()) + scale
         return cls("number", float(finite.mean()), scale, low, high)
 
     def columns(self, values: object, *, name: str = "scores") -> FloatArray:
-        """Return the logits (0, x) of each score, in the scores' floating type, float32 at least.
+        """Return the logits (0, x) of each score, in float64.
+
+        Whatever the scores' type: rounded, equal scores could come to lie on two sides of a step.
 
         Raises
         ------
         InputError
             If a score is NaN, or no probability where the calibrator takes those.
         """
-        scores = as_one_number(values, name=name)
-        result = np.zeros((len(scores), 2), dtype=scores.dtype)
-        self.log_odds(scores, out=result[:, 1], name=name)
+        scores = self.checked(values, name=name)
+        result = np.zeros((len(scores), 2))
+        result[:, 1] = self.log_odds(scores)
         return result
 
-    def log_odds(
-        self, scores: FloatArray, *, out: FloatArray | None = None, name: str = "scores"
-    ) -> FloatArray:
-        """Return x of scores that :func:`as_one_number` gave."""
+    def checked(self, values: object, *, name: str = "scores") -> FloatArray:
+        """Return scores as floats of shape (n,), of the kind that is wanted; infinities stay."""
+        scores = as_one_number(values, name=name)
+        if self.kind == "probability":
+            self._require_probabilities(scores, name)
+        return scores
+
+    def log_odds(self, scores: FloatArray) -> FloatArray:
+        """Return x, in float64, of scores that are checked."""
+        held = scores.astype(np.float64)  # in float32 one minus the nearest would be 1
         if self.kind == "number":
-            held = np.clip(scores, self.low, self.high, out=out)
+            np.clip(held, self.low, self.high, out=held)
             held -= self.mean
             held /= self.scale
             return held
-        self._require_probabilities(scores, name)
-        # In float32 one minus the nearest would be 1.
-        held = np.clip(scores.astype(np.float64), NEAREST, 1 - NEAREST)
-        return np.subtract(np.log(held), np.log1p(-held), out=out, casting="same_kind")
+        np.clip(held, NEAREST, 1 - NEAREST, out=held)
+        held /= 1 - held
+        return np.log(held, out=held)
 
     def _require_probabilities(self, scores: FloatArray, name: str) -> None:
-        if not len(scores) or (scores.min() >= 0 and scores.max() <= 1):
+        if scores.min() >= 0 and scores.max() <= 1:
             return
         outside = ~((scores >= 0) & (scores <= 1))
         row = int(np.argmax(outside))
@@ -174,7 +189,7 @@ def as_one_number(values: object, *, name: str = "scores") -> FloatArray:
     missing = np.isnan(array)
     if bool(missing.any()):
         raise InputError(
-            f"{name} must not be NaN; {listed_rows(missing)} of {len(array)} are. Drop those rows"
+            f"{name} must not be NaN, as in {listed_rows(missing)} of {len(array)}; drop those rows"
         )
     return array
 
@@ -185,8 +200,8 @@ def _no_scores(array: NDArray[Any], name: str) -> InputError:
     columns = array.shape[1] if array.ndim == 2 else 0
     hint = {}
     if columns == 2:
-        what = ". Two columns are two classes: "
-        hint = {"python": f"{what}leave input='score' out", "shell": f"{what}leave it out"}
+        what = ". Two columns are two classes: give the second, or leave "
+        hint = {"python": f"{what}input='score' out", "shell": f"{what}--input score out"}
     return InputError(
         f"{name} must be one number per row, shape (n,) or (n, 1); got {array.shape}", **hint
     )
@@ -205,6 +220,13 @@ def as_outcomes(
     [1, 0]
     """
     array = as_numpy(values, name="outcomes")
+    if array.size and isinstance(array.flat[0], str) and class_names is None:
+        raise InputError(
+            f"outcomes are words (the first is {str(array.flat[0])!r}); pass 0 and 1, or name "
+            "them, that of a success last: ",
+            python="class_names=[..., ...]",
+            shell="--class-names",
+        )
     if array.dtype.kind in "fiu" and array.size == n:
         flat = array.reshape(-1)
         other = ~((flat == 0) | (flat == 1))

@@ -164,6 +164,52 @@ def test_which_of_two_classes_is_called_one_makes_no_difference(method):
     assert np.allclose(there, back[:, ::-1], atol=1e-9)
 
 
+def biased(n=1000, seed=0):
+    """Margins that are two too high, and outcomes."""
+    rng = np.random.default_rng(seed)
+    margin = 2 * rng.normal(size=(n, 1))
+    y = (rng.random(n) < 1 / (1 + np.exp(-margin[:, 0]))).astype(int)
+    return margin + 2, y
+
+
+def test_a_bias_for_one_of_two_classes_is_repaired():
+    margin, y = biased()
+    model = sc.CalibratedModel(Given()).fit(margin, y)
+    assert model.calibrator_.method_ == "spline"
+    p = model.predict_proba([[2.0], [4.0]])[:, 1]
+    assert np.allclose(p, [0.5, 0.88], atol=0.06)
+    right = (model.predict(margin) == y).mean()
+    assert right > ((margin[:, 0] > 0) == y).mean() + 0.05
+    with pytest.warns(sc.FitWarning, match="letting predictions change"):
+        kept = sc.CalibratedModel(Given(), method="adaptive").fit(margin, y)
+    assert kept.calibrator_.method_ == "adaptive"
+    assert np.array_equal(kept.predict(margin) == 1, margin[:, 0] > 0)
+
+
+def test_more_classes_keep_their_default(data):
+    assert sc.CalibratedModel(LogisticRegression()).fit(*data).calibrator_.method_ == "adaptive"
+
+
+def test_the_order_of_two_classes_stays():
+    margin, y = biased()
+    model = sc.CalibratedModel(Given()).fit(margin, y)
+    ordered = model.decision_function(np.sort(margin, axis=0))
+    assert (np.diff(ordered) >= 0).all()
+    back = sc.CalibratedModel(Given()).fit(-margin, 1 - y).predict_proba(-margin)
+    assert np.allclose(model.predict_proba(margin), back[:, ::-1], atol=1e-6)
+
+
+def test_what_one_probability_rounds_away_the_other_still_tells():
+    """Naive Bayes says 1 - 1e-20, which is 1; but 1e-20 of the other class it can say."""
+    rng = np.random.default_rng(0)
+    half = 20 * rng.normal(size=2000)
+    y = (rng.random(2000) < 1 / (1 + np.exp(-half / 10))).astype(int)
+    p = np.column_stack([1 / (1 + np.exp(half)), 1 / (1 + np.exp(-half))])
+    model = sc.CalibratedModel(Votes()).fit(p, y)
+    found, truth = model.predict_proba(p)[:, 1], 1 / (1 + np.exp(-half / 10))
+    assert np.abs(found - truth).max() < 0.08
+
+
 def test_probabilities_of_zero_are_taken_for_half_the_smallest():
     z, y = simulate(600, 4)
     votes = np.exp(z - z.max(axis=1, keepdims=True))

@@ -158,10 +158,19 @@ def steps_of(sample: Sample, *, falling: bool = False) -> VennAbersMap:
     # A row with the outcome is pooled with those at or above it, one without with those below.
     high = np.append(_with_outcome(weight, came), 1.0)
     low = np.append(0.0, 1 - _with_outcome(weight[::-1], (weight - came)[::-1])[::-1])
-    # p0 steps up at a score itself, p1 just above it.
-    low_edges, low = _changes(at, low)
-    high_edges, high = _changes(np.nextafter(at, np.inf), high)
+    # p0 steps up at a score itself, p1 just above it. A score that is met again is on the same
+    # side, also where it comes in single precision or another machine took its logarithm.
+    hair = _hair(at)
+    low_edges, low = _changes(at - hair, low)
+    high_edges, high = _changes(at + hair, high)
     return VennAbersMap(tuple(low_edges), tuple(low), tuple(high_edges), tuple(high), falling)
+
+
+def _hair(at: FloatArray) -> FloatArray:
+    """Return how far from a score counts as the score: a millionth, never half way to others."""
+    apart = np.append(np.diff(at), np.inf)
+    nearest = np.minimum(apart, np.roll(apart, 1))
+    return np.asarray(np.minimum(1e-6 * np.maximum(np.abs(at), 1), nearest / 3))
 
 
 def _changes(edges: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:

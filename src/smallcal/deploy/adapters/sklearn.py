@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from smallcal.calibrators.catalogue import method as method_row
+from smallcal.calibrators.catalogue import true_name
 from smallcal.calibrators.estimators import Calibrator, RandomState, seed_of
 from smallcal.data.checks import FloatArray, IntArray, as_features
 from smallcal.deploy.adapters.sklearn_samples import Samples, of_rows, shuffled_folds
@@ -43,7 +44,10 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         Anything with ``decision_function`` or ``predict_proba``: a pipeline, a grid search, a
         boosted tree.
     method : str
-        A name in :func:`smallcal.methods`. Methods that need features are given ``X``.
+        A name in :func:`smallcal.methods`. Methods that need features are given ``X``. The
+        default of a model of two classes is that of scores, ``spline``, which also repairs a
+        bias for one of them: predictions change where the honest probability lies on the other
+        side of one half. ``method="adaptive"``, the default of more classes, keeps them.
     options : mapping, optional
         Options of that method, as for :class:`smallcal.Calibrator`.
     cv : int, splitter, iterable or "prefit"
@@ -79,7 +83,7 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
     Notes
     -----
     A binary margin d becomes the two columns (-d/2, d/2): their softmax is the sigmoid of d, a
-    temperature divides d, and neither class is favoured.
+    temperature divides d, and a map of one number reads their difference, which is d.
 
     A class that a fold's model has not seen gets, in each row, the lowest score of those it has:
     its samples count as wrong predictions, which is what they would have been.
@@ -359,8 +363,11 @@ class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             self.floor_ = floor_of(scores)
             scores = floored(scores, self.floor_)
         plain = np.array_equal(self.classes_, np.arange(len(self.classes_)))
+        two = len(self.classes_) == 2
         calibrator = Calibrator(
-            method=self.method,
+            # Two columns are one number, their difference. Probabilities come as both all the
+            # same: what is rounded to 1 in one of them is known in the other.
+            method=true_name(self.method, "score") if two else self.method,
             options=self.options,
             input="logits" if self.response_ == "decision_function" else "probabilities",
             class_names=None if plain else tuple(str(name) for name in self.classes_),

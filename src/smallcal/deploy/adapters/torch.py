@@ -12,7 +12,12 @@ from sklearn.base import clone
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.estimators import make
-from smallcal.deploy.adapters.torch_batches import Forward, collect_logits, require_torch
+from smallcal.deploy.adapters.torch_batches import (
+    Forward,
+    collect_logits,
+    refuse_scores,
+    require_torch,
+)
 from smallcal.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,6 +93,7 @@ def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
     if not isinstance(method, str | BaseCalibrator):
         raise InputError(f"method must be a name or a calibrator; got {type(method).__name__}")
     estimator: BaseCalibrator = make(method) if isinstance(method, str) else clone(method)
+    refuse_scores(estimator)
     composed = estimator._compose()
     name = composed.name
     if not composed.deployable:

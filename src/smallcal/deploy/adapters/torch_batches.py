@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.calibrators.base import BaseCalibrator
 from smallcal.data.checks import FloatArray, as_numpy
 from smallcal.data.shapes import one_hot_codes
 from smallcal.errors import InputError, needing
@@ -118,6 +119,15 @@ def run_batches(
             advance(1)
     if number < 0:
         raise InputError("the loader gives no batches")
+
+
+def refuse_scores(calibrator: BaseCalibrator) -> None:
+    """Raise :class:`InputError` for a calibrator of one number per row."""
+    if calibrator.input == "score":
+        raise InputError(
+            "a calibrator of scores is no wrapper's: fit it on the scores themselves, and call its "
+            "to_torch() module on what the model gives. A wrapped model gives a logit per class"
+        )
 
 
 def logits_of(output: Any) -> Tensor:

@@ -7,7 +7,13 @@ from typing import Any
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.data.checks import as_numpy
-from smallcal.deploy.adapters.torch_batches import Forward, device_of, logits_of, run_batches
+from smallcal.deploy.adapters.torch_batches import (
+    Forward,
+    device_of,
+    logits_of,
+    refuse_scores,
+    run_batches,
+)
 from smallcal.errors import needing
 
 with needing("torch", "torch", "a calibrated torch model"):
@@ -57,6 +63,7 @@ class CalibratedTorchModel(nn.Module):
         n_ignored: int = 0,
     ) -> None:
         super().__init__()
+        refuse_scores(calibrator)
         self.model = model
         self.head = calibrator.to_torch(output=output).to(device_of(model))
         self.calibrator = calibrator

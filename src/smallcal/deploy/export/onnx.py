@@ -28,6 +28,9 @@ IR_VERSION = 8
 LEAST_OPSET = 13
 TYPES = ("float16", "float32", "float64")
 
+#: What the first input is called, by what it holds; ``probabilities`` come out.
+_FIRST_INPUT = {"logits": "logits", "probabilities": "model_probabilities", "score": "score"}
+
 #: Rivals of the predicted class stay below it by this share, to be apart in half precision too.
 _BELOW_IN_HALF = 1 - 2.0**-9
 _OPS = {
@@ -48,11 +51,12 @@ def to_onnx(
 ) -> bytes:
     """Return a calibrator as the bytes of an ONNX file.
 
-    It has the input ``logits`` (``model_probabilities`` where the calibrator takes those; and
-    ``features`` where it needs them) and the outputs ``probabilities`` and, where there is one,
-    ``temperature``. With effects of groups it has the input ``group``, int64: the place of the
-    row's group among the names in ``smallcal.group_names`` of the metadata; any other number, such
-    as -1, stands for one that is not known. The batch may have any size.
+    It has the input ``logits`` (``model_probabilities`` or ``score``, of one column, where the
+    calibrator takes those; and ``features`` where it needs them) and the outputs
+    ``probabilities`` and, where there is one, ``temperature``. With effects of groups it has the
+    input ``group``, int64: the place of the row's group among the names in ``smallcal.group_names``
+    of the metadata; any other number, such as -1, stands for one that is not known. The batch may
+    have any size.
 
     Parameters
     ----------
@@ -77,8 +81,8 @@ def to_onnx(
     helper = onnx.helper
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     program = graph_program(fitted, half=dtype == "float16")
-    first = "logits" if program.takes == "logits" else "model_probabilities"
-    inputs = [helper.make_tensor_value_info(first, kind, ["batch", program.n_classes])]
+    first = _FIRST_INPUT[program.takes]
+    inputs = [helper.make_tensor_value_info(first, kind, ["batch", program.n_columns])]
     if program.n_features:
         shape = ["batch", program.n_features]
         inputs.append(helper.make_tensor_value_info("features", kind, shape))
@@ -88,8 +92,7 @@ def to_onnx(
         inputs.append(helper.make_tensor_value_info("group", onnx.TensorProto.INT64, ["batch"]))
         tensors["effect"] = graph.looked_up("group", effects.effects)
     graph.write(program, tensors)
-    found = graph.name_of(program.probabilities)
-    graph.node("Cast", found, output="probabilities", to=kind)
+    graph.node("Cast", graph.result(program), output="probabilities", to=kind)
     outputs = [helper.make_tensor_value_info("probabilities", kind, ["batch", program.n_classes])]
     if program.temperature is not None:
         column = graph.per_row(program.temperature)
@@ -137,7 +140,7 @@ def describe(model: Any, fitted: FittedCalibrator, origin: Origin) -> None:
 def graph_program(fitted: FittedCalibrator, *, half: bool) -> Program:
     """Return the program to write: without what ONNX Runtime lacks, and safe in the type."""
     program = without_erf(program_of(fitted))
-    if not (half and fitted.preserves_argmax):
+    if not (half and fitted.preserves_argmax and fitted.score is None):
         return program
     logits = next(value for value in program.values() if value.operation == "logits")
     top, p = logits.at_top(), program.probabilities
@@ -177,6 +180,22 @@ class Graph:
     def name_of(self, value: Value) -> str:
         """Return the tensor of a value."""
         return self._names[id(value)]
+
+    def result(self, program: Program) -> str:
+        """Return the tensor of the probabilities; NaN where a score is none.
+
+        Else such a score would be put at the nearest end, and look as sure as can be.
+        """
+        found = self.name_of(program.probabilities)
+        if program.score is None:
+            return found
+        score = next(value for value in program.values() if value.operation == "logits")
+        x = self.name_of(score)
+        low, high = (0.0, 1.0) if program.score.kind == "probability" else (-np.inf, np.inf)
+        above = self.node("GreaterOrEqual", x, self._kept(np.array([low])))
+        below = self.node("LessOrEqual", x, self._kept(np.array([high])))
+        good = self.node("And", above, below)
+        return self.node("Where", good, found, self._kept(np.array([np.nan])))
 
     def per_row(self, value: Value) -> str:
         """Return the tensor of a value with a row for each row of the input."""

@@ -37,7 +37,8 @@ def append_to_onnx(
     """Return an ONNX model with a calibrator behind its logits.
 
     All outputs of the model stay; ``probabilities`` is added, in the type and shape of the
-    logits (whose last axis are the classes). A model older than opset 13 is converted.
+    logits (whose last axis are the classes). A model older than opset 13 is converted. Of a
+    calibrator of scores the output is (batch,) or (batch, 1), and the probabilities (batch, 2).
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def append_to_onnx(
     model : path
         An ONNX file that holds its own weights, below 2 GB.
     output_name : str, optional
-        The output with the logits; needed where there are several.
+        The output with the logits, or scores; needed where there are several.
     features_name : str, optional
         The output with the features, for calibrators that need them.
     origin : Origin, optional
@@ -57,7 +58,8 @@ def append_to_onnx(
         Of an ONNX file.
     """
     onnx = require_onnx()
-    program_inputs = {"logits": output_name}
+    first = "logits" if fitted.score is None else "scores"
+    program_inputs = {first: output_name}
     if grouped(fitted) is not None:
         raise InputError(
             "a calibrator with effects of groups cannot stand behind a model, which gives no "
@@ -74,25 +76,48 @@ def append_to_onnx(
     loaded = _modern(onnx, _loaded(onnx, Path(model)), Path(model))
     graph = loaded.graph
     outputs = {role: _output(graph, name, role) for role, name in program_inputs.items()}
-    dtype = _type_of(onnx, outputs["logits"])
-    _require_width(outputs["logits"], fitted.n_classes, "classes")
+    given = outputs.pop(first)
+    dtype = _type_of(onnx, given, first)
+    if fitted.score is None:
+        _require_width(given, fitted.n_classes, "classes")
     if "features" in outputs:
         _require_width(outputs["features"], fitted.signal.n_features or 0, "features")
     taken = set(_names(graph))
     made = Graph(onnx, opset=_opset(loaded), prefix=_free("smallcal_", taken))
     program = graph_program(fitted, half=dtype == "float16")
-    made.write(program, {role: output.name for role, output in outputs.items()})
-    kind = outputs["logits"].type.tensor_type.elem_type
+    named = {role: output.name for role, output in outputs.items()}
+    column = given.name if fitted.score is None else _column(made, given)
+    made.write(program, {"logits": column, **named})
+    kind = given.type.tensor_type.elem_type
     prefix = _free("smallcal_", taken) if "probabilities" in taken else ""
     result = f"{prefix}probabilities"
-    made.node("Cast", made.name_of(program.probabilities), output=result, to=kind)
+    made.node("Cast", made.result(program), output=result, to=kind)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.initializers)
-    added = graph.output.add()
-    added.CopyFrom(outputs["logits"])
-    added.name = result
+    _add_output(graph, given, result, n_columns=None if fitted.score is None else 2)
     describe(loaded, fitted, origin or origin_of(fitted))
     return _bytes(onnx, loaded, Path(model))
+
+
+def _column(made: Graph, output: Any) -> str:
+    """Return a model's scores with an axis of one at the end, which those of shape (n,) lack."""
+    if output.type.tensor_type.HasField("shape") and len(output.type.tensor_type.shape.dim) == 1:
+        return made.node("Unsqueeze", output.name, made.integers([-1]))
+    _require_width(output, 1, "score")
+    return str(output.name)
+
+
+def _add_output(graph: Any, like: Any, name: str, *, n_columns: int | None) -> None:
+    """Add an output of the type of another, and of its shape but for the last axis."""
+    added = graph.output.add()
+    added.CopyFrom(like)
+    added.name = name
+    shape = added.type.tensor_type.shape
+    if n_columns is None or not added.type.tensor_type.HasField("shape"):
+        return
+    if len(shape.dim) == 1:
+        shape.dim.add()
+    shape.dim[-1].dim_value = n_columns
 
 
 def _loaded(onnx: Any, path: Path) -> Any:
@@ -154,7 +179,7 @@ def _output(graph: Any, name: str | None, role: str) -> Any:
         if name is not None:
             advice = did_you_mean(name, names) or f"the model has {there}"
             raise InputError(f"{role}: there is no output {name!r}; {advice}")
-        option = {"logits": "output_name"}.get(role, f"{role}_name")
+        option = "features_name" if role == "features" else "output_name"
         raise InputError(
             f"the model has the outputs {there}; say which one has the {role} with ",
             python=f"{option}=...",
@@ -163,13 +188,13 @@ def _output(graph: Any, name: str | None, role: str) -> Any:
     return graph.output[names.index(name)]
 
 
-def _type_of(onnx: Any, output: Any) -> str:
+def _type_of(onnx: Any, output: Any, role: str) -> str:
     kind = output.type.tensor_type.elem_type
     name = onnx.TensorProto.DataType.Name(kind).lower()
     known = {"float": "float32", "float16": "float16", "double": "float64"}
     if name not in known:
         raise InputError(
-            f"the output {output.name!r} is of type {name}; logits are {', '.join(TYPES)}"
+            f"the output {output.name!r} is of type {name}; {role} are {', '.join(TYPES)}"
         )
     return known[name]
 

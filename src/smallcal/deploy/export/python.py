@@ -25,7 +25,8 @@ def to_python(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     """Return a calibrator as the text of a Python file without dependencies.
 
     The file has ``calibrate(logits)`` for one row, ``calibrate_rows(rows)``, and where there is
-    one ``temperature(logits)``; run as a program it reads CSV rows from its standard input.
+    one ``temperature(logits)``; run as a program it reads CSV rows from its standard input. Of a
+    calibrator of scores a row is one number, and ``probability(score)`` is that of outcome 1.
 
     Parameters
     ----------
@@ -86,12 +87,16 @@ class _Body(Writer):
     number = staticmethod(repr)
 
     def __init__(self, statements: Statements) -> None:
-        super().__init__(
-            statements, lambda name: name.upper() if name.startswith("constant_") else name
-        )
+        self._given = _given(statements.program)
+        super().__init__(statements, self._named)
         self.constants = [
             _assigned(self.names[id(value)], value.numbers) for value in statements.constants
         ]
+
+    def _named(self, name: str) -> str:
+        if name == "logits":
+            return self._given
+        return name.upper() if name.startswith("constant_") else name
 
     def lines(self) -> Iterator[str]:
         """Yield one statement after the other."""
@@ -140,16 +145,25 @@ def _wrapped(numbers: FloatArray, indent: int) -> str:
     )
 
 
+def _given(program: Program) -> str:
+    """Return what the first argument is called."""
+    return "logits" if program.score is None else "score"
+
+
 def _header(fitted: FittedCalibrator, program: Program, origin: Origin) -> dict[str, object]:
     names, features = fitted.class_names, program.n_features
+    more, result = _more(program), f"{program.n_classes} probabilities"
     return {
         **origin.words(),
+        "whose": "a classifier" if program.score is None else "an outcome",
         "takes": program.takes,
-        "more": _more(program),
-        "columns": f"{program.n_classes} {program.takes}"
+        "more": more,
+        "columns": f"{program.n_columns} {program.takes}"
         + (f" and {features} features" if features else "")
         + (" and the name of the group" if program.grouped else ""),
-        "lists": _more(program).replace("group", "groups"),
+        "result": result if program.score is None else f"{result}: of outcome 0 and of outcome 1",
+        "first": "" if program.score is None else _FIRST.format(more=more),
+        "lists": more.replace("group", "groups"),
         "n_classes": program.n_classes,
         "n_features": features,
         "names": names and "(\n" + "".join(f"    {name!a},\n" for name in names) + ")",
@@ -172,7 +186,12 @@ def _known_groups(fitted: FittedCalibrator) -> Iterator[str]:
 
 
 def _checks(program: Program) -> Iterator[str]:
-    checks = [("_checked", "N_CLASSES", program.takes)]
+    checks = []
+    if program.score is None:
+        checks.append(("_checked", "N_CLASSES", program.takes))
+    else:
+        good, must = _GOOD_SCORE[program.score.kind]
+        yield _CHECKED_SCORE.format(good=good, must=must)
     if program.n_features:
         checks.append(("_checked_features", "N_FEATURES", "features"))
     for name, length, what in checks:
@@ -182,20 +201,30 @@ def _checks(program: Program) -> Iterator[str]:
 
 
 def _functions(program: Program, lines: list[str]) -> Iterator[str]:
-    more = _more(program)
-    body = ["logits = _checked(logits)"]
+    given, more = _given(program), _more(program)
+    body = [f"{given} = _checked({given})"]
     if program.n_features:
         body.append("features = _checked_features(features)")
     has = program.temperature is not None
     body += [*lines, f"return probabilities, {'temperature' if has else None}"]
-    yield f"\ndef _calibrated(logits{more}):\n" + textwrap.indent("\n".join(body), "    ")
-    yield _PUBLIC.format(more=more)
+    yield f"\ndef _calibrated({given}{more}):\n" + textwrap.indent("\n".join(body), "    ")
+    yield _PUBLIC.format(given=given, more=more)
+    if program.score is not None:
+        yield _PROBABILITY.format(more=more)
     yield _rows(program)
     if has:
-        yield _TEMPERATURE.format(more=more)
-    row = "row[:N_CLASSES], row[N_CLASSES:]" if program.n_features else "row"
+        yield _TEMPERATURE.format(given=given, more=more)
+    yield _main(program)
+
+
+def _main(program: Program) -> str:
+    """Return what the file does as a program."""
+    width = "N_CLASSES" if program.score is None else "1"
+    row = f"row[:{width}], row[{width}:]" if program.n_features else "row"
+    row += ", group" if program.grouped else ""
     last = "        cells, group = cells[:-1], cells[-1]\n" if program.grouped else ""
-    yield _MAIN.format(row=row + (", group" if program.grouped else ""), last=last)
+    result = f"calibrate({row})" if program.score is None else f"[probability({row})]"
+    return _MAIN.format(result=result, last=last)
 
 
 def _rows(program: Program) -> str:
@@ -209,13 +238,13 @@ def _rows(program: Program) -> str:
     return _ROWS_WITH_MORE.format(**every, each=each)
 
 
-_HEAD = '''"""Calibrated probabilities of a classifier: {method}, exported by {library}.
+_HEAD = '''"""Calibrated probabilities of {whose}: {method}, exported by {library}.
 
 Needs Python 3.8 or later and nothing else. Do not edit: export again instead.
 
     import this_file
-    this_file.calibrate({takes}{more})  # one row: {columns} -> {n_classes} probabilities
-    this_file.calibrate_rows(rows{lists})
+    this_file.calibrate({takes}{more})  # one row: {columns} -> {result}
+{first}    this_file.calibrate_rows(rows{lists})
 
     python this_file.py < rows.csv > probabilities.csv
 
@@ -231,6 +260,11 @@ N_CLASSES = {n_classes}
 N_FEATURES = {n_features}
 CLASS_NAMES = {names}
 '''
+
+#: What the head of a calibrator of scores says beside.
+_FIRST = """\
+    this_file.probability(score{more})  # of outcome 1; what the line below writes for each row
+"""
 
 _HELPERS = {
     "_at_top": '''
@@ -267,10 +301,32 @@ _GOOD = {
     "features": ("math.isfinite(x)", "finite"),
 }
 
+_CHECKED_SCORE = """
+def _checked(score):
+    if hasattr(score, "__len__"):  # a row of one number
+        if len(score) != 1:
+            raise ValueError("a row must have 1 score; got %d" % len(score))
+        score = score[0]
+    score = float(score)
+    if not {good}:
+        raise ValueError("a score must be {must}; got %g" % score)
+    return score
+"""
+#: By what scores are taken for; infinities are put at the end of the numbers.
+_GOOD_SCORE = {
+    "number": ("score == score", "a number"),
+    "probability": ("0 <= score <= 1", "in [0, 1]"),
+}
+
 _PUBLIC = '''
-def calibrate(logits{more}):
+def calibrate({given}{more}):
     """Return the calibrated probabilities of one row."""
-    return _calibrated(logits{more})[0]
+    return _calibrated({given}{more})[0]
+'''
+_PROBABILITY = '''
+def probability(score{more}):
+    """Return the calibrated probability of outcome 1."""
+    return calibrate(score{more})[1]
 '''
 _ROWS = '''
 def calibrate_rows(rows):
@@ -295,9 +351,9 @@ def _group_name(group):
     return str(group)
 '''
 _TEMPERATURE = '''
-def temperature(logits{more}):
+def temperature({given}{more}):
     """Return what the logits of a row are divided by."""
-    return _calibrated(logits{more})[1]
+    return _calibrated({given}{more})[1]
 '''
 
 _MAIN = '''
@@ -314,7 +370,7 @@ def main():
                 continue
             sys.exit("line %d: not a row of numbers" % number)
         try:
-            writer.writerow([repr(p) for p in calibrate({row})])
+            writer.writerow([repr(p) for p in {result}])
         except ValueError as error:
             sys.exit("line %d: %s" % (number, error))
 

@@ -39,7 +39,8 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     ``smallcal_temperature(logits)`` a number; NULL gives NULL, a row that is not of the right
     length or not finite is an error. Calibrators that need features take them as a second list,
     those with effects of groups take the name of the group last; one that is not known, NULL
-    among them, has no effect.
+    among them, has no effect. A calibrator of scores takes a number, and
+    ``smallcal_probability(score)`` gives that of outcome 1.
 
     Parameters
     ----------
@@ -56,11 +57,18 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     CREATE OR REPLACE MACRO smallcal_probabilities(logits) AS (...
     """
     program = without_erf(program_of(fitted))
-    given = "logits, features" if program.n_features else "logits"
+    given = "logits" if program.score is None else "score"
+    given += ", features" if program.n_features else ""
     effects = grouped(fitted)
     shifted = f"{given}, group_name" if effects is not None else given
-    text = _HEAD.format(given=shifted, **(origin or origin_of(fitted)).words())
+    whose, asked = "a classifier", "smallcal_probabilities"
+    if program.score is not None:
+        whose, asked = "an outcome", "smallcal_probability"
+    words = (origin or origin_of(fitted)).words()
+    text = _HEAD.format(whose=whose, asked=asked, given=shifted, **words)
     text += _macro("smallcal_probabilities", shifted, program, effects)
+    if program.score is not None:
+        text += _SECOND.format(given=shifted)
     if program.temperature is not None:
         alone = replace(program, probabilities=program.temperature, temperature=None, grouped=False)
         text += _macro("smallcal_temperature", given, alone)
@@ -73,7 +81,8 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
 def _macro(name: str, given: str, program: Program, effects: GroupEffects | None = None) -> str:
     steps = [*_checked(program), *_effect(effects), *_Chain(program).steps()]
     inputs = [each for each in given.split(", ") if each != "group_name"]
-    taken = ", ".join(f"CAST({name} AS DOUBLE[]) AS given_{name}" for name in inputs)
+    kinds = {name: "DOUBLE" if name == "score" else "DOUBLE[]" for name in inputs}
+    taken = ", ".join(f"CAST({name} AS {kind}) AS given_{name}" for name, kind in kinds.items())
     if effects is not None:
         taken += ", CAST(group_name AS VARCHAR) AS given_group_name"
     chain = [f"smallcal_0 AS (SELECT {taken})"]
@@ -105,7 +114,10 @@ def _checked(program: Program) -> Iterator[str]:
         "logits": f"{'a' if program.masks else 'abs(a)'} <= {_number(MAX_MAGNITUDE)}",
         "probabilities": "a BETWEEN 0e0 AND 1.001e0",
     }
-    yield _guarded("logits", program.n_classes, good[program.takes], program.takes)
+    if program.score is None:
+        yield _guarded("logits", program.n_classes, good[program.takes], program.takes)
+    else:
+        yield _guarded_score(program.score.kind)
     if program.n_features:
         yield _guarded("features", program.n_features, "isfinite(a)", "features")
 
@@ -119,6 +131,18 @@ def _guarded(name: str, width: int, good: str, what: str) -> str:
     return (
         f"CASE WHEN given_{name} IS NULL THEN {zeros} WHEN {same} AND {fine} "
         f"THEN given_{name} ELSE error({message}) END AS smallcal_{name}"
+    )
+
+
+def _guarded_score(kind: str) -> str:
+    # NaN is above every number here. Infinities are put at the ends by what follows.
+    fine, must = "NOT isnan(given_score)", "a number, not NaN"
+    if kind == "probability":
+        fine, must = "given_score BETWEEN 0e0 AND 1e0", "in [0, 1]"
+    message = _text(f"smallcal: a score must be {must}")
+    return (
+        f"CASE WHEN given_score IS NULL THEN 0e0 WHEN {fine} "
+        f"THEN given_score ELSE error({message}) END AS smallcal_score"
     )
 
 
@@ -166,10 +190,10 @@ class _Chain(Writer):
     number = staticmethod(_number)
 
     def __init__(self, program: Program) -> None:
-        super().__init__(
-            statements_of(program),
-            lambda name: f"smallcal_{name}" if name in INPUTS else name,
-        )
+        inputs = {name: f"smallcal_{name}" for name in INPUTS}
+        if program.score is not None:
+            inputs["logits"] = "smallcal_score"
+        super().__init__(statements_of(program), lambda name: inputs.get(name, name))
 
     def steps(self) -> Iterator[str]:
         """Yield ``expression AS name``."""
@@ -206,10 +230,14 @@ class _Chain(Writer):
 
 
 _HEAD = """\
--- Calibrated probabilities of a classifier: {method}, exported by {library}.
+-- Calibrated probabilities of {whose}: {method}, exported by {library}.
 -- For DuckDB 1.3 or later. Do not edit: export again instead.
 --
---     SELECT smallcal_probabilities({given}) FROM my_table;
+--     SELECT {asked}({given}) FROM my_table;
 --
 -- Artefact SHA-256: {sha256}
+"""
+
+_SECOND = """
+CREATE OR REPLACE MACRO smallcal_probability({given}) AS smallcal_probabilities({given})[2];
 """

@@ -29,7 +29,12 @@ with needing("torch", "torch", "a torch module"):
 OUTPUTS = ("probabilities", "logits")
 
 #: The range of numbers that the first input may hold, as the checks on arrays have it.
-_LIMITS = {"probabilities": (-1e-6, 1 + 1e-3), "logits": (-MAX_MAGNITUDE, MAX_MAGNITUDE)}
+_LIMITS = {
+    "probabilities": (-1e-6, 1 + 1e-3),
+    "logits": (-MAX_MAGNITUDE, MAX_MAGNITUDE),
+    "probability score": (0.0, 1.0),
+    "number score": (-math.inf, math.inf),
+}
 
 #: Devices that cannot hold float64.
 _NARROW_DEVICES = {"mps"}
@@ -44,7 +49,8 @@ def to_torch(fitted: FittedCalibrator, *, output: str = "probabilities") -> Torc
         What ``smallcal.runtime.load`` gives; of an estimator, ``cal.to_torch()`` does the same.
     output : {"probabilities", "logits"}
         "logits" are the logits divided by their temperature, where that is all the calibrator
-        does, else log-probabilities; the softmax of either is the probabilities.
+        does, else log-probabilities; the softmax of either is the probabilities. Of a calibrator
+        of scores, the probability of outcome 1 and its log-odds.
 
     Examples
     --------
@@ -84,6 +90,10 @@ class TorchCalibrator(nn.Module):
     calibrator but never shorten them. A row with a NaN, an infinity or a number that no model
     gives comes out as NaN in every class.
 
+    A calibrator of scores takes scores of any shape and gives the probability of outcome 1 of
+    each, as :func:`torch.sigmoid` would: shape (n,), (n, 1) or any other stays what it is. An
+    infinite score is put where the calibration split's would be.
+
     Parameters
     ----------
     fitted : FittedCalibrator
@@ -113,8 +123,12 @@ class TorchCalibrator(nn.Module):
         self.group_names = () if effects is None else effects.names
         self.output = output
         self.n_classes, self.n_features = program.n_classes, program.n_features
-        self.preserves_argmax = fitted.preserves_argmax
-        self._limits = (-math.inf, MAX_MAGNITUDE) if program.masks else _LIMITS[program.takes]
+        self.of_scores = program.score is not None
+        self.preserves_argmax = fitted.preserves_argmax and not self.of_scores
+        kind = "" if program.score is None else f"{program.score.kind} "
+        self._limits = _LIMITS[kind + program.takes]
+        if program.masks:
+            self._limits = (-math.inf, MAX_MAGNITUDE)
         # One temperature for the whole row: dividing is all there is to do.
         self._divides = (
             output == "logits"
@@ -143,13 +157,19 @@ class TorchCalibrator(nn.Module):
         Parameters
         ----------
         logits : Tensor of shape (..., C)
-            Or probabilities, for a calibrator that was fitted on those.
+            Or probabilities, or scores of any shape, for a calibrator that was fitted on those.
         features : Tensor of shape (..., d), optional
             For calibrators that were fitted with features.
         groups : Tensor of shape (...), optional
             For calibrators that were fitted with groups: the place of each row's group among
             ``group_names``; any other number, such as -1, stands for one that is not known.
         """
+        if self.of_scores:
+            pair = self._calibrated(logits[..., None], features, groups)
+            return pair[..., 1] - pair[..., 0] if self.output == "logits" else pair[..., 1]
+        return self._calibrated(logits, features, groups)
+
+    def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
         self._require_shapes(logits, features)
         self._require_groups(logits, groups)
         numbers = self.numbers.to(logits.device, _widest(logits.device))
@@ -188,8 +208,9 @@ class TorchCalibrator(nn.Module):
 
     def _require_shapes(self, logits: Tensor, features: Tensor | None) -> None:
         if not logits.is_floating_point():
-            raise InputError(f"logits must be floating numbers; got {logits.dtype}")
-        if logits.ndim == 0 or logits.shape[-1] != self.n_classes:
+            what = "scores" if self.of_scores else "logits"
+            raise InputError(f"{what} must be floating numbers; got {logits.dtype}")
+        if not self.of_scores and (logits.ndim == 0 or logits.shape[-1] != self.n_classes):
             raise InputError(
                 f"logits must have the {self.n_classes} columns this calibrator was fitted on; "
                 f"got shape {tuple(logits.shape)}"

@@ -46,7 +46,7 @@ def program_of(fitted: FittedCalibrator) -> Program:
         probabilities = row.without_masked(probabilities)
     if fitted.keep_predictions:
         probabilities = _shared(own, probabilities)
-    if fitted.preserves_argmax:
+    if fitted.preserves_argmax and score is None:  # of a score, outcome 1 is claimed throughout
         probabilities = _keep_top(own, probabilities)
     effects = grouped(fitted)
     if effects is not None:
