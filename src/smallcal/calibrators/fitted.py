@@ -206,10 +206,7 @@ class FittedCalibrator:
         return self.calibrate(given._replace(groups=codes), out=out)
 
     def on(self, preds: Predictions) -> FloatArray:
-        """Return calibrated probabilities of checked samples, as metrics take them.
-
-        Of scores they are those of outcome 1. Unknown groups are not told of.
-        """
+        """Return probabilities of checked samples as metrics take them; unknown groups pass."""
         labels = preds.labels if "labels" in self.signal.needs else None
         given = checked(replace(self, input="logits"), preds.logits, preds.features, labels)
         named = preds.group_labels
@@ -238,19 +235,11 @@ class FittedCalibrator:
 
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""
-        given = self._checked(logits, None, None).logits.astype(np.float64)
+        given = checked(self, logits, None, None).logits.astype(np.float64)
         return self.map.interval(given[:, -1] - given[:, 0])
 
     def claims(self, proba: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Return each row's confidence and what it is the confidence in: the class, or outcome 1.
-
-        Examples
-        --------
-        >>> import smallcal as sc
-        >>> fitted = sc.Identity().fit([[2.0, 0.0]] * 10, [0] * 10).fitted_
-        >>> [part.tolist() for part in fitted.claims(np.array([[0.75, 0.25]]))]
-        [[0.75], [0]]
-        """
+        """Return each row's confidence, and the class or outcome that it is the confidence in."""
         if self.score is not None:
             return proba[:, 1], np.ones(len(proba), dtype=np.int64)
         return proba.max(axis=1), proba.argmax(axis=1)

@@ -119,7 +119,7 @@ class _Labelled:
         """Return outcomes, and the probability of outcome 1."""
         codes, _ = outcomes_of(labels, source=shown, first_row=block.start)
         if self._fitted is not None:
-            return codes, calibrated(self._fitted, block, shown)[:, 1]
+            return codes, calibrated(self._fitted, block, shown)
         with inputs.naming(shown):
             return codes, softmax(ScoreScale("probability").columns(block.scores))[:, 1]
 

@@ -204,8 +204,6 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
         proba = calibrated(fitted, block, part.shown)
         if order.source.order is not None:  # back to how the columns of the file stand
             proba = proba[:, np.argsort(order.source.order)]
-        if fitted.score is not None:
-            proba = proba[:, 1]
         yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba)
         advance(len(proba))
     part.require_unchanged()
@@ -217,8 +215,13 @@ def _calibrator(document: str) -> FittedCalibrator:
 
 
 def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> NDArray[Any]:
-    """Apply a calibrator to a block; what is wrong is named by file and row."""
+    """Apply a calibrator to a block; what is wrong is named by file and row.
+
+    Of scores it gives the probability of outcome 1.
+    """
     try:
+        if fitted.score is not None:
+            return fitted.predict_score(block.scores)
         if fitted.input == "logits":  # here, so that rows are counted from the file's first
             checked_logits(as_scores(block.scores), name="logits", first_row=block.start)
         return fitted.predict_proba(block.scores)
