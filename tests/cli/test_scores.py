@@ -115,6 +115,17 @@ def test_evaluate_measures_probabilities_and_what_a_calibrator_makes_of_marks(cl
     assert "no probabilities" in err
 
 
+def test_evaluate_streams_scores_with_labels_of_their_own_file(cli):
+    q, u = confidences(250, 3)
+    np.save("outcomes.npy", u)
+    asked = ("--labels", "outcomes.npy", "--n-boot", "0", "--json")
+    found = json.loads(cli("evaluate", "new.npy", "--input", "score", *asked)[1])["metrics"]
+    assert found["brier"] == pytest.approx(np.mean((q - u) ** 2), abs=1e-5)
+    found = json.loads(cli("evaluate", "new.npy", "--calibrator", "p.json", *asked)[1])["metrics"]
+    p = sc.load("p.json").predict_score(np.load("new.npy"))
+    assert found["nll"] == pytest.approx(log_loss(u, p), rel=1e-9)
+
+
 def test_compare_equals_fits_by_hand(cli):
     code, out, err = cli("compare", "cal.csv", "test.csv", "--json", "--n-boot", "0")
     assert code == 0
