@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -50,10 +52,16 @@ def test_one_temperature_does_not_see_them(low):
     assert (found[:, 3:] == 0).all()
 
 
+@functools.cache
+def fitted(name):
+    with np.errstate(all="raise", under="ignore"):
+        return sc.make(name).fit(Z, Y)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_gives_them_nothing(name):
+    cal = fitted(name)
     with np.errstate(all="raise", under="ignore"):
-        cal = sc.make(name).fit(Z, Y)
         for given in (Z, Z.astype(np.float32), Z.astype(np.float16)):
             found = cal.predict_proba(given)
             assert found.dtype == given.dtype
@@ -103,7 +111,7 @@ def test_exports_know_masks(name):
     from smallcal.deploy.export.translate import program_of
     from support.program_numpy import run
 
-    cal = sc.make(name).fit(Z, Y)
+    cal = fitted(name)
     if not cal.fitted_.signal.rowwise:
         pytest.skip("depends on the whole batch")
     found = run(program_of(cal.fitted_), Z[:40])[0]

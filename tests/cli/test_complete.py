@@ -66,7 +66,7 @@ def test_the_table_is_that_of_the_verbs():
             "smallcal evaluate x.npz --metrics nll,ece",
             {f"nll,{m}" for m in METRICS if m[:3] == "ece"},
         ),
-        ("smallcal fit x.npz --input ", {"logits", "probabilities"}),
+        ("smallcal fit x.npz --input ", {"logits", "probabilities", "score"}),
         ("smallcal select x.npz --rule f", {"fold"}),
         ("smallcal study b", {"budget"}),
         ("smallcal study budget --da", {"--data", "--dask"}),
