@@ -106,13 +106,25 @@ def test_evaluate_measures_probabilities_and_what_a_calibrator_makes_of_marks(cl
     found = json.loads(cli("evaluate", "p.npz:test", "--json", "--n-boot", "0")[1])
     assert (found["input"], found["n"]) == ("score", 250)
     assert found["metrics"]["brier"] == pytest.approx(np.mean((q - u) ** 2), abs=1e-5)
-    code, out, _ = cli("evaluate", "test.csv", "--calibrator", "cal.json", "--n-boot", "100")
+    quick = ("--metrics", "accuracy,ece15,nll,auroc", "--n-boot", "100")
+    code, out, _ = cli("evaluate", "test.csv", "--calibrator", "cal.json", *quick)
     assert code == 0
     assert "300 scores, calibrated by cal.json (spline)" in out
     assert not CLASSES.search(spoken(out))
     code, _, err = cli("evaluate", "test.csv")
     assert code == 2
     assert "no probabilities" in err
+
+
+def test_evaluate_streams_scores_with_labels_of_their_own_file(cli):
+    q, u = confidences(250, 3)
+    np.save("outcomes.npy", u)
+    asked = ("--labels", "outcomes.npy", "--n-boot", "0", "--json")
+    found = json.loads(cli("evaluate", "new.npy", "--input", "score", *asked)[1])["metrics"]
+    assert found["brier"] == pytest.approx(np.mean((q - u) ** 2), abs=1e-5)
+    found = json.loads(cli("evaluate", "new.npy", "--calibrator", "p.json", *asked)[1])["metrics"]
+    p = sc.load("p.json").predict_score(np.load("new.npy"))
+    assert found["nll"] == pytest.approx(log_loss(u, p), rel=1e-9)
 
 
 def test_compare_equals_fits_by_hand(cli):
@@ -163,7 +175,8 @@ def test_report_pages_have_the_words_of_scores(cli):
         if out == "r.html":
             pytest.importorskip("jinja2")
             pytest.importorskip("matplotlib")
-        code, said, err = cli("report", "cal.csv", "test.csv", "--n-boot", "100", "-o", out)
+        quick = ("--methods", "none,default", "--n-boot", "100", "-o", out)
+        code, said, err = cli("report", "cal.csv", "test.csv", *quick)
         assert (code, err) == (0, "")
         assert not CLASSES.search(said)
         text = Path(out).read_text(encoding="utf-8")

@@ -240,3 +240,10 @@ def test_bad_arrays_and_names_are_refused():
         calibration_p_value([0], [[0.7, 0.3]], metric="accuracy")
     with pytest.raises(InputError):
         spiegelhalter([0, 1], [[0.7, 0.3]])
+
+
+def test_floors_of_an_outcome_are_those_of_two_classes_where_it_is_the_likelier():
+    p = np.random.default_rng(0).uniform(0.5, 1, 200)
+    one = noise_floor(p, metrics=["ece15"], n_sim=50)["ece15"]
+    two = noise_floor(np.column_stack([1 - p, p]), metrics=["ece15"], n_sim=50)["ece15"]
+    assert one.mean == pytest.approx(two.mean)

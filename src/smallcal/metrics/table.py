@@ -134,8 +134,8 @@ _ROWS = (
         name="auroc",
         of=selective.auroc_of_correctness.of,
         summary="chance that a right prediction is more confident than a wrong one",
-        of_outcomes="chance that a success has a higher probability than a failure",
         better="higher",
+        of_outcomes="chance that a success has a higher probability than a failure",
         undefined="all predictions are right, or all are wrong",
     ),
     Metric(
