@@ -83,17 +83,17 @@ def predicted(name, scores, outcomes, test):
     return cal.predict_score(test)
 
 
-def measure(path, budgets, draws):
-    """Return the metrics of every map on one set: (budget, map, metric), means over draws."""
+def measure(path, budgets, draws, maps=MAPS):
+    """Return the metrics of maps on one set: (budget, map, metric), means over draws."""
     warnings.simplefilter("ignore")
     with np.load(path) as file:
         val, hits = file["val_scores"], file["val_outcomes"].astype(int)
         test, truth = file["test_scores"], file["test_outcomes"].astype(int)
-    found = np.zeros((len(budgets), len(MAPS), len(METRICS)))
+    found = np.zeros((len(budgets), len(maps), len(METRICS)))
     for i, budget in enumerate(budgets):
         for draw in range(draws):
             rows = np.random.default_rng([budget, draw]).permutation(len(val))[:budget]
-            for j, name in enumerate(MAPS):
+            for j, name in enumerate(maps):
                 p = predicted(name, val[rows], hits[rows], test)
                 values = sc.evaluate(truth, p, metrics=["brier", "ece15"])
                 held = np.clip(p, SUREST, 1 - SUREST)
@@ -128,6 +128,15 @@ def tables(found, budgets, draws):
     return "\n".join([head, *lines]), beaten
 
 
+def sets_in(folder):
+    """Return the files of a folder, or of its folder ``scores``."""
+    inner = folder / "scores"
+    paths = sorted((inner if inner.is_dir() else folder).glob("*.npz"))
+    if len(paths) < 2:
+        sys.exit(f"{folder} holds fewer than two sets of scores")
+    return paths
+
+
 def main():
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -137,10 +146,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--write", type=Path, help="a page to put the tables into")
     given = parser.parse_args()
-    inner = given.folder / "scores"
-    paths = sorted((inner if inner.is_dir() else given.folder).glob("*.npz"))
-    if len(paths) < 2:
-        sys.exit(f"{given.folder} holds fewer than two sets of scores")
+    paths = sets_in(given.folder)
     with ProcessPoolExecutor(given.jobs) as pool:
         n = len(paths)
         found = list(pool.map(measure, paths, [given.budgets] * n, [given.draws] * n))
