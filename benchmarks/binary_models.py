@@ -99,7 +99,6 @@ WAYS = {
     "isotonic, five": _theirs("isotonic", ensemble=True),
     "temperature, five": _theirs("temperature", ensemble=True),
     OURS: _ours("default"),
-    "`platt`": _ours("platt"),
     "`adaptive`": _ours("adaptive"),
 }
 

@@ -13,8 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import score_maps
 
+import score_maps
 from smallcal.calibrators.maps import score_fit
 
 #: One number changed at a time; the first is the default.
