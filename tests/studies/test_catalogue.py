@@ -15,6 +15,7 @@ import smallcal as sc
 from smallcal.statistics import nested
 from smallcal.studies import STUDIES, load_collection, run, study_named
 from smallcal.studies.frame import ALL, Frame
+from smallcal.studies.importers import import_folder
 from smallcal.studies.probes.base import Site
 from smallcal.studies.probes.shift import with_groups
 from smallcal.studies.simulate import World
@@ -25,6 +26,7 @@ from smallcal.studies.tables.heterogeneity import heterogeneity
 from smallcal.studies.tables.shift import cube
 from smallcal.studies.tables.table import Number
 from support.cases import QUICK, features_of, missing_package
+from support.judged import marks
 
 pytest.importorskip("pyarrow", reason="studies keep their rows as Parquet")
 
@@ -61,6 +63,16 @@ def folder(tmp_path_factory):
     return root
 
 
+def judges(root):
+    """Two judges, whose rows are one number: what a study of scores is about."""
+    for seed in SEEDS:
+        (s, y), (t, u) = marks(320, seed), marks(500, seed + 10)
+        arrays = {"val_scores": s, "val_outcomes": y, "test_scores": t, "test_outcomes": u}
+        np.savez(root / f"judge__plain-seed{seed}.npz", **arrays)
+    import_folder(root, root)
+    return root
+
+
 def small(name, *, methods=None, **options):
     """Return a study with few draws and fast fits, and without what is not installed."""
     study = study_named(name)
@@ -89,7 +101,8 @@ def outcome(folder, tmp_path_factory):
         key = (name, *sorted(options.items()))
         if key not in done:
             out = tmp_path_factory.mktemp(name) / "run"
-            done[key] = run(small(name, **options), load_collection(folder), out)
+            data = judges(tmp_path_factory.mktemp("judges")) if name == "scores" else folder
+            done[key] = run(small(name, **options), load_collection(data), out)
         return done[key]
 
     return call
