@@ -82,6 +82,7 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
         ("report.md", 9),
         ("monitor.md", 12),
         ("vision.md", 6),
+        ("groups.md", 13),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):
