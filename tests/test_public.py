@@ -88,6 +88,7 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
         ("recipes/multiple-choice.md", 12),
         ("recipes/binary-model.md", 20),
         ("recipes/reranker.md", 15),
+        ("groups.md", 13),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):
