@@ -199,3 +199,10 @@ def test_the_largest_that_are_taken():
     scale = ScoreScale.of([LARGEST, -LARGEST, 0.0])
     assert np.isfinite(scale.columns([1e308, -1e308])).all()
     assert as_one_number([1e308]).tolist() == [1e308]
+
+
+def test_a_probability_that_was_rounded_is_one():
+    scale = ScoreScale.of([0.2, 1 + 1e-7, -1e-7])
+    assert scale.kind == "probability"
+    assert scale.columns([1 + 1e-7])[0, 1] == scale.columns([1.0])[0, 1]
+    assert ScoreScale.of([0.2, 1.01]).kind == "number"

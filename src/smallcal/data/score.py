@@ -25,6 +25,9 @@ NEAREST = 1e-6
 #: Finite numbers beyond this have squares that are not.
 LARGEST = 1e100
 
+#: A probability that was rounded may lie so far outside of [0, 1].
+SLACK = 1e-6
+
 #: Scores from 0 to at most this may be percent.
 _PERCENT = 100.0
 #: Marks out of 5, 10 or 20 are common, and no percent.
@@ -73,7 +76,7 @@ class ScoreScale:
     def of(cls, values: object, *, name: str = "scores") -> ScoreScale:
         """See what the scores of a split are."""
         scores = as_one_number(values, name=name)
-        if bool(((scores >= 0) & (scores <= 1)).all()):
+        if scores.min() >= -SLACK and scores.max() <= 1 + SLACK:
             return cls("probability")
         finite = scores[np.isfinite(scores)].astype(np.float64)
         if not len(finite):
@@ -88,6 +91,11 @@ class ScoreScale:
         scale = spread if spread > 1e-12 * largest else 1.0
         low, high = float(finite.min()) - scale, float(finite.max()) + scale
         return cls("number", float(finite.mean()), scale, low, high)
+
+    @property
+    def allowed(self) -> tuple[float, float]:
+        """The smallest and the largest score that is taken."""
+        return (-SLACK, 1 + SLACK) if self.kind == "probability" else (-np.inf, np.inf)
 
     def columns(self, values: object, *, name: str = "scores") -> FloatArray:
         """Return the logits (0, x) of each score, in float64.
@@ -124,9 +132,10 @@ class ScoreScale:
         return np.log(held, out=held)
 
     def _require_probabilities(self, scores: FloatArray, name: str) -> None:
-        if scores.min() >= 0 and scores.max() <= 1:
+        least, most = self.allowed
+        if scores.min() >= least and scores.max() <= most:
             return
-        outside = ~((scores >= 0) & (scores <= 1))
+        outside = ~((scores >= least) & (scores <= most))
         row = int(np.argmax(outside))
         raise InputError(
             f"{name} must lie in [0, 1], as those of the calibration split did; "

@@ -191,7 +191,7 @@ class Graph:
             return found
         score = next(value for value in program.values() if value.operation == "logits")
         x = self.name_of(score)
-        low, high = (0.0, 1.0) if program.score.kind == "probability" else (-np.inf, np.inf)
+        low, high = program.score.allowed
         above = self.node("GreaterOrEqual", x, self._kept(np.array([low])))
         below = self.node("LessOrEqual", x, self._kept(np.array([high])))
         good = self.node("And", above, below)

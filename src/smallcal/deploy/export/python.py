@@ -14,6 +14,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
+from smallcal.data.score import SLACK
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Statements, Writer, statements_of
 from smallcal.deploy.export.translate import grouped, program_of
@@ -315,7 +316,7 @@ def _checked(score):
 #: By what scores are taken for; infinities are put at the end of the numbers.
 _GOOD_SCORE = {
     "number": ("score == score", "a number"),
-    "probability": ("0 <= score <= 1", "in [0, 1]"),
+    "probability": (f"{-SLACK!r} <= score <= {1 + SLACK!r}", "in [0, 1]"),
 }
 
 _PUBLIC = '''

@@ -17,6 +17,7 @@ from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.program import INPUTS, Program, Value
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
+from smallcal.data.score import ScoreScale
 from smallcal.data.shown import visible
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
@@ -117,7 +118,7 @@ def _checked(program: Program) -> Iterator[str]:
     if program.score is None:
         yield _guarded("logits", program.n_classes, good[program.takes], program.takes)
     else:
-        yield _guarded_score(program.score.kind)
+        yield _guarded_score(program.score)
     if program.n_features:
         yield _guarded("features", program.n_features, "isfinite(a)", "features")
 
@@ -134,11 +135,12 @@ def _guarded(name: str, width: int, good: str, what: str) -> str:
     )
 
 
-def _guarded_score(kind: str) -> str:
+def _guarded_score(score: ScoreScale) -> str:
     # NaN is above every number here. Infinities are put at the ends by what follows.
     fine, must = "NOT isnan(given_score)", "a number, not NaN"
-    if kind == "probability":
-        fine, must = "given_score BETWEEN 0e0 AND 1e0", "in [0, 1]"
+    if score.kind == "probability":
+        least, most = map(_number, score.allowed)
+        fine, must = f"given_score BETWEEN {least} AND {most}", "in [0, 1]"
     message = _text(f"smallcal: a score must be {must}")
     return (
         f"CASE WHEN given_score IS NULL THEN 0e0 WHEN {fine} "

@@ -32,8 +32,6 @@ OUTPUTS = ("probabilities", "logits")
 _LIMITS = {
     "probabilities": (-1e-6, 1 + 1e-3),
     "logits": (-MAX_MAGNITUDE, MAX_MAGNITUDE),
-    "probability score": (0.0, 1.0),
-    "number score": (-math.inf, math.inf),
 }
 
 #: Devices that cannot hold float64.
@@ -125,8 +123,7 @@ class TorchCalibrator(nn.Module):
         self.n_classes, self.n_features = program.n_classes, program.n_features
         self.of_scores = program.score is not None
         self.preserves_argmax = fitted.preserves_argmax and not self.of_scores
-        kind = "" if program.score is None else f"{program.score.kind} "
-        self._limits = _LIMITS[kind + program.takes]
+        self._limits = program.score.allowed if program.score else _LIMITS[program.takes]
         if program.masks:
             self._limits = (-math.inf, MAX_MAGNITUDE)
         # One temperature for the whole row: dividing is all there is to do.
