@@ -227,7 +227,8 @@ class FittedCalibrator:
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")
         direct = None
-        if self.correction is None and self.groups is None and not self.keep_predictions:
+        alone = self.groups is None and groups is None
+        if self.correction is None and alone and not self.keep_predictions:
             direct = of_one_number(self.map, self.signal)
         if direct is None or self.score is None:
             return self.predict_proba(scores, groups=groups)[:, 1]

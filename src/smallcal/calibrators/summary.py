@@ -48,7 +48,7 @@ def words_of(fitted: FittedCalibrator, *, score: bool) -> str:
     >>> import smallcal as sc
     >>> marks, passed = [1, 2, 3, 4, 5] * 20, [0, 0, 1, 0, 1] * 20
     >>> words_of(sc.Calibrator(input="score").fit(marks, passed).fitted_, score=True)
-    'Log-odds are taken for one number, whose curve gives the probability of outcome 1'
+    'Log-odds are turned into the probability of outcome 1 by a monotone curve'
     """
     if not fitted.map.words:
         return ""

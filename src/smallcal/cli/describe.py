@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.summary import effects_of, groups_of, words_of
 from smallcal.cli import terminal
 from smallcal.data.claims import CLAIMS
+from smallcal.data.score import ScoreScale
 from smallcal.metrics.units import PERCENT
 
 #: Groups that are shown.
 _MOST = 30
+#: Scores that are shown with what they are worth, where they are probabilities.
+_SHOWN_PROBABILITIES = (0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
 
 _OBJECTIVES = {
     "nll": "log-likelihood",
@@ -56,9 +61,24 @@ def describe(fitted: FittedCalibrator, *, noted: bool = False) -> None:
             text=(0,),
         )
         terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
+    if fitted.score is not None and fitted.groups is None and not fitted.signal.needs:
+        _show_worth(fitted, fitted.score)
     if fitted.groups is not None:
         _show_groups(fitted.groups)
     terminal.say(_parameters(fitted), *_outcome(fitted, noted=noted))
+
+
+def _show_worth(fitted: FittedCalibrator, scale: ScoreScale) -> None:
+    """Print what some scores are worth: across the range of the split, or of probabilities."""
+    scores = np.array(_SHOWN_PROBABILITIES)
+    if scale.kind == "number":
+        scores = np.linspace(scale.low + scale.scale, scale.high - scale.scale, len(scores))
+    worth = fitted.predict_score(scores)
+    terminal.show_table(
+        ["score", "probability"],
+        [[f"{score:.4g}", PERCENT.value(p)] for score, p in zip(scores, worth, strict=True)],
+        text=(),
+    )
 
 
 def _show_groups(groups: GroupEffects) -> None:
@@ -93,7 +113,9 @@ def _what_it_does(fitted: FittedCalibrator) -> str:
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
     how = fitted.signal.words or fitted.signal.name
     if not temperatures:
-        return f"{words_of(fitted, score=fitted.score is not None)} (best {goal})."
+        # What a curve of scores minimises is nothing that one would name.
+        how = "" if fitted.score else f" (best {goal})"
+        return f"{words_of(fitted, score=fitted.score is not None)}{how}."
     if len(temperatures) == 1:
         t = temperatures[0]
         return f"{rows} are divided by {t:.4f} (best {goal}): {_effect(t)} confident."

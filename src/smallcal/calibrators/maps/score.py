@@ -110,7 +110,7 @@ class ScoreCurve(ProbabilityMap):
     held: int = 0
     kind: ClassVar[str] = "score_curve"
     n_classes: ClassVar[int] = 2
-    words: ClassVar[str] = "taken for one number, whose curve gives the second class's probability"
+    words: ClassVar[str] = "turned into the second class's probability by a monotone curve"
     schema: ClassVar[Mapping[str, Rule]] = {
         "at": list_of(
             rule("number"),
