@@ -14,7 +14,7 @@ END_TO_END ?= runs/end-to-end
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-scores study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor end-to-end figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor end-to-end figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -35,6 +35,7 @@ help:
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA, by kind (an hour)"
 	@echo "make study-scores  the default for scores against other maps of one number, on scores in SMALLCAL_DATA"
+	@echo "make study-scores-nested  the same with its fixed numbers chosen on other families of sets"
 	@echo "make study-nested  the same with the default's fixed numbers chosen on other kinds of model (after study-no-harm)"
 	@echo "make study-calarena  a file in CalArena's layout from real logits, and the entry of the default on it"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
@@ -121,6 +122,9 @@ study-calarena: $(VENV)/.dev
 
 study-scores: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/score_maps.py $(SMALLCAL_DATA) --write docs/score-maps.md
+
+study-scores-nested: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/score_maps_nested.py $(SMALLCAL_DATA)
 
 study-no-harm: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/no_harm.py $(SMALLCAL_DATA) --write docs/no-harm.md

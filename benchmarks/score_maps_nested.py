@@ -49,7 +49,7 @@ def main():
     """Print the tables of what was chosen on other families."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--draws", type=int, default=20)
     given = parser.parse_args()
     paths = score_maps.sets_in(given.folder)
     families = np.array([path.name.partition("__")[0] for path in paths])

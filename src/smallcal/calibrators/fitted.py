@@ -221,8 +221,8 @@ class FittedCalibrator:
         --------
         >>> import smallcal as sc
         >>> cal = sc.Calibrator(method="none", input="score")
-        >>> cal.fit([0.1, 0.9] * 10, [0, 1] * 10).fitted_.predict_score([0.9]).tolist()
-        [0.9]
+        >>> cal.fit([0.1, 0.9] * 10, [0, 1] * 10).fitted_.predict_score([0.5]).tolist()
+        [0.5]
         """
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")

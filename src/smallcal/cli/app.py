@@ -12,9 +12,9 @@ from smallcal.cli.lazy import LazyGroup, Verb, verbs_of
 
 _HELP = {
     "demo": "Calibrate a real model from a few hundred samples and show what that gives.",
-    "fit": "Fit a calibrator on held-out logits and labels.",
+    "fit": "Fit a calibrator on held-out logits and labels, or scores and outcomes.",
     "apply": "Write calibrated probabilities; .npy, Parquet and Arrow stream, however large.",
-    "evaluate": "Measure the calibration of logits, or of what a calibrator makes of them.",
+    "evaluate": "Measure the calibration of logits or scores, or of what a calibrator makes.",
     "compare": "Fit several methods and show their metrics side by side.",
     "select": "Compare the default with others on samples held out, and choose.",
     "audit": "Refit a calibrator on resamples and say how far to trust its numbers.",

@@ -67,8 +67,8 @@ def without_masked(proba: FloatArray, logits: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> without_masked(np.array([[0.6, 0.2, 0.2]]), np.array([[1.0, 0.0, MASKED]])).tolist()
-    [[0.75, 0.25, 0.0]]
+    >>> without_masked(np.array([[0.5, 0.25, 0.25]]), np.array([[1.0, 1.0, MASKED]])).round(3)
+    array([[0.667, 0.333, 0.   ]])
     """
     gone = is_masked(logits)
     kept = np.where(gone, 0.0, proba)

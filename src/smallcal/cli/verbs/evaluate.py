@@ -58,7 +58,7 @@ def evaluate(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure the calibration of logits or scores, or of what a calibrator makes of them."""
+    """Measure the calibration of logits or scores, or of what a calibrator makes."""
     require_options(n_boot, level)
     conditions = [Condition.parse(text) for text in fail_if or []]
     shown = choices.metric_names(metrics, list(METRICS))

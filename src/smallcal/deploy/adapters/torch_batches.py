@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.data.checks import FloatArray, as_numpy
 from smallcal.data.shapes import one_hot_codes
 from smallcal.errors import InputError, needing
@@ -23,6 +22,8 @@ from smallcal.io.progress import progress
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+    from smallcal.calibrators.base import BaseCalibrator
 
 #: Calls the model on a batch and returns its output.
 Forward: TypeAlias = Callable[["nn.Module", Any], Any]

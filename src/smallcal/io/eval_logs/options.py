@@ -75,9 +75,9 @@ def shown(
     >>> rows = [{"A": -0.1, "B": -3.0}, {"B": -0.7, "A": -0.8}]
     >>> matrix, names, notes = shown(rows, ("A", "B", "C"), None, "a.jsonl")
     >>> matrix.round(2).tolist()
-    [[-0.1, -3.0, -3.07], [-0.8, -0.7, -2.9]]
-    >>> notes[0]
-    "a.jsonl: 2 of 6 log-probabilities are not shown; each counts as the smallest shown or an ..."
+    [[-0.1, -3.0, -3.09], [-0.8, -0.7, -2.92]]
+    >>> notes[0].partition(";")[0]
+    'a.jsonl: 2 of 6 log-probabilities are not shown'
     """
     tables = [_table(row, number, where) for number, row in enumerate(rows, 1)]
     names = tuple(options or _names(tables, labels, raw=any(isinstance(r, list) for r in rows)))

@@ -294,7 +294,7 @@ _OFF: Filled = (
     lambda row: _chance(off=row["off"]),
 )
 _RAW_OFF: Filled = (
-    Column("Raw beyond chance", number=False, help="the same of the raw model"),
+    Column("Raw off", number=False, help="the same of the raw model"),
     lambda row: _chance(off=row["raw_off"]),
 )
 
