@@ -55,7 +55,7 @@ def columns(x):
 # The fit of the weights.
 
 
-@pytest.mark.parametrize("make", {make for each in BASES.values() for make in each})
+@pytest.mark.parametrize("make", dict.fromkeys(make for each in BASES.values() for make in each))
 def test_each_fit_is_the_minimum_that_a_general_search_finds(make):
     x, hit = drawn(60, seed=3)
     weight = np.random.default_rng(1).integers(1, 4, size=60)
