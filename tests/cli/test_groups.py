@@ -154,7 +154,7 @@ class TestGroups:
         code, out, _ = cli(*args, "-o", "report.md", "--group", "groups")
         assert code == 0
         text = Path("report.md").read_text()
-        assert "Raw beyond chance" in text
+        assert "Raw off" in text
         assert "--group groups" in text
 
     def test_audit_shows_them_out_of_fold(self, cli):

@@ -2,7 +2,7 @@
 
 ``filtered_resps`` holds ``[log-likelihood, is_greedy]`` of each option (``resps`` the same within
 another list), ``arguments`` the context and the text of each option, ``target`` the right one by
-number or by text. Early releases wrote numbers and lists of lists; those of today (0.4.13) write all
+number or by text. Early releases wrote numbers and lists of lists; today (0.4.13) all are written
 as text, and arguments as ``{"gen_args_0": {"arg_0": ..., "arg_1": ...}}``.
 """
 
