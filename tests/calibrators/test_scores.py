@@ -174,3 +174,12 @@ def test_a_fit_in_single_precision_agrees(seed, kind):
     first, _ = fit(short, outcome)
     second, _ = fit(short.astype(np.float64), outcome)
     assert np.array_equal(first.predict_score(short), second.predict_score(short))
+
+
+def test_an_interval_does_not_leave_effects_of_groups_out_in_silence():
+    rng = np.random.default_rng(0)
+    score, group = rng.random(600), np.arange(600) % 2
+    hit = rng.random(600) < np.where(group, 0.9, 0.2)
+    cal = sc.Calibrator(method="venn-abers", input="score").fit(score, hit, groups=group)
+    with pytest.raises(sc.InputError, match="effects of groups have no interval"):
+        cal.predict_interval(score)

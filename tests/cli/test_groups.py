@@ -138,6 +138,12 @@ class TestGroups:
         assert found["values"]["none"] == without["values"]["none"]
         assert found["values"]["ts-nll"]["nll"] < without["values"]["ts-nll"]["nll"]
 
+    def test_select_says_that_it_leaves_them_out(self, cli):
+        args = ("select", "both.npz:val", "--candidates", "none,ts-nll", "--repeats", "1")
+        code, _, err = cli(*args, "--group", "groups")
+        assert code == 0, err
+        assert "select fits no effects of groups; fit --group does" in err
+
     def test_report_has_a_table_of_them(self, cli):
         pytest.importorskip("matplotlib")
         args = ("report", "both.npz", "--methods", "none,ts-nll", "--n-boot", "100")

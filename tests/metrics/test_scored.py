@@ -131,3 +131,7 @@ def test_blocks_of_outcomes_give_the_same_as_all_at_once():
 def test_outcomes_and_probabilities_that_cannot_be(outcomes, p, message):
     with pytest.raises(InputError, match=message):
         Scored.of(outcomes, p)
+
+
+def test_a_probability_of_an_outcome_that_was_rounded_is_one():
+    assert Scored.of([1, 0], [1 + 1e-7, -1e-7]).confidence.tolist() == [1.0, 0.0]

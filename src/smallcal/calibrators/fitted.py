@@ -226,16 +226,16 @@ class FittedCalibrator:
         """
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")
-        direct = None
-        alone = self.groups is None and groups is None
-        if self.correction is None and alone and not self.keep_predictions:
-            direct = of_one_number(self.map, self.signal)
+        plain = not (self.correction or self.groups or self.keep_predictions) and groups is None
+        direct = of_one_number(self.map, self.signal) if plain else None
         if direct is None or self.score is None:
             return self.predict_proba(scores, groups=groups)[:, 1]
         return applied(direct, self.score, scores)
 
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""
+        if self.groups is not None and self.groups.sigma:
+            raise InputError("effects of groups have no interval; fit venn-abers without groups")
         given = checked(self, logits, None, None).logits.astype(np.float64)
         return self.map.interval(given[:, -1] - given[:, 0])
 

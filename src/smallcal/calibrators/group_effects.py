@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from smallcal.calibrators import program
 from smallcal.calibrators.objectives import sigmoid, softplus
 from smallcal.calibrators.parts import Part, Rule, list_of, rule
-from smallcal.calibrators.program import Value
+from smallcal.calibrators.program import BELOW, Value
 from smallcal.calibrators.softmax import keep_argmax
 from smallcal.data.checks import BoolArray, FloatArray, IntArray
 from smallcal.data.groups import group_codes
@@ -178,17 +178,13 @@ class GroupEffects(Part):
             rivals = program.choose(top, 0.0, probabilities)
             wanted = (probabilities.largest() * program.exp(effect)).at_least(rivals.largest())
             # As far apart as the exporters hold a rival below the top.
-            rivals = rivals.at_most(wanted * _BELOW)
+            rivals = rivals.at_most(wanted * BELOW)
             weights = program.choose(top, wanted, rivals)
         else:
             mask = np.zeros(probabilities.width)
             mask[claim] = 1.0
             weights = probabilities * program.exp(effect * program.constant(mask))
         return weights / weights.sum()
-
-
-#: A rival's probability is at most the predicted class's times this: apart in float32 too.
-_BELOW = 1 - 2.0**-22
 
 
 class Claims(NamedTuple):

@@ -43,6 +43,8 @@ from smallcal.data.score import NEAREST, ScoreScale
 
 #: Below every logit, yet finite.
 _LOWEST = -1e30
+#: A rival's probability is at most the predicted class's times this: apart in float32 too.
+BELOW = 1 - 2.0**-22
 #: exp of this is just finite.
 HIGHEST_EXPONENT = 700.0
 

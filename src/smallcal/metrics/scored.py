@@ -18,6 +18,7 @@ from smallcal.data.checks import (
     as_probabilities,
     refuse_swapped,
 )
+from smallcal.data.score import SLACK
 from smallcal.data.shapes import listed_rows
 from smallcal.errors import InputError
 
@@ -112,13 +113,14 @@ class Scored:
     @classmethod
     def _of_outcomes(cls, labels: NDArray[Any], p: FloatArray) -> Scored:
         """Return the view of probabilities of outcome 1."""
-        outside = ~((p >= 0) & (p <= 1))
+        outside = ~((p >= -SLACK) & (p <= 1 + SLACK))
         if bool(outside.any()):
             row = int(np.argmax(outside))
             raise InputError(
                 f"y_proba of one dimension must be the probability of outcome 1; "
                 f"{listed_rows(outside)} do not lie in [0, 1] (row {row} is {float(p[row]):g})"
             )
+        p = np.clip(p, 0.0, 1.0)
         came = as_labels(labels, n=len(p), n_classes=2, name="y_true")
         proba = np.column_stack([1 - p, p])
         return cls(

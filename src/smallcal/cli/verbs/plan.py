@@ -57,6 +57,8 @@ def plan(
     goals = dict(_goal(text) for text in target or [])
     asked = inputs.Asked.of(locals())
     loaded = inputs.load(data, asked)
+    if group is not None:
+        terminal.note("plan fits no effects of groups; fit --group does")
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     with inputs.naming(data):
         checked.require_fittable(input=loaded.input)

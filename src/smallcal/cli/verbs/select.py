@@ -65,6 +65,8 @@ def select(
         io.require_folder(output)
     asked = inputs.Asked.of(locals())
     loaded = inputs.load(data, asked)
+    if group is not None:
+        terminal.note("select fits no effects of groups; fit --group does")
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     tried = usual_candidates(loaded.input) if wanted is None else wanted
     fits = len(tried) * (1 if rule == "holdout" else repeats * folds)

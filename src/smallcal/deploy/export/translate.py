@@ -9,12 +9,9 @@ from __future__ import annotations
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import TemperatureMap
-from smallcal.calibrators.program import Program, Row, Value, choose, exp, given, softmax
+from smallcal.calibrators.program import BELOW, Program, Row, Value, choose, exp, given, softmax
 from smallcal.calibrators.softmax import SHARING_ROUNDS
 from smallcal.errors import InputError
-
-#: A rival's probability is at most the predicted class's times this: apart in float32 too.
-_BELOW = 1 - 2.0**-22
 
 
 def program_of(fitted: FittedCalibrator) -> Program:
@@ -107,4 +104,4 @@ def _shared(row: Row, probabilities: Value) -> Value:
 def _keep_top(row: Row, probabilities: Value) -> Value:
     """Hold every rival a little below the predicted class, where rounding made a tie."""
     confidence = (row.top * probabilities).sum()
-    return choose(row.top, probabilities, probabilities.at_most(confidence * _BELOW))
+    return choose(row.top, probabilities, probabilities.at_most(confidence * BELOW))
