@@ -25,6 +25,19 @@ PAIRS = {
 
 def run(program, logits, features=None, effects=None):
     """Return (probabilities, temperatures or None)."""
+    known = values_of(program, logits, features, effects)
+    t = program.temperature
+    return known[id(program.probabilities)], None if t is None else known[id(t)][:, 0]
+
+
+def decide(program, logits, features=None, effects=None, limits=None):
+    """Return which rows each decision of a program accepts, by column."""
+    known = values_of(program, logits, features, effects, limits)
+    return {column: known[id(flag)][:, 0] != 0 for column, flag in program.decisions}
+
+
+def values_of(program, logits, features=None, effects=None, limits=None):
+    """Return every value of a program by its id."""
     known = {}
     n = len(logits)
     with np.errstate(divide="raise", invalid="raise", over="raise"):
@@ -36,6 +49,8 @@ def run(program, logits, features=None, effects=None):
                 result = np.asarray(features, dtype=np.float64)
             elif value.operation == "effect":
                 result = np.asarray(effects, dtype=np.float64)
+            elif value.operation == "limits":
+                result = np.asarray(limits, dtype=np.float64)
             elif value.operation == "constant":
                 result = np.tile(value.numbers, (n, 1))
             elif value.operation == "dot":
@@ -46,5 +61,4 @@ def run(program, logits, features=None, effects=None):
                 result = PAIRS[value.operation](*parts)
             assert result.shape == (n, value.width), value.operation
             known[id(value)] = result
-    t = program.temperature
-    return known[id(program.probabilities)], None if t is None else known[id(t)][:, 0]
+    return known

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.checks import as_scores
 from smallcal.data.masks import checked_logits
 from smallcal.data.special import softmax
+from smallcal.deploy.decided_rows import decided
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
 from smallcal.io.parts import cleared_on_error, finish, is_finished, part_folder, write_part
@@ -47,6 +48,23 @@ class Applied:
     notes: tuple[str, ...] = ()
 
 
+class More(NamedTuple):
+    """What is written of each row beside its probabilities.
+
+    Attributes
+    ----------
+    temperature : bool
+    decision : bool
+        Whether each certified threshold accepts it.
+    """
+
+    temperature: bool = False
+    decision: bool = False
+
+
+_NO_MORE = More()
+
+
 @dataclass(frozen=True)
 class Order:
     """What is the same for all parts of a run; it travels to other processes.
@@ -57,13 +75,13 @@ class Order:
         Its artefact, as JSON.
     source : Source
     target : Target
-    with_temperature : bool
+    more : More
     """
 
     calibrator: str
     source: Source
     target: Target
-    with_temperature: bool = False
+    more: More = _NO_MORE
 
 
 def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
@@ -71,7 +89,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     source: Source,
     target: Target,
     *,
-    with_temperature: bool = False,
+    more: More = _NO_MORE,
     part_rows: int | None = None,
     jobs: int = 1,
     dask: str | None = None,
@@ -88,8 +106,8 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
         One whose scores depend on each row alone, and on nothing but its logits.
     source : Source
     target : Target
-    with_temperature : bool
-        Also write each row's temperature.
+    more : More
+        What else to write of each row.
     part_rows : int, optional
         Rows of a part; as many as make 64 MB by default.
     jobs : int
@@ -120,7 +138,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     """
     _require_options(fitted, source, jobs, part_rows)
     document = json.dumps(fitted.to_dict(), sort_keys=True)
-    order = Order(document, source, target, with_temperature)
+    order = Order(document, source, target, more)
     parts = source.parts(part_rows)
     asked = _asked(order, part_rows)
     if is_finished(target, asked):
@@ -166,7 +184,8 @@ def _asked(order: Order, part_rows: int | None) -> dict[str, Any]:
         "columns": [*source.scores, "|", *source.others],
         "input": source.input,
         "output": [target.kind, target.folder],
-        "--with-temperature": order.with_temperature,
+        "--with-temperature": order.more.temperature,
+        **({"--with-decision": True} if order.more.decision else {}),
         "--part-rows": part_rows,
     }
 
@@ -202,9 +221,12 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
     fitted = _calibrator(order.calibrator)
     for block in order.source.blocks(part, carry=order.target.kind != "npy"):
         proba = calibrated(fitted, block, part.shown)
+        flags = decided(fitted, proba) if order.more.decision else {}
         if order.source.order is not None:  # back to how the columns of the file stand
-            proba = proba[:, np.argsort(order.source.order)]
-        yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba)
+            back = np.argsort(order.source.order)
+            proba = proba[:, back]
+            flags = {name: flag if flag.ndim == 1 else flag[:, back] for name, flag in flags.items()}
+        yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba, flags)
         advance(len(proba))
     part.require_unchanged()
 
@@ -241,7 +263,13 @@ def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
     return softmax(scores)
 
 
-def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[Any]) -> Any:
+def _table(
+    order: Order,
+    fitted: FittedCalibrator,
+    block: Block,
+    proba: NDArray[Any],
+    flags: Mapping[str, NDArray[Any]],
+) -> Any:
     """Return the probabilities in the shape the scores had, and all other columns after them."""
     import pyarrow as pa
 
@@ -258,8 +286,10 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
         columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
         if len(columns) < len(names):
             raise InputError("class_names must be different from one another to name columns")
-    if order.with_temperature:
+    if order.more.temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))
+    for name, flag in flags.items():
+        columns[name] = pa.array(flag)
     for name in source.others:
         if name in columns:
             raise InputError(f"{source.path} has a column called {name!r} already; rename it")
