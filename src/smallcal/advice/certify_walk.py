@@ -20,10 +20,10 @@ from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 #: Thresholds from high to low, log-odds 16 to -8 in steps of 0.02; the last accepts every row.
 GRID: FloatArray = np.append(expit(np.arange(800, -401, -1) * 0.02), 0.0)
 
-#: The walk begins where so many errors still pass, or fewer where that takes too many rows.
-START_ERRORS = 3
-#: The walk begins with this share of the rows at most, unless fewer rows could not pass at all.
-START_SHARE = 0.5
+#: The walk begins where up to so many errors pass among at most this share of the rows.
+START_ERRORS, START_SHARE = 20, 0.2
+#: Up to so many errors may take more rows than that.
+FEW_ERRORS, FEW_SHARE = 3, 0.5
 
 #: Rates of errors are estimated where a threshold accepts so many rows.
 _FEWEST = 10
@@ -135,17 +135,19 @@ def start_rows(n: int, risk: float, delta: float) -> int:
     """Return how many rows the first threshold of the walk must accept, out of n.
 
     With the fewest rows that could pass, one early error would end everything. So the walk begins
-    where three errors pass, or two, one or none where those would take more than half of the rows.
-    Neither errors nor confidences decide that, only numbers that are known before.
+    where several errors pass: up to twenty as long as that takes a fifth of the rows, up to three
+    as long as it takes half. Neither errors nor confidences decide, only what is known before them.
 
     Examples
     --------
-    >>> start_rows(1_000, 0.02, 0.05), start_rows(500, 0.02, 0.05), start_rows(20, 0.02, 0.05)
-    (386, 236, 149)
+    >>> [start_rows(n, 0.02, 0.05) for n in (20, 500, 1_000, 1_000_000)]
+    [149, 236, 386, 1449]
     """
-    steps = (rows_to_pass(errors, risk, delta) for errors in range(START_ERRORS, 0, -1))
-    none = rows_to_pass(0, risk, delta)
-    return next((rows for rows in steps if rows <= START_SHARE * n), none)
+    for errors in range(START_ERRORS, 0, -1):
+        rows = rows_to_pass(errors, risk, delta)
+        if rows <= (START_SHARE if errors > FEW_ERRORS else FEW_SHARE) * n:
+            return rows
+    return rows_to_pass(0, risk, delta)
 
 
 @dataclass(frozen=True, kw_only=True)
