@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.estimators import seed_of
+from smallcal.calibrators.fitted import FittedCalibrator, load
 from smallcal.data.shown import in_json
 from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path, is_special
 from smallcal.reports import conditions
 from smallcal.reports.content.gather import gather
+from smallcal.reports.content.promise import Certified
 from smallcal.reports.render import html, markdown
 from smallcal.reports.samples import Samples, require_pair, require_same_model, samples_of
 from smallcal.reports.settings import DEFAULT_BOOT, Settings, usual_methods
@@ -112,6 +115,7 @@ def report(
     methods: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     shift: Mapping[Any, object] | None = None,
+    calibrator: BaseCalibrator | FittedCalibrator | str | os.PathLike[str] | None = None,
     n_boot: int = DEFAULT_BOOT,
     level: float = 0.95,
     input: str | None = None,
@@ -133,6 +137,9 @@ def report(
     class_names : sequence of str, optional
     shift : mapping of (kind, severity) to samples, optional
         Test samples of the same model under other conditions.
+    calibrator : fitted estimator, FittedCalibrator or path, optional
+        One with a certified threshold, which is checked on the test samples; without, the report
+        says what thresholds the recommended method could promise.
     n_boot : int
         Resamples of the test samples, at least 100; 0 leaves intervals, noise floors and every
         "beyond chance" out.
@@ -186,7 +193,32 @@ def report(
         condition = _condition(key)
         shifted[condition] = checked(given, " ".join(filter(None, condition)), cal)
         require_same_model(shifted[condition], cal)
-    return Report(gather(cal, held_out, settings, shift=shifted, advance=advance))
+    certified = None
+    if calibrator is not None:
+        certified = _certified(calibrator, cal, lambda like: checked(test, "test", like))
+    return Report(
+        gather(cal, held_out, settings, shift=shifted, certified=certified, advance=advance)
+    )
+
+
+def _certified(
+    calibrator: object, calibration: Samples, read: Callable[[Samples], Samples]
+) -> Certified:
+    """Return a calibrator, and the test samples as it takes them: its classes, its scores."""
+    source = os.fspath(calibrator) if isinstance(calibrator, str | os.PathLike) else ""
+    if source:
+        calibrator = load(source)
+    fitted = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
+    if not isinstance(fitted, FittedCalibrator):
+        raise InputError(f"calibrator must be a fitted one, or its file; got {type(fitted).__name__}")
+    if (fitted.input, fitted.n_classes) != (calibration.input, calibration.preds.n_classes):
+        raise InputError(
+            f"{source or 'the calibrator'} takes {fitted.input} of {fitted.n_classes:,} classes, the "
+            f"samples are {calibration.input} of {calibration.preds.n_classes:,}"
+        )
+    preds = replace(calibration.preds, score=fitted.score)
+    like = replace(calibration, preds=preds, class_names=fitted.class_names)
+    return Certified(fitted=fitted, test=read(like), source=source)
 
 
 def _as_read(input: str | None, seed: int) -> dict[str, list[str]]:

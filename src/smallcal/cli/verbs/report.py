@@ -12,11 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
-from smallcal import io
+from smallcal import io, runtime
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import option
 from smallcal.cli.verbs.apply import apply
 from smallcal.cli.verbs.fit import fit
+from smallcal.deploy.decided_rows import require_decisions
 from smallcal.errors import FileError, InputError
 from smallcal.io import READERS
 from smallcal.io.read import split_path
@@ -58,6 +59,10 @@ def report(
             "fog-s3.npz. May be repeated.",
         ),
     ] = None,
+    calibrator: Annotated[
+        str | None,
+        option("CAL", "Check the certified threshold of this calibrator on the test samples."),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         option(
@@ -92,6 +97,9 @@ def report(
     if output is not None:
         io.require_folder(output)
     asked = inputs.Asked.of(locals())
+    certified = None if calibrator is None else runtime.load(calibrator)
+    if certified is not None:
+        require_decisions(certified, str(calibrator))
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
     chosen = usual_methods(cal.input) if given is None else given
     settings = Settings(methods=chosen, n_boot=n_boot, level=level, input=cal.input)
@@ -112,6 +120,7 @@ def report(
             methods=chosen,
             class_names=None if class_names is None else io.read_names(class_names),
             shift=shifted,
+            calibrator=calibrator,
             n_boot=n_boot,
             level=level,
             input=cal.input,

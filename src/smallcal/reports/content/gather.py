@@ -23,6 +23,16 @@ the time or the machine but the versions. The keys, in order:
     ``findings`` (a list of ``level`` "fine", "care" or "bad", and ``text``), ``ship`` (None, or
     ``language`` "sh" or "python", and ``text``: lines that put it to work), ``facts`` (sentences
     behind the verdict, and about the other methods).
+``promise`` : what thresholds could be promised of the recommended method: ``method``,
+    ``confidence``, ``n``, ``flattered`` ("same": calibration and test samples are, "chosen": the
+    method was chosen on the test samples, or ""), ``rows``: a list of ``risk``, ``threshold`` (None
+    where none qualifies), ``accepted``, ``errors``, ``bound``, ``coverage``, ``low``, ``high``,
+    ``best``, ``more``, ``text``; ``command`` (or None); ``calibrator`` (the file of a certified one,
+    or None) and ``checked``, its thresholds on the test samples: a list of ``column``, ``promise``,
+    ``risk``, ``confidence``, ``rule``, ``by``, ``same_rows``, ``without_group`` and ``rows``: a list
+    of ``name``, ``threshold``, ``n``, ``accepted``, ``errors``, ``share``, ``low``, ``high``,
+    ``rate``, ``rate_low``, ``rate_high``, ``verdict`` ("kept", "above" within chance, "broken"
+    beyond it, or "none" where no sample is accepted).
 ``methods`` : list of ``name``, ``asked``, ``summary``, ``n_parameters``, ``preserves_argmax``,
     ``deployable``, ``pooled_temperature``, ``tail_temperature``, ``flags`` (a list of ``name``,
     ``groups``, ``meaning``).
@@ -83,6 +93,7 @@ from smallcal.reports.content.facts import facts
 from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
 from smallcal.reports.content.measure import Fit, measure, result_tables
+from smallcal.reports.content.promise import Certified, promised
 from smallcal.reports.content.routing import bands_of, explained, gate, routing
 from smallcal.reports.content.shift import shift_rows
 from smallcal.reports.content.ship import ship
@@ -100,6 +111,7 @@ def gather(
     settings: Settings,
     *,
     shift: Mapping[tuple[str, str], Samples] | None = None,
+    certified: Certified | None = None,
     advance: Advance = lambda steps: None,
 ) -> dict[str, Any]:
     """Fit, measure, and return everything the report says, ready for JSON.
@@ -133,9 +145,18 @@ def gather(
     if judged["outcome"] not in ("raw", "worse"):
         judged["ship"] = ship(fits[chosen], calibration, test, settings)
     judged["facts"] = facts(measured, chosen)
+    promise = promised(
+        fits[chosen],
+        calibration,
+        test,
+        settings,
+        chosen_on_test=judged["basis"] == "test",
+        certified=certified,
+    )
     document = {
         **head,
         "verdict": judged,
+        "promise": promise,
         **tables,
         "figures": figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
         "explained": explained(fits[chosen], calibration, class_names),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smallcal.reports.render import background, results
+from smallcal.reports.render import background, promises, results
 from smallcal.reports.render.blocks import Document, Figure, Section
 from smallcal.reports.render.cells import Content, level_of
 
@@ -42,6 +42,7 @@ def _sections(content: Content) -> Iterator[Section]:
     found = {
         "verdict": ("Verdict", results.verdict(content)),
         "findings": ("What was found", results.findings(content)),
+        "promise": ("What you can promise", promises.promise(content)),
         "metrics": ("Metrics", results.metrics(content)),
         "differences": ("Differences", results.differences(content, forest)),
         "figures": ("Figures", results.figures(others)),
