@@ -38,19 +38,13 @@ def decide(program, logits, features=None, effects=None, limits=None):
 
 def values_of(program, logits, features=None, effects=None, limits=None):
     """Return every value of a program by its id."""
-    known = {}
-    n = len(logits)
+    known, n = {}, len(logits)
+    given = {"logits": logits, "features": features, "effect": effects, "limits": limits}
     with np.errstate(divide="raise", invalid="raise", over="raise"):
         for value in program.values():
             parts = [known[id(part)] for part in value.of]
-            if value.operation == "logits":
-                result = np.asarray(logits, dtype=np.float64)
-            elif value.operation == "features":
-                result = np.asarray(features, dtype=np.float64)
-            elif value.operation == "effect":
-                result = np.asarray(effects, dtype=np.float64)
-            elif value.operation == "limits":
-                result = np.asarray(limits, dtype=np.float64)
+            if value.operation in given:
+                result = np.asarray(given[value.operation], dtype=np.float64)
             elif value.operation == "constant":
                 result = np.tile(value.numbers, (n, 1))
             elif value.operation == "dot":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from smallcal.calibrators.decision import Decision, Threshold, thresholds_of
+from smallcal.advice.certify_words import level_of
+from smallcal.calibrators.decision import Threshold, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.later import Later
+from smallcal.calibrators.prediction_set import sets_of
 from smallcal.cli import terminal
 from smallcal.data.claims import CLAIMS, Claim
-from smallcal.metrics.units import PERCENT, PLAIN, SHARE
+from smallcal.metrics.units import PERCENT, SHARE
 
 #: Classes or groups that are shown.
 _MOST = 30
@@ -37,13 +39,10 @@ def _show_frequencies(part: Later, fitted: FittedCalibrator) -> None:
 
 def show_decisions(fitted: FittedCalibrator) -> None:
     """Print each decision: what it promises, its threshold, and what it was tested on."""
-    claim, columns = CLAIMS[fitted.input], thresholds_of(fitted.decisions)
-    named = {id(rule): column for column, rule in columns.items()}
-    for decision in fitted.decisions:
-        if isinstance(decision, Threshold):
-            _show_threshold(decision, named[id(decision)], claim)
-        else:
-            terminal.say(f"Decision: {decision.promise or decision.kind}", _tested(decision))
+    for column, rule in thresholds_of(fitted.decisions).items():
+        _show_threshold(rule, column, CLAIMS[fitted.input])
+    for column, sets in sets_of(fitted.decisions).items():
+        terminal.say(f"Prediction sets (in_{column}): {sets.promise}")
 
 
 def _show_threshold(decision: Threshold, column: str, claim: Claim) -> None:
@@ -52,7 +51,6 @@ def _show_threshold(decision: Threshold, column: str, claim: Claim) -> None:
         terminal.say(_one(decision, claim))
     else:
         _show_each(decision, claim)
-    terminal.say(_tested(decision))
 
 
 def _one(decision: Threshold, claim: Claim) -> str:
@@ -66,7 +64,7 @@ def _one(decision: Threshold, claim: Claim) -> str:
     (bound,) = decision.bounds
     most = "" if bound is None else f", at most {PERCENT.value(bound)}"
     return (
-        f"It accepts a row from {claim.confidence} {PLAIN.value(level)} on: {accepted:,} of {n:,} "
+        f"It accepts a row from {claim.confidence} {level_of(level)} on: {accepted:,} of {n:,} "
         f"({share}), {errors:,} of them {claim.failed}{most}."
     )
 
@@ -86,7 +84,7 @@ def _show_each(decision: Threshold, claim: Claim) -> None:
         [
             [
                 name,
-                "never" if level is None else PLAIN.value(level),
+                "never" if level is None else level_of(level),
                 f"{n:,}",
                 f"{accepted:,}",
                 f"{errors:,}",
@@ -98,9 +96,3 @@ def _show_each(decision: Threshold, claim: Claim) -> None:
     what = {"class": "classes", "group": "groups"}[decision.by]
     if len(rows) > _MOST:
         terminal.say(f"And {len(rows) - _MOST:,} {what} of fewer rows.")
-
-
-def _tested(decision: Decision) -> str:
-    cross = getattr(decision, "cross", False)
-    rows = "the rows of the fit, out of fold" if cross else "rows that the fit has not seen"
-    return f"Tested on {rows} (sha256 {decision.sha256[:12]})."

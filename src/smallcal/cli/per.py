@@ -75,12 +75,13 @@ def applied(
         file = Path(folder) / files[str(value)]
         fitted = runtime.load(file)
         part = replace(whole.take(rows), source=f"{data}, {value}")
-        found = inputs.calibrated(fitted, part if scored else _widened(part, fitted.n_classes))
+        part = part if scored else _widened(part, fitted.n_classes)
+        found = inputs.calibrated(fitted, part)
         width = min(found.shape[1], result.shape[1])
         result[rows, :width] = found[:, :width]
         if with_decision:
             require_decisions(fitted, str(file))
-            _fill(flags, inputs.decided(fitted, part, found), rows, result, str(file))
+            _fill(flags, inputs.decisions(fitted, part, found), rows, result, str(file))
     arrays: dict[str, NDArray[Any]] = {"probabilities": result}
     if scored:
         arrays = {"probability": result[:, 1]}

@@ -22,7 +22,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.checks import as_scores
 from smallcal.data.masks import checked_logits
 from smallcal.data.special import softmax
-from smallcal.deploy.decided_rows import decided
+from smallcal.deploy.decided_rows import Known, decided, in_order
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
 from smallcal.io.parts import cleared_on_error, finish, is_finished, part_folder, write_part
@@ -221,11 +221,10 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
     fitted = _calibrator(order.calibrator)
     for block in order.source.blocks(part, carry=order.target.kind != "npy"):
         proba = calibrated(fitted, block, part.shown)
-        flags = decided(fitted, proba) if order.more.decision else {}
+        flags = decided(fitted, proba, Known(block.scores)) if order.more.decision else {}
         if order.source.order is not None:  # back to how the columns of the file stand
             back = np.argsort(order.source.order)
-            proba = proba[:, back]
-            flags = {name: flag if flag.ndim == 1 else flag[:, back] for name, flag in flags.items()}
+            proba, flags = proba[:, back], in_order(flags, back)
         yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba, flags)
         advance(len(proba))
     part.require_unchanged()
@@ -277,19 +276,16 @@ def _table(
     if fitted.score is not None:
         columns = {"probability": pa.array(np.ascontiguousarray(proba))}
     elif source.as_list:
-        flat = pa.array(np.ascontiguousarray(proba).reshape(-1))
-        columns = {"probabilities": pa.FixedSizeListArray.from_arrays(flat, proba.shape[1])}
+        columns = {"probabilities": _lists(proba)}
     else:
-        names = list(source.class_names or fitted.class_names or range(proba.shape[1]))
-        if source.order is not None:
-            names = [names[i] for i in np.argsort(source.order)]
+        names = _names(source, fitted, proba.shape[1])
         columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
         if len(columns) < len(names):
             raise InputError("class_names must be different from one another to name columns")
     if order.more.temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))
     for name, flag in flags.items():
-        columns[name] = pa.array(flag)
+        columns |= _flags(order, fitted, name, flag)
     for name in source.others:
         if name in columns:
             raise InputError(f"{source.path} has a column called {name!r} already; rename it")
@@ -298,3 +294,29 @@ def _table(
         plain = pa.types.is_dictionary(column.type)
         columns[name] = column.cast(column.type.value_type) if plain else column
     return pa.table(columns)
+
+
+def _flags(order: Order, fitted: FittedCalibrator, name: str, flag: NDArray[Any]) -> dict[str, Any]:
+    """Return the columns of a decision: one, or one for each class that a set may hold."""
+    import pyarrow as pa
+
+    if flag.ndim == 1:
+        return {name: pa.array(flag)}
+    if order.source.as_list:
+        return {name: _lists(flag)}
+    each = _names(order.source, fitted, flag.shape[1])
+    return {f"{name}_{own}": pa.array(flag[:, i]) for i, own in enumerate(each)}
+
+
+def _lists(matrix: NDArray[Any]) -> Any:
+    """Return a column with a list in each row."""
+    import pyarrow as pa
+
+    flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
+
+
+def _names(source: Source, fitted: FittedCalibrator, width: int) -> list[object]:
+    """Return what the columns of the classes are called, in the order of the file's."""
+    names: list[object] = list(source.class_names or fitted.class_names or range(width))
+    return names if source.order is None else [names[i] for i in np.argsort(source.order)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.prediction_set import sets_of
 from smallcal.data.checks import FloatArray
 from smallcal.data.groups import as_groups
 from smallcal.errors import InputError
@@ -38,23 +40,46 @@ def asks_for_groups(fitted: FittedCalibrator) -> bool:
     return any(each.by == "group" for each in thresholds_of(fitted.decisions).values())
 
 
+class Known(NamedTuple):
+    """What there is of rows beside their probabilities: for thresholds by group, and for sets."""
+
+    logits: object
+    features: object = None
+    groups: object = None
+
+
 def decided(
-    fitted: FittedCalibrator, proba: FloatArray, groups: object = None
-) -> dict[str, NDArray[Any]]:
+    fitted: FittedCalibrator, proba: FloatArray, known: Known
+) -> dict[str, NDArray[np.bool_]]:
     """Return what each decision says of rows, by the name of its column.
+
+    A threshold says which rows it accepts, shape (n,); prediction sets which classes they hold,
+    shape (n, C).
 
     Parameters
     ----------
     fitted : FittedCalibrator
     proba : ndarray of shape (n, C), or (n,)
         Calibrated, in the order of the calibrator's classes; of scores that of outcome 1 will do.
-    groups : array-like of shape (n,), optional
-        The group of each row, for thresholds by group.
+    known : Known
     """
     both = np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
     confidence, claimed = fitted.claims(both)
-    named = None if groups is None else as_groups(groups, n=len(proba))
-    return {
+    named = None if known.groups is None else as_groups(known.groups, n=len(proba))
+    found = {
         column: each.accept(confidence, claimed, named)
         for column, each in thresholds_of(fitted.decisions).items()
     }
+    own = {"features": known.features, "groups": known.groups if fitted.groups else None}
+    for column, rule in sets_of(fitted.decisions).items():
+        found[f"in_{column}"] = fitted.predict_set(known.logits, alpha=rule.alpha, **own)
+    return found
+
+
+def in_order(
+    flags: Mapping[str, NDArray[np.bool_]], columns: NDArray[Any] | None
+) -> dict[str, NDArray[np.bool_]]:
+    """Return what decisions say with classes in another order of columns, if one is given."""
+    if columns is None:
+        return dict(flags)
+    return {name: flag if flag.ndim == 1 else flag[:, columns] for name, flag in flags.items()}

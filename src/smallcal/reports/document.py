@@ -210,11 +210,13 @@ def _certified(
         calibrator = load(source)
     fitted = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
     if not isinstance(fitted, FittedCalibrator):
-        raise InputError(f"calibrator must be a fitted one, or its file; got {type(fitted).__name__}")
+        raise InputError(
+            f"calibrator must be a fitted one, or its file; got {type(fitted).__name__}"
+        )
     if (fitted.input, fitted.n_classes) != (calibration.input, calibration.preds.n_classes):
         raise InputError(
-            f"{source or 'the calibrator'} takes {fitted.input} of {fitted.n_classes:,} classes, the "
-            f"samples are {calibration.input} of {calibration.preds.n_classes:,}"
+            f"{source or 'the calibrator'} takes {fitted.input} of {fitted.n_classes:,} classes, "
+            f"the samples are {calibration.input} of {calibration.preds.n_classes:,}"
         )
     preds = replace(calibration.preds, score=fitted.score)
     like = replace(calibration, preds=preds, class_names=fitted.class_names)

@@ -204,7 +204,7 @@ def test_onnx_decides(case, shifted, dtype):
     columns = list(thresholds_of(fitted.decisions))
     found = session.run(columns, given)
     assert {(flags.shape, flags.dtype.kind) for flags in found} == {((N,), "b")}
-    # Inside it is double, whatever came in: as the calibrator decides of the same numbers in double.
+    # Inside it is double, whatever came in: so decides the calibrator of the same numbers.
     agree(dict(zip(columns, found, strict=True)), fitted, z.astype(float))
     empty = {name: array[:0] for name, array in given.items()}
     assert [flags.shape for flags in session.run(columns, empty)] == [(0,)] * len(columns)

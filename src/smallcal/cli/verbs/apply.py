@@ -21,7 +21,7 @@ from smallcal.cli.inputs import Asked
 from smallcal.cli.options import flag, option
 from smallcal.data.names import order_of, require_names
 from smallcal.deploy.apply_in_parts import More, apply_in_parts
-from smallcal.deploy.decided_rows import asks_for_groups, require_decisions
+from smallcal.deploy.decided_rows import asks_for_groups, in_order, require_decisions
 from smallcal.errors import InputError, SmallcalError
 from smallcal.io import Source, Target
 from smallcal.io.atomic import atomic_path, is_special
@@ -158,9 +158,12 @@ def _apply(
 
 def _require_room(output: str, more: More) -> None:
     """Raise where a file cannot hold what is asked for beside the probabilities."""
-    for flag, there in (("--with-temperature", more.temperature), ("--with-decision", more.decision)):
+    for name, there in (
+        ("--with-temperature", more.temperature),
+        ("--with-decision", more.decision),
+    ):
         if there and output.lower().endswith(".npy"):
-            raise InputError(f"{flag}: a .npy file holds one array; write to .npz or .csv")
+            raise InputError(f"{name}: a .npy file holds one array; write to .npz or .csv")
 
 
 def _opened(
@@ -182,17 +185,16 @@ def _opened(
     return source, target
 
 
-def _whole(
-    fitted: FittedCalibrator, data: str, output: str, asked: Asked, more: More
-) -> int:
+def _whole(fitted: FittedCalibrator, data: str, output: str, asked: Asked, more: More) -> int:
     io.require_writable(output)
     loaded = inputs.load(data, asked, fitted, as_written=True)
     given = replace(loaded, labels=None).in_order_of(fitted.class_names)
     proba = inputs.calibrated(fitted, given)
-    flags = inputs.decided(fitted, given, proba) if more.decision else {}
+    flags = inputs.decisions(fitted, given, proba) if more.decision else {}
     if loaded.class_names is not None and given.class_names != loaded.class_names:
         terminal.note(given.notes[-1])
-        proba = proba[:, order_of(given.class_names or (), loaded.class_names, what="columns")]
+        back = order_of(given.class_names or (), loaded.class_names, what="columns")
+        proba, flags = proba[:, back], in_order(flags, back)
     arrays: dict[str, NDArray[Any]] = {"probabilities": proba}
     if more.temperature:
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)

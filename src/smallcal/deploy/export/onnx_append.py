@@ -38,8 +38,8 @@ def append_to_onnx(
 
     All outputs of the model stay; ``probabilities`` is added, in the type and shape of the
     logits (whose last axis are the classes). A model older than opset 13 is converted. Of a
-    calibrator of scores the output is (batch,) or (batch, 1), and the probabilities (batch, 2). With
-    a certified threshold ``accepted`` is added too, a truth value for each row.
+    calibrator of scores the output is (batch,) or (batch, 1), and the probabilities (batch, 2).
+    With a certified threshold ``accepted`` is added too, a truth value for each row.
 
     Parameters
     ----------

@@ -198,7 +198,9 @@ def _known_groups(groups: NamedGroups | None) -> Iterator[str]:
 
 def _by_name(called: str, names: Iterable[str], values: Iterable[str]) -> str:
     pairs = zip(names, values, strict=True)
-    return f"{called} = {{\n" + "".join(f"    {name!a}: {value},\n" for name, value in pairs) + "}\n"
+    return (
+        f"{called} = {{\n" + "".join(f"    {name!a}: {value},\n" for name, value in pairs) + "}\n"
+    )
 
 
 def _limits(limits: tuple[float, ...]) -> str:
@@ -218,7 +220,9 @@ def _checks(program: Program) -> Iterator[str]:
     for name, length, what in checks:
         good, must = texts.GOOD["masked" if program.masks and what == "logits" else what]
         more = texts.SUM_CHECK if what == "probabilities" else ""
-        yield texts.CHECKED.format(name=name, length=length, what=what, good=good, must=must, more=more)
+        yield texts.CHECKED.format(
+            name=name, length=length, what=what, good=good, must=must, more=more
+        )
 
 
 def _functions(program: Program, lines: list[str], rules: Sequence[Rule]) -> Iterator[str]:
@@ -272,5 +276,3 @@ def _rows(program: Program) -> str:
     every = {"lists": ", ".join(lists), "checks": checks}
     each = ", ".join(f"{name}[i]" for name in lists)
     return texts.ROWS_WITH_MORE.format(**every, each=each)
-
-

@@ -70,7 +70,7 @@ def _table(content: Content, entry: Content) -> Table:
             (Column("Accepted", "%", help="share of the test samples"), _accepted),
             (
                 Column(claim.errors.capitalize(), number=False, help="among the accepted ones"),
-                lambda row: _errors(row, row["threshold"] is None),
+                _errors,
             ),
             (
                 Column("Bound", "%", help="the true share is at most this"),
@@ -96,8 +96,10 @@ def _accepted(row: Content) -> Cell:
     return cells.percent(row["coverage"], notes=[between(row["low"], row["high"], PERCENT)])
 
 
-def _errors(row: Content, none: bool) -> Cell:
-    return Cell("–") if none else Cell(f"{row['errors']:,} of {row['accepted']:,}")
+def _errors(row: Content) -> Cell:
+    return (
+        Cell("–") if row["threshold"] is None else Cell(f"{row['errors']:,} of {row['accepted']:,}")
+    )
 
 
 def _checked(content: Content, decision: Content, number_of: int) -> Iterator[Block]:
@@ -122,7 +124,7 @@ def _checked(content: Content, decision: Content, number_of: int) -> Iterator[Bl
             *name,
             (Column(f"{claim.confidence.capitalize()} from", number=False), _level),
             (Column("Accepted", "%", help="share of the test samples"), _share),
-            (Column(claim.errors.capitalize(), number=False), lambda row: _errors(row, none=False)),
+            (Column(claim.errors.capitalize(), number=False), _errors),
             (Column(claim.rate.capitalize(), "%", help=f"of {what} samples"), _rate),
             (Column("Promise", number=False), _verdict),
         ],
