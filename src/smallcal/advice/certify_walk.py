@@ -1,8 +1,8 @@
 """The lowest threshold of confidence that keeps a promise about errors: the statistics alone.
 
-Thresholds are a grid that is fixed before any row is seen. They are tested from high to low, each by
-the exact binomial p-value, and the first that does not pass ends the walk: a sequence in fixed order
-needs no correction for its many tests.
+Thresholds are a grid that is fixed before any row is seen. They are tested from high to low, each
+by the exact binomial p-value, and the first that does not pass ends the walk: a sequence in fixed
+order needs no correction for its many tests.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import bdtr, betainc, betaincinv, expit, gammaincinv
@@ -74,11 +75,11 @@ def counts_by(
         codes = codes.astype(np.int16)  # which are sorted by counting
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(n_names + 1))
-    parts = (order[start:end] for start, end in zip(edges[:-1], edges[1:], strict=True))
+    parts = (order[start:end] for start, end in pairwise(edges))
     return [Counts.of(confidence[rows], correct[rows]) for rows in parts]
 
 
-def p_value(errors: object, n: object, risk: float) -> FloatArray:
+def p_value(errors: IntArray | int, n: IntArray | int, risk: float) -> FloatArray:
     """Return the chance of so few errors among n rows, or fewer, if their true rate were ``risk``.
 
     Examples
