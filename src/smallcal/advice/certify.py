@@ -261,7 +261,7 @@ def _one_of(what: str, name: str, known: Sequence[str]) -> str:
 
 def _risks(risk: float | Iterable[float]) -> tuple[float, ...]:
     """Return the risks, each once, in the order given."""
-    given = list(risk) if isinstance(risk, Iterable) and not isinstance(risk, str) else [risk]
+    given = [*risk] if isinstance(risk, Iterable) else [risk]
     if not given:
         raise InputError("risk names none; give at least one share of errors, such as 0.02")
     for each in given:

@@ -1,4 +1,4 @@
-"""What was certified: numbers, and the sentences that say what they promise and what they do not."""
+"""What was certified: the numbers, and sentences that say what they promise."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ samples of the same kind.
         )
         ends = SHARE.interval(row.low, row.high)
         share = (
-            f"{row.accepted:,} of {row.n:,} are accepted: {SHARE.value(row.coverage)}, 95 % interval "
-            f"{ends} %."
+            f"{row.accepted:,} of {row.n:,} are accepted: {SHARE.value(row.coverage)}, 95 % "
+            f"interval {ends} %."
         )
         return (self.promise, f"{found} {share}")
 

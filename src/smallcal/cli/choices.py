@@ -63,7 +63,7 @@ def shares(texts: Sequence[str], option: str) -> list[float]:
     >>> shares(["2%", "0.5 %, 0.02"], "--risk")
     [0.02, 0.005]
     """
-    found = {}
+    found: dict[float, None] = {}
     for text in (word for given in texts for word in words(given, option)):
         bare = text.removesuffix("%")
         try:
