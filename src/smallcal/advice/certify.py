@@ -1,0 +1,311 @@
+"""Certify a threshold: accept rows so that errors stay below a risk, with a guarantee."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from smallcal.advice.certify_walk import (
+    GRID,
+    Counts,
+    Target,
+    counts_by,
+    interval,
+    lowest_risk,
+    rows_needed,
+    upper_bound,
+    walk,
+    walk_each,
+)
+from smallcal.advice.certify_words import Certificate, Certification, Certified
+from smallcal.advice.cross_validate import out_of_fold
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.decision import BY, RULES, Threshold
+from smallcal.calibrators.estimators import estimator_of
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
+from smallcal.errors import InputError, choose
+
+#: How several classes or groups share the chance that a promise is broken.
+CORRECTIONS = ("holm", "bonferroni")
+
+
+def certify(
+    calibrator: BaseCalibrator | FittedCalibrator,
+    X: object,
+    y: object,
+    *,
+    risk: float | Iterable[float] = 0.02,
+    confidence: float = 0.95,
+    rule: str = "accepted",
+    by: str = "all",
+    correction: str = "holm",
+    features: object = None,
+    groups: object = None,
+    cross: bool = False,
+    random_state: int = 0,
+) -> Certification:
+    """Find the lowest confidence threshold whose error rate is at most a risk, with a guarantee.
+
+    Parameters
+    ----------
+    calibrator : fitted estimator or FittedCalibrator
+    X : array-like of shape (n, C)
+        What the calibrator takes (logits, probabilities, or scores), of rows that it was not fitted
+        on.
+    y : array-like of shape (n,)
+        Labels, or outcomes of scores.
+    risk : float or several
+        The error rate that is not to be exceeded. Each has its own threshold and its own promise.
+    confidence : float
+        How sure the promise is: over labelled rows, it is broken with chance 1 - ``confidence`` at
+        most.
+    rule : {"accepted", "all"}
+        What the risk is a share of: errors among accepted rows, or rows that are accepted and wrong
+        among all.
+    by : {"all", "class", "group"}
+        What has its own threshold. Promises of all classes (as predicted) or groups hold together.
+    correction : {"holm", "bonferroni"}
+        How classes or groups share the chance; by Holm's rule, one all of whose rows are accepted
+        hands its share on.
+    features : array-like of shape (n, d), optional
+    groups : array-like of shape (n,), optional
+        The group of each row, for calibrators that know groups, and for ``by="group"``.
+    cross : bool
+        Rows are those of the fit: confidences come from refits that have not seen the row, and the
+        promise is approximate.
+    random_state : int
+        Of those folds.
+
+    Returns
+    -------
+    Certification
+        Its ``calibrator`` carries the thresholds: ``calibrator.accept(X)``.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
+    >>> cal = sc.Calibrator().fit(val.logits, val.labels)
+    >>> found = sc.certify(cal, test.logits, test.labels, risk=0.1)
+    >>> row = found.certificates[0].rows[0]
+    >>> row.errors / row.accepted < row.bound <= 0.1
+    True
+    >>> int(found.calibrator.accept(test.logits).sum()) == row.accepted
+    True
+    """
+    fitted = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
+    asked = _Asked(
+        risks=_risks(risk),
+        confidence=_confidence(confidence),
+        rule=choose("rule", rule, RULES),
+        by=choose("by", by, BY),
+        correction=choose("correction", correction, CORRECTIONS),
+    )
+    _require_possible(fitted, by, groups)
+    preds = Predictions.of(
+        X,
+        y,
+        input=fitted.input,
+        class_names=fitted.class_names,
+        features=features if "features" in fitted.signal.needs else None,
+        groups=groups,
+        score=fitted.score,
+    )
+    known = _known(fitted, preds)
+    if cross:
+        _require_own(fitted, own=known == "fitted")
+        proba = _refitted(calibrator, fitted, preds, random_state)
+    elif known:
+        raise InputError(
+            f"these are the rows that the calibrator was {known} on, where it looks better than it "
+            "is: certify on other labelled rows, or with ",
+            python="cross=True",
+            shell="--cross",
+        )
+    else:
+        effects = groups if fitted.groups is not None else None
+        proba = fitted.predict_proba(X, features=features, groups=effects)
+    rows = _Rows.of(fitted, preds, proba, by)
+    shared = {"cross": cross, "sha256": preds.sha256(), "input": preds.kind}
+    certificates = tuple(_certificate(rows, asked, each, shared) for each in asked.risks)
+    kept = [each for each in fitted.decisions if not isinstance(each, Threshold)]
+    new = [each.decision() for each in certificates if each.found]
+    return Certification(
+        certificates=certificates, calibrator=replace(fitted, decisions=(*new, *kept))
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What is to be promised."""
+
+    risks: tuple[float, ...]
+    confidence: float
+    rule: str
+    by: str
+    correction: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Rows:
+    """Labelled rows as a walk sees them; ``codes`` say whose threshold they fall under."""
+
+    confidence: FloatArray
+    correct: BoolArray
+    codes: IntArray | None = None
+    names: tuple[str, ...] = ("",)
+
+    @classmethod
+    def of(cls, fitted: FittedCalibrator, preds: Predictions, proba: FloatArray, by: str) -> _Rows:
+        sure, claimed = fitted.claims(proba)
+        seen = {"confidence": sure.astype(np.float64), "correct": claimed == preds.labels}
+        if by == "all":
+            return cls(**seen)
+        if by == "class":
+            numbers = tuple(map(str, range(fitted.n_classes)))
+            return cls(**seen, codes=claimed, names=fitted.class_names or numbers)
+        assert preds.groups is not None
+        return cls(**seen, codes=preds.groups, names=preds.group_names)
+
+    def counts(self) -> list[Counts]:
+        if self.codes is None:
+            return [Counts.of(self.confidence, self.correct)]
+        return counts_by(self.confidence, self.correct, self.codes, len(self.names))
+
+
+def _certificate(rows: _Rows, asked: _Asked, risk: float, shared: dict[str, Any]) -> Certificate:
+    """Return what is found for one risk."""
+    target = Target(risk=risk, delta=1 - asked.confidence, rule=asked.rule)
+    parts = rows.counts()
+    alone = asked.by == "all"
+    walked = (
+        [(walk(parts[0], target), target.delta)]
+        if alone
+        else walk_each(parts, target, correction=asked.correction)
+    )
+    found = [
+        _certified(name, counts, place, target.at(share))
+        for name, counts, (place, share) in zip(rows.names, parts, walked, strict=True)
+    ]
+    return Certificate(
+        risk=risk,
+        confidence=asked.confidence,
+        rule=asked.rule,
+        by=asked.by,
+        correction=None if alone else asked.correction,
+        rows=tuple(found),
+        **shared,
+    )
+
+
+def _certified(name: str, counts: Counts, place: int | None, target: Target) -> Certified:
+    """Return what is found for one class or group, or for all rows."""
+    if place is None:
+        needed = rows_needed(counts, target)
+        more = None if needed is None else max(needed - counts.n, 1)
+        return Certified(
+            name=name, threshold=None, n=counts.n, best=lowest_risk(counts, target), more=more
+        )
+    accepted, errors = int(counts.accepted[place]), int(counts.errors[place])
+    tried = accepted if target.rule == "accepted" else counts.n
+    low, high = interval(accepted, counts.n)
+    return Certified(
+        name=name,
+        threshold=float(GRID[place]),
+        n=counts.n,
+        accepted=accepted,
+        errors=errors,
+        # The same test, turned around: it is at most the risk but for rounding.
+        bound=min(upper_bound(errors, tried, target.delta), target.risk),
+        coverage=accepted / counts.n,
+        low=low,
+        high=high,
+    )
+
+
+def _risks(risk: float | Iterable[float]) -> tuple[float, ...]:
+    """Return the risks, each once, in the order given."""
+    given = list(risk) if isinstance(risk, Iterable) and not isinstance(risk, str) else [risk]
+    if not given:
+        raise InputError("risk names none; give at least one share of errors, such as 0.02")
+    for each in given:
+        if isinstance(each, bool) or not isinstance(each, int | float | np.number):
+            raise InputError(f"risk must be a share of errors, such as 0.02; got {each!r}")
+        if each == 0:
+            raise InputError(
+                "risk 0: no number of rows can show that errors never come; ask for a small risk, "
+                "such as 0.005"
+            )
+        if not 0 < each < 1:
+            wanted = f": write {each / 100:g} for {each:g} %" if 1 <= each < 100 else ""
+            raise InputError(f"risk must lie between 0 and 1{wanted}; got {each:g}")
+    return tuple(dict.fromkeys(float(each) for each in given))
+
+
+def _confidence(confidence: float) -> float:
+    number = isinstance(confidence, int | float | np.number) and not isinstance(confidence, bool)
+    if not number or not 0.5 <= confidence < 1:
+        raise InputError(f"confidence must be at least 0.5 and below 1; got {confidence!r}")
+    return float(confidence)
+
+
+def _require_possible(fitted: FittedCalibrator, by: str, groups: object) -> None:
+    """Raise where such a calibrator cannot have such thresholds."""
+    if not fitted.deployable:
+        raise InputError(f"{fitted.method} is for comparison only; there is nothing to certify")
+    if by == "class" and fitted.score is not None:
+        raise InputError("a score claims outcome 1 of every row; there are no classes to go by")
+    if by == "group" and groups is None:
+        raise InputError(
+            "a threshold for each group needs the group of each row: ",
+            python="pass groups=",
+            shell="name their column or array with --by",
+        )
+
+
+def _known(fitted: FittedCalibrator, preds: Predictions) -> str:
+    """Return what the calibrator learned from just these rows, by their fingerprint; "" if nothing.
+
+    The fit may have known no groups where these rows have some.
+    """
+    bare = replace(preds, groups=None, group_names=())
+    seen = {preds.sha256(), bare.sha256()} if preds.groups is not None else {preds.sha256()}
+    if fitted.data.get("sha256") in seen:
+        return "fitted"
+    later = {getattr(part, "sha256", None) for part in fitted.later}
+    return "refreshed" if later & seen else ""
+
+
+def _require_own(fitted: FittedCalibrator, *, own: bool) -> None:
+    """Raise where rows out of fold would say nothing about this calibrator."""
+    flag = {"python": "cross", "shell": "--cross"}
+    if not own:
+        raise InputError(
+            "by their fingerprint these are not the rows of the fit: certify on them without ",
+            **flag,
+        )
+    if fitted.later:
+        raise InputError(
+            "this calibrator was changed after its fit, which refits would not know of: certify on "
+            "other labelled rows, without ",
+            **flag,
+        )
+
+
+def _refitted(
+    calibrator: BaseCalibrator | FittedCalibrator,
+    fitted: FittedCalibrator,
+    preds: Predictions,
+    seed: int,
+) -> FloatArray:
+    """Return probabilities of the rows of the fit, each by a fit that has not seen it."""
+    asked = calibrator if isinstance(calibrator, BaseCalibrator) else estimator_of(fitted)
+    own = preds if fitted.groups is not None else replace(preds, groups=None, group_names=())
+    proba = out_of_fold(clone(asked)._compose(), own, seed=seed)
+    return proba if fitted.score is None else np.column_stack([1 - proba, proba])
