@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smallcal.advice.audit import audit as audit
     from smallcal.advice.certify import certify as certify
     from smallcal.advice.plan import plan as plan
+    from smallcal.advice.prediction_sets import prediction_sets as prediction_sets
     from smallcal.advice.select import select as select
     from smallcal.advice.signal_to_noise import signal_to_noise as signal_to_noise
     from smallcal.calibrators.estimators import SRTS as SRTS
@@ -50,6 +51,7 @@ __getattr__, __dir__, __all__ = attach(
         "advice.audit": ["audit"],
         "advice.certify": ["certify"],
         "advice.plan": ["plan"],
+        "advice.prediction_sets": ["prediction_sets"],
         "advice.select": ["select"],
         "advice.signal_to_noise": ["signal_to_noise"],
         "calibrators.estimators": [

@@ -176,10 +176,11 @@ def thresholds_of(decisions: Sequence[Decision]) -> dict[str, Threshold]:
     found = [each for each in decisions if isinstance(each, Threshold)]
     if len(found) == 1:
         return {"accepted": found[0]}
-    return {f"accepted_at_{_percent(each.risk)}pct": each for each in found}
+    return {f"accepted_at_{percent_of(each.risk)}pct": each for each in found}
 
 
-def _percent(risk: float) -> str:
+def percent_of(risk: float) -> str:
+    """Return a share as it stands in the name of a column: 2 or 0_5."""
     return f"{100 * risk:.6g}".replace(".", "_")
 
 
