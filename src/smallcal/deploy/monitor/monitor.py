@@ -274,10 +274,8 @@ class Monitor:
 
     def _named(self, groups: object, n: int) -> Named:
         """Return the groups of rows by name, where a threshold asks for them."""
-        asked = thresholds_of(self._fitted.decisions).values()
-        if groups is None or not any(each.by == "group" for each in asked):
-            return None
-        return as_groups(groups, n=n)
+        asked = groups is not None and promises.by_group(self._fitted)
+        return as_groups(groups, n=n) if asked else None
 
     def _block(self, given: Given, named: Named, *, seen: bool) -> State:
         """Return the counts of some rows."""

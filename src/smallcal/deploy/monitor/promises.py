@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smallcal.calibrators.decision import Decision, Threshold
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.parts import frozen
 from smallcal.data.claims import CLAIMS
 from smallcal.data.groups import group_codes
@@ -190,6 +191,16 @@ def _codes(decision: Threshold, rows: Rows) -> IntArray:
     if decision.by == "group" and rows.groups is not None:
         return group_codes(rows.groups, decision.names)
     return rows.claimed if decision.by == "class" else np.zeros(len(rows.claimed), dtype=np.int64)
+
+
+def takes_groups(fitted: FittedCalibrator) -> bool:
+    """Whether a monitor of this calibrator asks for the groups of rows."""
+    return fitted.groups is not None or by_group(fitted)
+
+
+def by_group(fitted: FittedCalibrator) -> bool:
+    """Whether a threshold of the calibrator is by group."""
+    return any(isinstance(each, Threshold) and each.by == "group" for each in fitted.decisions)
 
 
 def fingerprint(decision: Decision) -> str:
