@@ -18,6 +18,8 @@ from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from smallcal.advice.audit import audit as audit
+    from smallcal.advice.costs import Costs as Costs
+    from smallcal.advice.expected_cost import expected_cost as expected_cost
     from smallcal.advice.plan import plan as plan
     from smallcal.advice.select import select as select
     from smallcal.advice.signal_to_noise import signal_to_noise as signal_to_noise
@@ -47,6 +49,8 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "advice.audit": ["audit"],
+        "advice.costs": ["Costs"],
+        "advice.expected_cost": ["expected_cost"],
         "advice.plan": ["plan"],
         "advice.select": ["select"],
         "advice.signal_to_noise": ["signal_to_noise"],
