@@ -211,8 +211,41 @@ class CostTable:
         return f"{said}, a review {ends if flat is None else shown(flat)}"
 
     @property
+    def rule(self) -> str:
+        """What the best decisions amount to, by the costs alone.
+
+        Examples
+        --------
+        >>> CostTable(answers=20 * (1 - np.eye(3)), review=np.full(3, 5.0)).rule
+        'answered where the answer has a probability of 75.0 % or more, else handed over'
+        >>> CostTable(answers=np.array([[0, 9.0], [1, 0]])).rule
+        'decided for 1 where it has a probability of 10.0 % or more'
+        """
+        best, (zero, one) = self.threshold, self._two
+        if best is not None and self.axis == "confidence":
+            return (
+                f"answered where the answer has a probability of {_share(best)} or more, else "
+                "handed over"
+            )
+        if best is not None and self.axis == "probability":
+            return f"decided for {one} where it has a probability of {_share(best)} or more"
+        if self.axis == "saving" and self.n_classes == 2 and self.flat_review is not None:
+            alarm, miss = self._extra
+            (right, _), (_, found) = self.answers.tolist()
+            high, low = 1 - (self.flat_review - found) / alarm, (self.flat_review - right) / miss
+            if right == found and 0 <= low < high <= 1:
+                return (
+                    f"decided for {one} where it has a probability of {_share(high)} or more, for "
+                    f"{zero} where that is {_share(low)} or less, else handed over"
+                )
+        if self.axis == "saving":
+            return "answered where that is not expected to cost more than a review"
+        return "the answer of least expected cost"
+
+    @property
     def _two(self) -> Sequence[str]:
-        return self.classes if self.classes is not None and not self.score else ("0", "1")
+        """What the first two classes are called."""
+        return self.classes[:2] if self.classes is not None and not self.score else ("0", "1")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -239,6 +272,13 @@ class CostTable:
             miss, alarm = float(self.answers[0, 1]), float(self.answers[1, 0])
             return least >= miss * alarm / (miss + alarm)
         return least >= float(self.answers.max())
+
+
+def _share(value: float) -> str:
+    """Write a threshold; a small one, or one that is close to 1, keeps two digits."""
+    near = min(value, 1 - value)
+    digits = 1 if near >= 0.01 or near <= 0 else 1 - math.floor(math.log10(100 * near))
+    return f"{100 * value:.{min(digits, 8)}f} %"
 
 
 def shown(cost: float) -> str:

@@ -200,6 +200,12 @@ class Costs:
         table = self.table(view.n_classes, own, score=view.outcome)
         return table.choose(view.proba)
 
+    def __repr__(self) -> str:
+        given = self.to_dict()
+        first = [repr(given.pop("matrix"))] if "matrix" in given else []
+        rest = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return f"Costs({', '.join([*first, *rest])})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: what was given."""
         if self.matrix is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal._version import __version__
+from smallcal.advice.cost_table import CostTable
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.checks import as_scores
 from smallcal.data.masks import checked_logits
+from smallcal.data.plain import plain
 from smallcal.data.special import softmax
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
@@ -58,12 +60,15 @@ class Order:
     source : Source
     target : Target
     with_temperature : bool
+    costs : CostTable or None
+        What decisions cost, where those are asked for.
     """
 
     calibrator: str
     source: Source
     target: Target
     with_temperature: bool = False
+    costs: CostTable | None = None
 
 
 def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
@@ -72,6 +77,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     target: Target,
     *,
     with_temperature: bool = False,
+    costs: CostTable | None = None,
     part_rows: int | None = None,
     jobs: int = 1,
     dask: str | None = None,
@@ -90,6 +96,8 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     target : Target
     with_temperature : bool
         Also write each row's temperature.
+    costs : CostTable, optional
+        Also write the decision of least expected cost, and that cost.
     part_rows : int, optional
         Rows of a part; as many as make 64 MB by default.
     jobs : int
@@ -120,7 +128,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     """
     _require_options(fitted, source, jobs, part_rows)
     document = json.dumps(fitted.to_dict(), sort_keys=True)
-    order = Order(document, source, target, with_temperature)
+    order = Order(document, source, target, with_temperature, costs)
     parts = source.parts(part_rows)
     asked = _asked(order, part_rows)
     if is_finished(target, asked):
@@ -168,6 +176,7 @@ def _asked(order: Order, part_rows: int | None) -> dict[str, Any]:
         "output": [target.kind, target.folder],
         "--with-temperature": order.with_temperature,
         "--part-rows": part_rows,
+        **({} if order.costs is None else {"--cost": plain(order.costs)}),
     }
 
 
@@ -202,9 +211,11 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
     fitted = _calibrator(order.calibrator)
     for block in order.source.blocks(part, carry=order.target.kind != "npy"):
         proba = calibrated(fitted, block, part.shown)
+        more = {} if order.costs is None else decided(order.costs, proba)
         if order.source.order is not None:  # back to how the columns of the file stand
             proba = proba[:, np.argsort(order.source.order)]
-        yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba)
+        plain_array = order.target.kind == "npy"
+        yield proba if plain_array else _table(order, fitted, block, proba, more)
         advance(len(proba))
     part.require_unchanged()
 
@@ -241,7 +252,29 @@ def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
     return softmax(scores)
 
 
-def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[Any]) -> Any:
+def decided(costs: CostTable, proba: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return the columns of decisions: what is best for each row, and what it is expected to cost.
+
+    Probabilities are those of all classes, or of outcome 1 alone.
+
+    Examples
+    --------
+    >>> table = CostTable(answers=np.array([[0, 9.0], [1, 0]]), score=True)
+    >>> {name: column.tolist() for name, column in decided(table, np.array([0.5])).items()}
+    {'decision': ['1'], 'expected_cost': [0.5]}
+    """
+    both = np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
+    decisions, expected = costs.choose(both)
+    return {"decision": costs.names(decisions), "expected_cost": expected}
+
+
+def _table(
+    order: Order,
+    fitted: FittedCalibrator,
+    block: Block,
+    proba: NDArray[Any],
+    more: Mapping[str, NDArray[Any]],
+) -> Any:
     """Return the probabilities in the shape the scores had, and all other columns after them."""
     import pyarrow as pa
 
@@ -260,6 +293,7 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
             raise InputError("class_names must be different from one another to name columns")
     if order.with_temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))
+    columns |= {name: pa.array(values.tolist()) for name, values in more.items()}
     for name in source.others:
         if name in columns:
             raise InputError(f"{source.path} has a column called {name!r} already; rename it")

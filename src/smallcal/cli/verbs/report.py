@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from smallcal import io
-from smallcal.cli import choices, inputs, options, terminal
+from smallcal.cli import choices, costs, inputs, options, terminal
 from smallcal.cli.options import option
 from smallcal.cli.verbs.apply import apply
 from smallcal.cli.verbs.fit import fit
@@ -66,6 +66,7 @@ def report(
             'another, "ts-nll:ece15>3%". May be repeated.',
         ),
     ] = None,
+    cost: options.Cost = None,
     title: Annotated[str | None, option("TEXT", "The heading.")] = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
@@ -91,6 +92,7 @@ def report(
         require_page()
     if output is not None:
         io.require_folder(output)
+    priced = costs.read(cost)
     asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
     chosen = usual_methods(cal.input) if given is None else given
@@ -101,6 +103,8 @@ def report(
     fitted_on = inputs.require_agreement(inputs.predictions(cal), cal.source, force=force)
     tested_on = inputs.predictions(test, fitted_on.score)
     inputs.require_agreement(tested_on, test.source, force=force)
+    if priced is not None:
+        costs.table_for(priced, fitted_on.n_classes, cal.class_names, score=cal.input == "score")
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
     shifted = {
         key: inputs.in_order(inputs.load(str(file), asked), cal) for key, file in files.items()
@@ -116,6 +120,7 @@ def report(
             level=level,
             input=cal.input,
             random_state=seed,
+            costs=priced,
             title=title,
             command=terminal.typed(context, defaults=True),
             verb_options={verb.__name__: _shared(context, verb) for verb in (fit, apply)},
