@@ -22,6 +22,9 @@ REVIEW_NAME = "review"
 #: whose last digits depend on the order of the classes.
 _SLACK = 1e-12
 
+#: Classes up to which it is solved whether a review is ever worth its cost.
+_SOLVED = 100
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CostTable:
@@ -265,13 +268,32 @@ class CostTable:
 
     def _never_reviewed(self) -> bool:
         """Whether no probabilities make a review worth its cost."""
-        least = float(self.review.min()) if self.review is not None else math.inf
+        assert self.review is not None
+        most = (1 - _SLACK) * self.dearest
         if self.wrong is not None:  # the worst a row can be is that all classes are as likely
-            return least >= self.wrong * (1 - 1 / self.n_classes)
-        if self.n_classes == 2 and not self.answers.diagonal().any():
-            miss, alarm = float(self.answers[0, 1]), float(self.answers[1, 0])
-            return least >= miss * alarm / (miss + alarm)
-        return least >= float(self.answers.max())
+            most = (1 - _SLACK) * self.wrong * (1 - 1 / self.n_classes)
+        elif self.n_classes <= _SOLVED:
+            return self._most_saved() <= _SLACK * self.dearest
+        return float(self.review.min()) >= most
+
+    def _most_saved(self) -> float:
+        """Return what a review saves at most over the best answer: a linear program."""
+        from scipy.optimize import linprog
+
+        assert self.review is not None
+        n = self.n_classes
+        # Probabilities and what is saved, s: of no answer more than it costs beyond a review.
+        beyond = np.column_stack([self.review - self.answers, np.ones(n)])
+        sums = np.array([[*np.ones(n), 0.0]])
+        found = linprog(
+            [*np.zeros(n), -1.0],
+            A_ub=beyond / self.dearest,
+            b_ub=np.zeros(n),
+            A_eq=sums,
+            b_eq=[1.0],
+            bounds=[*[(0, 1)] * n, (None, None)],
+        )
+        return math.inf if found.fun is None else -float(found.fun)
 
 
 def _share(value: float) -> str:
