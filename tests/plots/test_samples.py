@@ -608,7 +608,7 @@ def test_axes_that_are_given_are_used(routed):
     axes = iter(figure.subplots(4, 4).ravel())
     made = draw_all(routed, lambda: next(axes))
     assert all(ax.figure is figure for ax in made.values())
-    assert list(made.values()) == list(figure.axes[:11])
+    assert list(made.values()) == list(figure.axes[:13])
     tips = plots.tips_of(figure)
     ids = re.findall(r'<[^>]+?\sid="([^"]+)"', plots.to_svg(figure))
     assert set(tips) <= set(ids)
