@@ -154,7 +154,7 @@ def certificate_of(
     >>> round(certificate_of(sure, sure > 0.7, risk=0.02).rows[0].threshold, 3)
     0.703
     """
-    asked = _Asked(risks=(risk,), confidence=level, rule="accepted", by="all", correction="holm")
+    asked = Asked.of(risk, confidence=level)
     shared = {"cross": False, "sha256": sha256, "input": input}
     return _certificate(_Rows(confidence=confidence, correct=correct), asked, risk, shared)
 

@@ -18,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal._version import __version__
+from smallcal.advice.cost_table import CostTable
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.checks import as_scores
 from smallcal.data.masks import checked_logits
+from smallcal.data.plain import plain
 from smallcal.data.special import softmax
-from smallcal.deploy.decided_rows import Known, decided, in_order
+from smallcal.deploy.decided_rows import Known, decided, in_order, priced
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
 from smallcal.io.parts import cleared_on_error, finish, is_finished, part_folder, write_part
@@ -55,11 +57,14 @@ class More(NamedTuple):
     ----------
     temperature : bool
     decision : bool
-        Whether each certified threshold accepts it.
+        Whether each certified threshold accepts it, and which classes its sets hold.
+    costs : CostTable or None
+        The decision of least expected cost, and that cost, by these costs.
     """
 
     temperature: bool = False
     decision: bool = False
+    costs: CostTable | None = None
 
 
 _NO_MORE = More()
@@ -187,6 +192,7 @@ def _asked(order: Order, part_rows: int | None) -> dict[str, Any]:
         "--with-temperature": order.more.temperature,
         **({"--with-decision": True} if order.more.decision else {}),
         "--part-rows": part_rows,
+        **({} if order.more.costs is None else {"--cost": plain(order.more.costs)}),
     }
 
 
@@ -221,11 +227,13 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
     fitted = _calibrator(order.calibrator)
     for block in order.source.blocks(part, carry=order.target.kind != "npy"):
         proba = calibrated(fitted, block, part.shown)
-        flags = decided(fitted, proba, Known(block.scores)) if order.more.decision else {}
+        more = priced(order.more.costs, proba)
+        if order.more.decision:
+            more |= decided(fitted, proba, Known(block.scores))
         if order.source.order is not None:  # back to how the columns of the file stand
             back = np.argsort(order.source.order)
-            proba, flags = proba[:, back], in_order(flags, back)
-        yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba, flags)
+            proba, more = proba[:, back], in_order(more, back)
+        yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba, more)
         advance(len(proba))
     part.require_unchanged()
 
@@ -267,7 +275,7 @@ def _table(
     fitted: FittedCalibrator,
     block: Block,
     proba: NDArray[Any],
-    flags: Mapping[str, NDArray[Any]],
+    more: Mapping[str, NDArray[Any]],
 ) -> Any:
     """Return the probabilities in the shape the scores had, and all other columns after them."""
     import pyarrow as pa
@@ -284,8 +292,8 @@ def _table(
             raise InputError("class_names must be different from one another to name columns")
     if order.more.temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))
-    for name, flag in flags.items():
-        columns |= _flags(order, fitted, name, flag)
+    for name, values in more.items():
+        columns |= _beside(order, fitted, name, values)
     for name in source.others:
         if name in columns:
             raise InputError(f"{source.path} has a column called {name!r} already; rename it")
@@ -296,16 +304,18 @@ def _table(
     return pa.table(columns)
 
 
-def _flags(order: Order, fitted: FittedCalibrator, name: str, flag: NDArray[Any]) -> dict[str, Any]:
+def _beside(
+    order: Order, fitted: FittedCalibrator, name: str, values: NDArray[Any]
+) -> dict[str, Any]:
     """Return the columns of a decision: one, or one for each class that a set may hold."""
     import pyarrow as pa
 
-    if flag.ndim == 1:
-        return {name: pa.array(flag)}
+    if values.ndim == 1:
+        return {name: pa.array(values.tolist())}
     if order.source.as_list:
-        return {name: _lists(flag)}
-    each = _names(order.source, fitted, flag.shape[1])
-    return {f"{name}_{own}": pa.array(flag[:, i]) for i, own in enumerate(each)}
+        return {name: _lists(values)}
+    each = _names(order.source, fitted, values.shape[1])
+    return {f"{name}_{own}": pa.array(values[:, i]) for i, own in enumerate(each)}
 
 
 def _lists(matrix: NDArray[Any]) -> Any:

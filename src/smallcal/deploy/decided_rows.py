@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smallcal.advice.cost_table import CostTable
 from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.prediction_set import sets_of
@@ -48,9 +49,7 @@ class Known(NamedTuple):
     groups: object = None
 
 
-def decided(
-    fitted: FittedCalibrator, proba: FloatArray, known: Known
-) -> dict[str, NDArray[np.bool_]]:
+def decided(fitted: FittedCalibrator, proba: FloatArray, known: Known) -> dict[str, NDArray[Any]]:
     """Return what each decision says of rows, by the name of its column.
 
     A threshold says which rows it accepts, shape (n,); prediction sets which classes they hold,
@@ -66,7 +65,7 @@ def decided(
     both = np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
     confidence, claimed = fitted.claims(both)
     named = None if known.groups is None else as_groups(known.groups, n=len(proba))
-    found = {
+    found: dict[str, NDArray[Any]] = {
         column: each.accept(confidence, claimed, named)
         for column, each in thresholds_of(fitted.decisions).items()
     }
@@ -76,9 +75,27 @@ def decided(
     return found
 
 
+def priced(costs: CostTable | None, proba: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return the columns of costs: what is best for each row, and what it is expected to cost.
+
+    Probabilities are those of all classes, or of outcome 1 alone; without costs there are none.
+
+    Examples
+    --------
+    >>> table = CostTable(answers=np.array([[0, 9.0], [1, 0]]), score=True)
+    >>> {name: column.tolist() for name, column in priced(table, np.array([0.5])).items()}
+    {'decision': ['1'], 'expected_cost': [0.5]}
+    """
+    if costs is None:
+        return {}
+    both = np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
+    decisions, expected = costs.choose(both)
+    return {"decision": costs.names(decisions), "expected_cost": expected}
+
+
 def in_order(
-    flags: Mapping[str, NDArray[np.bool_]], columns: NDArray[Any] | None
-) -> dict[str, NDArray[np.bool_]]:
+    flags: Mapping[str, NDArray[Any]], columns: NDArray[Any] | None
+) -> dict[str, NDArray[Any]]:
     """Return what decisions say with classes in another order of columns, if one is given."""
     if columns is None:
         return dict(flags)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from smallcal.advice.costs import Costs
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.estimators import seed_of
 from smallcal.calibrators.fitted import FittedCalibrator, load
@@ -16,6 +17,7 @@ from smallcal.data.shown import in_json
 from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path, is_special
 from smallcal.reports import conditions
+from smallcal.reports.content.costs import priced
 from smallcal.reports.content.gather import gather
 from smallcal.reports.content.promise import Certified
 from smallcal.reports.render import html, markdown
@@ -120,6 +122,7 @@ def report(
     level: float = 0.95,
     input: str | None = None,
     random_state: int = 0,
+    costs: Costs | None = None,
     title: str | None = None,
     command: str | None = None,
     verb_options: Mapping[str, Sequence[str]] | None = None,
@@ -148,6 +151,8 @@ def report(
     input : {"logits", "probabilities", "score"}, optional
         What the numbers are; what a file's own names say, else logits.
     random_state : int
+    costs : Costs, optional
+        What decisions cost: a section says what the best ones cost on the test samples.
     title : str, optional
     command : str, optional
         The command that makes this report again, to be shown in it.
@@ -185,7 +190,10 @@ def report(
         command=command,
         verb_options=_as_read(input, seed) if verb_options is None else verb_options,
         input=cal.input,
+        costs=costs,
     )
+    if costs is not None:
+        priced(costs, cal)  # raises where they are not for these classes
     held_out = checked(test, "test", cal)
     require_pair(cal, held_out)
     shifted = {}

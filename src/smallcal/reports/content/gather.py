@@ -70,6 +70,12 @@ the time or the machine but the versions. The keys, in order:
 ``groups`` : ``method``; ``tables``, each ``by`` and ``rows`` as those of classes but with
     ``ece15``, ``ece15_low``, ``ece15_high``, ``ece15_differs`` in place of the columns;
     ``worst``: rows of both kinds that are off beyond chance, with ``by``.
+``costs`` : None, or where costs were named: ``method``, ``given``, ``text`` and ``notes`` (the
+    costs in words), ``by_costs`` (what the best decisions amount to), ``axis`` and ``threshold``
+    (None where there is none), ``digits`` (of costs), ``promised`` (mean expected cost),
+    ``reviewed`` (share of rows, or None), ``headline``, and ``rows``: ``rule``, ``label``,
+    ``cost`` (``value``, ``plain``, ``low``, ``high``) and ``saved`` (the same and ``verdict``: what
+    the best decisions save against the rule, paired by sample; None of themselves).
 ``gates`` : list, for methods with a gate: ``method``, ``n``, and ``kept_raw``, ``needed`` and
     ``gained`` (log-likelihood), or ``weight``, the share of the change that is applied.
 ``shift`` : None, or a list: ``kind``, ``severity``, ``source``, ``n``, ..., ``accuracy``,
@@ -90,6 +96,7 @@ from typing import Any
 from smallcal._version import versions
 from smallcal.data.plain import plain
 from smallcal.io.progress import Advance
+from smallcal.reports.content.costs import cost_content, cost_figures
 from smallcal.reports.content.facts import facts
 from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
@@ -101,6 +108,9 @@ from smallcal.reports.content.ship import ship
 from smallcal.reports.content.verdict import verdict
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW, Settings
+
+#: Letters of costs that are written out in Python.
+_MOST_CODE = 200
 
 FORMAT = "smallcal-report"
 VERSION = 1
@@ -159,10 +169,14 @@ def gather(
         "verdict": judged,
         "promise": promise,
         **tables,
-        "figures": figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
+        "figures": [
+            *figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
+            *cost_figures(measured, chosen, test, settings),
+        ],
         "explained": explained(fits[chosen], calibration, class_names),
         "routing": anatomy,
         **gaps,
+        "costs": cost_content(measured, chosen, test, settings),
         "gates": [entry for entry in gates if entry is not None],
         "shift": shifted or None,
         "reproduce": reproduce,
@@ -191,6 +205,14 @@ def _saved(fit: Fit, calibration: Samples) -> dict[str, Any]:
     ).to_dict()
 
 
+def _costs(settings: Settings) -> str:
+    """Return the costs as Python takes them, or their name where they are many numbers."""
+    if settings.costs is None:
+        return ""
+    said = repr(settings.costs)
+    return f",\n                   costs={f'sc.{said}' if len(said) <= _MOST_CODE else 'costs'}"
+
+
 def _asked(
     calibration: Samples, test: Samples, settings: Settings
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -204,7 +226,7 @@ def _asked(
         f"report = sc.report((cal_{rows}, cal_{labels}), (test_{rows}, test_{labels}),{kind}\n"
         f"                   methods=[{names}],\n"
         f"                   n_boot={settings.n_boot}, level={settings.level:g}, "
-        f"random_state={settings.seed})\n"
+        f"random_state={settings.seed}{_costs(settings)})\n"
         'report.save("report.html")'
     )
     head = {

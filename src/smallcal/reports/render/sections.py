@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from smallcal.reports.render import background, promises, results
 from smallcal.reports.render.blocks import Document, Figure, Section
 from smallcal.reports.render.cells import Content, level_of
+from smallcal.reports.render.costs import costs
 
 
 def document_of(content: Content) -> Document:
@@ -36,7 +37,9 @@ def _sections(content: Content) -> Iterator[Section]:
     figures = [Figure(**spec) for spec in content["figures"]]
     forest = [figure for figure in figures if figure.id.startswith("forest")]
     shift = [figure for figure in figures if figure.id.startswith("shift")]
-    others = [figure for figure in figures if figure not in forest and figure not in shift]
+    priced = [figure for figure in figures if figure.id in ("cost-curve", "net-benefit")]
+    apart = [*forest, *shift, *priced]
+    others = [figure for figure in figures if figure not in apart]
     chosen = content["verdict"]["recommended"]
     score = content["data"]["input"] == "score"
     found = {
@@ -45,6 +48,7 @@ def _sections(content: Content) -> Iterator[Section]:
         "promise": ("What you can promise", promises.promise(content)),
         "metrics": ("Metrics", results.metrics(content)),
         "differences": ("Differences", results.differences(content, forest)),
+        "costs": ("What mistakes cost", costs(content, priced)),
         "figures": ("Figures", results.figures(others)),
         "shift": ("Under shift", results.shift(content, shift)),
         "explained": (f"How {chosen} works", background.explained(content)),
