@@ -191,7 +191,7 @@ samples of the same kind.
                 f"{claim.are_wrong} too often."
             )
         few = row.n * self.risk < 1  # and say little about rates of errors
-        many = f"{'at least' if few else 'about'} {_about(row.more)} more labelled samples"
+        many = f"{'at least' if few else 'about'} {about(row.more)} more labelled samples"
         return f"{said}; {many}{whose} would be needed for {risk}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def level_of(threshold: float | None) -> str:
     return f"{threshold:.{digits}f}"
 
 
-def _about(rows: int) -> str:
+def about(rows: int) -> str:
     """Write a number of rows of which two digits matter."""
     step = 10 ** max(len(str(rows)) - 2, 0)
     return f"{math.ceil(rows / step) * step:,}"

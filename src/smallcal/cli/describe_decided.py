@@ -62,7 +62,7 @@ def _one(decision: Threshold, claim: Claim) -> str:
         return f"No threshold keeps that promise: none of {terminal.count(n, 'row')} is accepted."
     share = SHARE.value(accepted / n) if n else "none"
     (bound,) = decision.bounds
-    most = "" if bound is None else f", at most {PERCENT.value(bound)}"
+    most = "" if bound is None else f": in truth at most {PERCENT.value(bound)}"
     return (
         f"It accepts a row from {claim.confidence} {level_of(level)} on: {accepted:,} of {n:,} "
         f"({share}), {errors:,} of them {claim.failed}{most}."

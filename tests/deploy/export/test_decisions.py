@@ -9,13 +9,18 @@ import sys
 import warnings
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import smallcal as sc
+from smallcal.calibrators.class_frequencies import ClassFrequencies
 from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.group_effects import GroupEffects
+from smallcal.calibrators.later import with_later
 from smallcal.deploy.export import append_to_onnx, to_onnx, to_python, to_sql
 from smallcal.deploy.export.decided import named_groups
 from smallcal.deploy.export.translate import program_of
@@ -373,3 +378,52 @@ def test_names_and_promises_do_no_harm(name):
         named = np.array([name] * len(z), dtype=object)
         wanted = with_decisions(fitted, decision).accept(z, groups=named)
     assert found == wanted.tolist()
+
+
+def test_what_was_learned_later_is_part_of_the_decision():
+    fitted = with_later(fitted_once("ts-nll"), ClassFrequencies((0.2,) * 5, (0.6, *(0.1,) * 4)))
+    fitted = with_decisions(fitted, ALL)
+    z = rows()
+    wanted = fitted.accept(z)
+    plain = with_decisions(fitted_once("ts-nll"), ALL).accept(z)
+    assert (wanted != plain).mean() > 0.02
+    module = module_of(to_python(fitted))
+    agree({"accepted": [module["accepted"](row) for row in z.tolist()]}, fitted, z)
+    if not find_spec("torch"):
+        return
+    import torch
+
+    from smallcal.deploy.export import to_torch
+
+    for output in ("probabilities", "logits"):
+        made = to_torch(fitted, output=output)
+        agree({"accepted": made.accept(torch.from_numpy(z)).numpy()}, fitted, z)
+        found = made(torch.from_numpy(z))
+        found = found.softmax(dim=-1) if output == "logits" else found
+        np.testing.assert_allclose(found.numpy(), fitted.predict_proba(z), atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    logits=st.lists(
+        st.lists(st.floats(-300, 300, width=32), min_size=5, max_size=5), min_size=1, max_size=8
+    ),
+    levels=st.lists(st.none() | st.floats(0, 1), min_size=5, max_size=5),
+    method=st.sampled_from(["default", "vector-scaling", "ts-nll"]),
+)
+def test_any_logits_and_any_thresholds(logits, levels, method):
+    decisions = threshold(levels[0]), threshold(*levels, by="class", names="abcde", risk=0.3)
+    fitted, z = with_decisions(fitted_once(method), *decisions), np.array(logits)
+    proba = fitted.predict_proba(z)
+    close = near(fitted, proba) | tied(proba)
+    found = decide(program_of(fitted), z)
+    for column, each in thresholds_of(decisions).items():
+        np.testing.assert_array_equal(
+            found[column][~close], fitted.accept(z, risk=each.risk)[~close]
+        )
+
+
+def tied(proba):
+    """Return which rows have two classes so close that rounding decides which one is predicted."""
+    ordered = np.sort(proba, axis=1)
+    return ordered[:, -2] > ordered[:, -1] * (1 - 1e-6)

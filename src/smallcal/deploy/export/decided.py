@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from smallcal.calibrators.decision import NEVER, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.program import Value, given
+from smallcal.deploy.export.origin import plain_words
 
 
 class NamedGroups(NamedTuple):
@@ -75,6 +77,11 @@ class Rule(NamedTuple):
     column: str
     promise: str
     by_group: bool
+
+    def lines(self, before: str) -> str:
+        """Return the promise in lines that can stand in any file, something before each."""
+        plain = plain_words(self.promise.replace(";", ","))
+        return textwrap.fill(plain, 96, initial_indent=before, subsequent_indent=before)
 
 
 def rules_of(fitted: FittedCalibrator) -> list[Rule]:

@@ -15,7 +15,7 @@ from smallcal.calibrators.program import Program, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.deploy.export import python_text as texts
 from smallcal.deploy.export.decided import NamedGroups, Rule, named_groups, rules_of
-from smallcal.deploy.export.origin import Origin, origin_of, plain_words
+from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Statements, Writer, statements_of
 from smallcal.deploy.export.translate import program_of
 
@@ -247,7 +247,7 @@ def _functions(program: Program, lines: list[str], rules: Sequence[Rule]) -> Ite
     for place, rule in enumerate(rules, start=2):
         own = _more(program, group=rule.by_group)
         within = takes if rule.by_group else inner
-        names = {"column": rule.column, "promise": plain_words(rule.promise), "place": place}
+        names = {"column": rule.column, "promise": rule.lines("    "), "place": place}
         yield texts.ACCEPTED.format(given=given, more=own, inner=within, **names)
     yield _main(program, grouped=grouped)
 

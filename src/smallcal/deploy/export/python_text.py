@@ -33,7 +33,7 @@ FIRST = """\
 
 #: What it says of a decision.
 DECIDES = """\
-    this_file.{column}({takes}{more})  # whether a row may be decided by the model alone
+    this_file.{column}({takes}{more})  # whether a certified threshold accepts it; 1 or 0 below
 """
 
 HELPERS = {
@@ -128,9 +128,9 @@ def temperature({given}{more}):
 
 ACCEPTED = '''
 def {column}({given}{more}):
-    """Return whether the confidence of a row reaches the certified threshold.
+    """Return whether a row reaches the certified threshold.
 
-    {promise}
+{promise}
     """
     return bool(_calibrated({given}{inner})[{place}])
 '''

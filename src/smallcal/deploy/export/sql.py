@@ -20,7 +20,7 @@ from smallcal.data.score import ScoreScale
 from smallcal.data.shown import visible
 from smallcal.deploy.export.decided import NamedGroups, named_groups, rules_of
 from smallcal.deploy.export.erf import without_erf
-from smallcal.deploy.export.origin import Origin, origin_of, plain_words
+from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Writer, bare, statements_of
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
@@ -75,7 +75,7 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
         text += _macro("smallcal_temperature", given, program.alone(program.temperature))
     for rule, (column, flag) in zip(rules_of(fitted), program.decisions, strict=True):
         taken = f"{given}, group_name" if rule.by_group else shifted
-        text += f"\n-- {plain_words(rule.promise)}"
+        text += f"\n{rule.lines('-- ')}"
         text += _macro(f"smallcal_{column}", taken, program.alone(flag), groups, "{} <> 0e0")
     if fitted.class_names is not None:
         names = ", ".join(map(_text, fitted.class_names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smallcal.advice.certify_words import level_of, percent, rounded
+from smallcal.advice.certify_words import about, level_of, percent, rounded
 from smallcal.metrics.units import PERCENT, SHARE
 from smallcal.reports.render import cells
 from smallcal.reports.render.blocks import Block, Cell, Column, Command, Heading, Table, Text
@@ -86,7 +86,7 @@ def _from(row: Content) -> Cell:
     if row["threshold"] is not None:
         return Cell(level_of(row["threshold"]), value=row["threshold"])
     best = "" if row["best"] is None else f"best reachable: {rounded(row['best'])}"
-    more = "" if row["more"] is None else f"about {row['more']:,} more samples needed"
+    more = "" if row["more"] is None else f"about {about(row['more'])} more samples needed"
     return Cell("none qualifies", tuple(filter(None, (best, more))))
 
 
@@ -109,9 +109,13 @@ def _checked(content: Content, decision: Content, number_of: int) -> Iterator[Bl
     said = decision["promise"]
     if decision["same_rows"]:
         said += " These test samples are those it was certified on, so they do not check it."
-    if decision["without_group"]:
+    if not decision["rows"]:
+        said += " No test sample is of a group with a threshold, so this is not checked."
+    elif decision["without_group"]:
         said += f" {decision['without_group']:,} test samples are of no group with a threshold."
     yield Text(said)
+    if not decision["rows"]:
+        return
     by = decision["by"]
     name: list[Filled] = [] if by == "all" else [words(by.capitalize(), "name")]
     rows = sorted(decision["rows"], key=lambda row: -row["n"])
