@@ -228,7 +228,13 @@ def _certified(
         )
     preds = replace(calibration.preds, score=fitted.score)
     like = replace(calibration, preds=preds, class_names=fitted.class_names)
-    return Certified(fitted=fitted, test=read(like), source=source)
+    test = read(like)
+    if test.preds.score != fitted.score:
+        raise InputError(
+            "the test scores were standardised by others than the calibrator's; give them as "
+            "arrays, or as a file"
+        )
+    return Certified(fitted=fitted, test=test, source=source)
 
 
 def _as_read(input: str | None, seed: int) -> dict[str, list[str]]:
