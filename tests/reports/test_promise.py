@@ -169,7 +169,7 @@ def test_what_cannot_be_checked():
     marks = Predictions.of(*judged(300, 2), input="score")
     judge = sc.Calibrator(input="score").fit(*judged(300, 0))
     with pytest.raises(InputError, match="give them as arrays, or as a file"):
-        sc.report(judged(250, 5), marks, n_boot=0, calibrator=judge)
+        sc.report(judged(250, 5), marks, input="score", n_boot=0, calibrator=judge)
     plain = sc.make("ts-nll").fit(z, y)
     found = sc.report((z, y), test, methods=["default"], n_boot=0, calibrator=plain)
     assert "The calibrator has no certified threshold." in section(found)

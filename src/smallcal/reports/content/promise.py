@@ -147,10 +147,11 @@ def _counts(accepted: BoolArray, correct: BoolArray, rule: str) -> dict[str, Any
     tried = k if rule == "accepted" else n
     counts, sizes = np.array([k, wrong], dtype=float), np.array([n, tried], dtype=float)
     low, high = binomial_interval(counts, sizes, level=CONFIDENCE)
-    none = {"rate": None, "rate_low": None, "rate_high": None}
-    rate = {"rate": wrong / tried, "rate_low": float(low[1]), "rate_high": float(high[1])}
+    rate: dict[str, Any] = {"rate": None, "rate_low": None, "rate_high": None}
+    if tried:
+        rate = {"rate": wrong / tried, "rate_low": float(low[1]), "rate_high": float(high[1])}
     share = {"share": k / n, "low": float(low[0]), "high": float(high[0])}
-    return {"n": n, "accepted": k, "errors": wrong, **share, **(rate if tried else none)}
+    return {"n": n, "accepted": k, "errors": wrong, **share, **rate}
 
 
 def _judged(rule: Threshold, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
