@@ -3,8 +3,8 @@
     python benchmarks/certify_simulation.py            both tables, 2,000 repetitions (minutes)
     python benchmarks/certify_simulation.py --repeats 200
 
-Every model is known, so the true error rate above each threshold is known too: the promise is broken
-where that exceeds the risk. ``broken`` is what `make study-decisions` calls.
+Every model is known, so the true error rate above each threshold is known too: the promise is
+broken where that exceeds the risk. ``broken`` is what `make study-decisions` calls.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def flat(n, rng):
 
 
 def worst_at_the_top(n, rng):
-    """The surest rows are wrong more often than those below them."""
+    """Let the surest rows be wrong more often than those below them."""
     odds = rng.normal(3.0, 1.8, n)
     right = np.where(odds > 4.5, 0.97, expit(odds))
     return Drawn(expit(odds), np.where((odds > 3.8) & (odds <= 4.5), 0.995, right))
@@ -116,7 +116,7 @@ def broken(model, n, target, *, repeats=2_000, seed=0) -> Outcome:
 
 
 def broken_by_group(models, sizes, target, *, correction="holm", repeats=2_000, seed=0) -> Outcome:
-    """The same for groups, each of a model: broken where the promise fails in any of them."""
+    """Do the same for groups, each of a model: broken where the promise fails in any of them."""
     rates, rng = [true_rates(model, target.rule) for model in models], np.random.default_rng(seed)
     codes = np.repeat(np.arange(len(models)), sizes)
     outcomes = np.zeros((repeats, 3))

@@ -18,6 +18,7 @@ from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from smallcal.advice.audit import audit as audit
+    from smallcal.advice.certify import certify as certify
     from smallcal.advice.plan import plan as plan
     from smallcal.advice.prediction_sets import prediction_sets as prediction_sets
     from smallcal.advice.select import select as select
@@ -48,6 +49,7 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "advice.audit": ["audit"],
+        "advice.certify": ["certify"],
         "advice.plan": ["plan"],
         "advice.prediction_sets": ["prediction_sets"],
         "advice.select": ["select"],

@@ -1,4 +1,4 @@
-"""The walk down a fixed grid: against plain loops and scipy's bounds, and its promise by simulation."""
+"""The walk down a fixed grid: against plain loops and scipy's bounds, and by simulation."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +29,7 @@ from smallcal.calibrators.decision import BY, RULES, Threshold
 from smallcal.calibrators.estimators import estimator_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
-from smallcal.errors import InputError, choose
+from smallcal.errors import GroupWarning, InputError, choose
 
 #: How several classes or groups share the chance that a promise is broken.
 CORRECTIONS = ("holm", "bonferroni")
@@ -91,7 +91,7 @@ def certify(
     --------
     >>> import smallcal as sc
     >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
-    >>> cal = sc.Calibrator().fit(val.logits, val.labels)
+    >>> cal = sc.TemperatureScaling().fit(val.logits, val.labels)
     >>> found = sc.certify(cal, test.logits, test.labels, risk=0.1)
     >>> row = found.certificates[0].rows[0]
     >>> row.errors / row.accepted < row.bound <= 0.1
@@ -99,14 +99,10 @@ def certify(
     >>> int(found.calibrator.accept(test.logits).sum()) == row.accepted
     True
     """
+    if not isinstance(calibrator, BaseCalibrator | FittedCalibrator):
+        raise InputError(f"certify needs a fitted calibrator; got {type(calibrator).__name__}")
     fitted = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
-    asked = _Asked(
-        risks=_risks(risk),
-        confidence=_confidence(confidence),
-        rule=choose("rule", rule, RULES),
-        by=choose("by", by, BY),
-        correction=choose("correction", correction, CORRECTIONS),
-    )
+    asked = Asked.of(risk, confidence=confidence, rule=rule, by=by, correction=correction)
     _require_possible(fitted, by, groups)
     preds = Predictions.of(
         X,
@@ -142,14 +138,39 @@ def certify(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What is to be promised."""
+class Asked:
+    """What is to be promised, checked."""
 
     risks: tuple[float, ...]
     confidence: float
     rule: str
     by: str
     correction: str
+
+    @classmethod
+    def of(
+        cls,
+        risk: float | Iterable[float],
+        *,
+        confidence: float,
+        rule: str = "accepted",
+        by: str = "all",
+        correction: str = "holm",
+    ) -> Asked:
+        """Return what was asked for.
+
+        Examples
+        --------
+        >>> Asked.of([0.02, 0.01, 0.02], confidence=0.95).risks
+        (0.02, 0.01)
+        """
+        return cls(
+            risks=_risks(risk),
+            confidence=_confidence(confidence),
+            rule=_one_of("rule", rule, RULES),
+            by=_one_of("by", by, BY),
+            correction=_one_of("correction", correction, CORRECTIONS),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -171,6 +192,9 @@ class _Rows:
             numbers = tuple(map(str, range(fitted.n_classes)))
             return cls(**seen, codes=claimed, names=fitted.class_names or numbers)
         assert preds.groups is not None
+        if without := int(np.count_nonzero(preds.groups < 0)):
+            told = "have no group: they are in no test, and are never accepted"
+            warnings.warn(f"{without:,} of {preds.n:,} rows {told}", GroupWarning, stacklevel=4)
         return cls(**seen, codes=preds.groups, names=preds.group_names)
 
     def counts(self) -> list[Counts]:
@@ -179,7 +203,7 @@ class _Rows:
         return counts_by(self.confidence, self.correct, self.codes, len(self.names))
 
 
-def _certificate(rows: _Rows, asked: _Asked, risk: float, shared: dict[str, Any]) -> Certificate:
+def _certificate(rows: _Rows, asked: Asked, risk: float, shared: dict[str, Any]) -> Certificate:
     """Return what is found for one risk."""
     target = Target(risk=risk, delta=1 - asked.confidence, rule=asked.rule)
     parts = rows.counts()
@@ -229,9 +253,15 @@ def _certified(name: str, counts: Counts, place: int | None, target: Target) -> 
     )
 
 
+def _one_of(what: str, name: str, known: Sequence[str]) -> str:
+    if name not in known:
+        raise InputError(f"no {what} {name!r}; {choose(str(name), known)}")
+    return name
+
+
 def _risks(risk: float | Iterable[float]) -> tuple[float, ...]:
     """Return the risks, each once, in the order given."""
-    given = list(risk) if isinstance(risk, Iterable) and not isinstance(risk, str) else [risk]
+    given = [*risk] if isinstance(risk, Iterable) else [risk]
     if not given:
         raise InputError("risk names none; give at least one share of errors, such as 0.02")
     for each in given:

@@ -1,8 +1,8 @@
 """The lowest threshold of confidence that keeps a promise about errors: the statistics alone.
 
-Thresholds are a grid that is fixed before any row is seen. They are tested from high to low, each by
-the exact binomial p-value, and the first that does not pass ends the walk: a sequence in fixed order
-needs no correction for its many tests.
+Thresholds are a grid that is fixed before any row is seen. They are tested from high to low, each
+by the exact binomial p-value, and the first that does not pass ends the walk: a sequence in fixed
+order needs no correction for its many tests.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import bdtr, betainc, betaincinv, expit, gammaincinv
@@ -27,6 +28,8 @@ FEW_ERRORS, FEW_SHARE = 3, 0.5
 
 #: Rates of errors are estimated where a threshold accepts so many rows.
 _FEWEST = 10
+#: How many rows are needed is looked for in such steps, up to so many times those there are.
+_STEP, _FAR = 1.04, 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +75,11 @@ def counts_by(
         codes = codes.astype(np.int16)  # which are sorted by counting
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(n_names + 1))
-    parts = (order[start:end] for start, end in zip(edges[:-1], edges[1:], strict=True))
+    parts = (order[start:end] for start, end in pairwise(edges))
     return [Counts.of(confidence[rows], correct[rows]) for rows in parts]
 
 
-def p_value(errors: object, n: object, risk: float) -> FloatArray:
+def p_value(errors: IntArray | int, n: IntArray | int, risk: float) -> FloatArray:
     """Return the chance of so few errors among n rows, or fewer, if their true rate were ``risk``.
 
     Examples
@@ -276,37 +279,32 @@ def lowest_risk(counts: Counts, target: Target) -> float:
 def rows_needed(counts: Counts, target: Target) -> int | None:
     """Return about how many rows would do, if error rates stay what they seem; None if none would.
 
-    At each threshold the error rate is estimated from its rows (Jeffreys), and so is how many rows
-    the bound needs at that rate. The best threshold counts.
+    A walk of more rows begins with a smaller share of them. The error rate of that share is
+    estimated from the rows there are (Jeffreys), and with it errors of the first threshold.
 
     Examples
     --------
     >>> counts = Counts.of([0.9] * 87, [True] * 87)
     >>> rows_needed(counts, Target(risk=0.02, delta=0.05))
-    284
+    637
     >>> rows_needed(Counts.of([0.9] * 87, [False] * 87), Target(risk=0.02, delta=0.05)) is None
     True
     """
-    known = np.flatnonzero(counts.accepted >= _FEWEST)
-    _, places = np.unique(counts.accepted[known], return_index=True)
-    accepted, errors = (a[known[places]] for a in (counts.accepted, counts.errors))
-    tried = accepted if target.rule == "accepted" else np.full(len(accepted), counts.n)
-    rate = (errors + 0.5) / (tried + 1)
-    may = rate < target.risk
-    if not may.any():
-        return None
-    needed = _rows_at(rate[may], target) * counts.n / tried[may]
-    return math.ceil(float(needed.min()))
-
-
-def _rows_at(rate: FloatArray, target: Target) -> FloatArray:
-    """Return how many rows pass when errors come at these rates, whole or not."""
-    low = np.zeros(len(rate))
-    high = np.full(len(rate), math.log(1e15))
-    for _ in range(60):
-        middle = (low + high) / 2
-        rows = np.exp(middle)
-        errors = rate * rows
-        passed = betainc(rows - errors, errors + 1, 1 - target.risk) <= target.delta
-        low, high = np.where(passed, low, middle), np.where(passed, middle, high)
-    return np.asarray(np.exp(high))
+    if counts.n * target.risk < 1:  # too few to see such a rate
+        return target.fewest()
+    n = counts.n
+    while n < _FAR * counts.n:
+        n = math.ceil(_STEP * n)
+        tried = n if target.rule == "all" else start_rows(n, target.risk, target.delta)
+        least = _FEWEST if target.rule == "all" else math.ceil(tried / n * counts.n)
+        if least < _FEWEST:
+            break
+        if least > counts.n:
+            continue
+        place = int(np.searchsorted(counts.accepted, least))
+        seen = counts.n if target.rule == "all" else int(counts.accepted[place])
+        errors = tried * (int(counts.errors[place]) + 0.5) / (seen + 1)
+        # The binomial p-value for errors that need not be whole.
+        if betainc(tried - errors, errors + 1, 1 - target.risk) <= target.delta:
+            return n
+    return None

@@ -1,4 +1,4 @@
-"""What was certified: numbers, and the sentences that say what they promise and what they do not."""
+"""What was certified: the numbers, and sentences that say what they promise."""
 
 from __future__ import annotations
 
@@ -108,29 +108,25 @@ samples of the same kind.
 
     def _promised(self, claim: Claim) -> str:
         """Return what is promised of which samples."""
-        risk = percent(self.risk)
-        if self.by == "all":
-            level = level_of(self.rows[0].threshold)
+        risk, wrong = percent(self.risk), claim.are_wrong
+        level = level_of(self.rows[0].threshold)
+        if self.by != "all":
+            of = {"class": "predicted class", "group": "group"}[self.by]
             if self.rule == "all":
-                each = f"are accepted though they {claim.are_wrong}"
-                return (
-                    f"With samples accepted from {claim.confidence} {level} on, at most {risk} of "
-                    f"all samples {each}."
+                said = (
+                    f"In each {of} at most {risk} of all samples are accepted though they {wrong}"
                 )
-            return (
-                f"Of samples with {claim.confidence} {level} or more, at most {risk} "
-                f"{claim.are_wrong}."
-            )
-        of = {"class": "predicted class", "group": "group"}[self.by]
+            else:
+                said = f"Of the samples accepted in each {of}, at most {risk} {wrong}"
+            return f"{said}; each has its own threshold, and this holds in all of them at once."
         if self.rule == "all":
             return (
-                f"In each {of} at most {risk} of all samples are accepted, by its own threshold, "
-                f"though they {claim.are_wrong}; in all of them together."
+                f"With samples accepted from {claim.confidence} {level} on, at most {risk} of all "
+                f"samples are accepted though they {wrong}."
             )
-        return (
-            f"Of the samples accepted in each {of}, by its own threshold, at most {risk} "
-            f"{claim.are_wrong}; in all of them together."
-        )
+        if not self.rows[0].threshold:
+            return f"All samples may be accepted: at most {risk} of them {wrong}."
+        return f"Of samples with {claim.confidence} {level} or more, at most {risk} {wrong}."
 
     def decision(self) -> Threshold:
         """Return the rule that a calibrator carries."""
@@ -159,40 +155,44 @@ samples of the same kind.
         if self.by == "all":
             row = self.rows[0]
             return (self._none(row, claim),) if row.threshold is None else self._found(row, claim)
-        none = [row for row in self.rows if row.threshold is None]
-        several = {"class": "classes", "group": "groups"}[self.by]
-        said = f"{len(self.rows) - len(none):,} of {len(self.rows):,} {several} have a threshold."
         if not self.found:
-            best = max(self.rows, key=lambda row: row.n)
-            whose = f" ({best.name}, of most samples)" if best.name else ""
-            return (f"In no {self.by}: {self._none(best, claim)}{whose}",)
-        last = (f"Samples of the other {several} are never accepted.",) if none else ()
-        return (f"{said} {self.promise}", *last)
+            return (self._none(min(self.rows, key=lambda row: row.best or 1.0), claim),)
+        several = {"class": "classes", "group": "groups"}[self.by]
+        able = sum(row.threshold is not None for row in self.rows)
+        said = f"{able:,} of {len(self.rows):,} {several} have a threshold"
+        rest = "." if able == len(self.rows) else "; samples of the others are never accepted."
+        return (self.promise, said + rest)
 
     def _found(self, row: Certified, claim: Claim) -> tuple[str, ...]:
-        of = row.accepted if self.rule == "accepted" else row.n
+        what = f"{row.accepted:,} accepted samples {claim.are_wrong}"
+        if self.rule == "all":
+            what = f"{row.n:,} samples are accepted though they {claim.are_wrong}"
         found = (
-            f"{row.errors:,} of {of:,} {_wrong(claim, self.rule)}, so the true share is at most "
+            f"Of these rows, {row.errors:,} of {what}; the true share is at most "
             f"{PERCENT.value(row.bound or 0.0)}."
         )
         ends = SHARE.interval(row.low, row.high)
         share = (
-            f"{row.accepted:,} of {row.n:,} samples are accepted: {SHARE.value(row.coverage)} "
-            f"(95 % interval {ends} %)."
+            f"{row.accepted:,} of {row.n:,} are accepted: {SHARE.value(row.coverage)}, 95 % "
+            f"interval {ends} %."
         )
         return (self.promise, f"{found} {share}")
 
     def _none(self, row: Certified, claim: Claim) -> str:
-        best = "" if row.best is None else f"the best bound reachable here is {rounded(row.best)}"
+        """Say that none qualifies, and what would be needed."""
+        risk, best = percent(self.risk), rounded(row.best or 1.0)
+        whose = "" if self.by == "all" else f" of {self.by} {row.name}"
+        who = "None" if self.by == "all" else f"No {self.by}"
+        said = f"{who} qualifies for {risk}: the best bound reachable here is {best}"
+        said += whose and f", that{whose}"
         if row.more is None:
             return (
-                f"None qualifies for {percent(self.risk)}: {best}. More samples like these would "
-                f"not do: even the most {claim.sure} of them {claim.are_wrong} too often."
+                f"{said}. More samples like these would not do: even the most {claim.sure} of them "
+                f"{claim.are_wrong} too often."
             )
-        return (
-            f"None qualifies for {percent(self.risk)}: {best}; about {_about(row.more)} more "
-            f"labelled samples would be needed."
-        )
+        few = row.n * self.risk < 1  # and say little about rates of errors
+        many = f"{'at least' if few else 'about'} {_about(row.more)} more labelled samples"
+        return f"{said}; {many}{whose} would be needed for {risk}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
@@ -284,8 +284,3 @@ def _about(rows: int) -> str:
     """Write a number of rows of which two digits matter."""
     step = 10 ** max(len(str(rows)) - 2, 0)
     return f"{math.ceil(rows / step) * step:,}"
-
-
-def _wrong(claim: Claim, rule: str) -> str:
-    """Return what the errors are counted as."""
-    return claim.are_wrong if rule == "accepted" else f"were accepted and {claim.are_wrong}"

@@ -18,6 +18,7 @@ _HELP = {
     "compare": "Fit several methods and show their metrics side by side.",
     "select": "Compare the default with others on samples held out, and choose.",
     "audit": "Refit a calibrator on resamples and say how far to trust its numbers.",
+    "certify": "Find the confidence above which errors stay below a risk, with a guarantee.",
     "plan": "Say how many samples calibration needs, from a pilot split.",
     "report": "Report how well a model is calibrated, and which method to use.",
     "export": "Write a calibrator as ONNX, a Python file or SQL, for places without smallcal.",
