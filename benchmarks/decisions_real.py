@@ -102,8 +102,8 @@ def thresholds(folder, draws, pool):
         f"**Thresholds on real logits.** The default fitted on {FIT} validation rows, certified on "
         f"{CERTIFY:,} others (of fewer rows two and three fifths), checked on the test rows; "
         f"{draws} draws of each model. In %: draws with a threshold, and of those the test rows "
-        "that it accepts and their error rate, means; draws whose test error rate is beyond the risk, and "
-        "those where it is so beyond the doubt of the test rows (97.5 %).",
+        "that it accepts and their error rate, means; draws whose test error rate is beyond the "
+        "risk, and those where it is so beyond the doubt of the test rows (97.5 %).",
         "",
         "| kind | models | risk | found | accepted | error rate | beyond | beyond doubt |",
         "|---|---|---|---|---|---|---|---|",

@@ -139,8 +139,8 @@ def prediction_sets(
     alpha : float
         Chance that the true class is missing.
     score : {"lac", "aps", "raps"}
-        How classes are ranked: by their probability, which gives the smallest sets on average; by
-        the sum of the probabilities down to theirs, whose sets grow where the model is unsure; or
+        How classes are scored: by their probability, which gives the smallest sets on average; by
+        the sum of the probabilities of likelier ones, whose sets grow where the model is unsure; or
         by that with a penalty for classes of high rank, against very large sets.
     per_class : bool
         Whether the promise is to hold for the rows of each class, not only on average. Needs
@@ -148,8 +148,8 @@ def prediction_sets(
     penalty, k_reg : float, int
         Of "raps": added for each rank beyond ``k_reg``. Choose them on other rows than these.
     empty : bool
-        Whether a set may be empty, where no class is likely enough. By default it then holds the
-        likeliest class: coverage can only grow by that.
+        Whether a set may be empty, where by "lac" no class is likely enough. By default it then
+        holds the likeliest class: coverage can only grow by that.
     features : array-like of shape (n, d), optional
     groups : array-like of shape (n,), optional
         For calibrators that were fitted with them.
