@@ -413,8 +413,9 @@ def covered_each(job):
 def class_coverage(repeats, pool):
     sizes = (300, 1000, 3000)
     lines = [
-        f"**Sets by class.** 10 classes that are hard to easy, alpha 10 %, lac, {repeats:,} draws: coverage in the class "
-        "that is covered least and most, in %, with one quantile for all and with one for each.",
+        f"**Sets by class.** 10 classes that are hard to easy, alpha 10 %, lac, {repeats:,} draws: "
+        "coverage in the class that is covered least and most, in %, with one quantile for all and "
+        "with one for each.",
         "",
         "| rows | one quantile: least | most | per class: least | most |",
         "|---|---|---|---|---|",
