@@ -222,7 +222,7 @@ class Certification:
         return all(each.found for each in self.certificates)
 
     @property
-    def any(self) -> bool:
+    def some(self) -> bool:
         """Whether some risk has a threshold."""
         return any(each.found for each in self.certificates)
 
