@@ -147,9 +147,10 @@ def start_rows(n: int, risk: float, delta: float) -> int:
     [149, 236, 386, 1449]
     """
     for errors in range(START_ERRORS, 0, -1):
-        rows = rows_to_pass(errors, risk, delta)
-        if rows <= (START_SHARE if errors > FEW_ERRORS else FEW_SHARE) * n:
-            return rows
+        most = (START_SHARE if errors > FEW_ERRORS else FEW_SHARE) * n
+        # So many errors can only pass where more were to be expected: spare the search.
+        if errors - 1 <= risk * most and rows_to_pass(errors, risk, delta) <= most:
+            return rows_to_pass(errors, risk, delta)
     return rows_to_pass(0, risk, delta)
 
 
@@ -266,7 +267,7 @@ def lowest_risk(counts: Counts, target: Target) -> float:
     0.0338
     """
     low, high = target.risk, 1.0
-    for _ in range(30):
+    for _ in range(20):
         middle = math.sqrt(low * high)
         tried = Target(risk=middle, delta=target.delta, rule=target.rule)
         if walk(counts, tried) is None:

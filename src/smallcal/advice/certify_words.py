@@ -222,6 +222,11 @@ class Certification:
         return all(each.found for each in self.certificates)
 
     @property
+    def some(self) -> bool:
+        """Whether some risk has a threshold."""
+        return any(each.found for each in self.certificates)
+
+    @property
     def threshold(self) -> float | None:
         """The threshold of the first risk, where all rows share one."""
         return self.certificates[0].rows[0].threshold if self.certificates[0].by == "all" else None
@@ -230,9 +235,14 @@ class Certification:
     def sentences(self) -> tuple[str, ...]:
         """What was found, for people."""
         said = [sentence for each in self.certificates for sentence in each.sentences]
-        if len(self.certificates) > 1:
-            said.append("Each risk is promised on its own, not all of them together.")
-        return tuple(said)
+        return (*said, self.together) if self.together else tuple(said)
+
+    @property
+    def together(self) -> str:
+        """What several risks do not promise; empty where there is one."""
+        if len(self.certificates) < 2:
+            return ""
+        return "Each risk is promised on its own, not all of them together."
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)

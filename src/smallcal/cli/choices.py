@@ -76,6 +76,20 @@ def shares(texts: Sequence[str], option: str) -> list[float]:
     return list(found)
 
 
+def share(text: str, option: str) -> float:
+    """Return the one share that was typed.
+
+    Examples
+    --------
+    >>> share("95%", "--confidence")
+    0.95
+    """
+    found = shares([text], option)
+    if len(found) > 1:
+        raise InputError(f"{option} takes one share; got {text!r}")
+    return found[0]
+
+
 def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
     """Parse ``--set name=value`` pairs against the options the method has.
 

@@ -1,4 +1,4 @@
-"""``smallcal certify``: a threshold of confidence with a guarantee, kept in the calibrator."""
+"""``smallcal certify``: thresholds and sets with a guarantee, kept in the calibrator."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from smallcal import load as load_calibrator
 from smallcal.advice.certify import Asked
 from smallcal.advice.certify import certify as find
 from smallcal.advice.certify_words import Certificate, Certification, level_of, rounded
+from smallcal.advice.prediction_sets import PredictionSets, prediction_sets
+from smallcal.calibrators.base import BaseCalibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import flag, option
 from smallcal.data.claims import CLAIMS
 from smallcal.errors import InputError
+from smallcal.io import Loaded
 from smallcal.metrics.units import PERCENT, SHARE
 
 #: What ``--by`` calls the predicted class.
 _CLASS = "class"
+#: Classes or groups that are all shown.
+_MANY = 30
 
 
 def certify(
@@ -54,6 +59,14 @@ def certify(
     correction: Annotated[
         str, option("holm|bonferroni", "How classes or groups share the chance to be wrong.")
     ] = "holm",
+    sets: Annotated[
+        list[str] | None,
+        option(
+            "SHARE",
+            "Sets of classes that miss the true one in this share of rows at most. May be "
+            "repeated; without --risk no threshold is looked for.",
+        ),
+    ] = None,
     cross: Annotated[
         bool,
         flag("--cross", "DATA is what CAL was fitted on: refits judge it; only approximate."),
@@ -72,80 +85,101 @@ def certify(
     as_json: options.Json = False,
 ) -> None:
     """Find the confidence above which errors stay below a risk, with a guarantee."""
-    risks = choices.shares(risk or ["2%"], "--risk")
+    alphas = choices.shares(sets or [], "--sets")
+    if cross and alphas:
+        raise InputError("--sets needs rows that CAL was not fitted on; leave out --cross")
+    risks = choices.shares(risk or ([] if sets else ["2%"]), "--risk")
     wanted: dict[str, Any] = {
-        "confidence": _confidence(confidence),
+        "confidence": choices.share(confidence, "--confidence"),
         "rule": rule,
         "by": "all" if by is None else by if by == _CLASS else "group",
         "correction": correction,
     }
-    Asked.of(risks, **wanted)  # before anything is read
+    Asked.of(risks or [0.02], **wanted)  # before anything is read
     if output is not None:
         io.require_folder(output)
     known = load_calibrator(calibrator)
     named = None if by in (None, _CLASS) else by
-    if named is not None and group not in (None, named) and known.fitted_.groups is not None:
+    _require_one_group(known, named, group, calibrator)
+    asked = inputs.Asked.of({**locals(), "group": named or group})
+    loaded = inputs.named(inputs.load(data, asked, known.fitted_), known.fitted_)
+    rows = _rows(known, loaded, grouped=named is not None, force=force)
+    with inputs.naming(data), terminal.noted_warnings(data):
+        found = Certification(certificates=(), calibrator=known.fitted_)
+        if risks:
+            how: dict[str, Any] = {"cross": cross, "random_state": seed}
+            found = find(known, **rows, risk=risks, **wanted, **how)
+        made = _sets(found, rows, alphas)
+    fitted = made[-1].calibrator if made else found.calibrator
+    kept = output if fitted.decisions and (made or found.some) else None
+    if kept is not None:
+        fitted.save(kept)
+    if as_json:
+        told = {"calibrator": calibrator, "data": data, "by": by, "output": kept}
+        own = {"sets": [each.to_dict() for each in made]} if made else {}
+        terminal.show_json({**told, **found.to_dict(), **own})
+    else:
+        _show(found, made, f"{data}: {terminal.count(len(loaded.logits), 'labelled sample')}")
+        if kept is not None:
+            terminal.say("", f"Wrote {kept}.")
+        elif output is None and (found.some or made):
+            terminal.say("", "Nothing was written; -o FILE keeps the calibrator with this.")
+    none = [each for each in found.certificates if not each.found]
+    lost = "" if output is None or kept else f"; {output} was not written"
+    terminal.leave(f"{each.sentences[0].partition(':')[0]}{lost}" for each in none)
+
+
+def _require_one_group(
+    known: BaseCalibrator, by: str | None, group: str | None, calibrator: str
+) -> None:
+    """Raise where a row would need two groups: one for its probability, one for its threshold."""
+    if by is not None and group not in (None, by) and known.fitted_.groups is not None:
         raise InputError(
             f"{calibrator} has effects of groups, and a row belongs to one: --by {by} and --group "
             f"{group} must name the same"
         )
-    asked = inputs.Asked.of({**locals(), "group": named or group})
-    loaded = inputs.named(inputs.load(data, asked, known.fitted_), known.fitted_)
-    inputs.require_same_input(known.fitted_, loaded.input, data)
-    checked = inputs.predictions(loaded, known.fitted_.score)
-    inputs.require_agreement(checked, data, force=force)
-    grouped = named is not None or known.fitted_.groups is not None
-    rows = {"features": loaded.features, "groups": loaded.groups if grouped else None}
-    with inputs.naming(data), terminal.noted_warnings(data):
-        more = {"cross": cross, "random_state": seed, **rows, **wanted}
-        found = find(known, loaded.logits, checked.labels, risk=risks, **more)
-    written = _write(found, output)
-    if as_json:
-        told = {"calibrator": calibrator, "data": data, "by": by, "output": written}
-        terminal.show_json({**told, **found.to_dict()})
-    else:
-        _show(found, data)
-        if written is not None:
-            terminal.say(f"Wrote {written}.")
-        elif output is None and any(each.found for each in found.certificates):
-            terminal.say("Nothing was written; -o FILE keeps the calibrator with its threshold.")
-    none = [each for each in found.certificates if not each.found]
-    kept = "" if output is None or written else f"; {output} was not written"
-    terminal.leave(f"{each.sentences[0].partition(':')[0]}{kept}" for each in none)
 
 
-def _confidence(text: str) -> float:
-    found = choices.shares([text], "--confidence")
-    if len(found) > 1:
-        raise InputError(f"--confidence takes one share, such as 95%; got {text!r}")
-    return found[0]
+def _rows(known: BaseCalibrator, loaded: Loaded, *, grouped: bool, force: bool) -> dict[str, Any]:
+    """Return the labelled rows of a file, checked."""
+    fitted = known.fitted_
+    inputs.require_same_input(fitted, loaded.input, loaded.source)
+    checked = inputs.predictions(loaded, fitted.score)
+    inputs.require_agreement(checked, loaded.source, force=force)
+    groups = loaded.groups if grouped or fitted.groups is not None else None
+    return {"X": loaded.logits, "y": checked.labels, "features": loaded.features, "groups": groups}
 
 
-def _write(found: Certification, output: str | None) -> str | None:
-    """Write the calibrator where a threshold was found; return the file that was written."""
-    if output is None or not any(each.found for each in found.certificates):
-        return None
-    found.calibrator.save(output)
-    return output
+def _sets(found: Certification, rows: dict[str, Any], alphas: list[float]) -> list[PredictionSets]:
+    """Return sets for each share; the calibrator of the last has all of them."""
+    fitted, made = found.calibrator, list[PredictionSets]()
+    known = rows if fitted.groups is not None else {**rows, "groups": None}
+    for alpha in alphas:
+        made.append(prediction_sets(fitted, **known, alpha=alpha))
+        fitted = made[-1].calibrator
+    return made
 
 
-def _show(found: Certification, data: str) -> None:
-    """Print what was found, and a table where classes or groups differ."""
-    first = found.certificates[0]
-    n = sum(row.n for row in first.rows)
-    terminal.say(f"{data}: {terminal.count(n, 'labelled sample')}")
+def _show(found: Certification, made: list[PredictionSets], title: str) -> None:
+    """Print what was found, with a table where classes or groups differ."""
+    terminal.say(title)
     for each in found.certificates:
         terminal.say("", *each.sentences)
         if each.by != "all":
             _show_rows(each)
-    if len(found.certificates) > 1:
-        terminal.say("", found.sentences[-1])
+    if found.together:
+        terminal.say("", found.together)
+    for sets in made:
+        terminal.say("", *sets.sentences)
 
 
 def _show_rows(each: Certificate) -> None:
-    claim = CLAIMS[each.input]
+    """Print a line for each class or group; of very many, for those that have a threshold."""
+    shown = [row for row in each.rows if row.threshold is not None or len(each.rows) <= _MANY]
+    if not shown:
+        return
     rows = []
-    for row in each.rows:
+    for row in shown:
         if row.threshold is None:
             best = "" if row.best is None else f"best {rounded(row.best)}"
             rows.append([row.name, f"{row.n:,}", "none", "", "", "", best])
@@ -154,8 +188,7 @@ def _show_rows(each: Certificate) -> None:
         bound = PERCENT.value(row.bound or 0.0)
         counts = [f"{row.accepted:,}", share, f"{row.errors:,}", bound]
         rows.append([row.name, f"{row.n:,}", level_of(row.threshold), *counts])
-    headers = [
-        *(each.by, "samples", "threshold", "accepted", "share % (95 %)", claim.errors, "at most"),
-    ]
+    errors = CLAIMS[each.input].errors
+    headers = [each.by, "samples", "threshold", "accepted", "share % (95 %)", errors, "at most"]
     terminal.say("")
     terminal.show_table(headers, rows)
