@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from smallcal.calibrators.estimators import make as make
     from smallcal.calibrators.estimators import methods as methods
     from smallcal.data.demo import load_demo as load_demo
+    from smallcal.deploy.adapt import adapt as adapt
     from smallcal.deploy.adapters import calibrate as calibrate
     from smallcal.deploy.adapters.sklearn import CalibratedModel as CalibratedModel
     from smallcal.deploy.monitor import Monitor as Monitor
@@ -64,6 +65,7 @@ __getattr__, __dir__, __all__ = attach(
             "methods",
         ],
         "data.demo": ["load_demo"],
+        "deploy.adapt": ["adapt"],
         "deploy.adapters.sklearn": ["CalibratedModel"],
         "deploy.monitor": ["Monitor"],
         "errors": [
