@@ -174,6 +174,7 @@ def test_rows_needed_are_about_right():
     assert 0.3 < np.mean(found) < 0.95
     assert rows_needed(Counts.of([0.9] * 50, [False] * 50), TWO) is None
     assert rows_needed(Counts.of([0.9] * 5, [True] * 5), TWO) is None
+    assert rows_needed(Counts.of([0.9] * 5, [True] * 5), TWO, prior=0) == 149
 
 
 def sharply_wrong(n, rng):

@@ -91,9 +91,9 @@ def certify(
     >>> import smallcal as sc
     >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
     >>> cal = sc.TemperatureScaling().fit(val.logits, val.labels)
-    >>> found = sc.certify(cal, test.logits, test.labels, risk=0.1)
+    >>> found = sc.certify(cal, test.logits, test.labels, risk=0.2)
     >>> row = found.certificates[0].rows[0]
-    >>> row.errors / row.accepted < row.bound <= 0.1
+    >>> row.errors / row.accepted < row.bound <= 0.2
     True
     >>> int(found.calibrator.accept(test.logits).sum()) == row.accepted
     True
@@ -223,10 +223,15 @@ def _certificate(
 def _certified(name: str, counts: Counts, place: int | None, target: Target) -> Certified:
     """Return what is found for one class or group, or for all rows."""
     if place is None:
-        needed = rows_needed(counts, target)
-        more = None if needed is None else max(needed - counts.n, 1)
+        about, least = (rows_needed(counts, target, prior=prior) for prior in (0.5, 0))
+        needed = least if about is None else about
         return Certified(
-            name=name, threshold=None, n=counts.n, best=lowest_risk(counts, target), more=more
+            name=name,
+            threshold=None,
+            n=counts.n,
+            best=lowest_risk(counts, target),
+            more=None if needed is None else max(needed - counts.n, 1),
+            at_least=about is None and least is not None,
         )
     accepted, errors = int(counts.accepted[place]), int(counts.errors[place])
     tried = accepted if target.rule == "accepted" else counts.n
