@@ -170,8 +170,8 @@ def posterior(evidence: Evidence, known: Known) -> Posterior:
     half = _TWO_SIDED * np.sqrt(np.diag(covariance))
     before, after, interval = _compared(rows, found, share)
     return Posterior(
-        slope=1 + float(mean[0]),
-        bias=float(mean[1]),
+        slope=float(np.clip(1 + mean[0], *SLOPES)),
+        bias=float(np.clip(mean[1], *BIASES)),
         slope_interval=(max(SLOPES[0], 1 + float(mean[0] - half[0])), 1 + float(mean[0] + half[0])),
         bias_interval=(float(mean[1] - half[1]), float(mean[1] + half[1])),
         moved=moved,
