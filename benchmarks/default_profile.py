@@ -18,7 +18,7 @@ from unittest.mock import patch
 from sklearn.calibration import _TemperatureScaling
 
 import smallcal as sc
-from smallcal.calibrators import finish, fitted, method
+from smallcal.calibrators import finish, method
 from smallcal.calibrators.maps import correction_fit, regressed_fit
 from smallcal.calibrators.objectives import Seen
 from smallcal.data import predictions
@@ -37,7 +37,7 @@ STAGES = {
     "temperatures: the rest": (method.Method, "_fit_parts"),
     "tail": (method.Method, "_with_tail"),
     "weight, and losses of what is deployed": (finish.Made, "finished"),
-    "counts for the monitor": (fitted.FittedCalibrator, "with_reference"),
+    "counts for the monitor": (method, "with_reference"),
     "fingerprint": (predictions.Predictions, "sha256"),
 }
 #: Those that look at the data.

@@ -16,6 +16,8 @@ from importlib.resources import files
 from typing import Any
 
 from smallcal.calibrators import plugins
+from smallcal.calibrators.class_frequencies import ClassFrequencies
+from smallcal.calibrators.decision import Threshold
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap
 from smallcal.calibrators.maps.correction import Correction
@@ -45,6 +47,8 @@ _KINDS: dict[str, dict[str, Any]] = {
     "map": FittedMap.kinds,
     "correction": Correction.kinds,
     "groups": GroupEffects.kinds,
+    "later": {each.kind: each for each in (ClassFrequencies,)},
+    "decision": {each.kind: each for each in (Threshold,)},
 }
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -19,7 +19,7 @@ from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
 from smallcal.calibrators.signals.controls import ShuffledRisk
 from smallcal.calibrators.with_classes import with_classes
-from smallcal.data.checks import as_numpy
+from smallcal.data.checks import BoolArray, as_numpy
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.errors import FitWarning, InputError
@@ -148,6 +148,33 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         True
         """
         return self._fitted().predict_score(X, groups=groups)
+
+    def accept(
+        self,
+        X: object,
+        *,
+        risk: float | None = None,
+        features: object = None,
+        groups: object = None,
+    ) -> BoolArray:
+        """Return which rows the certified threshold accepts, shape (n,).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, C)
+            Or scores, shape (n,).
+        risk : float, optional
+            Which threshold, where several risks were certified.
+        features : array-like of shape (n, d), optional
+        groups : array-like of shape (n,), optional
+            For calibrators and thresholds that know groups. A row whose group has no threshold is
+            not accepted; a :class:`GroupWarning` says how many those are.
+
+        Returns
+        -------
+        ndarray of bool
+        """
+        return self._fitted().accept(X, risk=risk, features=features, groups=groups)
 
     def predict_interval(self, X: object) -> FloatArray:
         """Return two probabilities of the second class or outcome 1, shape (n, 2): Venn-Abers.

@@ -15,15 +15,17 @@ import numpy as np
 
 from smallcal._version import __version__
 from smallcal.calibrators import artefact
+from smallcal.calibrators.decision import Decision, accepted
 from smallcal.calibrators.discipline import Discipline, explained
 from smallcal.calibrators.given import Given, checked, coded, slices
 from smallcal.calibrators.group_effects import GroupEffects
+from smallcal.calibrators.later import Later
 from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.one_number import applied, of_one_number
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.rebuilt import parts_of
-from smallcal.calibrators.reference import Reference, Watched, log_odds
+from smallcal.calibrators.reference import Reference, Watched
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
 from smallcal.calibrators.softmax import (
     WRITABLE,
@@ -33,7 +35,8 @@ from smallcal.calibrators.softmax import (
     tailed_softmax,
 )
 from smallcal.calibrators.soundness import require_sound
-from smallcal.data.checks import FloatArray, IntArray, as_scores
+from smallcal.calibrators.watching import watch
+from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_scores
 from smallcal.data.masks import checked_logits
 from smallcal.data.names import by_name
 from smallcal.data.predictions import Predictions
@@ -87,6 +90,10 @@ class FittedCalibrator:
         Losses on the calibration split before and after, and how many predictions changed.
     reference : Reference or None
         Counts of the calibration split, for a monitor.
+    later : tuple of Later
+        What was learned after the fit, applied one after another, last of all.
+    decisions : tuple of Decision
+        Rules with a guarantee; probabilities do not depend on them.
     """
 
     method: str
@@ -110,6 +117,8 @@ class FittedCalibrator:
     data: Mapping[str, Any] = field(default_factory=dict)
     fit_metrics: Mapping[str, Any] = field(default_factory=dict)
     reference: Reference | None = None
+    later: tuple[Later, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     def __post_init__(self) -> None:
         tail = 0 if self.tail_temperature is None else 1
@@ -142,7 +151,8 @@ class FittedCalibrator:
         """Whether the predicted class can never change."""
         unmoved = self.map.preserves_argmax and self.correction is None
         shifted = self.claim is not None and self.groups is not None and self.groups.sigma > 0
-        return (self.keep_predictions or unmoved) and not shifted
+        kept = all(part.preserves_argmax(self.claim) for part in self.later)
+        return (self.keep_predictions or unmoved) and not shifted and kept
 
     @property
     def deployable(self) -> bool:
@@ -153,7 +163,7 @@ class FittedCalibrator:
         self, logits: object, *, features: object = None, labels: object = None
     ) -> FloatArray:
         """Return the routing score of each row."""
-        return self._scores(checked(self, logits, features, labels))
+        return self.routed(checked(self, logits, features, labels))
 
     def temperature(
         self, logits: object, *, features: object = None, labels: object = None
@@ -226,14 +236,28 @@ class FittedCalibrator:
         """
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")
-        plain = not (self.correction or self.groups or self.keep_predictions) and groups is None
+        more = self.correction or self.groups or self.keep_predictions or self.later
+        plain = not more and groups is None
         direct = of_one_number(self.map, self.signal) if plain else None
         if direct is None or self.score is None:
             return self.predict_proba(scores, groups=groups)[:, 1]
         return applied(direct, self.score, scores)
 
+    def accept(
+        self,
+        logits: object,
+        *,
+        risk: float | None = None,
+        features: object = None,
+        groups: object = None,
+    ) -> BoolArray:
+        """Return which rows a certified threshold accepts; ``risk`` says which, of several."""
+        return accepted(self, logits, risk=risk, features=features, groups=groups)
+
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""
+        if self.later:
+            raise InputError("what was learned after the fit has no interval")
         if self.groups is not None and self.groups.sigma:
             raise InputError("effects of groups have no interval; fit venn-abers without groups")
         given = checked(self, logits, None, None).logits.astype(np.float64)
@@ -255,7 +279,7 @@ class FittedCalibrator:
                 f"machine's byte order; got {result.shape}, {result.dtype}"
             )
         # A control's scores depend on the whole batch, so they cannot be made block by block.
-        batch = None if self.signal.rowwise else self._scores(given)
+        batch = None if self.signal.rowwise else self.routed(given)
         for rows, moved in self._moved(given):
             written = result[rows]
             for block in row_blocks(moved.logits):
@@ -264,10 +288,17 @@ class FittedCalibrator:
                 self._write(block, moved.logits[inner], scores, written[inner])
             if self.keep_predictions:
                 keep_predictions(written, array[rows].argmax(axis=1))
-        if self.groups is not None and given.groups is not None:
-            for rows in slices(len(array), self.n_classes):
-                self.groups.shift(result[rows], given.groups[rows], claim=self.claim)
+        self._shift(result, given.groups)
         return result
+
+    def _shift(self, result: FloatArray, groups: IntArray | None) -> None:
+        """Give the probabilities the effects of groups, and what was learned after the fit."""
+        grouped = self.groups is not None and groups is not None
+        for rows in slices(len(result), self.n_classes) if grouped or self.later else ():
+            if self.groups is not None and groups is not None:
+                self.groups.shift(result[rows], groups[rows], claim=self.claim)
+            for part in self.later:
+                part.apply(result[rows], claim=self.claim)
 
     @property
     def claim(self) -> int | None:
@@ -285,51 +316,8 @@ class FittedCalibrator:
             yield rows, given.take(rows)._replace(logits=self.correction(logits))
 
     def watch(self, logits: object, *, features: object = None) -> Watched:
-        """Return what a monitor watches of each row.
-
-        Examples
-        --------
-        >>> import smallcal as sc
-        >>> val = sc.load_demo("cal")
-        >>> seen = sc.SRTS().fit(val.logits, val.labels).fitted_.watch(val.logits[:5])
-        >>> [len(column) for column in seen]
-        [5, 5, 5]
-        """
-        if not self.deployable:
-            raise InputError(f"{self.method} is for comparison only; there is nothing to monitor")
-        given = checked(self, logits, features, None)
-        # Of a score it is outcome 1 that is claimed, also where it is the less probable.
-        odds = log_odds(given.logits) if self.score is None else given.logits[:, 1]
-        return self._watched(given, odds)
-
-    @property
-    def watched(self) -> tuple[bool, bool]:
-        """Whether a monitor has scores to watch, and whether it has groups."""
-        given = self.signal.gives(self.n_classes)
-        if not self.signal.rowwise or not given.n:
-            return False, False
-        if given.columns:  # then the score is the temperature they lead to
-            return isinstance(self.map, TemperatureMap), False
-        return True, len(self.map.steps) > 1
-
-    def _watched(self, given: Given, odds: FloatArray) -> Watched:
-        scored, grouped = self.watched
-        if not scored:
-            return Watched(odds, None, None)
-        scores = self._scores(given)
-        if scores.ndim == 1:
-            return Watched(odds, scores, self.map.groups(scores) if grouped else None)
-        assert isinstance(self.map, TemperatureMap)
-        return Watched(odds, np.log(self.map(scores)), None)
-
-    def with_reference(self, given: Given, odds: FloatArray) -> FittedCalibrator:
-        """Return the calibrator with the counts of its split, which new rows are compared with.
-
-        ``odds`` are the log-odds of the model's own confidence.
-        """
-        if not self.deployable:
-            return self
-        return replace(self, reference=self._watched(given, odds).counted(len(self.group_counts)))
+        """Return what a monitor watches of each row."""
+        return watch(self, logits, features)
 
     def _write(
         self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray
@@ -352,8 +340,9 @@ class FittedCalibrator:
         library = f"smallcal {__version__}"
         known = {"format": artefact.FORMAT, "version": artefact.VERSION, "library": library}
         found = plain_fields(self)
-        for name in ("score", "groups"):  # so that earlier releases read what they can apply
-            if found[name] is None:
+        # Not even named where there are none: earlier releases then read what they can apply.
+        for name in ("score", "groups", "later", "decisions"):
+            if not found[name]:
                 del found[name]
         return known | found
 
@@ -387,7 +376,8 @@ class FittedCalibrator:
         array = as_scores(given, input=self.input, name=self.input)
         return by_name(array, given, self.class_names)
 
-    def _scores(self, given: Given) -> FloatArray:
+    def routed(self, given: Given) -> FloatArray:
+        """Return the routing scores of rows that are checked already."""
         if not self.signal.rowwise:
             logits = given.logits if self.correction is None else self.correction(given.logits)
             return self.signal.scores(Rows(logits, features=given.features, labels=given.labels))

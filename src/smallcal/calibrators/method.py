@@ -42,6 +42,7 @@ from smallcal.calibrators.objectives import Gaps, Seen, log_odds, losses, object
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
 from smallcal.calibrators.softmax import keep_predictions
+from smallcal.calibrators.watching import with_reference
 from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
 from smallcal.data.masks import any_masked, is_masked
@@ -222,7 +223,7 @@ class Method:
         given, odds = Given(preds.logits, preds.features, preds.labels), seen.raw.log_odds
         if preds.score is not None:
             fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
-        return with_groups(fitted, preds).with_reference(given, odds)
+        return with_reference(with_groups(fitted, preds), given, odds)
 
     def _fit_corrected(self, seen: Seen) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""

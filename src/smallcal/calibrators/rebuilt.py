@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from smallcal.calibrators.decision import Decision
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.group_effects import GroupEffects
+from smallcal.calibrators.later import Later
 from smallcal.calibrators.maps import FittedMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.parts import frozen
@@ -29,4 +31,6 @@ def parts_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "flags": document["flags"],
         "reference": Reference.from_dict(counts) if counts else None,
         "score": ScoreScale.from_dict(score) if score else None,
+        "later": tuple(map(Later.from_dict, document.get("later", ()))),
+        "decisions": tuple(map(Decision.from_dict, document.get("decisions", ()))),
     }

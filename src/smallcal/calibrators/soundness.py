@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smallcal.calibrators.maps import UNIFORM
+from smallcal.calibrators.watching import watches
 from smallcal.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,8 +47,10 @@ def _require_temperatures(fitted: FittedCalibrator) -> None:
 def _require_classes(fitted: FittedCalibrator) -> None:
     """Check that all parts speak of the same classes."""
     n_classes = fitted.n_classes
-    for name in ("signal", "map", "correction"):
-        columns = getattr(getattr(fitted, name), "n_classes", None)
+    named = [(name, getattr(fitted, name)) for name in ("signal", "map", "correction")]
+    named += [(each.kind, each) for each in (*fitted.later, *fitted.decisions)]
+    for name, part in named:
+        columns = getattr(part, "n_classes", None)
         if columns not in (None, n_classes):
             raise InputError(f"the {name} is for {columns} classes, not {n_classes}")
     if (fitted.score is not None) != (fitted.input == "score"):
@@ -78,7 +81,7 @@ def _require_reference(fitted: FittedCalibrator) -> None:
     reference, groups = fitted.reference, len(fitted.map.steps)
     if reference is None:
         return
-    scored, grouped = fitted.watched
+    scored, grouped = watches(fitted)
     if reference.score is not None and not scored:
         raise InputError("a reference of scores, and nothing that a monitor could score a row by")
     if reference.groups is not None and not (grouped and len(reference.groups) == groups):

@@ -48,6 +48,8 @@ def program_of(fitted: FittedCalibrator) -> Program:
     effects = grouped(fitted)
     if effects is not None:
         probabilities = effects.program(probabilities, given("effect", 1), claim=fitted.claim)
+    for part in fitted.later:
+        probabilities = part.program(probabilities, claim=fitted.claim)
     return Program(
         probabilities,
         temperature,

@@ -1,0 +1,215 @@
+"""Decisions: rules that a calibrator carries, each with the guarantee it was tested for.
+
+A rule reads the calibrated probabilities and changes none of them. :func:`smallcal.certify` finds
+a threshold and writes down what it was tested on; here it is kept and applied, with NumPy alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallcal.calibrators import parts
+from smallcal.calibrators.parts import Part, Rule, list_of
+from smallcal.data.checks import BoolArray, FloatArray, IntArray
+from smallcal.data.groups import as_groups, group_codes
+from smallcal.errors import GroupWarning, InputError
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.fitted import FittedCalibrator
+
+#: What the risk is a share of: accepted rows, or all.
+RULES = ("accepted", "all")
+#: What has a threshold of its own: nothing, each predicted class, each group.
+BY = ("all", "class", "group")
+#: Stands for a threshold that no confidence reaches.
+NEVER = 2.0
+
+_SHARE: Rule = {"type": ["number", "null"], "minimum": 0, "maximum": 1}
+
+
+class Decision(Part):
+    """A rule with a guarantee.
+
+    Attributes
+    ----------
+    promise : str
+        The guarantee in words.
+    sha256 : str
+        Fingerprint of the rows it was tested on.
+    """
+
+    kinds: ClassVar[dict[str, Any]] = {}
+    promise: str
+    sha256: str
+
+    @property
+    def n_classes(self) -> int | None:
+        """Classes it is for, where it has a number of each."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold(Decision):
+    """Accept a row whose confidence reaches a threshold.
+
+    Attributes
+    ----------
+    risk, confidence : float
+        The share of errors is at most ``risk``, said with this ``confidence``.
+    rule : {"accepted", "all"}
+        Whether it is a share of the accepted rows, or of all.
+    by : {"all", "class", "group"}
+        What has a threshold of its own; a class counts where it is predicted.
+    names : tuple of str
+        Of the classes or groups; one empty name where all rows share a threshold.
+    thresholds : tuple of float or None
+        One for each name; None where no row is accepted.
+    n, accepted, errors : tuple of int
+        Rows it was tested on, those it accepted, and the errors among these.
+    bounds : tuple of float or None
+        The share of errors is at most this, at the confidence of each test.
+    cross : bool
+        Whether the rows were those of the fit, with confidences out of fold.
+
+    Examples
+    --------
+    >>> rule = Threshold(
+    ...     risk=0.02, confidence=0.95, rule="accepted", by="class", names=("cat", "dog"),
+    ...     thresholds=(0.8, None), n=(300, 20), accepted=(250, 0), errors=(1, 0),
+    ...     bounds=(0.0189, None), cross=False, sha256="", promise="",
+    ... )
+    >>> rule.accept(np.array([0.9, 0.7, 0.99]), np.array([0, 0, 1])).tolist()
+    [True, False, False]
+    """
+
+    risk: float
+    confidence: float
+    rule: str
+    by: str
+    names: tuple[str, ...]
+    thresholds: tuple[float | None, ...]
+    n: tuple[int, ...]
+    accepted: tuple[int, ...]
+    errors: tuple[int, ...]
+    bounds: tuple[float | None, ...]
+    cross: bool
+    sha256: str
+    promise: str
+    kind: ClassVar[str] = "threshold"
+    words: ClassVar[str] = "rows whose confidence reaches a threshold are accepted"
+    schema: ClassVar[Mapping[str, Rule]] = {
+        "risk": parts.rule("probability", "The share of errors is at most this ..."),
+        "confidence": parts.rule("probability", "... said with this confidence."),
+        "rule": {"type": "string", "enum": [*RULES], "description": "What it is a share of."},
+        "by": {"type": "string", "enum": [*BY], "description": "What has its own threshold."},
+        "names": list_of({"type": "string"}, "Of the classes or groups.", least=1),
+        "thresholds": list_of(_SHARE, "Null where no row is accepted.", least=1),
+        "n": list_of(parts.rule("count"), "Rows it was tested on.", least=1),
+        "accepted": list_of(parts.rule("count"), "Those it accepted.", least=1),
+        "errors": list_of(parts.rule("count"), "The errors among these.", least=1),
+        "bounds": list_of(_SHARE, "The share of errors is at most this.", least=1),
+        "cross": {"type": "boolean", "description": "Whether its rows were those of the fit."},
+        "sha256": {"type": "string", "description": "Of the rows it was tested on."},
+        "promise": {"type": "string", "description": "The guarantee in words."},
+    }
+
+    def __post_init__(self) -> None:
+        entries = (self.thresholds, self.n, self.accepted, self.errors, self.bounds)
+        if {len(each) for each in entries} != {len(self.names)}:
+            raise InputError("a threshold needs as many numbers of each sort as it has names")
+        if len(set(self.names)) != len(self.names) or (self.by == "all") != (self.names == ("",)):
+            raise InputError("the names of a decision must differ, and stand for classes or groups")
+        if not 0 < self.risk < 1 or not 0 < self.confidence < 1:
+            raise InputError("risk and confidence of a decision lie between 0 and 1")
+        counts = zip(self.errors, self.accepted, self.n, strict=True)
+        if not all(errors <= accepted <= n for errors, accepted, n in counts):
+            raise InputError("a decision has at most as many errors as rows accepted, of all")
+
+    @property
+    def n_classes(self) -> int | None:
+        """Classes it is for, where each has a threshold."""
+        return len(self.names) if self.by == "class" else None
+
+    @property
+    def levels(self) -> FloatArray:
+        """The thresholds, and one that none reaches for what has none; the last is for unknowns."""
+        return np.array([NEVER if each is None else each for each in (*self.thresholds, None)])
+
+    def accept(
+        self, confidence: FloatArray, claimed: IntArray, groups: NDArray[np.str_] | None = None
+    ) -> BoolArray:
+        """Return which rows are accepted; a group that is not known never is."""
+        confidence, levels = confidence.astype(np.float64), self.levels
+        if self.by == "all":
+            return np.asarray(confidence >= levels[0])
+        codes = claimed
+        if self.by == "group":
+            if groups is None:
+                raise InputError(
+                    "this decision has a threshold for each group; ",
+                    python="pass the group of each row as groups=",
+                    shell="name the column or array of each row's group with --group",
+                )
+            codes = group_codes(groups, self.names)
+            if unknown := int(np.count_nonzero(codes < 0)):
+                note = "have no threshold for their group: none of them is accepted"
+                warnings.warn(
+                    f"{unknown:,} of {len(codes):,} rows {note}", GroupWarning, stacklevel=4
+                )
+        return np.asarray(confidence >= levels[codes])
+
+
+def thresholds_of(decisions: Sequence[Decision]) -> dict[str, Threshold]:
+    """Return the thresholds among decisions by the name of their column in outputs.
+
+    Examples
+    --------
+    >>> thresholds_of(())
+    {}
+    """
+    found = [each for each in decisions if isinstance(each, Threshold)]
+    if len(found) == 1:
+        return {"accepted": found[0]}
+    return {f"accepted_at_{_percent(each.risk)}pct": each for each in found}
+
+
+def _percent(risk: float) -> str:
+    return f"{100 * risk:.6g}".replace(".", "_")
+
+
+def accepted(
+    fitted: FittedCalibrator,
+    logits: object,
+    *,
+    risk: float | None = None,
+    features: object = None,
+    groups: object = None,
+) -> BoolArray:
+    """Return which rows the threshold of a calibrator accepts."""
+    decision = _asked(fitted, risk)
+    known = groups if fitted.groups is not None else None
+    proba = fitted.predict_proba(logits, features=features, groups=known)
+    named = None if groups is None else as_groups(groups, n=len(proba))
+    return decision.accept(*fitted.claims(proba), named)
+
+
+def _asked(fitted: FittedCalibrator, risk: float | None) -> Threshold:
+    """Return the threshold of a risk, or the only one."""
+    known = [*thresholds_of(fitted.decisions).values()]
+    if not known:
+        raise InputError(
+            "this calibrator has no certified threshold; find one with ",
+            python="smallcal.certify(cal, X, y)",
+            shell="smallcal certify CALIBRATOR DATA -o NEW",
+        )
+    fitting = [each for each in known if risk is None or np.isclose(each.risk, risk)]
+    if len(fitting) != 1:
+        risks = ", ".join(f"{each.risk:g}" for each in known)
+        raise InputError(f"risk must be one that was certified ({risks}); got {risk}")
+    return fitting[0]
