@@ -9,15 +9,16 @@ from, so that more rows can be added to them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from smallcal.calibrators import program
-from smallcal.calibrators.evidence import FARTHEST, STEPS, Evidence
+from smallcal.calibrators.evidence import FARTHEST, MOST_ROWS, STEPS, UNIT, Evidence
 from smallcal.calibrators.group_effects import shift_claims, shifted_claims
-from smallcal.calibrators.parts import Part, Rule, list_of, rule
+from smallcal.calibrators.later import ASIDE, Later
+from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Value
 from smallcal.data.checks import FloatArray
 from smallcal.errors import InputError
@@ -33,9 +34,11 @@ BATCHES, ROWS_OF_A_BATCH = 100, 20
 #: Probabilities below this have the logarithm of this.
 _LEAST = 1e-300
 
+_AMOUNT: Rule = {"type": "integer", "minimum": 0, "maximum": MOST_ROWS * UNIT}
+
 
 @dataclass(frozen=True)
-class ConfidenceShift(Part):
+class ConfidenceShift(Later):
     """Log-odds of the confidence become slope times themselves, plus a bias.
 
     Attributes
@@ -62,11 +65,11 @@ class ConfidenceShift(Part):
     wrong: tuple[int, ...] = ()
     bins: tuple[int, ...] = ()
     batches: tuple[str, ...] = ()
+    aside: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "shift"
     words: ClassVar[str] = (
         "the log-odds of the confidence are multiplied and shifted, by new labels"
     )
-    kinds: ClassVar[dict[str, type[ConfidenceShift]]] = {}
     schema: ClassVar[Mapping[str, Rule]] = {
         "slope": rule("number", "Of the log-odds.", minimum=SLOPES[0], maximum=SLOPES[1]),
         "bias": rule("number", "Added to the log-odds.", minimum=BIASES[0], maximum=BIASES[1]),
@@ -75,10 +78,11 @@ class ConfidenceShift(Part):
             f"Log-odds of new rows before the shift, in steps of 1/{STEPS}.",
             most=2 * FARTHEST * STEPS + 1,
         ),
-        "right": list_of(rule("count"), "Rows there whose claim holds, in 1/2^20."),
-        "wrong": list_of(rule("count"), "Rows there whose claim does not, in 1/2^20."),
-        "bins": list_of(rule("count"), "New rows in each bin of the model's own confidence."),
+        "right": list_of(_AMOUNT, "Rows there whose claim holds, in 1/2^20."),
+        "wrong": list_of(_AMOUNT, "Rows there whose claim does not, in 1/2^20."),
+        "bins": list_of(_AMOUNT, "New rows in each bin of the model's own confidence."),
         "batches": list_of({"type": "string"}, "Fingerprints of the last batches.", most=BATCHES),
+        "aside": ASIDE,
     }
 
     def __post_init__(self) -> None:
@@ -120,7 +124,7 @@ class ConfidenceShift(Part):
         odds = np.log(np.maximum(confidence, _LEAST)) - np.log(np.maximum(p.sum(axis=1), _LEAST))
         shift_claims(probabilities, self.of(odds) - odds, claim=claim)
 
-    def program(self, probabilities: Value, /, *, claim: int | None) -> Value:
+    def program(self, probabilities: Value, *, claim: int | None) -> Value:
         """Write the shifted probabilities down, for exporters."""
         if self.still:
             return probabilities
@@ -134,3 +138,7 @@ class ConfidenceShift(Part):
         odds = program.log(confidence.at_least(_LEAST)) - program.log(rest.at_least(_LEAST))
         effect = odds.at_least(-FAR).at_most(FAR) * (self.slope - 1) + self.bias
         return shifted_claims(probabilities, effect, claim=claim)
+
+    def preserves_argmax(self, claim: int | None) -> bool:
+        """Whether the predicted class can never change: of a score, which outcome is likelier."""
+        return claim is None or self.still

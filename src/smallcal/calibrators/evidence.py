@@ -22,7 +22,7 @@ UNIT = 2**20
 #: Log-odds beyond this say the same; as in :func:`smallcal.calibrators.group_effects.claims_of`.
 FARTHEST = 30
 #: Rows in a file.
-MOST_ROWS = 10**12
+MOST_ROWS = 2**40
 
 Counts = tuple[int, ...]
 
