@@ -154,57 +154,37 @@ class GroupEffects(Part):
         >>> p.round(3).tolist()
         [[0.803, 0.148, 0.049], [0.6, 0.3, 0.1]]
         """
-        shift_claims(probabilities, self.at(codes), claim=claim)
+        effects = self.at(codes)
+        rows = np.flatnonzero(effects)
+        if not len(rows):
+            return
+        p, each = probabilities[rows].astype(np.float64), np.arange(len(rows))
+        top = p.argmax(axis=1) if claim is None else np.full(len(rows), claim)
+        wanted = p[each, top] * np.exp(effects[rows])
+        p[each, top] = 0
+        if claim is None:
+            wanted = np.maximum(wanted, p.max(axis=1))
+        p[each, top] = wanted
+        p /= np.einsum("ij->i", p)[:, None]
+        moved = p.astype(probabilities.dtype)
+        if claim is None:
+            keep_argmax(moved, top)
+        probabilities[rows] = moved
 
     def program(self, probabilities: Value, effect: Value, /, *, claim: int | None) -> Value:
         """Write the shifted probabilities down, for exporters; ``effect`` is that of the row."""
-        return shifted_claims(probabilities, effect, claim=claim)
-
-
-def shift_claims(probabilities: FloatArray, effects: FloatArray, *, claim: int | None) -> None:
-    """Add an effect to the log-odds of each row's claim, in place; rows of effect 0 stay.
-
-    ``claim`` is the column that is shifted, or None for the predicted class of each row, which
-    stays on top.
-
-    Examples
-    --------
-    >>> p = np.array([[0.2, 0.8]])
-    >>> shift_claims(p, np.array([-np.log(4)]), claim=1)
-    >>> p.round(6).tolist()
-    [[0.5, 0.5]]
-    """
-    rows = np.flatnonzero(effects)
-    if not len(rows):
-        return
-    p, each = probabilities[rows].astype(np.float64), np.arange(len(rows))
-    top = p.argmax(axis=1) if claim is None else np.full(len(rows), claim)
-    wanted = p[each, top] * np.exp(effects[rows])
-    p[each, top] = 0
-    if claim is None:
-        wanted = np.maximum(wanted, p.max(axis=1))
-    p[each, top] = wanted
-    p /= np.einsum("ij->i", p)[:, None]
-    moved = p.astype(probabilities.dtype)
-    if claim is None:
-        keep_argmax(moved, top)
-    probabilities[rows] = moved
-
-
-def shifted_claims(probabilities: Value, effect: Value, /, *, claim: int | None) -> Value:
-    """Write down what :func:`shift_claims` does, for exporters."""
-    if claim is None:
-        top = probabilities.at_top()
-        rivals = program.choose(top, 0.0, probabilities)
-        wanted = (probabilities.largest() * program.exp(effect)).at_least(rivals.largest())
-        # As far apart as the exporters hold a rival below the top.
-        rivals = rivals.at_most(wanted * BELOW)
-        weights = program.choose(top, wanted, rivals)
-    else:
-        mask = np.zeros(probabilities.width)
-        mask[claim] = 1.0
-        weights = probabilities * program.exp(effect * program.constant(mask))
-    return weights / weights.sum()
+        if claim is None:
+            top = probabilities.at_top()
+            rivals = program.choose(top, 0.0, probabilities)
+            wanted = (probabilities.largest() * program.exp(effect)).at_least(rivals.largest())
+            # As far apart as the exporters hold a rival below the top.
+            rivals = rivals.at_most(wanted * BELOW)
+            weights = program.choose(top, wanted, rivals)
+        else:
+            mask = np.zeros(probabilities.width)
+            mask[claim] = 1.0
+            weights = probabilities * program.exp(effect * program.constant(mask))
+        return weights / weights.sum()
 
 
 class Claims(NamedTuple):

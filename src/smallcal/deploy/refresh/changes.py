@@ -78,9 +78,10 @@ class Refreshed:
     calibrator : FittedCalibrator
         The new one.
     applied : bool
-        Whether slope and bias were taken; if not, probabilities are those of the fit.
-    slope, bias : float
-        Of the log-odds of the confidence, as they are now: 1 and 0 where not taken.
+        Whether anything new was taken; if not, probabilities are those of the fit.
+    slope, bias, tail : float
+        Of the log-odds of the confidence, and the power of the other classes' proportions, as they
+        are now: 1, 0 and 1 where not taken.
     rows, rows_in_all, fitted_rows : int
         New rows, all since the fit, and those of the fit.
     found : Posterior
@@ -89,7 +90,8 @@ class Refreshed:
     drift_p_value : float or None
         Of "the model's own confidences come from where the split's came", as the monitor tests it.
     temperatures : tuple of Change
-        What logits are divided by, and what that now amounts to; empty for other maps.
+        What logits are divided by, and what they would have to be divided by for the same mean
+        confidence on the new rows; empty for maps that do not divide them.
     confidence : Change
         Mean confidence on the rows of this refresh.
     accuracy : float
@@ -115,6 +117,7 @@ class Refreshed:
     applied: bool
     slope: float
     bias: float
+    tail: float
     rows: int
     rows_in_all: int
     fitted_rows: int
@@ -158,6 +161,7 @@ def changes(
     if after.reference is not None and evidence.bins:
         bins = after.reference.confidence.spacings
         seen = p_value(float(label_free.log_evidence(np.array(evidence.bins), bins)))
+    mean = Change("mean", float(was.mean()), float(now.mean()))
     at = np.log(LEVELS) - np.log1p(-np.array(LEVELS))
     levels = sigmoid(new.of((at - old.bias) / old.slope))
     return Refreshed(
@@ -165,13 +169,14 @@ def changes(
         applied=not new.still,
         slope=new.slope,
         bias=new.bias,
+        tail=new.tail,
         rows=rows.preds.n,
         rows_in_all=evidence.rows,
         fitted_rows=int(after.data["n"]),
         found=found,
         drift_p_value=seen,
-        temperatures=tuple(_temperatures(rows, after, old.slope, new.slope)),
-        confidence=Change("mean", float(was.mean()), float(now.mean())),
+        temperatures=tuple(_temperatures(rows, after, mean)),
+        confidence=mean,
         accuracy=float(holds.mean()),
         levels=tuple(
             Change(f"{level:g}", level, each)
@@ -188,8 +193,9 @@ def _shift_of(fitted: FittedCalibrator) -> ConfidenceShift:
     return last if isinstance(last, ConfidenceShift) else ConfidenceShift(1.0, 0.0)
 
 
-def _temperatures(rows: Rows, fitted: FittedCalibrator, old: float, new: float) -> Iterator[Change]:
-    """Yield the temperature of each group, or the usual one; a slope divides it."""
+def _temperatures(rows: Rows, fitted: FittedCalibrator, confidence: Change) -> Iterator[Change]:
+    """Yield the temperature of each group, or the usual one, and what it now amounts to."""
+    base = without_last(fitted)
     if not isinstance(fitted.map, TemperatureMap):
         return
     steps = groups_of(fitted)
@@ -197,9 +203,10 @@ def _temperatures(rows: Rows, fitted: FittedCalibrator, old: float, new: float) 
     if len(steps) == 1:
         named = [("temperature", steps[0][3])]
     if not steps:
-        named = [("median", float(np.median(rows.temperatures(without_last(fitted)))))]
+        named = [("median", float(np.median(rows.temperatures(base))))]
+    old, new = rows.factors(base, (confidence.before, confidence.after))
     for name, temperature in named:
-        yield Change(name, temperature / old, temperature / new)
+        yield Change(name, temperature * old, temperature * new)
 
 
 def _accepted(rows: Rows, before: FittedCalibrator, was: Any, now: Any) -> Iterator[Accepted]:
@@ -229,8 +236,10 @@ def _sentences(done: Refreshed, claim: Claim) -> Iterator[str]:
     yield f"{new}, {done.rows_in_all:,} since the fit on {done.fitted_rows:,}."
     yield _drift(done)
     yield _verdict(done, claim)
-    if done.applied:
+    if done.found.better:
         yield from _numbers(done, claim)
+    if done.found.tail.rows:
+        yield _others(done)
     yield (
         f"Mean {claim.confidence} on the {_these(done)} {_arrow(done.confidence, SHARE)}; "
         f"{claim.accuracy} {SHARE.value(done.accuracy)}."
@@ -265,17 +274,29 @@ def _drift(done: Refreshed) -> str:
 
 
 def _verdict(done: Refreshed, claim: Claim) -> str:
-    found = done.found
-    gain = found.before - found.after
-    ends = X100.interval(*found.gain_interval, signed=True)
-    losses = f"{claim.called} {X100.number(found.before)} -> {X100.value(found.after)}"
-    told = f"{losses} on all new rows, each left out of what it is judged by"
-    if done.applied:
-        return f"New: {told} (gain {X100.difference(gain)}, 95 % interval {ends})."
+    found, what = done.found, claim.confidence.capitalize()
     if done.rows_in_all == 1:
-        return "Old stays: one row cannot judge what it taught. It is kept, and counts later."
-    kept = "The rows are kept, and count later"
-    return f"Old stays: {told} (gain {X100.difference(gain)}, {ends}). {kept}."
+        return (
+            f"{what}: old stays. One row cannot judge what it taught; it is kept, and counts later."
+        )
+    losses = f"{claim.called} {X100.number(found.before)} -> {X100.value(found.after)}"
+    gain = X100.difference(found.before - found.after)
+    ends = X100.interval(*found.gain_interval, signed=True)
+    told = f"{losses} on all new rows, each left out of what it is judged by"
+    kept = "" if found.better else " The rows are kept, and count later."
+    verdict = "new" if found.better else "old stays"
+    return f"{what}: {verdict}; {told} (gain {gain}, 95 % interval {ends}).{kept}"
+
+
+def _others(done: Refreshed) -> str:
+    tail = done.found.tail
+    losses = f"{X100.number(tail.before)} -> {X100.value(tail.after)}"
+    told = f"log-loss of the true one among them where the prediction is wrong {losses}"
+    if not tail.better:
+        return f"Other classes: old stays; {told}."
+    ends = " to ".join(map(written, tail.interval))
+    power = f"their proportions to the power {written(tail.power)} (95 % interval {ends})"
+    return f"Other classes: new; {told}, {power}."
 
 
 def _numbers(done: Refreshed, claim: Claim) -> Iterator[str]:
@@ -284,15 +305,15 @@ def _numbers(done: Refreshed, claim: Claim) -> Iterator[str]:
     slopes = " to ".join(map(written, found.slope_interval))
     biases = " to ".join(written(end, signed=True) for end in found.bias_interval)
     yield (
-        f"Log-odds of the {claim.confidence}: times {slope} (95 % interval {slopes}), "
-        f"{bias} ({biases})."
+        f"Its log-odds are multiplied by {slope} (95 % interval {slopes}) and shifted by {bias} "
+        f"({biases})."
     )
     if done.temperatures:
         listed = ", ".join(
             f"{visible(each.name)} {written(each.before)} -> {written(each.after)}"
             for each in done.temperatures
         )
-        yield f"What logits are divided by amounts to: {listed}."
+        yield f"As if the logits were divided by other temperatures: {listed}."
     shown = ", ".join(_arrow(each, PERCENT) for each in done.levels)
     yield f"{claim.confidence.capitalize()} before -> after: {shown}."
 

@@ -4,15 +4,17 @@ The log-odds l of a claim become
 
     l' = l + (a - 1) x + b,    x = l held within +-FAR,
 
-with slope a and bias b. Before the new rows (a, b) is normal around (1, 0), the old fit itself.
-Its covariance is the inverse of what the old split knew of the two, the expected information of its
-own confidences, and more on top, s^2 for each of the two: what has moved since. How large s is
-nobody knows. It is half-normal, its scale sqrt(CALM^2 + MOVED d), where d says how far the monitor
-finds the model's own confidences from those of the split (0 to 1, without labels). All values of s
-count, each by how likely it makes the outcomes of the new rows (Laplace).
+with slope a and bias b; the proportions of the other classes get a power of their own (``tail``).
+Before the new rows (a, b) is normal around (1, 0), the old fit itself.
+Its covariance is the inverse of what the old split knew of the two, the expected information of
+its own confidences, and more on top, s^2 for each of the two: what has moved since. How large s is
+nobody knows. It is half-normal, its scale sqrt(CALM^2 + MOVED d), where d says how far the bins
+that a monitor counts find the model's own confidences from those of the split (0 to 1, without
+labels). All values of s count, each by how likely it makes the outcomes of the new rows (Laplace).
 
-CALM and MOVED were chosen on 991 pairs of a calibrator and new rows, the same model's or another
-one's, each family of models by the others: 15 of 16 chose these.
+CALM and MOVED were chosen where calibration splits alone were seen: pairs of a calibrator and new
+rows, of the same model or of another. Left out one family of models at a time, 15 of 16 chose these
+of 25; see docs/refresh.md.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from smallcal.calibrators.confidence_shift import BIASES, FAR, SLOPES
 from smallcal.calibrators.evidence import Evidence
 from smallcal.calibrators.objectives import sigmoid, softplus
 from smallcal.data.checks import FloatArray
+from smallcal.deploy.refresh.tail import Tail, tail_of
 
 #: The usual move where confidences look as before, and its square where they look altogether other.
 CALM, MOVED = 0.1, 1.0
@@ -51,10 +54,13 @@ class Known(NamedTuple):
         Of the old split, on slope and bias.
     bins : array or None
         Gaps between ranked confidences of the split in each bin; see ``Bins.spacings``.
+    wrong : float
+        Wrong predictions to be expected among the rows of the split.
     """
 
     information: FloatArray
     bins: FloatArray | None = None
+    wrong: float = 0.0
 
 
 def information(n: float, mean: float, square: float) -> FloatArray:
@@ -83,7 +89,7 @@ def information(n: float, mean: float, square: float) -> FloatArray:
 
 
 def distance(counts: FloatArray, before: FloatArray) -> float:
-    """Return how far shares are from those before, 0 to 1, less what chance alone does.
+    """Return how far shares are from those before, 0 to 1, less twice what chance alone does.
 
     Half the triangular discrimination.
 
@@ -99,7 +105,7 @@ def distance(counts: FloatArray, before: FloatArray) -> float:
     new, old = counts / n, before / total
     both = new + old
     apart = float(np.sum((new - old) ** 2 / np.where(both > 0, both, 1.0))) / 2
-    return max(0.0, apart - (len(counts) - 1) / 4 * float(1 / n + 1 / total))
+    return max(0.0, apart - (len(counts) - 1) / 2 * float(1 / n + 1 / total))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +126,8 @@ class Posterior:
         what shifts it.
     gain_interval : (float, float)
         Of the difference, 95 %.
+    tail : Tail
+        What is believed of the power of the other classes.
     """
 
     slope: float
@@ -131,6 +139,7 @@ class Posterior:
     before: float
     after: float
     gain_interval: tuple[float, float]
+    tail: Tail
 
     @property
     def better(self) -> bool:
@@ -159,7 +168,8 @@ def posterior(evidence: Evidence, known: Known) -> Posterior:
     modes = _modes(rows, priors)
     found = _Modes.of(rows, modes, priors)
     # Scales lie evenly in their logarithm.
-    log = found.log_evidence + np.log(SCALES) - (SCALES / usual) ** 2 / 2
+    chances = np.log(SCALES) - (SCALES / usual) ** 2 / 2
+    log = found.log_evidence + chances
     share = np.exp(np.maximum(log - log.max(), -500.0))
     share /= share.sum()
     mean = share @ modes
@@ -179,6 +189,7 @@ def posterior(evidence: Evidence, known: Known) -> Posterior:
         before=before,
         after=after,
         gain_interval=interval,
+        tail=tail_of(evidence, known.wrong, (SCALES, chances)),
     )
 
 

@@ -9,7 +9,6 @@ from smallcal.calibrators.class_table import UNIT
 from smallcal.calibrators.confidence_shift import BATCHES, ROWS_OF_A_BATCH, ConfidenceShift
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.later import with_later, without_last
-from smallcal.data.checks import FloatArray
 from smallcal.deploy.refresh.changes import Refreshed, changes
 from smallcal.deploy.refresh.posterior import Known, information, posterior
 from smallcal.deploy.refresh.rows import Rows
@@ -30,12 +29,12 @@ def refresh(
     """Let new labelled rows update a fitted calibrator.
 
     The log-odds of the confidence in the predicted class (of a score: in outcome 1) get a slope
-    and a bias. Before the new rows they are 1 and 0, as sure as the old split made them, and less
-    so the further the model's own confidences have moved. Predictions never change. What is
-    kept of the rows is counts, to which the next refresh adds: row after row in any order ends
-    where one refresh with all rows does.
+    and a bias, the proportions of the other classes a power. Before the new rows these are 1, 0
+    and 1, as sure as the old split made them, and less so the further the model's own confidences
+    have moved. Predictions never change. What is kept of the rows is counts, to which the next
+    refresh adds: row after row in any order ends where one refresh with all rows does.
 
-    The new ones are taken only where the new rows are likelier with them, each row left out of
+    New numbers are taken only where the new rows are likelier with them, each row left out of
     what it is judged by. Otherwise the calibrator gives the probabilities it gave, and keeps the
     counts.
 
@@ -78,15 +77,12 @@ def refresh(
     rows = Rows.of(base, X, y, features, groups)
     batches = _batches(rows, base, before)
     evidence = before.evidence + rows.counted(base)
-    known = Known(
-        knowledge(base), None if base.reference is None else base.reference.confidence.spacings
-    )
-    found = posterior(evidence, known)
-    taken = (found.slope, found.bias) if found.better else (1.0, 0.0)
-    shift = ConfidenceShift(
-        *taken, evidence.odds, evidence.right, evidence.wrong, evidence.bins, batches
-    )
-    after = with_later(base, shift)
+    found = posterior(evidence, knowledge(base))
+    slope, bias = (found.slope, found.bias) if found.better else (1.0, 0.0)
+    power = found.tail.power if found.tail.better else 1.0
+    counts = evidence.odds, evidence.right, evidence.wrong, evidence.bins
+    kept = (*counts, evidence.tail, evidence.spread, batches)
+    after = with_later(base, ConfidenceShift(slope, bias, power, *kept))
     return changes(rows, given, after, found)
 
 
@@ -115,7 +111,7 @@ def _batches(rows: Rows, base: FittedCalibrator, before: ConfidenceShift) -> tup
     return (*before.batches, own[0])[-BATCHES:]
 
 
-def knowledge(fitted: FittedCalibrator) -> FloatArray:
+def knowledge(fitted: FittedCalibrator) -> Known:
     """Return what the split of a fit tells of slope and bias.
 
     Its file keeps sums of confidences and of their squares; an older one has the mean alone.
@@ -125,20 +121,24 @@ def knowledge(fitted: FittedCalibrator) -> FloatArray:
     >>> import smallcal as sc
     >>> val = sc.load_demo("cal")
     >>> few, all = (
-    ...     sc.TemperatureScaling().fit(val.logits[:n], val.labels[:n]).fitted_ for n in (100, 1000)
+    ...     knowledge(sc.TemperatureScaling().fit(val.logits[:n], val.labels[:n]).fitted_)
+    ...     for n in (100, 1000)
     ... )
-    >>> bool(np.all(np.diag(knowledge(all)) > 5 * np.diag(knowledge(few))))
+    >>> bool(np.all(np.diag(all.information) > 5 * np.diag(few.information)))
     True
     """
-    n = float(fitted.data["n"])
-    table = None if fitted.reference is None else fitted.reference.classes
+    n, reference = float(fitted.data["n"]), fitted.reference
+    table = None if reference is None else reference.classes
     if table is None:
         mean = float(fitted.fit_metrics["after"]["mean_confidence"])
-        return information(n, mean, mean**2 + mean * (1 - mean) / (_USUAL_NARROWNESS + 1))
-    sums = (table.predicted, table.certainty, table.squares)
-    rows, first, second = (np.array(each, dtype=np.float64) / UNIT for each in sums)
-    if fitted.claim is not None:  # what is sure of outcome 0 is that outcome 1 does not come
-        others = np.arange(len(rows)) != fitted.claim
-        second[others] += rows[others] - 2 * first[others]
-        first[others] = rows[others] - first[others]
-    return information(n, first.sum() / rows.sum(), second.sum() / rows.sum())
+        square = mean**2 + mean * (1 - mean) / (_USUAL_NARROWNESS + 1)
+    else:
+        sums = (table.predicted, table.certainty, table.squares)
+        rows, first, second = (np.array(each, dtype=np.float64) / UNIT for each in sums)
+        if fitted.claim is not None:  # to be sure of outcome 0 is to doubt outcome 1
+            others = np.arange(len(rows)) != fitted.claim
+            second[others] += rows[others] - 2 * first[others]
+            first[others] = rows[others] - first[others]
+        mean, square = (float(each.sum() / rows.sum()) for each in (first, second))
+    bins = None if reference is None else reference.confidence.spacings
+    return Known(information(n, mean, square), bins, n * (1 - mean))

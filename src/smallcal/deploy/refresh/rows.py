@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.calibrators.evidence import Evidence
+from smallcal.calibrators.evidence import LEAST, Evidence, tails
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given, checked, coded
 from smallcal.calibrators.group_effects import claims_of
@@ -18,6 +18,9 @@ from smallcal.errors import InputError
 
 #: Rows at a time, so that memory does not grow with them.
 _BLOCK = 2**14
+#: Probabilities that are looked at for a temperature.
+_NUMBERS = 2**18
+_CLOSE, _HALVINGS = 1e-12, 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +88,14 @@ class Rows:
         reference = fitted.reference
         for given in self._blocks():
             assert given.labels is not None
-            odds, holds = claims_of(_proba(plain, given), given.labels, claim=fitted.claim)
+            proba = _proba(plain, given)
+            odds, holds = claims_of(proba, given.labels, claim=fitted.claim)
             bins = None
             if reference is not None:
                 watched = plain.watch(given.logits, features=given.features).confidence
                 bins = reference.confidence.count(watched)
-            found = found + Evidence.of(odds, holds, bins)
+            other = tails(proba, given.labels, proba.argmax(axis=1))
+            found = found + Evidence.of(odds, holds, bins, other)
         return found
 
     def claims(self, fitted: FittedCalibrator) -> tuple[FloatArray, IntArray]:
@@ -111,6 +116,37 @@ class Rows:
             plain.temperature(given.logits, features=given.features) for given in self._blocks()
         )
         return np.concatenate(list(each))
+
+    def factors(self, fitted: FittedCalibrator, means: tuple[float, ...]) -> list[float]:
+        """Return by how much temperatures would change for each of some mean confidences.
+
+        Some of the rows will do, where there are many numbers.
+        """
+        some = self.preds.take(np.arange(min(self.preds.n, max(1, _NUMBERS // fitted.n_classes))))
+        codes = None if self.codes is None else self.codes[: some.n]
+        given = Given(some.logits, some.features, None, codes)
+        proba = _proba(replace(fitted, input="logits"), given)
+        gaps = np.log(np.maximum(proba, LEAST)) - np.log(proba.max(axis=1, keepdims=True))
+        scored = None if fitted.claim is None else proba.argmax(axis=1) == fitted.claim
+
+        def mean(log: float) -> float:
+            top = 1 / np.exp(gaps / np.exp(log)).sum(axis=1)
+            return float(np.mean(top if scored is None else np.where(scored, top, 1 - top)))
+
+        here = mean(0.0)
+        return [_factor(mean, here, wanted) for wanted in means]
+
+
+def _factor(mean: Callable[[float], float], here: float, wanted: float) -> float:
+    """Return the factor on the temperature that gives a mean confidence."""
+    low, high = -3.0, 3.0
+    if abs(wanted - here) < _CLOSE:
+        return 1.0
+    falling = mean(high) < mean(low)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (mean(middle) > wanted) == falling else (low, middle)
+    return float(np.exp((low + high) / 2))
 
 
 def _proba(plain: FittedCalibrator, given: Given) -> FloatArray:
