@@ -469,13 +469,16 @@ def parts(folder, repeats, pool):
     yield "sets", lambda: set_coverage(repeats, pool)
     yield "classes", lambda: class_coverage(max(repeats // 4, 10), pool)
     yield "watch", lambda: watch(repeats)
-    yield "adapt", lambda: Part(*decisions_later.adapted(max(repeats // 20, 5), pool))
+    yield "adapt", lambda: Part(*decisions_later.adapted(max(repeats // 50, 5), pool))
     yield "refresh", lambda: Part(*decisions_later.refreshed(max(repeats // 40, 5), pool))
     if folder is not None:
         draws = max(repeats // 100, 2)
         yield "real", lambda: Part(*decisions_real.thresholds(folder, draws, pool))
         yield "real-sets", lambda: Part(*decisions_real.sets(folder, draws, pool))
-        yield "real-adapt", lambda: Part(*decisions_later.adapted_real(folder, draws, pool))
+        yield (
+            "real-adapt",
+            lambda: Part(*decisions_later.adapted_real(folder, max(draws // 5, 2), pool)),
+        )
 
 
 def main():
