@@ -79,6 +79,7 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
         ("choosing.md", 10),
         ("audit.md", 6),
         ("planning.md", 9),
+        ("certify.md", 9),
         ("plots.md", 20),
         ("simulate.md", 10),
         ("report.md", 9),
