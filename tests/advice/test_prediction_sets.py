@@ -171,7 +171,8 @@ def test_scores_get_sets_of_outcomes():
     sets = found.predict(marks[900:])
     assert sets.shape == (2100, 2)
     assert covered(sets, passed[900:]).mean() > found.coverage.low - 0.03
-    assert "outcome" in found.rule.promise
+    assert "its outcome with a chance" in found.rule.promise
+    assert "outcomes on average" in found.sentences[2]
     assert found.calibrator.predict_set([0.0, 0.5, 1.0]).tolist() == sets_at(sets, marks[900:])
 
 
@@ -187,7 +188,7 @@ def test_too_few_rows_give_all_classes_and_say_so():
     assert found.mean_size == 6
     assert "needs 9 rows" in found.sentences[-1]
     rows = np.r_[np.flatnonzero(Y != 3)[:200], np.flatnonzero(Y == 3)[:5]]
-    with pytest.warns(sc.FitWarning, match=r"1 classes are in every set \(3\)"):
+    with pytest.warns(sc.FitWarning, match=r"1 class is in every set \(3\)"):
         found = sc.prediction_sets(CAL, Z[rows], Y[rows], per_class=True)
     assert found.predict(NEW)[:, 3].all()
     assert not found.predict(NEW)[:, 2].all()
@@ -200,6 +201,9 @@ def test_empty_sets_hold_the_likeliest_class_unless_asked():
     assert (sizes == 0).any()
     sets = full.predict(NEW)
     assert (sets[sizes == 0].sum(axis=1) == 1).all()
+    assert full.filled == (bare.predict(Z).sum(axis=1) == 0).mean() > 0
+    assert bare.filled == 0
+    assert "would be empty" in full.sentences[-1]
     top = CAL.predict_proba(NEW).argmax(axis=1)
     assert covered(sets[sizes == 0], top[sizes == 0]).all()
 

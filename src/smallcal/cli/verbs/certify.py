@@ -155,7 +155,9 @@ def _sets(found: Certification, rows: dict[str, Any], alphas: list[float]) -> li
     fitted, made = found.calibrator, list[PredictionSets]()
     known = rows if fitted.groups is not None else {**rows, "groups": None}
     for alpha in alphas:
-        made.append(prediction_sets(fitted, **known, alpha=alpha))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # its sentences say the same
+            made.append(prediction_sets(fitted, **known, alpha=alpha))
         fitted = made[-1].calibrator
     return made
 
