@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from smallcal.deploy.adapters import calibrate as calibrate
     from smallcal.deploy.adapters.sklearn import CalibratedModel as CalibratedModel
     from smallcal.deploy.monitor import Monitor as Monitor
+    from smallcal.deploy.refresh import refresh as refresh
     from smallcal.errors import ArtefactError as ArtefactError
     from smallcal.errors import FileError as FileError
     from smallcal.errors import FitWarning as FitWarning
@@ -68,6 +69,7 @@ __getattr__, __dir__, __all__ = attach(
         "deploy.adapt": ["adapt"],
         "deploy.adapters.sklearn": ["CalibratedModel"],
         "deploy.monitor": ["Monitor"],
+        "deploy.refresh": ["refresh"],
         "errors": [
             "ArtefactError",
             "FileError",

@@ -117,10 +117,10 @@ class Evidence:
                 raise InputError(f"counts of new rows: {mine} and {others} {name} do not add up")
         sums: dict[int, list[int]] = {}
         for each in (self, other):
-            for point, right, wrong in zip(each.odds, each.right, each.wrong, strict=True):
+            for point, holding, failing in zip(each.odds, each.right, each.wrong, strict=True):
                 so_far = sums.setdefault(point, [0, 0])
-                so_far[0] += right
-                so_far[1] += wrong
+                so_far[0] += holding
+                so_far[1] += failing
         points = sorted(sums)
         right, wrong = (tuple(sums[point][i] for point in points) for i in (0, 1))
         bins, tail = (

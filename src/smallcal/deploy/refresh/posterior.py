@@ -27,7 +27,7 @@ import numpy as np
 from smallcal.calibrators.confidence_shift import BIASES, FAR, SLOPES
 from smallcal.calibrators.evidence import Evidence
 from smallcal.calibrators.objectives import sigmoid, softplus
-from smallcal.data.checks import FloatArray
+from smallcal.data.checks import BoolArray, FloatArray
 from smallcal.deploy.refresh.tail import Tail, tail_of
 
 #: The usual move where confidences look as before, and its square where they look altogether other.
@@ -212,12 +212,12 @@ class _Rows(NamedTuple):
         return np.asarray(self.odds + modes @ self.given.T)
 
     def lost(self, shifted: FloatArray) -> FloatArray:
-        return softplus(-shifted) @ self.right + softplus(shifted) @ self.wrong
+        return np.asarray(softplus(-shifted) @ self.right + softplus(shifted) @ self.wrong)
 
     def curvature(self, shifted: FloatArray) -> FloatArray:
         p = sigmoid(shifted)
         weight = (self.right + self.wrong) * p * (1 - p)
-        return np.einsum("sk,ki,kj->sij", weight, self.given, self.given)
+        return np.asarray(np.einsum("sk,ki,kj->sij", weight, self.given, self.given))
 
 
 def _modes(rows: _Rows, priors: FloatArray) -> FloatArray:
@@ -226,7 +226,8 @@ def _modes(rows: _Rows, priors: FloatArray) -> FloatArray:
     modes = np.zeros((len(priors), 2))
 
     def objective(at: FloatArray) -> FloatArray:
-        return rows.lost(rows.shifted(at)) + np.einsum("si,sij,sj->s", at, priors, at) / 2
+        held = np.einsum("si,sij,sj->s", at, priors, at) / 2
+        return np.asarray(rows.lost(rows.shifted(at)) + held)
 
     value = objective(modes)
     for _ in range(_STEPS):
@@ -251,7 +252,7 @@ def _modes(rows: _Rows, priors: FloatArray) -> FloatArray:
 
 
 def _within(
-    slope: FloatArray, curvature: FloatArray, at_low: FloatArray, at_high: FloatArray
+    slope: FloatArray, curvature: FloatArray, at_low: BoolArray, at_high: BoolArray
 ) -> FloatArray:
     """Return Newton's step; what would leave its bounds stays where it is."""
     held = (at_low & (slope < 0)) | (at_high & (slope > 0))

@@ -7,7 +7,7 @@ its logarithm around 0, as sure as the old split was, and less so by what may ha
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -40,6 +40,10 @@ class Tail(NamedTuple):
     rows: int = 0
     before: float = 0.0
     after: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {**self._asdict(), "interval": list(self.interval)}
 
     @property
     def better(self) -> bool:
