@@ -296,7 +296,7 @@ def _believed(rows: Deployed, split: Split, found: Moved) -> FloatArray:
     worth = n * split.n / (n + split.n)
     held = strength(found.by_chance, worth) * n / worth
     now = split.mean * factors(rows.rows, split.mean, strength=held)
-    now = np.clip(now, np.minimum(found.low, now.max()), found.high)
+    now = np.clip(now, np.minimum(found.low, found.now), found.high)
     return np.asarray(now / now.sum())
 
 

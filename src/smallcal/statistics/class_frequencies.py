@@ -94,7 +94,7 @@ def factors(rows: Rows, before: FloatArray, *, strength: float) -> FloatArray:
     likely, slope = _climbed(rows, found, before, held)
     for _ in range(_STEPS):
         uphill = slope + held * before / found - (1 + held) * before
-        step = _solved(_curvature(rows.sample, found) + np.diag(held * before / found**2), uphill)
+        step = _solved(curvature(rows.sample, found) + np.diag(held * before / found**2), uphill)
         if float(uphill @ step) < enough:
             break
         better = _within(found, step)
@@ -104,6 +104,17 @@ def factors(rows: Rows, before: FloatArray, *, strength: float) -> FloatArray:
             tried = _climbed(rows, better, before, held)
         found, (likely, slope) = better, tried
     return np.asarray(found / (before @ found))
+
+
+def log_likelihood(rows: Rows, found: FloatArray) -> float:
+    """Return the mean log of how much likelier rows are with these factors than before.
+
+    Examples
+    --------
+    >>> log_likelihood(Rows.of(np.array([[0.25, 0.75]])), np.array([1.0, 1.0]))
+    0.0
+    """
+    return sum(float(np.log(block @ found).sum()) for block in rows.blocks) / rows.n
 
 
 def resampled_factors(
@@ -134,7 +145,7 @@ def resampled_factors(
     n = counts.sum(axis=1, keepdims=True)
     held = strength / n
     prior = float(held[0, 0]) * befores.mean(axis=0) / start**2
-    curved = cho_factor(_conditioned(_curvature(sample, start) + np.diag(prior)))
+    curved = cho_factor(_conditioned(curvature(sample, start) + np.diag(prior)))
     found = np.tile(start, (len(counts), 1)) / (befores @ start)[:, None]
     for _ in range(_ROUNDS):
         slopes = _slopes(sample, counts, found) / n
@@ -163,7 +174,7 @@ def _climbed(
     return likely / rows.n + prior, slope / rows.n
 
 
-def _curvature(sample: FloatArray, found: FloatArray) -> FloatArray:
+def curvature(sample: FloatArray, found: FloatArray) -> FloatArray:
     """Return minus the second derivative, as the sample has it."""
     scaled = sample / (sample @ found)[:, None]
     return np.asarray(scaled.T @ scaled / len(sample))

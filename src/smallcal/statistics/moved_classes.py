@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import chdtrc
 
-from smallcal.statistics.class_frequencies import FloatArray, Rows, factors, resampled_factors
+from smallcal.statistics.class_frequencies import FloatArray, Rows, curvature, factors, log_likelihood, resampled_factors
 
 #: Resamples, of the interval and of the test.
 DRAWS = 400
@@ -61,7 +61,7 @@ class Moved(NamedTuple):
     p_value : float
         Of "nothing has changed".
     by_chance : float
-        The statistic of the test as it is without change, on average, over what it is.
+        How far chance moves frequencies over how far they moved, both squared.
     """
 
     now: FloatArray
@@ -95,13 +95,14 @@ def moved(rows: Rows, split: Split, *, level: float, random_state: int) -> Moved
     rng = np.random.default_rng(random_state)
     found = factors(rows, split.mean, strength=_BARELY)
     statistic, without = _tested(rows, split, rng)
-    others = _drawn(rows, split, rng) + split.mean * found
+    now, (drawn, labels) = split.mean * found, _drawn(rows, split, rng)
     tail = (1 - level) / 2
-    low, high = np.clip(np.quantile(others, (tail, 1 - tail), axis=0), 0, 1)
+    low, high = np.clip(now + np.quantile(drawn, (tail, 1 - tail), axis=0), 0, 1)
     # As many rows may all be of other classes, even where each had this chance to be of this one.
     high = np.maximum(high, -np.expm1(np.log(tail) / rows.n))
     by_chance = float(without.mean()) / max(statistic, 1e-300)
-    return Moved(split.mean * found, low, high, _tail(statistic, without), by_chance)
+    by_labels = labels / max(2 * rows.n * log_likelihood(rows, found), 1e-300)
+    return Moved(now, low, high, _tail(statistic, without), by_chance + by_labels)
 
 
 def _tested(rows: Rows, split: Split, rng: np.random.Generator) -> tuple[float, FloatArray]:
@@ -139,25 +140,47 @@ def _tail(statistic: float, without: FloatArray) -> float:
     return float(chdtrc(2 * mean**2 / variance, 2 * mean * statistic / variance))
 
 
-def _drawn(rows: Rows, split: Split, rng: np.random.Generator) -> FloatArray:
-    """Return by how much frequencies differ from their estimate when both samples are drawn anew.
+def _drawn(rows: Rows, split: Split, rng: np.random.Generator) -> tuple[FloatArray, float]:
+    """Return by how much frequencies differ from their estimate when all is drawn anew.
 
-    As many rows are drawn as there are, from the sample of them that is at hand.
+    As many rows are drawn as there are, from the sample of them that is at hand, a split, and the
+    labels that probabilities were calibrated on. The last are also told apart: what they do to
+    twice the log-likelihood, on average.
     """
     sample, m = rows.sample, len(rows.sample)
     found = factors(Rows.of(sample), split.mean, strength=_BARELY * m / rows.n)
     unmoved = 1 / (sample @ found)
     unmoved /= unmoved.sum()
     n = max(round(split.n), 1)
+    learned = _learned(sample, found, unmoved) / n
+    curved = curvature(sample, found) + np.diag(_BARELY / rows.n * split.mean / found**2)
+    moves = cho_solve(cho_factor(curved), _root(learned)) * split.mean[:, None]
     least = split.mean / (2 * n)  # a class that a draw leaves out keeps a trifle
     drawn = []
     for some in _portions(m):
         befores = rng.multinomial(n, unmoved, size=some) @ sample / n + least
         befores /= befores.sum(axis=1, keepdims=True)
         counts = rng.multinomial(rows.n, np.full(m, 1 / m), size=some)
-        others = resampled_factors(sample, counts, befores, found, strength=_BARELY)
-        drawn.append(others * befores - found * split.mean)
-    return np.concatenate(drawn)
+        others = resampled_factors(sample, counts, befores, found, strength=_BARELY) * befores
+        labels = rng.standard_normal((some, len(found))) @ moves.T
+        drawn.append(others - found * split.mean + labels)
+    return np.concatenate(drawn), rows.n * float(np.trace(cho_solve(cho_factor(curved), learned)))
+
+
+def _learned(sample: FloatArray, found: FloatArray, unmoved: FloatArray) -> FloatArray:
+    """Return what one label of the split does to the slope of the likelihood, as a covariance.
+
+    Probabilities were calibrated on labels, and are off by what chance did to these: the slope is
+    off by the mean of p (w_label - p w) / (p w), which is 0 where probabilities are right.
+    """
+    mixed = sample @ found
+    doubt = np.maximum(sample @ found**2 - mixed**2, 0)
+    return np.asarray((sample * (unmoved * doubt / mixed**2)[:, None]).T @ sample)
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
 
 
 def _portions(n: int) -> Iterator[int]:
