@@ -174,6 +174,7 @@ def test_rows_needed_are_about_right():
     assert 0.3 < np.mean(found) < 0.95
     assert rows_needed(Counts.of([0.9] * 50, [False] * 50), TWO) is None
     assert rows_needed(Counts.of([0.9] * 5, [True] * 5), TWO) is None
+    assert rows_needed(Counts.of([0.9] * 5, [True] * 5), TWO, prior=0) == 149
 
 
 def sharply_wrong(n, rng):
@@ -199,8 +200,11 @@ def test_the_promise_holds_in_simulation(model, rule, n):
     """`make study-decisions` has more models and more repetitions."""
     target, repeats = Target(risk=0.05, delta=0.1, rule=rule), 400
     sure, right = model(200_000, np.random.default_rng(0))
-    rate = np.array([(1 - right[sure >= t]).sum() for t in GRID])
-    rate /= np.maximum([(sure >= t).sum() for t in GRID], 1) if rule == "accepted" else len(sure)
+    order = np.argsort(sure)
+    wrong = np.append(np.cumsum((1 - right)[order][::-1])[::-1], 0.0)
+    below = np.searchsorted(sure[order], GRID)
+    accepted = np.maximum(len(sure) - below, 1) if rule == "accepted" else len(sure)
+    rate = wrong[below] / accepted
     rng, broken = np.random.default_rng(n), 0
     for _ in range(repeats):
         sure, right = model(n, rng)

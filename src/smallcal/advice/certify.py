@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,6 @@ from smallcal.advice.certify_walk import (
     lowest_risk,
     rows_needed,
     upper_bound,
-    walk,
     walk_each,
 )
 from smallcal.advice.certify_words import Certificate, Certification, Certified
@@ -92,9 +91,9 @@ def certify(
     >>> import smallcal as sc
     >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
     >>> cal = sc.TemperatureScaling().fit(val.logits, val.labels)
-    >>> found = sc.certify(cal, test.logits, test.labels, risk=0.1)
+    >>> found = sc.certify(cal, test.logits, test.labels, risk=0.2)
     >>> row = found.certificates[0].rows[0]
-    >>> row.errors / row.accepted < row.bound <= 0.1
+    >>> row.errors / row.accepted < row.bound <= 0.2
     True
     >>> int(found.calibrator.accept(test.logits).sum()) == row.accepted
     True
@@ -113,23 +112,19 @@ def certify(
         groups=groups,
         score=fitted.score,
     )
-    known = _known(fitted, preds)
+    digest = preds.sha256()
+    known = _known(fitted, preds, digest)
     if cross:
         _require_own(fitted, own=known == "fitted")
         proba = _refitted(calibrator, fitted, preds, random_state)
-    elif known:
-        raise InputError(
-            f"these are the rows that the calibrator was {known} on, where it looks better than it "
-            "is: certify on other labelled rows, or with ",
-            python="cross=True",
-            shell="--cross",
-        )
     else:
+        _require_new(known)
         effects = groups if fitted.groups is not None else None
         proba = fitted.predict_proba(X, features=features, groups=effects)
     rows = _Rows.of(fitted, preds, proba, by)
-    shared = {"cross": cross, "sha256": preds.sha256(), "input": preds.kind}
-    certificates = tuple(_certificate(rows, asked, each, shared) for each in asked.risks)
+    shared = {"cross": cross, "sha256": digest, "input": preds.kind}
+    parts = dict(zip(rows.names, rows.counts(), strict=True))
+    certificates = tuple(_certificate(parts, asked, each, shared) for each in asked.risks)
     kept = [each for each in fitted.decisions if not isinstance(each, Threshold)]
     new = [each.decision() for each in certificates if each.found]
     return Certification(
@@ -225,26 +220,23 @@ class _Rows:
         return counts_by(self.confidence, self.correct, self.codes, len(self.names))
 
 
-def _certificate(rows: _Rows, asked: Asked, risk: float, shared: dict[str, Any]) -> Certificate:
-    """Return what is found for one risk."""
+def _certificate(
+    parts: Mapping[str, Counts], asked: Asked, risk: float, shared: dict[str, Any]
+) -> Certificate:
+    """Return what is found for one risk, of each class or group by its name."""
     target = Target(risk=risk, delta=1 - asked.confidence, rule=asked.rule)
-    parts = rows.counts()
-    alone = asked.by == "all"
-    walked = (
-        [(walk(parts[0], target), target.delta)]
-        if alone
-        else walk_each(parts, target, correction=asked.correction)
-    )
+    # One alone has all of the chance.
+    walked = walk_each([*parts.values()], target, correction=asked.correction)
     found = [
         _certified(name, counts, place, target.at(share))
-        for name, counts, (place, share) in zip(rows.names, parts, walked, strict=True)
+        for (name, counts), (place, share) in zip(parts.items(), walked, strict=True)
     ]
     return Certificate(
         risk=risk,
         confidence=asked.confidence,
         rule=asked.rule,
         by=asked.by,
-        correction=None if alone else asked.correction,
+        correction=None if asked.by == "all" else asked.correction,
         rows=tuple(found),
         **shared,
     )
@@ -253,10 +245,15 @@ def _certificate(rows: _Rows, asked: Asked, risk: float, shared: dict[str, Any])
 def _certified(name: str, counts: Counts, place: int | None, target: Target) -> Certified:
     """Return what is found for one class or group, or for all rows."""
     if place is None:
-        needed = rows_needed(counts, target)
-        more = None if needed is None else max(needed - counts.n, 1)
+        about, least = (rows_needed(counts, target, prior=prior) for prior in (0.5, 0))
+        needed = least if about is None else about
         return Certified(
-            name=name, threshold=None, n=counts.n, best=lowest_risk(counts, target), more=more
+            name=name,
+            threshold=None,
+            n=counts.n,
+            best=lowest_risk(counts, target),
+            more=None if needed is None else max(needed - counts.n, 1),
+            at_least=about is None and least is not None,
         )
     accepted, errors = int(counts.accepted[place]), int(counts.errors[place])
     tried = accepted if target.rule == "accepted" else counts.n
@@ -321,17 +318,29 @@ def _require_possible(fitted: FittedCalibrator, by: str, groups: object) -> None
         )
 
 
-def _known(fitted: FittedCalibrator, preds: Predictions) -> str:
+def _known(fitted: FittedCalibrator, preds: Predictions, digest: str) -> str:
     """Return what the calibrator learned from just these rows, by their fingerprint; "" if nothing.
 
     The fit may have known no groups where these rows have some.
     """
-    bare = replace(preds, groups=None, group_names=())
-    seen = {preds.sha256(), bare.sha256()} if preds.groups is not None else {preds.sha256()}
+    seen = {digest}
+    if preds.groups is not None:
+        seen.add(replace(preds, groups=None, group_names=()).sha256())
     if fitted.data.get("sha256") in seen:
         return "fitted"
     later = {getattr(part, "sha256", None) for part in fitted.later}
     return "refreshed" if later & seen else ""
+
+
+def _require_new(known: str) -> None:
+    """Raise where the calibrator has learned from these rows."""
+    if not known:
+        return
+    why = f"these are the rows that the calibrator was {known} on, where it looks better than it is"
+    if known != "fitted":
+        raise InputError(f"{why}: certify on other labelled rows")
+    other = {"python": "cross=True", "shell": "--cross"}
+    raise InputError(f"{why}: certify on other labelled rows, or with ", **other)
 
 
 def _require_own(fitted: FittedCalibrator, *, own: bool) -> None:

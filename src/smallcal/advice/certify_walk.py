@@ -147,9 +147,10 @@ def start_rows(n: int, risk: float, delta: float) -> int:
     [149, 236, 386, 1449]
     """
     for errors in range(START_ERRORS, 0, -1):
-        rows = rows_to_pass(errors, risk, delta)
-        if rows <= (START_SHARE if errors > FEW_ERRORS else FEW_SHARE) * n:
-            return rows
+        most = (START_SHARE if errors > FEW_ERRORS else FEW_SHARE) * n
+        # So many errors can only pass where more were to be expected: spare the search.
+        if errors - 1 <= risk * most and rows_to_pass(errors, risk, delta) <= most:
+            return rows_to_pass(errors, risk, delta)
     return rows_to_pass(0, risk, delta)
 
 
@@ -266,7 +267,7 @@ def lowest_risk(counts: Counts, target: Target) -> float:
     0.0338
     """
     low, high = target.risk, 1.0
-    for _ in range(30):
+    for _ in range(20):
         middle = math.sqrt(low * high)
         tried = Target(risk=middle, delta=target.delta, rule=target.rule)
         if walk(counts, tried) is None:
@@ -276,21 +277,24 @@ def lowest_risk(counts: Counts, target: Target) -> float:
     return high
 
 
-def rows_needed(counts: Counts, target: Target) -> int | None:
+def rows_needed(counts: Counts, target: Target, *, prior: float = 0.5) -> int | None:
     """Return about how many rows would do, if error rates stay what they seem; None if none would.
 
     A walk of more rows begins with a smaller share of them. The error rate of that share is
-    estimated from the rows there are (Jeffreys), and with it errors of the first threshold.
+    estimated from the rows there are, and with it errors of the first threshold. ``prior`` is half
+    an error more than were seen (Jeffreys); with 0 the answer is what is needed at the least.
 
     Examples
     --------
     >>> counts = Counts.of([0.9] * 87, [True] * 87)
     >>> rows_needed(counts, Target(risk=0.02, delta=0.05))
     637
+    >>> rows_needed(counts, Target(risk=0.02, delta=0.05), prior=0)
+    152
     >>> rows_needed(Counts.of([0.9] * 87, [False] * 87), Target(risk=0.02, delta=0.05)) is None
     True
     """
-    if counts.n * target.risk < 1:  # too few to see such a rate
+    if not prior and counts.n * target.risk < 1:  # too few to see such a rate
         return target.fewest()
     n = counts.n
     while n < _FAR * counts.n:
@@ -303,7 +307,7 @@ def rows_needed(counts: Counts, target: Target) -> int | None:
             continue
         place = int(np.searchsorted(counts.accepted, least))
         seen = counts.n if target.rule == "all" else int(counts.accepted[place])
-        errors = tried * (int(counts.errors[place]) + 0.5) / (seen + 1)
+        errors = tried * (int(counts.errors[place]) + prior) / (seen + 2 * prior)
         # The binomial p-value for errors that need not be whole.
         if betainc(tried - errors, errors + 1, 1 - target.risk) <= target.delta:
             return n

@@ -33,6 +33,8 @@ class Certified:
         Where none qualifies: the lowest risk that these rows could promise.
     more : int or None
         Where none qualifies: about how many more labelled rows would do; None if none would.
+    at_least : bool
+        Whether rows are too few for more than the least that this takes.
     """
 
     name: str = ""
@@ -46,6 +48,7 @@ class Certified:
     high: float = 1.0
     best: float | None = None
     more: int | None = None
+    at_least: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,8 +193,8 @@ samples of the same kind.
                 f"{said}. More samples like these would not do: even the most {claim.sure} of them "
                 f"{claim.are_wrong} too often."
             )
-        few = row.n * self.risk < 1  # and say little about rates of errors
-        many = f"{'at least' if few else 'about'} {about(row.more)} more labelled samples"
+        about = "at least" if row.at_least else "about"
+        many = f"{about} {about_rows(row.more)} more labelled samples"
         return f"{said}; {many}{whose} would be needed for {risk}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -222,7 +225,7 @@ class Certification:
         return all(each.found for each in self.certificates)
 
     @property
-    def any(self) -> bool:
+    def some(self) -> bool:
         """Whether some risk has a threshold."""
         return any(each.found for each in self.certificates)
 
@@ -290,7 +293,7 @@ def level_of(threshold: float | None) -> str:
     return f"{threshold:.{digits}f}"
 
 
-def about(rows: int) -> str:
+def about_rows(rows: int) -> str:
     """Write a number of rows of which two digits matter."""
     step = 10 ** max(len(str(rows)) - 2, 0)
     return f"{math.ceil(rows / step) * step:,}"

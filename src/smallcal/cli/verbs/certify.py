@@ -111,7 +111,7 @@ def certify(
             found = find(known, **rows, risk=risks, **wanted, **how)
         made = _sets(found, rows, alphas)
     fitted = made[-1].calibrator if made else found.calibrator
-    kept = output if fitted.decisions and (made or found.any) else None
+    kept = output if fitted.decisions and (made or found.some) else None
     if kept is not None:
         fitted.save(kept)
     if as_json:
@@ -122,7 +122,7 @@ def certify(
         _show(found, made, f"{data}: {terminal.count(len(loaded.logits), 'labelled sample')}")
         if kept is not None:
             terminal.say("", f"Wrote {kept}.")
-        elif output is None and (found.any or made):
+        elif output is None and (found.some or made):
             terminal.say("", "Nothing was written; -o FILE keeps the calibrator with this.")
     none = [each for each in found.certificates if not each.found]
     lost = "" if output is None or kept else f"; {output} was not written"
@@ -155,7 +155,9 @@ def _sets(found: Certification, rows: dict[str, Any], alphas: list[float]) -> li
     fitted, made = found.calibrator, list[PredictionSets]()
     known = rows if fitted.groups is not None else {**rows, "groups": None}
     for alpha in alphas:
-        made.append(prediction_sets(fitted, **known, alpha=alpha))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # its sentences say the same
+            made.append(prediction_sets(fitted, **known, alpha=alpha))
         fitted = made[-1].calibrator
     return made
 

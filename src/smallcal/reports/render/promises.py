@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smallcal.advice.certify_words import about, level_of, percent, rounded
+from smallcal.advice.certify_words import about_rows, level_of, percent, rounded
 from smallcal.metrics.units import PERCENT, SHARE
 from smallcal.reports.render import cells
 from smallcal.reports.render.blocks import Block, Cell, Column, Command, Heading, Table, Text
@@ -86,7 +86,8 @@ def _from(row: Content) -> Cell:
     if row["threshold"] is not None:
         return Cell(level_of(row["threshold"]), value=row["threshold"])
     best = "" if row["best"] is None else f"best reachable: {rounded(row['best'])}"
-    more = "" if row["more"] is None else f"about {about(row['more'])} more samples needed"
+    few = "at least" if row["at_least"] else "about"
+    more = "" if row["more"] is None else f"{few} {about_rows(row['more'])} more samples needed"
     return Cell("none qualifies", tuple(filter(None, (best, more))))
 
 
