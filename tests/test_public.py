@@ -91,6 +91,7 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
         ("recipes/binary-model.md", 20),
         ("recipes/reranker.md", 15),
         ("groups.md", 13),
+        ("costs.md", 20),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):

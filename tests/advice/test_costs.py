@@ -189,6 +189,14 @@ def test_a_frame_names_rows_and_columns():
     assert table.review.tolist() == [5, 6]
     proba = pd.DataFrame([[0.05, 0.95]], columns=["b", "a"])
     assert sc.Costs(frame.loc[["a", "b"]]).decide(proba).tolist() == [1]
+    # Names that are numbers put rows in order as well; rows that are just counted stay.
+    for index in (["1", "0"], [1, 0]):
+        numbered = pd.DataFrame([[1.0, 0.0], [0.0, 9.0]], index=index, columns=["0", "1"])
+        assert sc.Costs(numbered).table(2).answers.tolist() == [[0, 9], [1, 0]]
+    counted = pd.DataFrame([[0.0, 9.0], [1.0, 0.0]], columns=["a", "b"])
+    assert sc.Costs(counted).table(2, ["b", "a"]).answers.tolist() == [[0, 1], [9, 0]]
+    with pytest.raises(sc.InputError, match="missing 'b'; unknown 'c'"):
+        sc.Costs(pd.DataFrame([[0.0, 9.0], [1.0, 0.0]], index=["a", "c"], columns=["a", "b"]))
 
 
 @pytest.mark.parametrize(

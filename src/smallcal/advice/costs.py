@@ -87,15 +87,11 @@ class Costs:
         mistakes = [name for name in ("miss", "false_alarm", "wrong") if getattr(self, name)]
         if mistakes:
             raise InputError(f"costs: the matrix says what mistakes cost; leave {mistakes[0]} out")
-        array = _square(as_numpy(self.matrix, name="costs"))
-        names, rows = self.classes, getattr(self.matrix, "index", None)
-        if names is None:
-            names = frame_names(self.matrix)
+        array = _in_order(self.matrix, _square(as_numpy(self.matrix, name="costs")))
+        names = frame_names(self.matrix) if self.classes is None else self.classes
         if names is not None:
             names = tuple(str(name) for name in names)
             _require_classes(names, array)
-            if frame_names(self.matrix) is not None and rows is not None:
-                array = array[row_order([str(row) for row in rows], names)]
         if self.review is not None:
             if len(array) > array.shape[1]:
                 raise InputError("costs: the matrix has a row of reviews; leave review out")
@@ -256,6 +252,15 @@ def _square(array: Any) -> FloatArray:
     if bool((wide[:columns] == wide[0]).all()):
         raise InputError("costs: every answer costs the same; there is nothing to decide")
     return wide
+
+
+def _in_order(frame: Any, array: FloatArray) -> FloatArray:
+    """Return the rows of a frame in the order of its columns; rows that are just counted stay."""
+    columns = getattr(frame, "columns", None)
+    rows = [] if columns is None else [str(row) for row in getattr(frame, "index", ())]
+    if columns is None or rows == [str(i) for i in range(len(rows))]:
+        return array
+    return array[row_order(rows, [str(column) for column in columns])]
 
 
 def _require_classes(names: Sequence[str], array: FloatArray) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from smallcal.advice.cost_table import REVIEW, CostTable
 from smallcal.advice.costs import Costs
+from smallcal.data.names import frame_names
 from smallcal.data.plain import plain
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
@@ -129,7 +130,8 @@ def expected_cost(
             f"raw has {before.n_classes} classes and y_proba {scored.n_classes}; give both of the "
             "same model"
         )
-    table = costs.table(scored.n_classes, class_names, score=scored.outcome)
+    names = frame_names(y_proba) if class_names is None else class_names
+    table = costs.table(scored.n_classes, names, score=scored.outcome)
     bootstrap = (n_boot, level, random_state)
     return expected_cost_of(scored, before, table, bootstrap=bootstrap, advance=advance)
 

@@ -10,10 +10,8 @@ from smallcal.advice.cost_curve import cost_curves
 from smallcal.advice.cost_table import CostTable
 from smallcal.advice.costs import Costs
 from smallcal.advice.expected_cost import RULES, ExpectedCost, expected_cost_of
-from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.figures import BAND_BOOT, Spec, specs_of
 from smallcal.reports.content.measure import Measured
-from smallcal.reports.content.words import listed
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW, Settings
 
@@ -115,7 +113,7 @@ def _figures(measured: Measured, chosen: str, test: Samples, settings: Settings)
             "probabilities cost least there. A star is the lowest point on these samples, chosen "
             f"on the labels that judge it; {bands}.",
             f"Mean cost per row against the threshold; best by the costs: {table.rule}. "
-            f"{listed(said)}.",
+            f"{'; '.join(said)}.",
             "cost_curve",
             found,
         )
@@ -127,8 +125,9 @@ def _figures(measured: Measured, chosen: str, test: Samples, settings: Settings)
         said = []
         for name, row in curves.items():
             useful = row.threshold[row.gain_low > 0]
-            ends = [PERCENT.value(useful[i]) for i in (0, -1)] if len(useful) else []
-            said.append(f"{name} {'between ' + ' and '.join(ends) if ends else 'nowhere'}")
+            ends = " to ".join(f"{100 * t:.0f} %" for t in useful[[0, -1]]) if len(useful) else ""
+            where = f"at {len(useful)} of {len(row.threshold)} thresholds, from {ends}"
+            said.append(f"{name} {where if ends else 'at none'}")
         yield (
             "net-benefit",
             "Net benefit",
@@ -136,7 +135,7 @@ def _figures(measured: Measured, chosen: str, test: Samples, settings: Settings)
             "the odds of the threshold, as a share of all rows. A model that lies below acting on "
             f"all or on none is of no use at that threshold; {bands}.",
             "Net benefit against the threshold. Above acting on all and on none beyond chance: "
-            f"{listed(said)}.",
+            f"{'; '.join(said)}.",
             "net_benefit",
             curves,
         )
