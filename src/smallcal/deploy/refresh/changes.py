@@ -111,7 +111,7 @@ class Refreshed:
     >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
     >>> cal = sc.TemperatureScaling().fit(val.logits, val.labels)
     >>> print(sc.refresh(cal, test.logits[:20], test.labels[:20]))
-    20 new rows, 20 since the fit on 1,500.
+    20 new rows, 20 since the fit on 1,250.
     ...
     """
 
