@@ -306,7 +306,8 @@ def _known(fitted: FittedCalibrator, preds: Predictions, digest: str) -> str:
         seen.add(replace(preds, groups=None, group_names=()).sha256())
     if fitted.data.get("sha256") in seen:
         return "fitted"
-    later = {getattr(part, "sha256", None) for part in fitted.later}
+    # What was refreshed keeps the fingerprints of its batches.
+    later = {batch for part in fitted.later for batch in getattr(part, "batches", ())}
     return "refreshed" if later & seen else ""
 
 
