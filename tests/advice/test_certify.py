@@ -302,7 +302,7 @@ def test_sets_stay_with_the_calibrator(cal, split):
 
 def test_what_was_learned_later_forbids_refits(cal, split):
     class Moved:
-        sha256 = Predictions.of(*split[1]).sha256()
+        batches = (Predictions.of(*split[1]).sha256(),)
 
         def apply(self, probabilities, *, claim):
             pass

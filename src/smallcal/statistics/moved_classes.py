@@ -16,7 +16,14 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import chdtrc
 
-from smallcal.statistics.class_frequencies import FloatArray, Rows, curvature, factors, log_likelihood, resampled_factors
+from smallcal.statistics.class_frequencies import (
+    FloatArray,
+    Rows,
+    curvature,
+    factors,
+    log_likelihood,
+    resampled_factors,
+)
 
 #: Resamples, of the interval and of the test.
 DRAWS = 400

@@ -92,7 +92,12 @@ def _adapted(
     confidence = how.pop("level")
     with inputs.naming(data):
         return adapted(
-            fitted, loaded.logits, features=loaded.features, groups=groups, confidence=confidence, **how
+            fitted,
+            loaded.logits,
+            features=loaded.features,
+            groups=groups,
+            confidence=confidence,
+            **how,
         )
 
 

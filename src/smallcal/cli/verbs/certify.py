@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated, Any
 
 from smallcal import io
@@ -14,7 +15,7 @@ from smallcal.calibrators.base import BaseCalibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import flag, option
 from smallcal.data.claims import CLAIMS
-from smallcal.errors import InputError
+from smallcal.errors import FitWarning, InputError
 from smallcal.io import Loaded
 from smallcal.metrics.units import PERCENT, SHARE
 
