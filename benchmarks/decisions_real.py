@@ -100,10 +100,10 @@ def percent(share, digits=1):
 def thresholds(folder, draws, pool):
     lines = [
         f"**Thresholds on real logits.** The default fitted on {FIT} validation rows, certified on "
-        f"{CERTIFY:,} others (of fewer rows two and three fifths), checked on the test rows; {draws} "
-        "draws of each model. In %: draws with a threshold, and of those the test rows that it "
-        "accepts and their error rate, means; draws whose test error rate is beyond the risk, and "
-        "those where it is so beyond the doubt of the test rows (97.5 %).",
+        f"{CERTIFY:,} others (of fewer rows two and three fifths), checked on the test rows; "
+        f"{draws} draws of each model. In %: draws with a threshold, and of those the test rows "
+        "that it accepts and their error rate, means; draws whose test error rate is beyond the "
+        "risk, and those where it is so beyond the doubt of the test rows (97.5 %).",
         "",
         "| kind | models | risk | found | accepted | error rate | beyond | beyond doubt |",
         "|---|---|---|---|---|---|---|---|",
@@ -120,7 +120,7 @@ def thresholds(folder, draws, pool):
             cells_ = [percent(len(told) / total), *map(percent, means[:1])]
             cells_ += [percent(means[1], 2), *map(percent, means[2:])]
             lines.append(f"| {kind} | {len(by_cell)} | {percent(risk, 0)} | {' | '.join(cells_)} |")
-            # Draws of a model share its test rows: they count as one, and the test has its own 2.5 %.
+            # Draws of a model share its test rows: they count as one; the test has its own 2.5 %.
             allowed = 0.075 + 3 * math.sqrt(0.07 / len(by_cell))
             if means[3] * len(told) / total > allowed:
                 failures.append(f"real thresholds, {kind}, risk {percent(risk, 0)} %")
@@ -129,8 +129,8 @@ def thresholds(folder, draws, pool):
 
 def sets(folder, draws, pool):
     lines = [
-        f"**Prediction sets on real logits.** The same rows, alpha {percent(ALPHA, 0)} %. In %: test "
-        "rows covered, mean over models and draws, and of the models whose mean is lowest and "
+        f"**Prediction sets on real logits.** The same rows, alpha {percent(ALPHA, 0)} %. In %: "
+        "test rows covered, mean over models and draws, and of the models whose mean is lowest and "
         "highest; classes in a set; sets with one class.",
         "",
         "| kind | models | score | covered | lowest | highest | size | single |",

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from smallcal.calibrators.estimators import make as make
     from smallcal.calibrators.estimators import methods as methods
     from smallcal.data.demo import load_demo as load_demo
+    from smallcal.deploy.adapt import adapt as adapt
     from smallcal.deploy.adapters import calibrate as calibrate
     from smallcal.deploy.adapters.sklearn import CalibratedModel as CalibratedModel
     from smallcal.deploy.monitor import Monitor as Monitor
+    from smallcal.deploy.refresh import refresh as refresh
     from smallcal.errors import ArtefactError as ArtefactError
     from smallcal.errors import FileError as FileError
     from smallcal.errors import FitWarning as FitWarning
@@ -64,8 +66,10 @@ __getattr__, __dir__, __all__ = attach(
             "methods",
         ],
         "data.demo": ["load_demo"],
+        "deploy.adapt": ["adapt"],
         "deploy.adapters.sklearn": ["CalibratedModel"],
         "deploy.monitor": ["Monitor"],
+        "deploy.refresh": ["refresh"],
         "errors": [
             "ArtefactError",
             "FileError",

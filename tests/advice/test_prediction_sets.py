@@ -106,7 +106,7 @@ def test_quantiles_are_those_of_a_plain_loop(score):
     for row, label in zip(p, Y, strict=True):
         order = sorted(range(6), key=lambda j, row=row: -row[j])
         rank = order.index(label) + 1
-        total = sum(row[j] for j in order[:rank]) if score != "lac" else 1 - row[label]
+        total = sum(row[j] for j in order[: rank - 1]) if score != "lac" else 1 - row[label]
         scores.append(total + (0.05 * max(0, rank - 2) if score == "raps" else 0))
     expected = sorted(scores)[math.ceil(401 * 0.85) - 1]
     assert found.rule.quantiles[0] == pytest.approx(expected, abs=1e-12)
@@ -144,11 +144,13 @@ def test_sets_are_those_of_mapie():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("per_class", [False, True])
 @pytest.mark.parametrize("score", ["lac", "aps", "raps"])
-def test_sets_are_those_of_torchcp(score, per_class):
+def test_sets_are_those_of_torchcp(score, per_class, monkeypatch):
     torch, peers = pytest.importorskip("torch"), pytest.importorskip("torchcp.classification")
-    kind = peers.score.LAC() if score == "lac" else peers.score.APS(randomized=False)
+    # It takes a random part of each class's own probability from the sum; here all of it.
+    monkeypatch.setattr(torch, "rand", lambda *shape, **options: torch.ones(*shape))
+    kind = peers.score.LAC() if score == "lac" else peers.score.APS(randomized=True)
     if score == "raps":
-        kind = peers.score.RAPS(randomized=False, penalty=0.05, kreg=2)
+        kind = peers.score.RAPS(randomized=True, penalty=0.05, kreg=2)
     made = (
         peers.predictor.ClassConditionalPredictor if per_class else peers.predictor.SplitPredictor
     )
@@ -169,7 +171,8 @@ def test_scores_get_sets_of_outcomes():
     sets = found.predict(marks[900:])
     assert sets.shape == (2100, 2)
     assert covered(sets, passed[900:]).mean() > found.coverage.low - 0.03
-    assert "outcome" in found.rule.promise
+    assert "its outcome with a chance" in found.rule.promise
+    assert "outcomes on average" in found.sentences[2]
     assert found.calibrator.predict_set([0.0, 0.5, 1.0]).tolist() == sets_at(sets, marks[900:])
 
 
@@ -185,7 +188,7 @@ def test_too_few_rows_give_all_classes_and_say_so():
     assert found.mean_size == 6
     assert "needs 9 rows" in found.sentences[-1]
     rows = np.r_[np.flatnonzero(Y != 3)[:200], np.flatnonzero(Y == 3)[:5]]
-    with pytest.warns(sc.FitWarning, match=r"1 classes are in every set \(3\)"):
+    with pytest.warns(sc.FitWarning, match=r"1 class is in every set \(3\)"):
         found = sc.prediction_sets(CAL, Z[rows], Y[rows], per_class=True)
     assert found.predict(NEW)[:, 3].all()
     assert not found.predict(NEW)[:, 2].all()
@@ -198,6 +201,9 @@ def test_empty_sets_hold_the_likeliest_class_unless_asked():
     assert (sizes == 0).any()
     sets = full.predict(NEW)
     assert (sets[sizes == 0].sum(axis=1) == 1).all()
+    assert full.filled == (bare.predict(Z).sum(axis=1) == 0).mean() > 0
+    assert bare.filled == 0
+    assert "would be empty" in full.sentences[-1]
     top = CAL.predict_proba(NEW).argmax(axis=1)
     assert covered(sets[sizes == 0], top[sizes == 0]).all()
 
@@ -301,3 +307,13 @@ def test_probabilities_are_taken_as_well():
     found = sc.prediction_sets(cal, q, Y)
     expected = sc.prediction_sets(CAL, Z, Y)
     assert found.rule.quantiles[0] == pytest.approx(expected.rule.quantiles[0], abs=1e-6)
+
+
+def test_the_rows_of_a_refresh_are_refused():
+    refreshed = sc.refresh(CAL, 1.5 * Z, Y).calibrator
+    with pytest.raises(sc.InputError, match="was refreshed on"):
+        sc.prediction_sets(refreshed, 1.5 * Z, Y)
+    found = sc.prediction_sets(refreshed, 1.5 * NEW[:500], ANSWERS[:500])
+    assert covered(found.predict(1.5 * NEW[500:]), ANSWERS[500:]).mean() > found.coverage.low - 0.02
+    again = sc.refresh(found.calibrator, 1.5 * NEW[500:900], ANSWERS[500:900]).calibrator
+    assert again.decisions == ()  # a promise does not survive a change

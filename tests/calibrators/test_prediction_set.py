@@ -40,7 +40,7 @@ def plain_scores(p, score, penalty, k_reg):
     found = []
     for one in range(len(p)):
         ahead = [j for j in range(len(p)) if p[j] > p[one] or (p[j] == p[one] and j <= one)]
-        total = 1 - p[one] if score == "lac" else sum(p[j] for j in ahead)
+        total = 1 - p[one] if score == "lac" else sum(p[j] for j in ahead if j != one)
         found.append(total + (penalty * max(0, len(ahead) - k_reg) if score == "raps" else 0))
     return found
 

@@ -23,6 +23,7 @@ from smallcal.advice.certify_walk import (
 )
 from smallcal.advice.certify_words import Certificate, Certification, Certified
 from smallcal.advice.cross_validate import out_of_fold
+from smallcal.advice.own_rows import learned_from
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.decision import BY, RULES, Threshold
 from smallcal.calibrators.estimators import estimator_of
@@ -113,7 +114,7 @@ def certify(
         score=fitted.score,
     )
     digest = preds.sha256()
-    known = _known(fitted, preds, digest)
+    known = learned_from(fitted, preds, digest)
     if cross:
         _require_own(fitted, own=known == "fitted")
         proba = _refitted(calibrator, fitted, preds, random_state)
@@ -294,21 +295,6 @@ def _require_possible(fitted: FittedCalibrator, by: str, groups: object) -> None
             python="pass groups=",
             shell="name their column or array with --by",
         )
-
-
-def _known(fitted: FittedCalibrator, preds: Predictions, digest: str) -> str:
-    """Return what the calibrator learned from just these rows, by their fingerprint; "" if nothing.
-
-    The fit may have known no groups where these rows have some.
-    """
-    seen = {digest}
-    if preds.groups is not None:
-        seen.add(replace(preds, groups=None, group_names=()).sha256())
-    if fitted.data.get("sha256") in seen:
-        return "fitted"
-    # What was refreshed keeps the fingerprints of its batches.
-    later = {batch for part in fitted.later for batch in getattr(part, "batches", ())}
-    return "refreshed" if later & seen else ""
 
 
 def _require_new(known: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv
 
+from smallcal.advice.own_rows import learned_from
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import coded, slices
@@ -82,8 +83,10 @@ class PredictionSets:
         Over all rows. With ``per_class`` its band is approximate; those of ``classes`` are exact.
     classes : tuple of Coverage
         Of each class, with ``per_class``; else empty.
-    mean_size, single : float
-        Mean number of classes in the sets of these rows, and the share of sets with one class.
+    mean_size, single, filled : float
+        Mean number of classes in the sets of these rows, the share of sets with one class, and of
+        those that would be empty and hold the likeliest class instead: what they cover comes on
+        top of ``coverage``.
     """
 
     calibrator: FittedCalibrator
@@ -92,6 +95,7 @@ class PredictionSets:
     classes: tuple[Coverage, ...]
     mean_size: float
     single: float
+    filled: float
 
     def predict(self, X: object, *, features: object = None, groups: object = None) -> BoolArray:
         """Return which classes are in the set of each row, shape (n, C)."""
@@ -139,8 +143,8 @@ def prediction_sets(
     alpha : float
         Chance that the true class is missing.
     score : {"lac", "aps", "raps"}
-        How classes are ranked: by their probability, which gives the smallest sets on average; by
-        the sum of the probabilities down to theirs, whose sets grow where the model is unsure; or
+        How classes are scored: by their probability, which gives the smallest sets on average; by
+        the sum of the probabilities of likelier ones, whose sets grow where the model is unsure; or
         by that with a penalty for classes of high rank, against very large sets.
     per_class : bool
         Whether the promise is to hold for the rows of each class, not only on average. Needs
@@ -148,8 +152,8 @@ def prediction_sets(
     penalty, k_reg : float, int
         Of "raps": added for each rank beyond ``k_reg``. Choose them on other rows than these.
     empty : bool
-        Whether a set may be empty, where no class is likely enough. By default it then holds the
-        likeliest class: coverage can only grow by that.
+        Whether a set may be empty, where by "lac" no class is likely enough. By default it then
+        holds the likeliest class: coverage can only grow by that.
     features : array-like of shape (n, d), optional
     groups : array-like of shape (n,), optional
         For calibrators that were fitted with them.
@@ -175,7 +179,7 @@ def prediction_sets(
         raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
     fitted = cal if isinstance(cal, FittedCalibrator) else cal._fitted()
     _require_options(alpha, score, penalty, k_reg)
-    preds = _rows(fitted, X, y, features=features, groups=groups)
+    preds, digest = _rows(fitted, X, y, features=features, groups=groups)
     proba = _exact(fitted, preds)
     if score != "raps":
         penalty, k_reg = 0.0, 0
@@ -191,10 +195,10 @@ def prediction_sets(
         k_reg=k_reg,
         empty=bool(empty),
         n=counts,
-        sha256=preds.sha256(),
-        promise=_promise(alpha, counts, fitted.input),
+        sha256=digest,
+        promise=_promise(alpha, counts, _words(fitted)[0]),
     )
-    found = _measured(fitted, rule, rule.of(proba) & ~is_masked(preds.logits))
+    found = _measured(fitted, rule, proba, ~is_masked(preds.logits))
     for line in _short(found):
         warnings.warn(line, FitWarning, stacklevel=2)
     return found
@@ -271,14 +275,17 @@ def _overall(classes: tuple[Coverage, ...], alpha: float) -> Coverage:
     return Coverage("", total, centre, float(low), float(high))
 
 
-def _measured(fitted: FittedCalibrator, rule: PredictionSet, inside: BoolArray) -> PredictionSets:
-    """Return the result for the sets of the rows at hand."""
+def _measured(
+    fitted: FittedCalibrator, rule: PredictionSet, proba: FloatArray, there: BoolArray
+) -> PredictionSets:
+    """Return the result for the sets of the rows at hand, whose options are not all there."""
     names = fitted.class_names or tuple(map(str, range(fitted.n_classes)))
     classes: tuple[Coverage, ...] = ()
     if len(rule.n) > 1:
         named = zip(rule.n, names, strict=True)
         classes = tuple(coverage_of(n, rule.alpha, name=name) for n, name in named)
-    sizes = inside.sum(axis=1)
+    sizes = (rule.of(proba) & there).sum(axis=1)
+    bare = replace(rule, empty=True).of(proba).any(axis=1)
     return PredictionSets(
         calibrator=replace(fitted, decisions=(*_others(fitted, rule), rule)),
         rule=rule,
@@ -286,6 +293,7 @@ def _measured(fitted: FittedCalibrator, rule: PredictionSet, inside: BoolArray) 
         classes=classes,
         mean_size=float(sizes.mean()),
         single=float((sizes == 1).mean()),
+        filled=0.0 if rule.empty else float((~bare).mean()),
     )
 
 
@@ -309,8 +317,8 @@ def _require_options(alpha: float, score: str, penalty: float, k_reg: int) -> No
 
 def _rows(
     fitted: FittedCalibrator, X: object, y: object, *, features: object, groups: object
-) -> Predictions:
-    """Return the rows, checked; those of the fit are refused."""
+) -> tuple[Predictions, str]:
+    """Return the rows, checked, with their fingerprint; those of the fit are refused."""
     if not fitted.deployable:
         raise InputError(f"{fitted.method} is for comparison only; it has no prediction sets")
     preds = Predictions.of(
@@ -326,12 +334,13 @@ def _rows(
         want = f"the {fitted.n_classes} columns this calibrator was fitted on"
         raise InputError(f"{fitted.input} must have {want}; got {preds.n_classes}")
     coded(fitted.groups, groups, preds.n)  # which says what is missing, or unknown
-    if preds.sha256() == fitted.data.get("sha256"):
+    digest = preds.sha256()
+    if known := learned_from(fitted, preds, digest):
         raise InputError(
-            "these are the rows that the calibrator was fitted on, which says nothing of others: "
-            "keep some labelled rows aside for the sets"
+            f"these are the rows that the calibrator was {known} on, where it looks better than it "
+            "is: keep some labelled rows aside for the sets"
         )
-    return preds
+    return preds, digest
 
 
 def _exact(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
@@ -340,8 +349,7 @@ def _exact(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
     return found if found.ndim == 2 else np.column_stack([1 - found, found])
 
 
-def _promise(alpha: float, counts: tuple[int, ...], input: str) -> str:
-    what = "outcome" if input == "score" else "class"
+def _promise(alpha: float, counts: tuple[int, ...], what: str) -> str:
     each = f" of each {what}" if len(counts) > 1 else ""
     held = f"The set of a new row{each} holds its {what} with a chance of at least"
     return f"{held} {_share(1 - alpha)}, if rows come from where these {sum(counts):,} came from."
@@ -355,25 +363,33 @@ def _short(found: PredictionSets) -> Iterator[str]:
     """Say which classes are in every set because rows were too few."""
     rule, needed = found.rule, rows_needed(found.rule.alpha)
     why = f"alpha {_share(rule.alpha)} needs {needed:,} rows"
+    one, many = _words(found.calibrator)
     if not found.classes:
         if rule.quantiles[0] is None:
-            yield f"every set holds all classes: {why}, and there are {rule.n[0]:,}"
+            yield f"every set holds all {many}: {why}, and there are {rule.n[0]:,}"
         return
     few = [visible(c.name) for c, q in zip(found.classes, rule.quantiles, strict=True) if q is None]
     if few:
+        are = f"{one} is" if len(few) == 1 else f"{many} are"
         named = ", ".join(few[:_NAMED]) + (", ..." if len(few) > _NAMED else "")
-        yield f"{len(few):,} classes are in every set ({named}): {why} of a class"
+        yield f"{len(few):,} {are} in every set ({named}): {why} of each"
+
+
+def _words(fitted: FittedCalibrator) -> tuple[str, str]:
+    """Return what sets hold, one and many."""
+    return ("class", "classes") if fitted.score is None else ("outcome", "outcomes")
 
 
 def _sentences(found: PredictionSets) -> Iterator[str]:
     yield found.rule.promise
-    c = found.coverage
-    if not found.classes:
-        yield (
-            f"Given these {c.n:,} rows, about {SHARE.interval(c.low, c.high)} % of new rows are "
-            "covered, or more where probabilities are tied."
-        )
+    c, (one, many) = found.coverage, _words(found.calibrator)
+    if c.low < 1:
+        band = SHARE.interval(c.low, c.high)
+        yield f"Given these {c.n:,} rows, that share is {band} %, or more where scores are tied."
     single = SHARE.value(found.single)
-    yield f"Sets hold {found.mean_size:.2f} classes on average; {single} of them hold one."
+    yield f"Sets hold {found.mean_size:.2f} {many} on average; {single} of them hold one."
+    if found.filled:
+        would = f"{SHARE.value(found.filled)} would be empty and hold the likeliest {one} instead"
+        yield f"{would}: so many more rows may be covered."
     for line in _short(found):
         yield f"{line[0].upper()}{line[1:]}."

@@ -17,6 +17,7 @@ from typing import Any
 
 from smallcal.calibrators import plugins
 from smallcal.calibrators.class_frequencies import ClassFrequencies
+from smallcal.calibrators.confidence_shift import ConfidenceShift
 from smallcal.calibrators.decision import Threshold
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap
@@ -48,7 +49,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "map": FittedMap.kinds,
     "correction": Correction.kinds,
     "groups": GroupEffects.kinds,
-    "later": {each.kind: each for each in (ClassFrequencies,)},
+    "later": {each.kind: each for each in (ClassFrequencies, ConfidenceShift)},
     "decision": {each.kind: each for each in (Threshold, PredictionSet)},
 }
 

@@ -6,10 +6,12 @@ scores that the true classes of other rows had. :func:`smallcal.prediction_sets`
 here it is kept and applied, with NumPy alone.
 
 - ``lac``: 1 - p of the class. The smallest sets on average.
-- ``aps``: the sum of p over the classes from the likeliest down to this one. Sets grow where the
-  model is unsure. No random number is drawn: sets are a little larger than they need be, and the
-  same row always has the same set.
+- ``aps``: the sum of p over the classes that are likelier. Sets grow where the model is unsure, and
+  the likeliest class is in each. No random number is drawn: the same row always has the same set.
 - ``raps``: the same and a penalty for each rank beyond ``k_reg``: few very large sets.
+
+With the p of the class itself in the sum, as others have it where they draw no random number, sets
+of an accurate model are large: most rows are such that it is sure of, with scores near 1.
 """
 
 from __future__ import annotations
@@ -133,15 +135,16 @@ def class_scores(
     Examples
     --------
     >>> class_scores(np.array([[0.25, 0.5, 0.25]]), "aps").tolist()
-    [[0.75, 0.5, 1.0]]
+    [[0.5, 0.0, 0.75]]
     >>> class_scores(np.array([[0.25, 0.5, 0.25]]), "raps", penalty=0.5, k_reg=1).tolist()
-    [[1.25, 0.5, 2.0]]
+    [[1.0, 0.0, 1.75]]
     """
     p = proba.astype(np.float64)
     if score == "lac":
         return np.asarray(1 - p)
     order = np.argsort(-p, axis=1, kind="stable")
-    sums = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
+    sums = np.zeros_like(p)
+    np.cumsum(np.take_along_axis(p, order[:, :-1], axis=1), axis=1, out=sums[:, 1:])
     if score == "raps":
         sums += penalty * np.maximum(np.arange(1, p.shape[1] + 1) - k_reg, 0)
     result = np.empty_like(sums)

@@ -23,6 +23,8 @@ _HELP = {
     "report": "Report how well a model is calibrated, and which method to use.",
     "export": "Write a calibrator as ONNX, a Python file or SQL, for places without smallcal.",
     "monitor": "Watch for drift; exit with 1 on alarm. May be asked as often as one likes.",
+    "adapt": "Adapt a calibrator to classes that became more or less frequent; no labels needed.",
+    "refresh": "Update a calibrator with new labelled rows, and say what changed.",
     "inspect": "Say what a saved calibrator does, in words.",
     "methods": "List the methods by name.",
     "train": "Train a model of images as a recipe says; a stopped run goes on.",

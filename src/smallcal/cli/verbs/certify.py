@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated, Any
 
 from smallcal import io
@@ -14,7 +15,7 @@ from smallcal.calibrators.base import BaseCalibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import flag, option
 from smallcal.data.claims import CLAIMS
-from smallcal.errors import InputError, SmallcalError
+from smallcal.errors import FitWarning, InputError, SmallcalError
 from smallcal.io import Loaded
 from smallcal.metrics.units import PERCENT, SHARE
 
@@ -165,7 +166,9 @@ def _sets(found: Certification, rows: dict[str, Any], alphas: list[float]) -> li
     fitted, made = found.calibrator, list[PredictionSets]()
     known = rows if fitted.groups is not None else {**rows, "groups": None}
     for alpha in alphas:
-        made.append(prediction_sets(fitted, **known, alpha=alpha))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # its sentences say the same
+            made.append(prediction_sets(fitted, **known, alpha=alpha))
         fitted = made[-1].calibrator
     return made
 

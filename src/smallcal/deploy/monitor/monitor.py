@@ -167,10 +167,9 @@ class Monitor:
 
     def report(self) -> Report:
         """Return what is known so far."""
-        state, fit = self._state, self._fitted.fit_metrics
+        state = self._state
         streams = tuple(_streams(state))
         gap = sum(state.gaps, Gap())
-        after: Mapping[str, float] = fit.get("after", {})
         return Report(
             method=self._fitted.method,
             alpha=state.alpha,
@@ -185,7 +184,7 @@ class Monitor:
             if state.groups
             else (),
             confidence=state.certainty / UNIT / state.rows if state.rows else None,
-            reference_confidence=after.get("mean_confidence"),
+            reference_confidence=_confidence(self._fitted),
             accuracy=state.correct / gap.n if gap.n else None,
             classes=_classes(state),
             input=self._fitted.input,
@@ -330,6 +329,19 @@ def _streams(state: State) -> Iterator[Stream]:
         counts = getattr(state, name)
         log_e = float(label_free.log_evidence(np.array(counts), prior))
         yield Stream(name, counts, before, log_e)
+
+
+def _confidence(fitted: FittedCalibrator) -> float | None:
+    """Return the mean calibrated confidence of the rows that are compared with."""
+    after: Mapping[str, float] = fitted.fit_metrics.get("after", {})
+    if not fitted.later:
+        return after.get("mean_confidence")
+    table = None if fitted.reference is None else fitted.reference.classes
+    if table is None:  # those of the fit had another confidence, before it learned more
+        return None
+    if fitted.claim is not None:
+        return float(table.joint[:, fitted.claim].sum())
+    return sum(table.certainty) / sum(table.predicted)
 
 
 def _classes(state: State) -> Seen | None:

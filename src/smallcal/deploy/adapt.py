@@ -1,0 +1,379 @@
+"""Adapt a calibrator to classes that are more or less frequent where the model runs.
+
+No labels are needed: calibrated probabilities and how frequent classes were say how frequent they
+are now (Saerens, Latinne and Decaestecker 2002), as long as rows of one class look as they did.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.class_frequencies import ClassFrequencies
+from smallcal.calibrators.class_table import UNIT, ClassTable
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import Given, checked, coded, slices
+from smallcal.calibrators.later import with_later, without_last
+from smallcal.calibrators.reference import Bins, Reference
+from smallcal.data.checks import FloatArray
+from smallcal.data.masks import checked_logits
+from smallcal.deploy.adaptation import LEAST_ROWS, Adaptation, Cal
+from smallcal.deploy.deployed_rows import Deployed, Spool, deployed
+from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, diagnose, strength
+from smallcal.deploy.rates import rates_of
+from smallcal.errors import InputError
+from smallcal.io import Source
+from smallcal.io.progress import Advance
+from smallcal.statistics.class_frequencies import factors
+from smallcal.statistics.moved_classes import Moved, Split, moved
+
+
+def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
+    cal: Cal,
+    logits: object = None,
+    *,
+    rates: object = None,
+    features: object = None,
+    groups: object = None,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    force: bool = False,
+    undo: bool = False,
+) -> Adaptation[Cal]:
+    """Adapt a calibrator to other frequencies of classes: those of rows without labels, or given.
+
+    Probabilities are multiplied by how much more frequent each class became, and normalised. So
+    predictions may change. Adapting again starts from the calibrator as it was fitted.
+
+    Parameters
+    ----------
+    cal : fitted calibrator
+    logits : array-like of shape (n, C), optional
+        Rows from where the model runs, no labels; what the calibrator was fitted on: logits,
+        probabilities or scores.
+    rates : array-like of shape (C,) or mapping, optional
+        The frequencies themselves, where they are known: one for each class, or by its name. Then
+        rows only say how many predictions change.
+    features : array-like of shape (n, d), optional
+        For calibrators that were fitted with features.
+    groups : array-like of shape (n,), optional
+        For calibrators that were fitted with groups.
+    confidence : float
+        Of the intervals. The calibrator stays as it is unless "nothing has changed" is rejected
+        at one minus this.
+    random_state : int
+        Of the resamples.
+    force : bool
+        Whether to adapt although the evidence is weak.
+    undo : bool
+        Whether to take away what was adapted before instead.
+
+    Returns
+    -------
+    Adaptation
+        ``calibrator`` is the new one, or the old one where the rows do not ask for another;
+        ``adapted`` and ``sentences`` say which, and why.
+
+    Raises
+    ------
+    InputError
+        If rates do not fit the classes or do not sum to 1, or there is nothing to go by.
+
+    Examples
+    --------
+    >>> import numpy as np, smallcal as sc
+    >>> rng = np.random.default_rng(0)
+    >>> def rows(n, frequencies):
+    ...     y = rng.choice(3, size=n, p=frequencies)
+    ...     return 2 * rng.normal(size=(n, 3)) + 4 * np.eye(3)[y], y
+    >>> cal = sc.TemperatureScaling().fit(*rows(1000, [1 / 3, 1 / 3, 1 / 3]))
+    >>> found = sc.adapt(cal, rows(2000, [0.1, 0.1, 0.8])[0])
+    >>> found.adapted, [round(share, 1) for share in found.now]
+    (True, [0.1, 0.1, 0.8])
+    >>> p = found.calibrator.predict_proba([[1.0, 1.0, 1.0]])
+    >>> p.round(1).tolist()
+    [[0.1, 0.1, 0.8]]
+    >>> sc.adapt(cal, rows(2000, [1 / 3, 1 / 3, 1 / 3])[0]).adapted
+    False
+    """
+    fitted = fitted_of(cal)
+    if undo:
+        if any(each is not None for each in (logits, rates)):
+            raise InputError("undo takes away what was adapted; it needs neither rows nor rates")
+        return Adaptation(_as(cal, undone(fitted)), "undone", adapted=True)
+    _require_level(confidence)
+    blocks = None
+    if logits is not None:
+        blocks = _blocks(unadapted(fitted), logits, features, groups)
+    found = adapt_blocks(
+        fitted, blocks, rates=rates, level=confidence, random_state=random_state, force=force
+    )
+    same = found.calibrator is fitted
+    return _like(found, cal if same else _as(cal, found.calibrator))
+
+
+def adapt_blocks(
+    fitted: FittedCalibrator,
+    blocks: Iterable[Given] | None,
+    *,
+    rates: object = None,
+    level: float = 0.95,
+    random_state: int = 0,
+    force: bool = False,
+    advance: Advance = lambda rows: None,
+) -> Adaptation[FittedCalibrator]:
+    """Adapt to rows that come block by block, which are checked for ``unadapted(fitted)``.
+
+    All else is as in :func:`adapt`.
+    """
+    _require_level(level)
+    base = unadapted(fitted)
+    if blocks is None and rates is None:
+        raise InputError(
+            "there is nothing to adapt to: ",
+            python="pass rows without labels, or rates=...",
+            shell="name DATA, rows without labels, or --rates FILE",
+        )
+    split = _split(base)
+    given = None if rates is None else rates_of(rates, names_of(base))
+    with closing(Spool(base.n_classes)) as spool:
+        rows = None
+        if blocks is not None:
+            rows = deployed(base, blocks, spool, random_state=random_state, advance=advance)
+        if given is not None:
+            return _to_rates(fitted, base, split, given, rows)
+        assert rows is not None
+        return _to_rows(fitted, base, split, rows, _Asked(level, random_state, force))
+
+
+class _Asked:
+    """How sure one has to be."""
+
+    def __init__(self, level: float, random_state: int, force: bool) -> None:
+        self.level, self.random_state, self.force = level, random_state, force
+
+
+def unadapted(fitted: FittedCalibrator) -> FittedCalibrator:
+    """Return the calibrator without the frequencies that it was adapted to last, if it was."""
+    last = fitted.later[-1] if fitted.later else None
+    return without_last(fitted) if isinstance(last, ClassFrequencies) else fitted
+
+
+def undone(fitted: FittedCalibrator) -> FittedCalibrator:
+    """Return the calibrator as it was before it was adapted."""
+    base = unadapted(fitted)
+    if base is fitted:
+        what = "something else was learned after that" if fitted.later else "it is as it was fitted"
+        raise InputError(f"there are no adapted frequencies of classes to take away: {what}")
+    return base
+
+
+def names_of(fitted: FittedCalibrator) -> tuple[str, ...]:
+    """Return what classes are called in tables, and in files of rates."""
+    return fitted.class_names or tuple(map(str, range(fitted.n_classes)))
+
+
+def fitted_of(cal: BaseCalibrator | FittedCalibrator) -> FittedCalibrator:
+    """Return the numbers of a calibrator."""
+    if not isinstance(cal, BaseCalibrator | FittedCalibrator):
+        raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
+    return cal if isinstance(cal, FittedCalibrator) else cal._fitted()
+
+
+def source_blocks(fitted: FittedCalibrator, source: Source) -> Iterator[Given]:
+    """Yield the rows of files that need not fit in memory; what is wrong is named by file and row."""
+    for part in source.parts():
+        for block in source.blocks(part, carry=False):
+            try:
+                yield _given(checked(fitted, block.scores, None, None), fitted, block.start)
+            except InputError as error:
+                raise error.about(part.shown) from error
+        part.require_unchanged()
+
+
+def _blocks(
+    fitted: FittedCalibrator, logits: object, features: object, groups: object
+) -> Iterator[Given]:
+    """Yield rows after rows of an array, which may be one in a file."""
+    if not fitted.signal.rowwise:
+        raise InputError(f"{fitted.method} looks at all rows at once and cannot be adapted")
+    given = checked(fitted, logits, features, None)
+    given = given._replace(groups=coded(fitted.groups, groups, len(given.logits)))
+    for rows in slices(len(given.logits), fitted.n_classes):
+        yield _given(given.take(rows), fitted, rows.start)
+
+
+def _given(rows: Given, fitted: FittedCalibrator, first: int) -> Given:
+    logits, _ = checked_logits(rows.logits, name=fitted.input, first_row=first)
+    return rows._replace(logits=logits)
+
+
+def _split(fitted: FittedCalibrator) -> Split:
+    """Return what the calibrator knows of the classes of its split.
+
+    Their frequencies are mean calibrated probabilities, not shares of labels: rows that are those
+    of the split then lead to no change, exactly, however small it was.
+    """
+    table = None if fitted.reference is None else fitted.reference.classes
+    if table is None:
+        raise InputError(
+            "this calibrator has no table of the classes of its split, which says how frequent "
+            "they were (an older file, or over 1,000 classes); fit it again"
+        )
+    mean = np.maximum(table.sums("confidence").sum(axis=0), 0.5)
+    return Split(mean / mean.sum(), sum(table.predicted) / UNIT, *_typical(table))
+
+
+def _typical(table: ClassTable) -> tuple[FloatArray, FloatArray]:
+    """Return probabilities that stand for those of a split, and the share of each.
+
+    Two rows for each predicted class, so that the confidence has the mean and the spread it had.
+    """
+    counts = np.array(table.predicted, dtype=np.float64)
+    kept = np.flatnonzero(counts)
+    n, each = counts[kept], np.arange(len(kept))
+    mean = np.minimum(np.array(table.certainty)[kept] / n, 1)
+    spread = np.sqrt(np.maximum(np.array(table.squares)[kept] / n - mean**2, 0))
+    others = table.joint[kept] + 1e-12
+    others[each, kept] = 0
+    others /= others.sum(axis=1, keepdims=True)
+    rows = []
+    for sure in (np.maximum(mean - spread, 0), np.minimum(mean + spread, 1)):
+        row = others * (1 - sure)[:, None]
+        row[each, kept] = sure
+        rows.append(row)
+    return np.concatenate(rows), np.tile(n / n.sum() / 2, 2)
+
+
+def _to_rows(
+    fitted: FittedCalibrator, base: FittedCalibrator, split: Split, rows: Deployed, asked: _Asked
+) -> Adaptation[FittedCalibrator]:
+    """Adapt to what rows say, if they say enough."""
+    n, names = rows.rows.n, _shown(base)
+    known: dict[str, Any] = {"rows": n, "classes": names, "level": asked.level}
+    if n < max(LEAST_ROWS, base.n_classes):
+        return Adaptation(fitted, "few", adapted=False, **known)
+    found = moved(rows.rows, split, level=asked.level, random_state=asked.random_state)
+    now = _believed(rows, split, found)
+    shift = UNKNOWN if rows.seen is None else diagnose(rows.seen)
+    verdict = _verdict(found, shift, asked.level)
+    intervals = {"low": _plain(found.low), "high": _plain(found.high)}
+    before, after = _plain(split.mean), _plain(now)
+    adapted = verdict == "moved" or asked.force
+    known |= {"before": before, "now": after, **intervals}
+    known |= {"p_value": found.p_value, "class_shift": shift}
+    if not adapted:
+        return Adaptation(fitted, verdict, adapted=False, **known)
+    part = ClassFrequencies(
+        before, after, level=asked.level, p_value=found.p_value, rows=n, source="rows", **intervals
+    )
+    changes = part.factors
+    reference = rows.reference(changes, len(base.group_counts))
+    new = with_later(base, part, reference=reference)
+    aside = len(base.decisions)
+    changed = rows.changed(changes)
+    return Adaptation(new, verdict, adapted=True, changed=changed, set_aside=aside, **known)
+
+
+def _verdict(found: Moved, shift: ClassShift, level: float) -> str:
+    if found.p_value >= 1 - level:
+        return "unchanged"
+    return "more" if shift.kind == "more" else "moved"
+
+
+def _believed(rows: Deployed, split: Split, found: Moved) -> FloatArray:
+    """Return frequencies that are held back by the old ones as far as chance could explain them.
+
+    No further than their intervals reach, though: a class that surely moved is not held back
+    because the others did not (Efron and Morris call that limited translation).
+    """
+    n = rows.rows.n
+    worth = n * split.n / (n + split.n)
+    held = strength(found.by_chance, worth) * n / worth
+    now = split.mean * factors(rows.rows, split.mean, strength=held)
+    now = np.clip(now, np.minimum(found.low, found.now), found.high)
+    return np.asarray(now / now.sum())
+
+
+def _to_rates(
+    fitted: FittedCalibrator,
+    base: FittedCalibrator,
+    split: Split,
+    now: FloatArray,
+    rows: Deployed | None,
+) -> Adaptation[FittedCalibrator]:
+    """Adapt to rates that were given."""
+    part = ClassFrequencies(_plain(split.mean), _plain(now))
+    new = with_later(base, part, reference=_weighed(base.reference, part.factors))
+    return Adaptation(
+        new,
+        "rates",
+        adapted=True,
+        rows=0 if rows is None else rows.rows.n,
+        classes=_shown(base),
+        before=part.before,
+        now=part.now,
+        changed=None if rows is None else rows.changed(part.factors),
+        set_aside=len(base.decisions),
+    )
+
+
+def _weighed(reference: Reference | None, changes: FloatArray) -> Reference | None:
+    """Return the counts that the split would have had with classes as frequent as they are now.
+
+    A weighed sample is worth fewer samples. Which class is predicted is not known any more, so
+    there is no table of classes, and groups are not counted.
+    """
+    if reference is None or reference.classes is None:
+        return None
+    table = reference.classes
+    sums = table.sums("confidence")
+    share = sums.sum(axis=0) / sums.sum()
+    worth = sum(table.predicted) / UNIT * float(share @ changes) ** 2 / float(share @ changes**2)
+
+    def bins(name: str) -> Bins | None:
+        old = getattr(reference, name)
+        if old is None:
+            return None
+        weighed = table.sums(name) @ changes
+        counts = np.maximum(np.rint(worth * weighed / weighed.sum()), 1).astype(int)
+        return Bins(old.edges, tuple(counts.tolist()))
+
+    confidence = bins("confidence")
+    assert confidence is not None
+    return Reference(confidence, bins("score"))
+
+
+def _shown(fitted: FittedCalibrator) -> tuple[str, ...]:
+    if fitted.score is not None and fitted.class_names is None:
+        return ("outcome 0", "outcome 1")
+    return names_of(fitted)
+
+
+def _require_level(level: object) -> None:
+    number = isinstance(level, int | float) and not isinstance(level, bool)
+    if not number or not 0.5 <= float(level) < 1:  # type: ignore[arg-type]
+        raise InputError(f"confidence must be a number from 0.5 up to 1, such as 0.95; got {level}")
+
+
+def _plain(values: FloatArray) -> tuple[float, ...]:
+    return tuple(values.tolist())
+
+
+def _as(cal: Cal, fitted: FittedCalibrator) -> Cal:
+    """Return a calibrator of the same sort with these numbers."""
+    if isinstance(cal, FittedCalibrator):
+        return fitted
+    same = copy.copy(cal)
+    same.fitted_ = fitted
+    return same
+
+
+def _like(found: Adaptation[FittedCalibrator], cal: Cal) -> Adaptation[Cal]:
+    fields: Mapping[str, Any] = {**vars(found), "calibrator": cal}
+    return Adaptation(**fields)
