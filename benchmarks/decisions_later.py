@@ -9,7 +9,6 @@ import numpy as np
 
 import smallcal as sc
 from decisions_real import cells, loaded
-from smallcal.deploy.refresh import refresh
 from smallcal.studies.simulate import World
 
 #: Classes that are hard to easy, seen through noise: rows of a class always look alike.
@@ -175,10 +174,10 @@ def refreshed_once(job):
     test = WORLD.draw(5000, split="test", severity=severity, draw=seed)
     logits, check = louder * new.logits, louder * test.logits
     cal = quiet(sc.TemperatureScaling().fit, old.logits, old.labels)
-    at_once = quiet(refresh, cal, logits, new.labels)
+    at_once = quiet(sc.refresh, cal, logits, new.labels)
     pieces, order = cal.fitted_, np.random.default_rng(seed).permutation(n)
     for rows in np.array_split(order, 50):
-        pieces = quiet(refresh, pieces, logits[rows], new.labels[rows]).calibrator
+        pieces = quiet(sc.refresh, pieces, logits[rows], new.labels[rows]).calibrator
     p, q = (each.predict_proba(check) for each in (at_once.calibrator, pieces))
     alone = quiet(sc.TemperatureScaling().fit, logits, new.labels)
     both = np.concatenate([old.logits, logits]), np.concatenate([old.labels, new.labels])

@@ -307,3 +307,13 @@ def test_probabilities_are_taken_as_well():
     found = sc.prediction_sets(cal, q, Y)
     expected = sc.prediction_sets(CAL, Z, Y)
     assert found.rule.quantiles[0] == pytest.approx(expected.rule.quantiles[0], abs=1e-6)
+
+
+def test_the_rows_of_a_refresh_are_refused():
+    refreshed = sc.refresh(CAL, 1.5 * Z, Y).calibrator
+    with pytest.raises(sc.InputError, match="was refreshed on"):
+        sc.prediction_sets(refreshed, 1.5 * Z, Y)
+    found = sc.prediction_sets(refreshed, 1.5 * NEW[:500], ANSWERS[:500])
+    assert covered(found.predict(1.5 * NEW[500:]), ANSWERS[500:]).mean() > found.coverage.low - 0.02
+    again = sc.refresh(found.calibrator, 1.5 * NEW[500:900], ANSWERS[500:900]).calibrator
+    assert again.decisions == ()  # a promise does not survive a change

@@ -23,6 +23,7 @@ from smallcal.advice.certify_walk import (
 )
 from smallcal.advice.certify_words import Certificate, Certification, Certified
 from smallcal.advice.cross_validate import out_of_fold
+from smallcal.advice.own_rows import learned_from
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.decision import BY, RULES, Threshold
 from smallcal.calibrators.estimators import estimator_of
@@ -113,12 +114,11 @@ def certify(
         score=fitted.score,
     )
     digest = preds.sha256()
-    known = _known(fitted, preds, digest)
+    known = learned_from(fitted, preds, digest)
+    _require_rows(fitted, known, cross=cross)
     if cross:
-        _require_own(fitted, own=known == "fitted")
         proba = _refitted(calibrator, fitted, preds, random_state)
     else:
-        _require_new(known)
         effects = groups if fitted.groups is not None else None
         proba = fitted.predict_proba(X, features=features, groups=effects)
     rows = _Rows.of(fitted, preds, proba, by)
@@ -318,44 +318,27 @@ def _require_possible(fitted: FittedCalibrator, by: str, groups: object) -> None
         )
 
 
-def _known(fitted: FittedCalibrator, preds: Predictions, digest: str) -> str:
-    """Return what the calibrator learned from just these rows, by their fingerprint; "" if nothing.
+def _require_rows(fitted: FittedCalibrator, known: str, *, cross: bool) -> None:
+    """Raise where these rows would say something else of the calibrator than what is true.
 
-    The fit may have known no groups where these rows have some.
+    ``known`` is what it learned from them.
     """
-    seen = {digest}
-    if preds.groups is not None:
-        seen.add(replace(preds, groups=None, group_names=()).sha256())
-    if fitted.data.get("sha256") in seen:
-        return "fitted"
-    later = {getattr(part, "sha256", None) for part in fitted.later}
-    return "refreshed" if later & seen else ""
-
-
-def _require_new(known: str) -> None:
-    """Raise where the calibrator has learned from these rows."""
-    if not known:
-        return
-    why = f"these are the rows that the calibrator was {known} on, where it looks better than it is"
-    if known != "fitted":
-        raise InputError(f"{why}: certify on other labelled rows")
-    other = {"python": "cross=True", "shell": "--cross"}
-    raise InputError(f"{why}: certify on other labelled rows, or with ", **other)
-
-
-def _require_own(fitted: FittedCalibrator, *, own: bool) -> None:
-    """Raise where rows out of fold would say nothing about this calibrator."""
-    flag = {"python": "cross", "shell": "--cross"}
-    if not own:
+    if cross and not known:
         raise InputError(
             "by their fingerprint these are not the rows of the fit: certify on them without ",
-            **flag,
+            python="cross",
+            shell="--cross",
         )
-    if fitted.later:
+    if known and not (cross and known == "fitted"):
+        why = f"these are the rows that the calibrator was {known} on, where it looks better than "
+        why += "it is: certify on other labelled rows"
+        if known != "fitted" or fitted.later:
+            raise InputError(why)
+        raise InputError(f"{why}, or with ", python="cross=True", shell="--cross")
+    if cross and fitted.later:
         raise InputError(
             "this calibrator was changed after its fit, which refits would not know of: certify on "
-            "other labelled rows, without ",
-            **flag,
+            "other labelled rows"
         )
 
 

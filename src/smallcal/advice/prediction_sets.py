@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv
 
+from smallcal.advice.own_rows import learned_from
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import coded, slices
@@ -178,7 +179,7 @@ def prediction_sets(
         raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
     fitted = cal if isinstance(cal, FittedCalibrator) else cal._fitted()
     _require_options(alpha, score, penalty, k_reg)
-    preds = _rows(fitted, X, y, features=features, groups=groups)
+    preds, digest = _rows(fitted, X, y, features=features, groups=groups)
     proba = _exact(fitted, preds)
     if score != "raps":
         penalty, k_reg = 0.0, 0
@@ -194,7 +195,7 @@ def prediction_sets(
         k_reg=k_reg,
         empty=bool(empty),
         n=counts,
-        sha256=preds.sha256(),
+        sha256=digest,
         promise=_promise(alpha, counts, _words(fitted)[0]),
     )
     found = _measured(fitted, rule, proba, ~is_masked(preds.logits))
@@ -316,8 +317,8 @@ def _require_options(alpha: float, score: str, penalty: float, k_reg: int) -> No
 
 def _rows(
     fitted: FittedCalibrator, X: object, y: object, *, features: object, groups: object
-) -> Predictions:
-    """Return the rows, checked; those of the fit are refused."""
+) -> tuple[Predictions, str]:
+    """Return the rows, checked, with their fingerprint; those of the fit are refused."""
     if not fitted.deployable:
         raise InputError(f"{fitted.method} is for comparison only; it has no prediction sets")
     preds = Predictions.of(
@@ -333,12 +334,13 @@ def _rows(
         want = f"the {fitted.n_classes} columns this calibrator was fitted on"
         raise InputError(f"{fitted.input} must have {want}; got {preds.n_classes}")
     coded(fitted.groups, groups, preds.n)  # which says what is missing, or unknown
-    if preds.sha256() == fitted.data.get("sha256"):
+    digest = preds.sha256()
+    if known := learned_from(fitted, preds, digest):
         raise InputError(
-            "these are the rows that the calibrator was fitted on, which says nothing of others: "
-            "keep some labelled rows aside for the sets"
+            f"these are the rows that the calibrator was {known} on, where it looks better than it "
+            "is: keep some labelled rows aside for the sets"
         )
-    return preds
+    return preds, digest
 
 
 def _exact(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
