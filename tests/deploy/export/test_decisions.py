@@ -298,8 +298,9 @@ def test_torch_takes_any_shape_and_refuses_what_is_no_row():
     module = to_torch(fitted)
     z = torch.zeros(2, 3, 5)
     z[0, 1, 2] = torch.nan
+    z[1, 2, 0] = 1e30  # as sure as can be, and no logit
     found = module.accept(z, risk=0.02)
-    assert found.tolist() == [[True, False, True], [True, True, True]]
+    assert found.tolist() == [[True, False, True], [True, True, False]]
     assert not module.accept(z, risk=0.01).any()
     with pytest.raises(InputError, match="risk must be one that was certified"):
         module.accept(z)
@@ -363,6 +364,17 @@ def test_scores_in_onnx_and_torch(tmp_path):
     session = session_of(append_to_onnx(fitted, tmp_path / "model.onnx"))
     (found,) = session.run(["accepted"], {"x": x.astype(np.float32)})
     agree({"accepted": found}, fitted, x.astype(np.float32).astype(float))
+
+
+def test_a_probability_above_1_is_no_score():
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    p = rng.random(400)
+    fitted = sc.Calibrator(input="score").fit(p, rng.random(400) < p).fitted_
+    session = session_of(to_onnx(with_decisions(fitted, threshold(0.5)), dtype="float64"))
+    (found,) = session.run(["accepted"], {"score": np.array([[0.99], [1.5], [-1.0], [0.01]])})
+    assert found.tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("name", NASTY)
