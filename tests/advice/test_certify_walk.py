@@ -61,6 +61,25 @@ def test_the_walk_equals_a_plain_loop(rule, risk, n):
         assert walk(Counts.of(sure, right), target) == wanted
 
 
+def test_the_first_that_fails_ends_the_walk():
+    """Later thresholds would pass again, and do not count."""
+    sure = np.repeat([0.99, 0.9, 0.6], [800, 40, 3_000])
+    counts = Counts.of(sure, sure != 0.9)
+    place = walk(counts, TWO)
+    assert counts.accepted[place] == 800
+    assert binom.cdf(40, 3_840, TWO.risk) <= TWO.delta  # as at the end
+    assert plain_walk(sure, sure != 0.9, TWO, start_rows(3_840, 0.02, 0.05)) == place
+    # Nor does a start that fails.
+    assert walk(Counts.of(sure, np.arange(3_840) >= 40), TWO) is None
+
+
+def test_a_row_at_a_threshold_is_accepted():
+    sure = np.repeat(GRID[[100, 700, -1]], [2, 3, 4])
+    counts = Counts.of(sure, np.arange(9) % 2 == 0)
+    assert counts.accepted[[99, 100, 699, 700, -2, -1]].tolist() == [0, 2, 2, 5, 5, 9]
+    assert counts.errors[[99, 100, 699, 700, -2, -1]].tolist() == [0, 1, 1, 2, 2, 4]
+
+
 @pytest.mark.parametrize(("errors", "n"), [(0, 1), (0, 149), (1, 236), (7, 300), (5, 5), (99, 400)])
 def test_bounds_are_those_of_scipy(errors, n):
     one_sided = binomtest(errors, n, alternative="less").proportion_ci(0.95, method="exact")

@@ -115,11 +115,10 @@ def certify(
     )
     digest = preds.sha256()
     known = learned_from(fitted, preds, digest)
+    _require_rows(fitted, known, cross=cross)
     if cross:
-        _require_own(fitted, own=known == "fitted")
         proba = _refitted(calibrator, fitted, preds, random_state)
     else:
-        _require_new(known)
         effects = groups if fitted.groups is not None else None
         proba = fitted.predict_proba(X, features=features, groups=effects)
     rows = _Rows.of(fitted, preds, proba, by)
@@ -297,30 +296,27 @@ def _require_possible(fitted: FittedCalibrator, by: str, groups: object) -> None
         )
 
 
-def _require_new(known: str) -> None:
-    """Raise where the calibrator has learned from these rows."""
-    if not known:
-        return
-    why = f"these are the rows that the calibrator was {known} on, where it looks better than it is"
-    if known != "fitted":
-        raise InputError(f"{why}: certify on other labelled rows")
-    other = {"python": "cross=True", "shell": "--cross"}
-    raise InputError(f"{why}: certify on other labelled rows, or with ", **other)
+def _require_rows(fitted: FittedCalibrator, known: str, *, cross: bool) -> None:
+    """Raise where these rows would say something else of the calibrator than what is true.
 
-
-def _require_own(fitted: FittedCalibrator, *, own: bool) -> None:
-    """Raise where rows out of fold would say nothing about this calibrator."""
-    flag = {"python": "cross", "shell": "--cross"}
-    if not own:
+    ``known`` is what it learned from them.
+    """
+    if cross and not known:
         raise InputError(
             "by their fingerprint these are not the rows of the fit: certify on them without ",
-            **flag,
+            python="cross",
+            shell="--cross",
         )
-    if fitted.later:
+    if known and not (cross and known == "fitted"):
+        why = f"these are the rows that the calibrator was {known} on, where it looks better than "
+        why += "it is: certify on other labelled rows"
+        if known != "fitted" or fitted.later:
+            raise InputError(why)
+        raise InputError(f"{why}, or with ", python="cross=True", shell="--cross")
+    if cross and fitted.later:
         raise InputError(
             "this calibrator was changed after its fit, which refits would not know of: certify on "
-            "other labelled rows, without ",
-            **flag,
+            "other labelled rows"
         )
 
 

@@ -15,7 +15,7 @@ from smallcal.calibrators.base import BaseCalibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import flag, option
 from smallcal.data.claims import CLAIMS
-from smallcal.errors import FitWarning, InputError
+from smallcal.errors import FitWarning, InputError, SmallcalError
 from smallcal.io import Loaded
 from smallcal.metrics.units import PERCENT, SHARE
 
@@ -103,7 +103,7 @@ def certify(
     named = None if by in (None, _CLASS) else by
     _require_one_group(known, named, group, calibrator)
     asked = inputs.Asked.of({**locals(), "group": named or group})
-    loaded = inputs.named(inputs.load(data, asked, known.fitted_), known.fitted_)
+    loaded = _loaded(known, data, asked, by=named)
     rows = _rows(known, loaded, grouped=named is not None, force=force)
     with inputs.naming(data), terminal.noted_warnings(data):
         found = Certification(certificates=(), calibrator=known.fitted_)
@@ -139,6 +139,16 @@ def _require_one_group(
             f"{calibrator} has effects of groups, and a row belongs to one: --by {by} and --group "
             f"{group} must name the same"
         )
+
+
+def _loaded(known: BaseCalibrator, data: str, asked: inputs.Asked, *, by: str | None) -> Loaded:
+    """Read the file; what is wrong with its groups is said of the option that named them."""
+    try:
+        return inputs.named(inputs.load(data, asked, known.fitted_), known.fitted_)
+    except SmallcalError as error:
+        if by is None:
+            raise
+        raise error.calling("--group", "--by") from error
 
 
 def _rows(known: BaseCalibrator, loaded: Loaded, *, grouped: bool, force: bool) -> dict[str, Any]:
