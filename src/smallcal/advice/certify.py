@@ -151,7 +151,7 @@ def certificate_of(
     """
     asked = Asked.of(risk, confidence=level)
     shared = {"cross": False, "sha256": sha256, "input": input}
-    return _certificate(_Rows(confidence=confidence, correct=correct), asked, risk, shared)
+    return _certificate({"": Counts.of(confidence, correct)}, asked, risk, shared)
 
 
 @dataclass(frozen=True, kw_only=True)
