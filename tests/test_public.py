@@ -90,7 +90,10 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
         ("recipes/multiple-choice.md", 12),
         ("recipes/binary-model.md", 20),
         ("recipes/reranker.md", 15),
+        ("recipes/judge-alone.md", 18),
+        ("decide.md", 24),
         ("groups.md", 13),
+        ("costs.md", 20),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):

@@ -19,6 +19,8 @@ from smallcal._version import __version__ as __version__
 if TYPE_CHECKING:
     from smallcal.advice.audit import audit as audit
     from smallcal.advice.certify import certify as certify
+    from smallcal.advice.costs import Costs as Costs
+    from smallcal.advice.expected_cost import expected_cost as expected_cost
     from smallcal.advice.plan import plan as plan
     from smallcal.advice.prediction_sets import prediction_sets as prediction_sets
     from smallcal.advice.select import select as select
@@ -52,6 +54,8 @@ __getattr__, __dir__, __all__ = attach(
     {
         "advice.audit": ["audit"],
         "advice.certify": ["certify"],
+        "advice.costs": ["Costs"],
+        "advice.expected_cost": ["expected_cost"],
         "advice.plan": ["plan"],
         "advice.prediction_sets": ["prediction_sets"],
         "advice.select": ["select"],

@@ -436,7 +436,11 @@ def test_as_many_rows_as_the_fit_ask_for_a_new_one():
     assert not sc.refresh(calibrator(), z[:399], y[:399]).fit_again
     found = sc.refresh(calibrator(), z, y)
     assert found.fit_again
-    assert "a new fit" in str(found)
+    assert "a new fit on old and new rows" in str(found)
+    assert not sc.refresh(calibrator(), 3 * z[:99], y[:99]).fit_again
+    found = sc.refresh(calibrator(), 3 * z[:100], y[:100])
+    assert found.fit_again
+    assert "a fit of their own" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,28 @@ def certify(
     )
 
 
+def certificate_of(
+    confidence: FloatArray,
+    correct: BoolArray,
+    *,
+    risk: float,
+    level: float = 0.95,
+    input: str = "logits",
+    sha256: str = "",
+) -> Certificate:
+    """Return what rows of known confidences can promise; :func:`certify` has more to ask.
+
+    Examples
+    --------
+    >>> sure = np.linspace(0.6, 0.99, 400)
+    >>> round(certificate_of(sure, sure > 0.7, risk=0.02).rows[0].threshold, 3)
+    0.703
+    """
+    asked = Asked.of(risk, confidence=level)
+    shared = {"cross": False, "sha256": sha256, "input": input}
+    return _certificate({"": Counts.of(confidence, correct)}, asked, risk, shared)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What is to be promised, checked."""

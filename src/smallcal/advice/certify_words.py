@@ -194,7 +194,7 @@ samples of the same kind.
                 f"{claim.are_wrong} too often."
             )
         about = "at least" if row.at_least else "about"
-        many = f"{about} {_about(row.more)} more labelled samples"
+        many = f"{about} {about_rows(row.more)} more labelled samples"
         return f"{said}; {many}{whose} would be needed for {risk}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -293,7 +293,7 @@ def level_of(threshold: float | None) -> str:
     return f"{threshold:.{digits}f}"
 
 
-def _about(rows: int) -> str:
+def about_rows(rows: int) -> str:
     """Write a number of rows of which two digits matter."""
     step = 10 ** max(len(str(rows)) - 2, 0)
     return f"{math.ceil(rows / step) * step:,}"

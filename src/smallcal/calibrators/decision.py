@@ -193,16 +193,16 @@ def accepted(
     groups: object = None,
 ) -> BoolArray:
     """Return which rows the threshold of a calibrator accepts."""
-    decision = _asked(fitted, risk)
+    decision = asked(fitted.decisions, risk)
     known = groups if fitted.groups is not None else None
     proba = fitted.predict_proba(logits, features=features, groups=known)
     named = None if groups is None else as_groups(groups, n=len(proba))
     return decision.accept(*fitted.claims(proba), named)
 
 
-def _asked(fitted: FittedCalibrator, risk: float | None) -> Threshold:
+def asked(decisions: Sequence[Decision], risk: float | None) -> Threshold:
     """Return the threshold of a risk, or the only one."""
-    known = [*thresholds_of(fitted.decisions).values()]
+    known = [*thresholds_of(decisions).values()]
     if not known:
         raise InputError(
             "this calibrator has no certified threshold; find one with ",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from smallcal.calibrators.fitted import FittedCalibrator
@@ -37,7 +38,14 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
             for name, where in fitted.flags.items()
         },
         "fit_metrics": dict(fitted.fit_metrics),
+        "later": [_without_aside(part.to_dict()) for part in fitted.later],
+        "decisions": [decision.to_dict() for decision in fitted.decisions],
     }
+
+
+def _without_aside(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a part learned, without what stood in the file before."""
+    return {name: value for name, value in document.items() if name != "aside"}
 
 
 def words_of(fitted: FittedCalibrator, *, score: bool) -> str:

@@ -16,7 +16,7 @@ from smallcal.io.atomic import stream_of
 READ = (
     *("data", "cal_data", "test_data", "calibrator", "labels", "class_names", "shift", "apply_to"),
     *("append", "merge", "reference", "folder", "source", "run", "gate", "model", "calibration"),
-    *("checkpoint", "split", "calibration_split", "recipe", "file", "root", "rates"),
+    *("checkpoint", "split", "calibration_split", "recipe", "file", "root", "cost", "rates"),
 )
 #: Those that name what is written. The state of a monitor is read as well, and meant to be.
 WRITTEN = ("output", "out", "figures", "state", "export", "report")

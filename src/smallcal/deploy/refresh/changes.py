@@ -28,6 +28,8 @@ from smallcal.metrics.units import PERCENT, SHARE, X100, written
 LEVELS = (0.5, 0.7, 0.9, 0.99)
 #: Drift is said below this chance.
 _LEVEL = 0.01
+#: After drift, so many rows are worth more in a fit of their own; see docs/refresh.md.
+_ENOUGH = 100
 
 
 class Change(NamedTuple):
@@ -109,7 +111,7 @@ class Refreshed:
     >>> val, test = sc.load_demo("cal"), sc.load_demo("test")
     >>> cal = sc.TemperatureScaling().fit(val.logits, val.labels)
     >>> print(sc.refresh(cal, test.logits[:20], test.labels[:20]))
-    20 new rows, 20 since the fit on 1,500.
+    20 new rows, 20 since the fit on 1,250.
     ...
     """
 
@@ -131,9 +133,16 @@ class Refreshed:
     input: str
 
     @property
+    def drifted(self) -> bool:
+        """Whether it is proven that the model's own confidences moved."""
+        return self.drift_p_value is not None and self.drift_p_value < _LEVEL
+
+    @property
     def fit_again(self) -> bool:
-        """Whether the new rows are as many as those of the fit: then a new fit is worth more."""
-        return self.rows_in_all >= self.fitted_rows
+        """Whether a new fit is likely worth more: as many new rows as old, or fewer after drift."""
+        return self.rows_in_all >= (
+            min(_ENOUGH, self.fitted_rows) if self.drifted else self.fitted_rows
+        )
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -248,10 +257,15 @@ def _sentences(done: Refreshed, claim: Claim) -> Iterator[str]:
         yield _threshold(each, claim)
     if done.accepted:
         yield "What was promised of thresholds held for the old probabilities: certify again."
-    if done.fit_again:
+    if done.fit_again and done.drifted:
         yield (
-            "The new rows are as many as those of the fit: a new fit on them, and on the old ones "
-            "where those still count, is worth more than a refresh."
+            "After drift, so many new rows are likely worth more in a fit of their own: fit again, "
+            "and compare."
+        )
+    elif done.fit_again:
+        yield (
+            "The new rows are as many as those of the fit: a new fit on old and new rows together "
+            "is likely worth more."
         )
 
 
@@ -263,14 +277,11 @@ def _drift(done: Refreshed) -> str:
     if done.drift_p_value is None:
         return "How far the model's own confidences moved is not known: the file has no counts."
     far = f"{done.found.moved:.2f} on a scale from 0 to 1"
-    if done.drift_p_value >= _LEVEL:
+    if not done.drifted:
         return (
             f"The model's own confidences: no proof of drift ({far}, p = {done.drift_p_value:.2g})."
         )
-    return (
-        f"The model's own confidences have drifted ({far}): the old fit counts less. If the model "
-        "itself was replaced, fit again."
-    )
+    return f"The model's own confidences have drifted ({far}): the old fit counts less."
 
 
 def _verdict(done: Refreshed, claim: Claim) -> str:
