@@ -13,6 +13,7 @@ import pytest
 import smallcal as sc
 from smallcal import runtime
 from smallcal.calibrators.class_frequencies import ClassFrequencies
+from smallcal.calibrators.confidence_shift import ConfidenceShift
 from smallcal.calibrators.later import with_later
 from smallcal.calibrators.prediction_set import PredictionSet
 from smallcal.io import read
@@ -282,6 +283,16 @@ class TestShown:
         (said,) = json.loads(cli("inspect", "later.json", "--json")[1])["later"]
         assert said["kind"] == "frequencies"
         assert "aside" not in said
+
+    def test_new_labels_are_told(self, cli):
+        fitted = runtime.load("plain.json")
+        with_later(fitted, ConfidenceShift(slope=0.5, bias=0.25, tail=0.9)).save("shift.json")
+        text = " ".join(cli("inspect", "shift.json")[1].split())
+        assert "Log-odds times 0.500, plus +0.250; other classes' proportions" in text
+        (said,) = json.loads(cli("inspect", "shift.json", "--json")[1])["later"]
+        assert said == {"kind": "shift", "slope": 0.5, "bias": 0.25, "tail": 0.9, "tail_spread": 0}
+        with_later(fitted, ConfidenceShift(slope=1.0, bias=0.0)).save("shift.json")
+        assert "They ask for no change so far" in cli("inspect", "shift.json")[1]
 
     def test_export_says_that_sets_stay_behind(self, cli):
         code, _, err = cli("export", "sets.json", "-o", "cal.py")

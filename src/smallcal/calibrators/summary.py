@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.later import Later
 from smallcal.calibrators.maps.regressed import RegressedMap
 from smallcal.calibrators.program import HIGHEST_EXPONENT
 
@@ -38,14 +38,19 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
             for name, where in fitted.flags.items()
         },
         "fit_metrics": dict(fitted.fit_metrics),
-        "later": [_without_aside(part.to_dict()) for part in fitted.later],
+        "later": [_learned(part, fitted.n_classes) for part in fitted.later],
         "decisions": [decision.to_dict() for decision in fitted.decisions],
     }
 
 
-def _without_aside(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a part learned, without what stood in the file before."""
-    return {name: value for name, value in document.items() if name != "aside"}
+def _learned(part: Later, n_classes: int) -> dict[str, Any]:
+    """Return what a part learned: its numbers, one or one per class, without counts behind them."""
+    document = part.to_dict()
+    return {
+        name: value
+        for name, value in document.items()
+        if name != "aside" and (not isinstance(value, list) or len(value) == n_classes)
+    }
 
 
 def words_of(fitted: FittedCalibrator, *, score: bool) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from smallcal.advice.certify_words import level_of
+from smallcal.calibrators.class_frequencies import ClassFrequencies
+from smallcal.calibrators.confidence_shift import ConfidenceShift
 from smallcal.calibrators.decision import Threshold, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.later import Later
 from smallcal.calibrators.prediction_set import sets_of
 from smallcal.cli import terminal
 from smallcal.data.claims import CLAIMS, Claim
@@ -19,16 +20,25 @@ def show_later(fitted: FittedCalibrator) -> None:
     """Print what was learned after the fit, in order."""
     for part in fitted.later:
         terminal.say(f"Learned after the fit: {part.words or part.kind}.")
-        _show_frequencies(part, fitted)
+        if isinstance(part, ConfidenceShift):
+            terminal.say(_shift(part))
+        elif isinstance(part, ClassFrequencies):
+            _show_frequencies(part, fitted)
 
 
-def _show_frequencies(part: Later, fitted: FittedCalibrator) -> None:
-    """Print the classes whose frequency changed most, of a part that knows such."""
-    before, now = getattr(part, "before", None), getattr(part, "now", None)
-    if not isinstance(before, tuple) or not isinstance(now, tuple):
-        return
-    names = fitted.class_names or tuple(map(str, range(len(before))))
-    rows = sorted(zip(names, before, now, strict=True), key=lambda row: -abs(row[2] - row[1]))
+def _shift(part: ConfidenceShift) -> str:
+    """Return what new labels changed, or that they changed nothing."""
+    if part.still:
+        return "They ask for no change so far, and are kept for the next refresh."
+    others = "" if part.tail == 1 else f"; other classes' proportions to the power {part.tail:.3f}"
+    return f"Log-odds times {part.slope:.3f}, plus {part.bias:+.3f}{others}."
+
+
+def _show_frequencies(part: ClassFrequencies, fitted: FittedCalibrator) -> None:
+    """Print the classes whose frequency changed most."""
+    names = fitted.class_names or tuple(map(str, range(len(part.before))))
+    pairs = zip(names, part.before, part.now, strict=True)
+    rows = sorted(pairs, key=lambda row: -abs(row[2] - row[1]))
     terminal.show_table(
         ["class", "share in the split", "share now"],
         [[name, PERCENT.value(then), PERCENT.value(share)] for name, then, share in rows[:_MOST]],

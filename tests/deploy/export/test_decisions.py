@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import smallcal as sc
 from smallcal.calibrators.class_frequencies import ClassFrequencies
+from smallcal.calibrators.confidence_shift import ConfidenceShift
 from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.later import with_later
@@ -380,9 +381,16 @@ def test_names_and_promises_do_no_harm(name):
     assert found == wanted.tolist()
 
 
-def test_what_was_learned_later_is_part_of_the_decision():
-    fitted = with_later(fitted_once("ts-nll"), ClassFrequencies((0.2,) * 5, (0.6, *(0.1,) * 4)))
-    fitted = with_decisions(fitted, ALL)
+@pytest.mark.parametrize(
+    "part",
+    [
+        ClassFrequencies((0.2,) * 5, (0.6, *(0.1,) * 4)),
+        ConfidenceShift(slope=0.6, bias=-0.8, tail=1.4),
+    ],
+    ids=["frequencies", "shift"],
+)
+def test_what_was_learned_later_is_part_of_the_decision(part):
+    fitted = with_decisions(with_later(fitted_once("ts-nll"), part), ALL)
     z = rows()
     wanted = fitted.accept(z)
     plain = with_decisions(fitted_once("ts-nll"), ALL).accept(z)

@@ -28,12 +28,11 @@ the time or the machine but the versions. The keys, in order:
     method was chosen on the test samples, or ""), ``rows``: a list of ``risk``, ``threshold`` (None
     where none qualifies), ``accepted``, ``errors``, ``bound``, ``coverage``, ``low``, ``high``,
     ``best``, ``more``, ``at_least``, ``text``; ``command`` (or None); ``calibrator`` (the file of a
-    certified one, or None) and ``checked``, its thresholds on the test samples: a list of ``column``,
-    ``promise``, ``risk``, ``confidence``, ``rule``, ``by``, ``same_rows``, ``without_group`` and
-    ``rows``: a list of ``name``, ``threshold``, ``n``, ``accepted``, ``errors``, ``share``,
-    ``low``, ``high``,
-    ``rate``, ``rate_low``, ``rate_high``, ``verdict`` ("kept", "above" within chance, "broken"
-    beyond it, or "none" where no sample is accepted).
+    certified one, or None) and ``checked``, its thresholds on the test samples: a list of
+    ``column``, ``promise``, ``risk``, ``confidence``, ``rule``, ``by``, ``same_rows``,
+    ``without_group`` and ``rows``: a list of ``name``, ``threshold``, ``n``, ``accepted``,
+    ``errors``, ``share``, ``low``, ``high``, ``rate``, ``rate_low``, ``rate_high``, ``verdict``
+    ("kept", "above" within chance, "broken" beyond it, or "none" where no sample is accepted).
 ``methods`` : list of ``name``, ``asked``, ``summary``, ``n_parameters``, ``preserves_argmax``,
     ``deployable``, ``pooled_temperature``, ``tail_temperature``, ``flags`` (a list of ``name``,
     ``groups``, ``meaning``).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smallcal.advice.certify_words import about_rows, level_of, percent, rounded
-from smallcal.metrics.units import PERCENT, SHARE
+from smallcal.metrics.units import PERCENT
 from smallcal.reports.render import cells
 from smallcal.reports.render.blocks import Block, Cell, Column, Command, Heading, Table, Text
 from smallcal.reports.render.cells import Content, Filled, between, claim_of, table_of, words
@@ -37,10 +37,11 @@ def promise(content: Content) -> Iterator[Block]:
         return
     yield Text(_introduced(content, entry))
     yield _table(content, entry)
-    yield Text(
-        "Samples that were used to find a threshold cannot check it: test it on others, or let "
-        "smallcal monitor watch it."
-    )
+    if any(row["threshold"] is not None for row in entry["rows"]):
+        yield Text(
+            "Samples that were used to find a threshold cannot check it: test it on others, or let "
+            "smallcal monitor watch it."
+        )
     if entry["command"]:
         yield Command("certify", entry["command"], "Certify it")
 
@@ -143,7 +144,7 @@ def _level(row: Content) -> Cell:
 
 
 def _share(row: Content) -> Cell:
-    ends = between(row["low"], row["high"], SHARE)
+    ends = between(row["low"], row["high"], PERCENT)
     return cells.percent(row["share"], notes=[f"of {row['n']:,}", ends])
 
 
