@@ -310,8 +310,8 @@ def test_what_was_learned_later_forbids_refits(cal, split):
     moved = replace(cal.fitted_, later=(Moved(),))
     with pytest.raises(InputError, match="changed after its fit"):
         sc.certify(moved, *split[0], cross=True)
-    with pytest.raises(InputError, match="fitted on.* certify on other labelled rows$"):
+    with pytest.raises(InputError, match=r"fitted on.* certify on other labelled rows$"):
         sc.certify(moved, *split[0])
     for cross in (False, True):
-        with pytest.raises(InputError, match="refreshed on.* certify on other labelled rows$"):
+        with pytest.raises(InputError, match=r"refreshed on.* certify on other labelled rows$"):
             sc.certify(moved, *split[1], cross=cross)

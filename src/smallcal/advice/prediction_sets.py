@@ -385,7 +385,8 @@ def _sentences(found: PredictionSets) -> Iterator[str]:
     c, (one, many) = found.coverage, _words(found.calibrator)
     if c.low < 1:
         band = SHARE.interval(c.low, c.high)
-        yield f"Given these {c.n:,} rows, that share is {band} %, or more where scores are tied."
+        given = f"Given these {c.n:,} rows, {band} % of new ones are covered"
+        yield f"{given}; more where scores are tied."
     single = SHARE.value(found.single)
     yield f"Sets hold {found.mean_size:.2f} {many} on average; {single} of them hold one."
     if found.filled:

@@ -256,15 +256,13 @@ class FittedCalibrator:
         return accepted(self, logits, risk=risk, features=features, groups=groups)
 
     def predict_set(
-        self,
-        logits: object,
-        *,
-        alpha: float | None = None,
-        features: object = None,
-        groups: object = None,
+        self, logits: object, *, alpha: float | None = None, **known: object
     ) -> BoolArray:
-        """Return which classes are in the set of each row; ``alpha`` says which, of several."""
-        return predicted_sets(self, logits, alpha=alpha, features=features, groups=groups)
+        """Return which classes are in the set of each row; ``alpha`` says which, of several.
+
+        ``features`` and ``groups`` are as in :meth:`predict_proba`.
+        """
+        return predicted_sets(self, logits, alpha=alpha, **known)
 
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""

@@ -5,16 +5,16 @@ The log-odds l of a claim become
     l' = l + (a - 1) x + b,    x = l held within +-FAR,
 
 with slope a and bias b; the proportions of the other classes get a power of their own (``tail``).
-Before the new rows (a, b) is normal around (1, 0), the old fit itself.
-Its covariance is the inverse of what the old split knew of the two, the expected information of
-its own confidences, and more on top, s^2 for each of the two: what has moved since. How large s is
-nobody knows. It is half-normal, its scale sqrt(CALM^2 + MOVED d), where d says how far the bins
-that a monitor counts find the model's own confidences from those of the split (0 to 1, without
-labels). All values of s count, each by how likely it makes the outcomes of the new rows (Laplace).
+Before the new rows (a, b) is normal around (1, 0), the old fit itself. Its covariance is the
+inverse of what the old split knew of the two, the expected information of its own confidences, and
+more on top, s^2 for each of the two: what has moved since. How large s is nobody knows. It is
+half-normal, its scale sqrt(CALM^2 + MOVED d), where d says how far the bins that a monitor counts
+find the model's own confidences from those of the split (0 to 1, without labels). All values of s
+count, each by how likely it makes the outcomes of the new rows (Laplace).
 
-CALM and MOVED were chosen where calibration splits alone were seen: pairs of a calibrator and new
-rows, of the same model or of another. Each family of models left out in turn, the others chose these
-of 25 in 11 cases of 16; see docs/refresh.md.
+CALM and MOVED were chosen on calibration splits alone: pairs of a calibrator and new rows, of the
+same model or of another. Each family of models left out in turn, the others chose these of 25 in 11
+cases of 16: `benchmarks/refresh_study.py --choose`.
 """
 
 from __future__ import annotations
