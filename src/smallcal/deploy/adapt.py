@@ -24,7 +24,7 @@ from smallcal.data.checks import FloatArray
 from smallcal.data.masks import checked_logits
 from smallcal.deploy.adaptation import LEAST_ROWS, Adaptation, Cal
 from smallcal.deploy.deployed_rows import Deployed, Spool, deployed
-from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, diagnose, strength
+from smallcal.deploy.monitor.class_shift import ClassShift, diagnose, diagnose_with, strength
 from smallcal.deploy.rates import rates_of
 from smallcal.errors import InputError
 from smallcal.io import Source
@@ -256,12 +256,13 @@ def _to_rows(
     """Adapt to what rows say, if they say enough."""
     n, names = rows.rows.n, _shown(base)
     known: dict[str, Any] = {"rows": n, "classes": names, "level": asked.level}
-    if n < max(LEAST_ROWS, base.n_classes):
+    few = n < max(LEAST_ROWS, base.n_classes)
+    if few and not asked.force:
         return Adaptation(fitted, "few", adapted=False, **known)
     found = moved(rows.rows, split, level=asked.level, random_state=asked.random_state)
     now = _believed(rows, split, found)
-    shift = UNKNOWN if rows.seen is None else diagnose(rows.seen)
-    verdict = _verdict(found, shift, asked.level)
+    shift = _diagnosed(base, rows, split, found)
+    verdict = "few" if few else _verdict(found, shift, asked.level)
     intervals = {"low": _plain(found.low), "high": _plain(found.high)}
     before, after = _plain(split.mean), _plain(now)
     adapted = verdict == "moved" or asked.force
@@ -278,6 +279,14 @@ def _to_rows(
     aside = len(base.decisions)
     changed = rows.changed(changes)
     return Adaptation(new, verdict, adapted=True, changed=changed, set_aside=aside, **known)
+
+
+def _diagnosed(base: FittedCalibrator, rows: Deployed, split: Split, found: Moved) -> ClassShift:
+    """Say whether frequencies explain what a monitor would count of the rows."""
+    assert rows.seen is not None  # there is a table: the split was made of it
+    if base.score is None:
+        return diagnose(rows.seen)
+    return diagnose_with(rows.seen, found.now / split.mean, found.others / split.mean)
 
 
 def _verdict(found: Moved, shift: ClassShift, level: float) -> str:

@@ -25,13 +25,13 @@ from smallcal.io.progress import Advance
 from smallcal.statistics.class_frequencies import Rows
 
 #: Bytes of probabilities in memory; more are kept in a temporary file.
-_IN_MEMORY = 2**26
+_IN_MEMORY = 2**24
 
 #: Bytes that are read of it at a time.
 _AT_ONCE = 2**21
 
-#: Rows of the sample, and numbers in it: as many as both allow.
-_SAMPLE_ROWS, _SAMPLE_NUMBERS = 20_000, 2**22
+#: Rows of the sample and numbers in it, at most, and rows for each class, at least.
+_SAMPLE_ROWS, _SAMPLE_NUMBERS, _EACH = 20_000, 2**20, 4
 
 
 class Spool:
@@ -150,7 +150,7 @@ class _Sample:
     """Rows drawn at random, each with the same chance: those whose random numbers are lowest."""
 
     def __init__(self, n_classes: int, random_state: int) -> None:
-        self._size = min(_SAMPLE_ROWS, _SAMPLE_NUMBERS // n_classes)
+        self._size = min(_SAMPLE_ROWS, max(_SAMPLE_NUMBERS // n_classes, _EACH * n_classes))
         self._rng = np.random.default_rng([random_state, 1])
         self._keys = np.empty(0)
         self._columns: list[NDArray[np.generic] | None] = []

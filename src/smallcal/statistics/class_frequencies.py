@@ -28,7 +28,7 @@ _LEFT = 1e-10
 _ROUNDING = 1e-14
 
 #: Rounds of a resample: its maximum is near that of the sample.
-_ROUNDS = 5
+_ROUNDS = 4
 
 #: What a step of a resample leaves of a frequency, at least.
 _LEAST = 0.2

@@ -16,10 +16,17 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import chdtrc
 
-from smallcal.statistics.class_frequencies import FloatArray, Rows, curvature, factors, log_likelihood, resampled_factors
+from smallcal.statistics.class_frequencies import (
+    FloatArray,
+    Rows,
+    curvature,
+    factors,
+    log_likelihood,
+    resampled_factors,
+)
 
 #: Resamples, of the interval and of the test.
-DRAWS = 400
+DRAWS = 300
 
 #: Numbers that are drawn at a time: a bound on memory.
 _NUMBERS = 1_000_000
@@ -62,6 +69,8 @@ class Moved(NamedTuple):
         Of "nothing has changed".
     by_chance : float
         How far chance moves frequencies over how far they moved, both squared.
+    others : array of shape (draws, C)
+        What frequencies might have been found instead.
     """
 
     now: FloatArray
@@ -69,6 +78,7 @@ class Moved(NamedTuple):
     high: FloatArray
     p_value: float
     by_chance: float
+    others: FloatArray
 
 
 def moved(rows: Rows, split: Split, *, level: float, random_state: int) -> Moved:
@@ -102,7 +112,8 @@ def moved(rows: Rows, split: Split, *, level: float, random_state: int) -> Moved
     high = np.maximum(high, -np.expm1(np.log(tail) / rows.n))
     by_chance = float(without.mean()) / max(statistic, 1e-300)
     by_labels = labels / max(2 * rows.n * log_likelihood(rows, found), 1e-300)
-    return Moved(now, low, high, _tail(statistic, without), by_chance + by_labels)
+    others = np.maximum(now + drawn, 0)
+    return Moved(now, low, high, _tail(statistic, without), by_chance + by_labels, others)
 
 
 def _tested(rows: Rows, split: Split, rng: np.random.Generator) -> tuple[float, FloatArray]:

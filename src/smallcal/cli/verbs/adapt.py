@@ -11,10 +11,11 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, inputs_streamed, options, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import argument, flag, option
+from smallcal.data.predictions import FloatArray
 from smallcal.deploy.adapt import adapt as adapted
-from smallcal.deploy.adapt import adapt_blocks, source_blocks, unadapted
+from smallcal.deploy.adapt import adapt_blocks, names_of, source_blocks, unadapted
 from smallcal.deploy.adaptation import Adaptation, table
-from smallcal.deploy.rates import read_rates
+from smallcal.deploy.rates import rates_of, read_rates
 from smallcal.errors import InputError
 
 #: Classes that are shown.
@@ -67,12 +68,18 @@ def adapt(
             found = adapted(fitted, undo=True)
     else:
         how = {"level": level, "random_state": seed, "force": force}
-        known = None if rates is None else read_rates(rates)
-        with inputs.naming(rates or calibrator) if data is None else terminal.noted_warnings(data):
-            found = _adapted(fitted, data, asked, rates=known, **how)
+        found = _adapted(fitted, data, asked, rates=_rates(fitted, rates), **how)
     if found.adapted:
         found.calibrator.save(output)
     _tell(found, calibrator, data, output, as_json=as_json)
+
+
+def _rates(fitted: FittedCalibrator, file: str | None) -> FloatArray | None:
+    """Return the rates that a file gives the calibrator's classes."""
+    if file is None:
+        return None
+    with inputs.naming(file):
+        return rates_of(read_rates(file), names_of(fitted))
 
 
 def _adapted(
@@ -90,9 +97,14 @@ def _adapted(
     inputs.require_same_input(base, loaded.input, data)
     groups = None if base.groups is None else loaded.groups
     confidence = how.pop("level")
-    with inputs.naming(data):
+    with inputs.naming(data), terminal.noted_warnings(data):
         return adapted(
-            fitted, loaded.logits, features=loaded.features, groups=groups, confidence=confidence, **how
+            fitted,
+            loaded.logits,
+            features=loaded.features,
+            groups=groups,
+            confidence=confidence,
+            **how,
         )
 
 
