@@ -47,7 +47,7 @@ def plain_em(p, before, strength, steps=50_000):
 CASES = [(2, 500, 1.5), (5, 400, 0.8), (20, 1000, 2.0), (40, 150, 2.5)]
 
 
-@pytest.mark.parametrize("n_classes, n, signal", CASES)
+@pytest.mark.parametrize(("n_classes", "n", "signal"), CASES)
 @pytest.mark.parametrize("strength", [0.5, 20.0])
 def test_newton_finds_what_em_climbs_to(n_classes, n, signal, strength):
     rng = np.random.default_rng(n)
@@ -140,7 +140,9 @@ def test_resamples_are_fitted_as_if_one_by_one():
         assert each == pytest.approx(alone, abs=2e-3)
 
 
-@pytest.mark.parametrize("n_classes, n, n_split, signal", [(2, 300, 300, 1.5), (10, 500, 300, 2.0)])
+@pytest.mark.parametrize(
+    ("n_classes", "n", "n_split", "signal"), [(2, 300, 300, 1.5), (10, 500, 300, 2.0)]
+)
 def test_nothing_changed_is_rejected_as_rarely_as_it_says(n_classes, n, n_split, signal):
     rng, p_values = np.random.default_rng(7), []
     for seed in range(60):
@@ -151,7 +153,9 @@ def test_nothing_changed_is_rejected_as_rarely_as_it_says(n_classes, n, n_split,
     assert 0.3 < np.mean(p_values) < 0.7
 
 
-@pytest.mark.parametrize("n_classes, n, n_split, signal", [(2, 400, 300, 1.5), (6, 800, 500, 1.5)])
+@pytest.mark.parametrize(
+    ("n_classes", "n", "n_split", "signal"), [(2, 400, 300, 1.5), (6, 800, 500, 1.5)]
+)
 def test_intervals_hold_the_truth(n_classes, n, n_split, signal):
     rng, held = np.random.default_rng(8), []
     for seed in range(50):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,8 @@ class Spool:
     """Rows of numbers, written once and read as often as one likes."""
 
     def __init__(self, n_columns: int) -> None:
-        self._n_columns, self._dtype = n_columns, np.dtype(np.float32)
+        self._n_columns = n_columns
+        self._dtype: np.dtype[Any] = np.dtype(np.float32)
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         self.n = 0
 
@@ -172,7 +173,7 @@ class _Sample:
             new = [None if each is None else each[lowest] for each in new]
         self._keys, self._columns = keys, new
 
-    def rows(self) -> tuple[FloatArray, Watched]:
+    def rows(self) -> tuple[NDArray[np.float64], Watched]:
         proba, confidence, score, groups = self._columns
         watched = Watched(confidence, score, groups)  # type: ignore[arg-type]
         return np.asarray(proba, dtype=np.float64), watched

@@ -133,7 +133,7 @@ def _tested(rows: Rows, split: Split, rng: np.random.Generator) -> tuple[float, 
     metric = cho_factor(spread + np.diag(ridge * split.mean + 1e-12))
 
     def squared(apart: FloatArray) -> FloatArray:
-        return np.einsum("...i,...i->...", apart, cho_solve(metric, apart.T).T)
+        return np.asarray(np.einsum("...i,...i->...", apart, cho_solve(metric, apart.T).T))
 
     def means(n: float, some: int) -> FloatArray:
         counts = rng.multinomial(max(round(n), 1), chances, size=some)

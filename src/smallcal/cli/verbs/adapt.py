@@ -12,6 +12,7 @@ from smallcal.cli import inputs, inputs_streamed, options, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import argument, flag, option
 from smallcal.data.predictions import FloatArray
+from smallcal.deploy.adapt import Asked as Sure
 from smallcal.deploy.adapt import adapt as adapted
 from smallcal.deploy.adapt import adapt_blocks, names_of, source_blocks, unadapted
 from smallcal.deploy.adaptation import Adaptation, table
@@ -67,8 +68,8 @@ def adapt(
         with inputs.naming(calibrator):
             found = adapted(fitted, undo=True)
     else:
-        how = {"level": level, "random_state": seed, "force": force}
-        found = _adapted(fitted, data, asked, rates=_rates(fitted, rates), **how)
+        known, how = _rates(fitted, rates), Sure(level, seed, force)
+        found = _adapted(fitted, data, asked, known, how)
     if found.adapted:
         found.calibrator.save(output)
     _tell(found, calibrator, data, output, as_json=as_json)
@@ -83,29 +84,23 @@ def _rates(fitted: FittedCalibrator, file: str | None) -> FloatArray | None:
 
 
 def _adapted(
-    fitted: FittedCalibrator, data: str | None, asked: Asked, **how: Any
+    fitted: FittedCalibrator, data: str | None, asked: Asked, rates: FloatArray | None, how: Sure
 ) -> Adaptation[FittedCalibrator]:
     """Adapt to rows that are read in pieces where they can be."""
     if data is None:
-        return adapt_blocks(fitted, None, **how)
+        return adapt_blocks(fitted, None, rates=rates, asked=how)
     base = unadapted(fitted)
     source = inputs_streamed.source_of(data, base, asked, resampled=False)
     if source is not None:
         with terminal.progress("Reading", source.rows) as advance:
-            return adapt_blocks(fitted, source_blocks(base, source), **how, advance=advance)
+            blocks = source_blocks(base, source)
+            return adapt_blocks(fitted, blocks, rates=rates, asked=how, advance=advance)
     loaded = inputs.load(data, asked, base)
     inputs.require_same_input(base, loaded.input, data)
     groups = None if base.groups is None else loaded.groups
-    confidence = how.pop("level")
+    given: dict[str, Any] = {"features": loaded.features, "groups": groups, "rates": rates}
     with inputs.naming(data), terminal.noted_warnings(data):
-        return adapted(
-            fitted,
-            loaded.logits,
-            features=loaded.features,
-            groups=groups,
-            confidence=confidence,
-            **how,
-        )
+        return adapted(fitted, loaded.logits, **given, **vars(how))
 
 
 def _tell(
