@@ -16,7 +16,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/
 THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py studies/test_simulate.py test_mutants.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions end-to-end figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions end-to-end figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make bench-report  seconds of a report, part by part"
 	@echo "make bench-streaming  rows per second and memory of apply, from 1 to 10 million rows"
+	@echo "make bench-adapt  rows per second and memory of adapt, up to 1,000,000 rows of 100 classes"
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make bench-corruptions  images per second of each corruption, at 32 and 224 pixels"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
@@ -110,6 +111,9 @@ bench-report: $(VENV)/.dev
 
 bench-streaming: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/streaming.py
+
+bench-adapt: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/adapt.py
 
 bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)

@@ -470,7 +470,7 @@ def parts(folder, repeats, pool):
     yield "classes", lambda: class_coverage(max(repeats // 4, 10), pool)
     yield "watch", lambda: watch(repeats)
     yield "adapt", lambda: Part(*decisions_later.adapted(max(repeats // 50, 5), pool))
-    yield "refresh", lambda: Part(*decisions_later.refreshed(max(repeats // 40, 5), pool))
+    yield "refresh", lambda: Part(*decisions_later.refreshed(max(repeats // 100, 5), pool))
     if folder is not None:
         draws = max(repeats // 100, 2)
         yield "real", lambda: Part(*decisions_real.thresholds(folder, draws, pool))

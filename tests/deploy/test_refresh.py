@@ -247,6 +247,7 @@ def test_the_power_of_other_classes_is_found():
     scales = by_slope.SCALES, np.zeros(len(by_slope.SCALES))
     found = tail_of(evidence, 50.0, scales)
     assert found.interval[0] < 0.5 < found.interval[1]
+    assert found.interval[0] < found.power < found.interval[1]
     assert found.interval[1] - found.interval[0] < 0.2
     assert found.better
     assert found.rows == int((y != top).sum())

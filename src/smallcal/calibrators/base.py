@@ -85,8 +85,9 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         preds = Predictions.of(X, y, features=features, **given).counted()
         preds.require_fittable(input=kind)
         fitted = method.fit(preds)
+        fitted = replace(fitted, score=preds.score)  # the table is of what is claimed of rows
         fitted = with_classes(fitted, preds.logits, preds.features, preds.group_labels)
-        fitted = replace(fitted, input=kind, score=preds.score, class_names=preds.class_names)
+        fitted = replace(fitted, input=kind, class_names=preds.class_names)
         if preds.score is not None:
             fitted = replace(fitted, flags={**preds.score.flags(X), **fitted.flags})
         self._adopt(fitted)

@@ -9,22 +9,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.class_frequencies import ClassFrequencies
-from smallcal.calibrators.class_table import UNIT, ClassTable
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given, checked, coded, slices
 from smallcal.calibrators.later import with_later, without_last
-from smallcal.calibrators.reference import Bins, Reference
 from smallcal.data.checks import FloatArray
 from smallcal.data.masks import checked_logits
 from smallcal.deploy.adaptation import LEAST_ROWS, Adaptation, Cal
+from smallcal.deploy.class_split import split_of, weighed
 from smallcal.deploy.deployed_rows import Deployed, Spool, deployed
-from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, diagnose, strength
+from smallcal.deploy.monitor.class_shift import ClassShift, diagnose, diagnose_with, strength
 from smallcal.deploy.rates import rates_of
 from smallcal.errors import InputError
 from smallcal.io import Source
@@ -106,15 +106,33 @@ def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
         if any(each is not None for each in (logits, rates)):
             raise InputError("undo takes away what was adapted; it needs neither rows nor rates")
         return Adaptation(_as(cal, undone(fitted)), "undone", adapted=True)
-    _require_level(confidence)
+    asked = Asked(confidence, random_state, force)
     blocks = None
     if logits is not None:
         blocks = _blocks(unadapted(fitted), logits, features, groups)
-    found = adapt_blocks(
-        fitted, blocks, rates=rates, level=confidence, random_state=random_state, force=force
-    )
+    found = adapt_blocks(fitted, blocks, rates=rates, asked=asked)
     same = found.calibrator is fitted
     return _like(found, cal if same else _as(cal, found.calibrator))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How sure one has to be: as in :func:`adapt`."""
+
+    confidence: float = 0.95
+    random_state: int = 0
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        level = self.confidence
+        number = isinstance(level, int | float) and not isinstance(level, bool)
+        if not number or not 0.5 <= level < 1:
+            raise InputError(
+                f"confidence must be a number from 0.5 up to 1, such as 0.95; got {level!r}"
+            )
+
+
+_AS_USUAL = Asked()
 
 
 def adapt_blocks(
@@ -122,16 +140,10 @@ def adapt_blocks(
     blocks: Iterable[Given] | None,
     *,
     rates: object = None,
-    level: float = 0.95,
-    random_state: int = 0,
-    force: bool = False,
+    asked: Asked = _AS_USUAL,
     advance: Advance = lambda rows: None,
 ) -> Adaptation[FittedCalibrator]:
-    """Adapt to rows that come block by block, which are checked for ``unadapted(fitted)``.
-
-    All else is as in :func:`adapt`.
-    """
-    _require_level(level)
+    """Adapt to rows that come block by block, which are checked for ``unadapted(fitted)``."""
     base = unadapted(fitted)
     if blocks is None and rates is None:
         raise InputError(
@@ -139,23 +151,17 @@ def adapt_blocks(
             python="pass rows without labels, or rates=...",
             shell="name DATA, rows without labels, or --rates FILE",
         )
-    split = _split(base)
+    split = split_of(base)
     given = None if rates is None else rates_of(rates, names_of(base))
     with closing(Spool(base.n_classes)) as spool:
         rows = None
         if blocks is not None:
-            rows = deployed(base, blocks, spool, random_state=random_state, advance=advance)
+            seed = asked.random_state
+            rows = deployed(base, blocks, spool, random_state=seed, advance=advance)
         if given is not None:
             return _to_rates(fitted, base, split, given, rows)
         assert rows is not None
-        return _to_rows(fitted, base, split, rows, _Asked(level, random_state, force))
-
-
-class _Asked:
-    """How sure one has to be."""
-
-    def __init__(self, level: float, random_state: int, force: bool) -> None:
-        self.level, self.random_state, self.force = level, random_state, force
+        return _to_rows(fitted, base, split, rows, asked)
 
 
 def unadapted(fitted: FittedCalibrator) -> FittedCalibrator:
@@ -186,7 +192,7 @@ def fitted_of(cal: BaseCalibrator | FittedCalibrator) -> FittedCalibrator:
 
 
 def source_blocks(fitted: FittedCalibrator, source: Source) -> Iterator[Given]:
-    """Yield the rows of files that need not fit in memory; what is wrong is named by file and row."""
+    """Yield rows of files that need not fit in memory; what is wrong is named by file and row."""
     for part in source.parts():
         for block in source.blocks(part, carry=False):
             try:
@@ -213,56 +219,20 @@ def _given(rows: Given, fitted: FittedCalibrator, first: int) -> Given:
     return rows._replace(logits=logits)
 
 
-def _split(fitted: FittedCalibrator) -> Split:
-    """Return what the calibrator knows of the classes of its split.
-
-    Their frequencies are mean calibrated probabilities, not shares of labels: rows that are those
-    of the split then lead to no change, exactly, however small it was.
-    """
-    table = None if fitted.reference is None else fitted.reference.classes
-    if table is None:
-        raise InputError(
-            "this calibrator has no table of the classes of its split, which says how frequent "
-            "they were (an older file, or over 1,000 classes); fit it again"
-        )
-    mean = np.maximum(table.sums("confidence").sum(axis=0), 0.5)
-    return Split(mean / mean.sum(), sum(table.predicted) / UNIT, *_typical(table))
-
-
-def _typical(table: ClassTable) -> tuple[FloatArray, FloatArray]:
-    """Return probabilities that stand for those of a split, and the share of each.
-
-    Two rows for each predicted class, so that the confidence has the mean and the spread it had.
-    """
-    counts = np.array(table.predicted, dtype=np.float64)
-    kept = np.flatnonzero(counts)
-    n, each = counts[kept], np.arange(len(kept))
-    mean = np.minimum(np.array(table.certainty)[kept] / n, 1)
-    spread = np.sqrt(np.maximum(np.array(table.squares)[kept] / n - mean**2, 0))
-    others = table.joint[kept] + 1e-12
-    others[each, kept] = 0
-    others /= others.sum(axis=1, keepdims=True)
-    rows = []
-    for sure in (np.maximum(mean - spread, 0), np.minimum(mean + spread, 1)):
-        row = others * (1 - sure)[:, None]
-        row[each, kept] = sure
-        rows.append(row)
-    return np.concatenate(rows), np.tile(n / n.sum() / 2, 2)
-
-
 def _to_rows(
-    fitted: FittedCalibrator, base: FittedCalibrator, split: Split, rows: Deployed, asked: _Asked
+    fitted: FittedCalibrator, base: FittedCalibrator, split: Split, rows: Deployed, asked: Asked
 ) -> Adaptation[FittedCalibrator]:
     """Adapt to what rows say, if they say enough."""
     n, names = rows.rows.n, _shown(base)
-    known: dict[str, Any] = {"rows": n, "classes": names, "level": asked.level}
-    if n < max(LEAST_ROWS, base.n_classes):
+    known: dict[str, Any] = {"rows": n, "classes": names, "level": asked.confidence}
+    few = n < max(LEAST_ROWS, base.n_classes)
+    if few and not asked.force:
         return Adaptation(fitted, "few", adapted=False, **known)
-    found = moved(rows.rows, split, level=asked.level, random_state=asked.random_state)
+    found = moved(rows.rows, split, level=asked.confidence, random_state=asked.random_state)
     now = _believed(rows, split, found)
-    shift = UNKNOWN if rows.seen is None else diagnose(rows.seen)
-    verdict = _verdict(found, shift, asked.level)
-    intervals = {"low": _plain(found.low), "high": _plain(found.high)}
+    shift = _diagnosed(base, rows, split, found)
+    verdict = "few" if few else _verdict(found, shift, asked.confidence)
+    intervals: dict[str, Any] = {"low": _plain(found.low), "high": _plain(found.high)}
     before, after = _plain(split.mean), _plain(now)
     adapted = verdict == "moved" or asked.force
     known |= {"before": before, "now": after, **intervals}
@@ -270,7 +240,13 @@ def _to_rows(
     if not adapted:
         return Adaptation(fitted, verdict, adapted=False, **known)
     part = ClassFrequencies(
-        before, after, level=asked.level, p_value=found.p_value, rows=n, source="rows", **intervals
+        before,
+        after,
+        level=asked.confidence,
+        p_value=found.p_value,
+        rows=n,
+        source="rows",
+        **intervals,
     )
     changes = part.factors
     reference = rows.reference(changes, len(base.group_counts))
@@ -278,6 +254,14 @@ def _to_rows(
     aside = len(base.decisions)
     changed = rows.changed(changes)
     return Adaptation(new, verdict, adapted=True, changed=changed, set_aside=aside, **known)
+
+
+def _diagnosed(base: FittedCalibrator, rows: Deployed, split: Split, found: Moved) -> ClassShift:
+    """Say whether frequencies explain what a monitor would count of the rows."""
+    assert rows.seen is not None  # there is a table: the split was made of it
+    if base.score is None:
+        return diagnose(rows.seen)
+    return diagnose_with(rows.seen, found.now / split.mean, found.others / split.mean)
 
 
 def _verdict(found: Moved, shift: ClassShift, level: float) -> str:
@@ -309,7 +293,7 @@ def _to_rates(
 ) -> Adaptation[FittedCalibrator]:
     """Adapt to rates that were given."""
     part = ClassFrequencies(_plain(split.mean), _plain(now))
-    new = with_later(base, part, reference=_weighed(base.reference, part.factors))
+    new = with_later(base, part, reference=weighed(base.reference, part.factors))
     return Adaptation(
         new,
         "rates",
@@ -323,42 +307,10 @@ def _to_rates(
     )
 
 
-def _weighed(reference: Reference | None, changes: FloatArray) -> Reference | None:
-    """Return the counts that the split would have had with classes as frequent as they are now.
-
-    A weighed sample is worth fewer samples. Which class is predicted is not known any more, so
-    there is no table of classes, and groups are not counted.
-    """
-    if reference is None or reference.classes is None:
-        return None
-    table = reference.classes
-    sums = table.sums("confidence")
-    share = sums.sum(axis=0) / sums.sum()
-    worth = sum(table.predicted) / UNIT * float(share @ changes) ** 2 / float(share @ changes**2)
-
-    def bins(name: str) -> Bins | None:
-        old = getattr(reference, name)
-        if old is None:
-            return None
-        weighed = table.sums(name) @ changes
-        counts = np.maximum(np.rint(worth * weighed / weighed.sum()), 1).astype(int)
-        return Bins(old.edges, tuple(counts.tolist()))
-
-    confidence = bins("confidence")
-    assert confidence is not None
-    return Reference(confidence, bins("score"))
-
-
 def _shown(fitted: FittedCalibrator) -> tuple[str, ...]:
     if fitted.score is not None and fitted.class_names is None:
         return ("outcome 0", "outcome 1")
     return names_of(fitted)
-
-
-def _require_level(level: object) -> None:
-    number = isinstance(level, int | float) and not isinstance(level, bool)
-    if not number or not 0.5 <= float(level) < 1:  # type: ignore[arg-type]
-        raise InputError(f"confidence must be a number from 0.5 up to 1, such as 0.95; got {level}")
 
 
 def _plain(values: FloatArray) -> tuple[float, ...]:
@@ -367,11 +319,11 @@ def _plain(values: FloatArray) -> tuple[float, ...]:
 
 def _as(cal: Cal, fitted: FittedCalibrator) -> Cal:
     """Return a calibrator of the same sort with these numbers."""
-    if isinstance(cal, FittedCalibrator):
-        return fitted
-    same = copy.copy(cal)
-    same.fitted_ = fitted
-    return same
+    if isinstance(cal, BaseCalibrator):
+        same = copy.copy(cal)
+        same.fitted_ = fitted
+        return same
+    return fitted
 
 
 def _like(found: Adaptation[FittedCalibrator], cal: Cal) -> Adaptation[Cal]:

@@ -17,7 +17,7 @@ Cal = TypeVar("Cal", BaseCalibrator, FittedCalibrator)
 #: Fewest rows that frequencies are estimated from.
 LEAST_ROWS = 50
 
-_ANYWAY = "Done all the same, as asked: "
+_ANYWAY = "Adapted all the same, as asked: "
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,9 @@ class Adaptation(Generic[Cal]):
     ----------
     calibrator : calibrator
         Adapted; the one that was given where ``adapted`` is False.
-    verdict : {"moved", "unchanged", "few", "more", "unknown", "rates", "undone"}
+    verdict : {"moved", "unchanged", "few", "more", "rates", "undone"}
         Frequencies of classes moved; they may be what they were; rows are too few to tell; more
-        than frequencies moved; whether more moved cannot be told; the rates that were given; or
-        frequencies that were adapted before were taken away.
+        than frequencies moved; rates were given; or what was adapted before was taken away.
     adapted : bool
         Whether the calibrator is another one.
     rows : int
@@ -116,15 +115,13 @@ def _why(found: Adaptation[Any]) -> str:
     """Say what stands against it."""
     if found.verdict == "few":
         least = max(LEAST_ROWS, len(found.classes))
-        return f"{found.rows:,} rows are too few to estimate frequencies of classes; {least:,} do"
+        return (
+            f"frequencies of classes cannot be estimated from {found.rows:,} rows; at least "
+            f"{least:,} are needed"
+        )
     if found.verdict == "unchanged":
         asked = f"below {1 - found.level:.2g} is asked for"
         return f"frequencies of classes may be what they were ({_p(found)}, {asked})"
-    if found.verdict == "unknown":
-        return (
-            "whether only frequencies of classes moved cannot be told: the calibrator has no table "
-            "of the classes of its split (an older file, or over 1,000 classes)"
-        )
     p = 0.0 if found.class_shift is None else found.class_shift.p_value or 0.0
     return (
         f"rows differ in more than frequencies of classes, which do not explain them (p = {p:.1g}):"

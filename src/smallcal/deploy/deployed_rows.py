@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +25,21 @@ from smallcal.io.progress import Advance
 from smallcal.statistics.class_frequencies import Rows
 
 #: Bytes of probabilities in memory; more are kept in a temporary file.
-_IN_MEMORY = 2**26
+_IN_MEMORY = 2**24
 
 #: Bytes that are read of it at a time.
 _AT_ONCE = 2**21
 
-#: Rows of the sample, and numbers in it: as many as both allow.
-_SAMPLE_ROWS, _SAMPLE_NUMBERS = 20_000, 2**22
+#: Rows of the sample and numbers in it, at most, and rows for each class, at least.
+_SAMPLE_ROWS, _SAMPLE_NUMBERS, _EACH = 20_000, 2**20, 4
 
 
 class Spool:
     """Rows of numbers, written once and read as often as one likes."""
 
     def __init__(self, n_columns: int) -> None:
-        self._n_columns, self._dtype = n_columns, np.dtype(np.float32)
+        self._n_columns = n_columns
+        self._dtype: np.dtype[Any] = np.dtype(np.float32)
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         self.n = 0
 
@@ -150,7 +151,7 @@ class _Sample:
     """Rows drawn at random, each with the same chance: those whose random numbers are lowest."""
 
     def __init__(self, n_classes: int, random_state: int) -> None:
-        self._size = min(_SAMPLE_ROWS, _SAMPLE_NUMBERS // n_classes)
+        self._size = min(_SAMPLE_ROWS, max(_SAMPLE_NUMBERS // n_classes, _EACH * n_classes))
         self._rng = np.random.default_rng([random_state, 1])
         self._keys = np.empty(0)
         self._columns: list[NDArray[np.generic] | None] = []
@@ -172,7 +173,7 @@ class _Sample:
             new = [None if each is None else each[lowest] for each in new]
         self._keys, self._columns = keys, new
 
-    def rows(self) -> tuple[FloatArray, Watched]:
+    def rows(self) -> tuple[NDArray[np.float64], Watched]:
         proba, confidence, score, groups = self._columns
         watched = Watched(confidence, score, groups)  # type: ignore[arg-type]
         return np.asarray(proba, dtype=np.float64), watched

@@ -70,13 +70,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def read_rates(path: str) -> dict[str, float]:
-    """Read a table of classes and their rates: columns class and rate, of any kind of table.
+    r"""Read a table of classes and their rates: columns class and rate, of any kind of table.
 
     Examples
     --------
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "rates.csv"
-    >>> _ = file.write_text("class,rate\\nham,0.98\\nspam,0.02\\n")
+    >>> _ = file.write_text("class,rate\nham,0.98\nspam,0.02\n")
     >>> read_rates(str(file))
     {'ham': 0.98, 'spam': 0.02}
     """

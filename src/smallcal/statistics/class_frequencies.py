@@ -1,10 +1,10 @@
 """How frequent the classes are among rows without labels, from calibrated probabilities.
 
 Under label shift p(x | y) is what it was and class y is w_y times as frequent. A row whose
-probabilities were p(y | x) is then the sum over y of p(y | x) w_y times as likely as before, so that
-the mean logarithm of that sum, with w held to frequencies that add up to 1, says how well w explains
-the rows. It is concave; its maximum is what the EM algorithm of Saerens, Latinne and Decaestecker
-(2002) climbs to. Here Newton's steps do, with EM's where one of them would fall.
+probabilities were p(y | x) is then as many times as likely as before as the sum of p(y | x) w_y
+over y says. The mean logarithm of that sum, with w held to frequencies that add up to 1, tells how
+well w explains the rows. It is concave; its maximum is what the EM algorithm of Saerens, Latinne
+and Decaestecker (2002) climbs to. Here Newton's steps do, with EM's where one of them would fall.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEFT = 1e-10
 _ROUNDING = 1e-14
 
 #: Rounds of a resample: its maximum is near that of the sample.
-_ROUNDS = 5
+_ROUNDS = 4
 
 #: What a step of a resample leaves of a frequency, at least.
 _LEAST = 0.2

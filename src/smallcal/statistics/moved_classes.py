@@ -26,7 +26,7 @@ from smallcal.statistics.class_frequencies import (
 )
 
 #: Resamples, of the interval and of the test.
-DRAWS = 400
+DRAWS = 300
 
 #: Numbers that are drawn at a time: a bound on memory.
 _NUMBERS = 1_000_000
@@ -69,6 +69,8 @@ class Moved(NamedTuple):
         Of "nothing has changed".
     by_chance : float
         How far chance moves frequencies over how far they moved, both squared.
+    others : array of shape (draws, C)
+        What frequencies might have been found instead.
     """
 
     now: FloatArray
@@ -76,6 +78,7 @@ class Moved(NamedTuple):
     high: FloatArray
     p_value: float
     by_chance: float
+    others: FloatArray
 
 
 def moved(rows: Rows, split: Split, *, level: float, random_state: int) -> Moved:
@@ -109,7 +112,8 @@ def moved(rows: Rows, split: Split, *, level: float, random_state: int) -> Moved
     high = np.maximum(high, -np.expm1(np.log(tail) / rows.n))
     by_chance = float(without.mean()) / max(statistic, 1e-300)
     by_labels = labels / max(2 * rows.n * log_likelihood(rows, found), 1e-300)
-    return Moved(now, low, high, _tail(statistic, without), by_chance + by_labels)
+    others = np.maximum(now + drawn, 0)
+    return Moved(now, low, high, _tail(statistic, without), by_chance + by_labels, others)
 
 
 def _tested(rows: Rows, split: Split, rng: np.random.Generator) -> tuple[float, FloatArray]:
@@ -129,7 +133,7 @@ def _tested(rows: Rows, split: Split, rng: np.random.Generator) -> tuple[float, 
     metric = cho_factor(spread + np.diag(ridge * split.mean + 1e-12))
 
     def squared(apart: FloatArray) -> FloatArray:
-        return np.einsum("...i,...i->...", apart, cho_solve(metric, apart.T).T)
+        return np.asarray(np.einsum("...i,...i->...", apart, cho_solve(metric, apart.T).T))
 
     def means(n: float, some: int) -> FloatArray:
         counts = rng.multinomial(max(round(n), 1), chances, size=some)

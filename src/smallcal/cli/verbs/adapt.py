@@ -11,10 +11,12 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import inputs, inputs_streamed, options, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import argument, flag, option
+from smallcal.data.predictions import FloatArray
+from smallcal.deploy.adapt import Asked as Sure
 from smallcal.deploy.adapt import adapt as adapted
-from smallcal.deploy.adapt import adapt_blocks, source_blocks, unadapted
+from smallcal.deploy.adapt import adapt_blocks, names_of, source_blocks, unadapted
 from smallcal.deploy.adaptation import Adaptation, table
-from smallcal.deploy.rates import read_rates
+from smallcal.deploy.rates import rates_of, read_rates
 from smallcal.errors import InputError
 
 #: Classes that are shown.
@@ -66,39 +68,39 @@ def adapt(
         with inputs.naming(calibrator):
             found = adapted(fitted, undo=True)
     else:
-        how = {"level": level, "random_state": seed, "force": force}
-        known = None if rates is None else read_rates(rates)
-        with inputs.naming(rates or calibrator) if data is None else terminal.noted_warnings(data):
-            found = _adapted(fitted, data, asked, rates=known, **how)
+        known, how = _rates(fitted, rates), Sure(level, seed, force)
+        found = _adapted(fitted, data, asked, known, how)
     if found.adapted:
         found.calibrator.save(output)
     _tell(found, calibrator, data, output, as_json=as_json)
 
 
+def _rates(fitted: FittedCalibrator, file: str | None) -> FloatArray | None:
+    """Return the rates that a file gives the calibrator's classes."""
+    if file is None:
+        return None
+    with inputs.naming(file):
+        return rates_of(read_rates(file), names_of(fitted))
+
+
 def _adapted(
-    fitted: FittedCalibrator, data: str | None, asked: Asked, **how: Any
+    fitted: FittedCalibrator, data: str | None, asked: Asked, rates: FloatArray | None, how: Sure
 ) -> Adaptation[FittedCalibrator]:
     """Adapt to rows that are read in pieces where they can be."""
     if data is None:
-        return adapt_blocks(fitted, None, **how)
+        return adapt_blocks(fitted, None, rates=rates, asked=how)
     base = unadapted(fitted)
     source = inputs_streamed.source_of(data, base, asked, resampled=False)
     if source is not None:
         with terminal.progress("Reading", source.rows) as advance:
-            return adapt_blocks(fitted, source_blocks(base, source), **how, advance=advance)
+            blocks = source_blocks(base, source)
+            return adapt_blocks(fitted, blocks, rates=rates, asked=how, advance=advance)
     loaded = inputs.load(data, asked, base)
     inputs.require_same_input(base, loaded.input, data)
     groups = None if base.groups is None else loaded.groups
-    confidence = how.pop("level")
-    with inputs.naming(data):
-        return adapted(
-            fitted,
-            loaded.logits,
-            features=loaded.features,
-            groups=groups,
-            confidence=confidence,
-            **how,
-        )
+    given: dict[str, Any] = {"features": loaded.features, "groups": groups, "rates": rates}
+    with inputs.naming(data), terminal.noted_warnings(data):
+        return adapted(fitted, loaded.logits, **given, **vars(how))
 
 
 def _tell(

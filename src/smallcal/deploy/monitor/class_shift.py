@@ -140,6 +140,16 @@ def diagnose(seen: Seen) -> ClassShift:
     )
 
 
+def diagnose_with(seen: Seen, w: FloatArray, others: FloatArray) -> ClassShift:
+    """Say whether these factors of classes explain a drift; ``others`` are those of replicates.
+
+    For scores: which outcome is the likelier one may be the same of every row, and say nothing.
+    """
+    alone, unmoved = _tests(seen, sum(seen.table.predicted) / UNIT, _Weights(w, others))
+    kind = "more" if alone < _LEVEL else "frequencies" if unmoved < _LEVEL else "unclear"
+    return ClassShift(kind, p_value=alone)
+
+
 class _Weights(NamedTuple):
     """By how much each class became more frequent, and the same of replicates."""
 

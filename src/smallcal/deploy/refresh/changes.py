@@ -15,6 +15,7 @@ from smallcal.calibrators.later import without_last
 from smallcal.calibrators.maps import TemperatureMap
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.summary import groups_of
+from smallcal.data.checks import FloatArray, IntArray
 from smallcal.data.claims import CLAIMS, Claim
 from smallcal.data.plain import plain_fields
 from smallcal.data.shown import visible
@@ -22,7 +23,7 @@ from smallcal.deploy.monitor import label_free
 from smallcal.deploy.monitor.report import p_value
 from smallcal.deploy.refresh.posterior import Posterior
 from smallcal.deploy.refresh.rows import Rows
-from smallcal.metrics.units import PERCENT, SHARE, X100, written
+from smallcal.metrics.units import PERCENT, SHARE, X100, Unit, written
 
 #: Confidences whose change is shown.
 LEVELS = (0.5, 0.7, 0.9, 0.99)
@@ -191,7 +192,7 @@ def changes(
             Change(f"{level:g}", level, each)
             for level, each in zip(LEVELS, levels.tolist(), strict=True)
         ),
-        accepted=tuple(_accepted(rows, before, was, now)),
+        accepted=tuple(_accepted(rows, before, claimed, (was, now))),
         input=after.input,
     )
 
@@ -218,15 +219,16 @@ def _temperatures(rows: Rows, fitted: FittedCalibrator, confidence: Change) -> I
         yield Change(name, temperature * old, temperature * new)
 
 
-def _accepted(rows: Rows, before: FittedCalibrator, was: Any, now: Any) -> Iterator[Accepted]:
+def _accepted(
+    rows: Rows, before: FittedCalibrator, claimed: IntArray, confidences: tuple[FloatArray, ...]
+) -> Iterator[Accepted]:
     """Yield what each certified threshold did, and would do."""
-    _, claimed = rows.claims(before)
     holds = rows.holds(claimed)
     for name, rule in thresholds_of(before.decisions).items():
         if rule.by == "group" and rows.named is None:
             continue
         shares, errors = [], []
-        for confidence in (was, now):
+        for confidence in confidences:
             chosen = rule.accept(confidence, claimed, rows.named)
             shares.append(float(chosen.mean()))
             errors.append(float(1 - holds[chosen].mean()) if chosen.any() else None)
@@ -329,7 +331,7 @@ def _numbers(done: Refreshed, claim: Claim) -> Iterator[str]:
     yield f"{claim.confidence.capitalize()} before -> after: {shown}."
 
 
-def _arrow(change: Change, unit: Any) -> str:
+def _arrow(change: Change, unit: Unit) -> str:
     return f"{unit.number(change.before)} -> {unit.value(change.after)}"
 
 

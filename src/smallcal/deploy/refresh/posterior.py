@@ -28,7 +28,7 @@ from smallcal.calibrators.confidence_shift import BIASES, FAR, SLOPES
 from smallcal.calibrators.evidence import Evidence
 from smallcal.calibrators.objectives import sigmoid, softplus
 from smallcal.data.checks import BoolArray, FloatArray
-from smallcal.deploy.refresh.tail import Tail, tail_of
+from smallcal.deploy.refresh.tail import WORTH, Tail, tail_of
 
 #: The usual move where confidences look as before, and its square where they look altogether other.
 CALM, MOVED = 0.05, 3.0
@@ -114,6 +114,8 @@ class Posterior:
 
     Attributes
     ----------
+    rows : int
+        New rows.
     slope, bias : float
     slope_interval, bias_interval : (float, float)
         95 %.
@@ -130,6 +132,7 @@ class Posterior:
         What is believed of the power of the other classes.
     """
 
+    rows: int
     slope: float
     bias: float
     slope_interval: tuple[float, float]
@@ -144,7 +147,7 @@ class Posterior:
     @property
     def better(self) -> bool:
         """Whether the new rows are likelier with it: the gate."""
-        return self.after < self.before
+        return self.rows * (self.before - self.after) > WORTH
 
 
 def posterior(evidence: Evidence, known: Known) -> Posterior:
@@ -180,6 +183,7 @@ def posterior(evidence: Evidence, known: Known) -> Posterior:
     half = _TWO_SIDED * np.sqrt(np.diag(covariance))
     before, after, interval = _compared(rows, found, share)
     return Posterior(
+        rows=evidence.rows,
         slope=float(np.clip(1 + mean[0], *SLOPES)),
         bias=float(np.clip(mean[1], *BIASES)),
         slope_interval=(max(SLOPES[0], 1 + float(mean[0] - half[0])), 1 + float(mean[0] + half[0])),

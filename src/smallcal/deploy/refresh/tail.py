@@ -15,6 +15,9 @@ from scipy.interpolate import CubicSpline
 from smallcal.calibrators.evidence import EXPONENTS, UNIT, Evidence
 from smallcal.data.checks import FloatArray
 
+#: What is new is taken where it makes all new rows together likelier by this much, in nats.
+WORTH = 0.5
+
 #: Logarithms of powers, so close that sums over them are integrals.
 _FINE = np.linspace(EXPONENTS[0], EXPONENTS[-1], 1201)
 _ENDS = (0.025, 0.975)
@@ -48,7 +51,7 @@ class Tail(NamedTuple):
     @property
     def better(self) -> bool:
         """Whether the new rows are likelier with it."""
-        return self.after < self.before
+        return self.rows * (self.before - self.after) > WORTH
 
 
 def tail_of(evidence: Evidence, wrong: float, scales: tuple[FloatArray, FloatArray]) -> Tail:
