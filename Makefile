@@ -13,10 +13,10 @@ END_TO_END ?= runs/end-to-end
 # Tests start many processes: none should compile the sources anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 # Simulations and slow rounds whose outcome no extra can change: `make test` has them.
-THE_SAME := advice/test_careless_input.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py studies/test_simulate.py test_mutants.py
+THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py studies/test_simulate.py test_mutants.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor end-to-end figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions end-to-end figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make bench-report  seconds of a report, part by part"
 	@echo "make bench-streaming  rows per second and memory of apply, from 1 to 10 million rows"
+	@echo "make bench-adapt  rows per second and memory of adapt, up to 1,000,000 rows of 100 classes"
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make bench-corruptions  images per second of each corruption, at 32 and 224 pixels"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
@@ -46,6 +47,7 @@ help:
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
 	@echo "make study-monitor   false alarms, power and delay of the drift monitor"
+	@echo "make study-decisions  whether thresholds, sets, adapt and refresh keep their promises, simulated and on SMALLCAL_DATA"
 	@echo "make end-to-end   CIFAR-10, three small networks, their logits, 95 corruptions, studies and report (half an"
 	@echo "                  hour; goes on where it was stopped; needs npm)"
 	@echo "make bench-methods  what every method costs to fit and to apply"
@@ -110,6 +112,9 @@ bench-report: $(VENV)/.dev
 bench-streaming: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/streaming.py
 
+bench-adapt: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/adapt.py
+
 bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)
 
@@ -151,6 +156,9 @@ study-ablation: $(VENV)/.dev
 
 study-monitor: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/monitor_study.py $(SMALLCAL_DATA)
+
+study-decisions: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/decisions_study.py $(SMALLCAL_DATA) --write docs/decisions-study.md
 
 # Where torchvision was built for another torch, its operators are stubbed, as in the tests.
 end-to-end: $(VENV)/.dev

@@ -18,7 +18,11 @@ from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from smallcal.advice.audit import audit as audit
+    from smallcal.advice.certify import certify as certify
+    from smallcal.advice.costs import Costs as Costs
+    from smallcal.advice.expected_cost import expected_cost as expected_cost
     from smallcal.advice.plan import plan as plan
+    from smallcal.advice.prediction_sets import prediction_sets as prediction_sets
     from smallcal.advice.select import select as select
     from smallcal.advice.signal_to_noise import signal_to_noise as signal_to_noise
     from smallcal.calibrators.estimators import SRTS as SRTS
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from smallcal.calibrators.estimators import make as make
     from smallcal.calibrators.estimators import methods as methods
     from smallcal.data.demo import load_demo as load_demo
+    from smallcal.deploy.adapt import adapt as adapt
     from smallcal.deploy.adapters import calibrate as calibrate
     from smallcal.deploy.adapters.sklearn import CalibratedModel as CalibratedModel
     from smallcal.deploy.monitor import Monitor as Monitor
@@ -48,7 +53,11 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "advice.audit": ["audit"],
+        "advice.certify": ["certify"],
+        "advice.costs": ["Costs"],
+        "advice.expected_cost": ["expected_cost"],
         "advice.plan": ["plan"],
+        "advice.prediction_sets": ["prediction_sets"],
         "advice.select": ["select"],
         "advice.signal_to_noise": ["signal_to_noise"],
         "calibrators.estimators": [
@@ -61,6 +70,7 @@ __getattr__, __dir__, __all__ = attach(
             "methods",
         ],
         "data.demo": ["load_demo"],
+        "deploy.adapt": ["adapt"],
         "deploy.adapters.sklearn": ["CalibratedModel"],
         "deploy.monitor": ["Monitor"],
         "deploy.refresh": ["refresh"],

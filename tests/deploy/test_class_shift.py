@@ -97,11 +97,8 @@ def test_without_a_prior_frequencies_solve_what_bbse_solves():
 
 
 def test_predictions_that_move_by_chance_alone_move_no_frequencies():
-    before = np.full(8, 1 / 8)
-    calm = before + 0.001 * np.array([1, -1] * 4)
-    assert class_shift._strength(calm, before, 500.0) > 1e5
-    leaning = np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05])
-    assert class_shift._strength(leaning, before, 5000.0) < 100
+    assert class_shift.strength(7 / 0.03, 500.0) > 1e5
+    assert class_shift.strength(7 / 2000, 5000.0) < 100
 
 
 def test_the_gap_is_what_bayes_rule_gives():

@@ -22,6 +22,7 @@ from smallcal.calibrators.decision import Threshold
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap
 from smallcal.calibrators.maps.correction import Correction
+from smallcal.calibrators.prediction_set import PredictionSet
 from smallcal.calibrators.signals import FittedSignal
 from smallcal.errors import ArtefactError
 from smallcal.io.atomic import atomic_path
@@ -49,7 +50,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "correction": Correction.kinds,
     "groups": GroupEffects.kinds,
     "later": {each.kind: each for each in (ClassFrequencies, ConfidenceShift)},
-    "decision": {each.kind: each for each in (Threshold,)},
+    "decision": {each.kind: each for each in (Threshold, PredictionSet)},
 }
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -85,8 +85,9 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         preds = Predictions.of(X, y, features=features, **given).counted()
         preds.require_fittable(input=kind)
         fitted = method.fit(preds)
+        fitted = replace(fitted, score=preds.score)  # the table is of what is claimed of rows
         fitted = with_classes(fitted, preds.logits, preds.features, preds.group_labels)
-        fitted = replace(fitted, input=kind, score=preds.score, class_names=preds.class_names)
+        fitted = replace(fitted, input=kind, class_names=preds.class_names)
         if preds.score is not None:
             fitted = replace(fitted, flags={**preds.score.flags(X), **fitted.flags})
         self._adopt(fitted)
@@ -175,6 +176,33 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of bool
         """
         return self._fitted().accept(X, risk=risk, features=features, groups=groups)
+
+    def predict_set(
+        self,
+        X: object,
+        *,
+        alpha: float | None = None,
+        features: object = None,
+        groups: object = None,
+    ) -> BoolArray:
+        """Return which classes are in the set of each row, shape (n, C).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, C)
+            Or scores, shape (n,): then columns are the outcomes 0 and 1.
+        alpha : float, optional
+            Which sets, of a calibrator with several.
+        features : array-like of shape (n, d), optional
+        groups : array-like of shape (n,), optional
+            For calibrators that were fitted with them.
+
+        Raises
+        ------
+        InputError
+            Unless :func:`smallcal.prediction_sets` was asked for sets.
+        """
+        return self._fitted().predict_set(X, alpha=alpha, features=features, groups=groups)
 
     def predict_interval(self, X: object) -> FloatArray:
         """Return two probabilities of the second class or outcome 1, shape (n, 2): Venn-Abers.

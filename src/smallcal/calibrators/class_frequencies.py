@@ -10,10 +10,13 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.later import ASIDE, Later
-from smallcal.calibrators.parts import Rule, rule
+from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Value
 from smallcal.data.checks import FloatArray
 from smallcal.errors import InputError
+
+#: Where frequencies are from: estimated from rows without labels, or given.
+SOURCES = ("rows", "rates")
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,16 @@ class ClassFrequencies(Later):
     ----------
     before, now : tuple of float
         Frequency of each class in the calibration split, and where the model runs.
+    low, high : tuple of float
+        An interval for each of those now; empty where they were given.
+    level : float or None
+        Of the intervals.
+    p_value : float or None
+        Of "nothing has changed", where that was tested.
+    rows : int
+        Rows they were estimated from; 0 where they were given.
+    source : {"rows", "rates"}
+        Whether they were estimated from rows or given.
 
     Examples
     --------
@@ -35,22 +48,39 @@ class ClassFrequencies(Later):
 
     before: tuple[float, ...]
     now: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    level: float | None = None
+    p_value: float | None = None
+    rows: int = 0
+    source: str = "rates"
     aside: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "frequencies"
     words: ClassVar[str] = "classes count by how frequent they became"
     schema: ClassVar[Mapping[str, Rule]] = {
         "before": rule("numbers", "Frequency of each class in the calibration split."),
         "now": rule("numbers", "Frequency of each class where the model runs."),
+        "low": list_of(rule("probability"), "Lower ends of intervals; none where it was given."),
+        "high": list_of(rule("probability"), "Upper ends."),
+        "level": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
+        "p_value": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+        "rows": rule("count", "Rows that frequencies were estimated from."),
+        "source": {"type": "string", "enum": list(SOURCES)},
         "aside": ASIDE,
     }
 
     def __post_init__(self) -> None:
-        if len(self.before) != len(self.now):
+        n = len(self.before)
+        if len(self.now) != n:
             raise InputError("frequencies need as many classes before as now")
         for name in ("before", "now"):
             shares = np.array(getattr(self, name))
             if not (shares > 0).all() or not np.isclose(shares.sum(), 1):
                 raise InputError(f"frequencies {name} must be above 0 and sum to 1")
+        if len(self.low) != len(self.high) or len(self.low) not in (0, n):
+            raise InputError("intervals of frequencies need two ends for each class")
+        if self.low and not (np.array(self.low) <= np.array(self.high)).all():
+            raise InputError("intervals of frequencies must begin before they end")
 
     @property
     def n_classes(self) -> int | None:

@@ -115,9 +115,10 @@ def diagnose(seen: Seen) -> ClassShift:
     rows = counts.sum()
     # The split is a sample too: its noise and that of the rows count as one.
     worth = rows * n / (rows + n)
-    held = _strength(counts / rows, model.predicted, worth)
+    far = worth * float(((counts / rows - model.predicted) ** 2 / model.predicted).sum())
+    held = strength((len(counts) - 1) / max(far, 1e-300), worth)
     # Frequencies that are held back explain too little, those that are not too much.
-    likely, free = (model.estimate(counts, worth, strength) for strength in (held, _FREE * worth))
+    likely, free = (model.estimate(counts, worth, believed) for believed in (held, _FREE * worth))
     alone, unmoved = _tests(seen, n, likely)
     alone_free, _ = _tests(seen, n, free)
     kind = "unclear"
@@ -137,6 +138,16 @@ def diagnose(seen: Seen) -> ClassShift:
         before=tuple(model.before.tolist()),
         now=tuple((model.before * likely.w).tolist()),
     )
+
+
+def diagnose_with(seen: Seen, w: FloatArray, others: FloatArray) -> ClassShift:
+    """Say whether these factors of classes explain a drift; ``others`` are those of replicates.
+
+    For scores: which outcome is the likelier one may be the same of every row, and say nothing.
+    """
+    alone, unmoved = _tests(seen, sum(seen.table.predicted) / UNIT, _Weights(w, others))
+    kind = "more" if alone < _LEVEL else "frequencies" if unmoved < _LEVEL else "unclear"
+    return ClassShift(kind, p_value=alone)
 
 
 class _Weights(NamedTuple):
@@ -213,15 +224,19 @@ class _Model(NamedTuple):
         return float(each.sum()) / total, float(np.abs(each).sum()) / total
 
 
-def _strength(now: FloatArray, before: FloatArray, worth: float) -> float:
+def strength(by_chance: float, worth: float) -> float:
     """Return how many samples' worth of the old frequencies to believe.
 
-    Empirical Bayes: predictions that move no more than chance moves them say that frequencies
-    did not, and the further beyond that, the less is held back.
+    Empirical Bayes: classes that move no more than chance moves them say that frequencies did not,
+    and the further beyond that, the less is held back. ``by_chance`` is how far chance moves them
+    over how far they moved, both squared.
+
+    Examples
+    --------
+    >>> strength(0.5, 300), round(strength(0.1, 300), 1)
+    (300.0, 33.3)
     """
-    chance = worth * float(((now - before) ** 2 / before).sum())
-    share = 1 - (len(now) - 1) / max(chance, 1e-300)
-    share = min(max(share, _LEAST_SHARE), _LARGEST_SHARE)
+    share = min(max(1 - by_chance, _LEAST_SHARE), _LARGEST_SHARE)
     return worth * (1 - share) / share
 
 
