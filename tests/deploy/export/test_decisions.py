@@ -447,3 +447,49 @@ def tied(proba):
     """Return which rows have two classes so close that rounding decides which one is predicted."""
     ordered = np.sort(proba, axis=1)
     return ordered[:, -2] > ordered[:, -1] * (1 - 1e-6)
+
+
+def test_real_logits(real_cell):
+    """As a service sees them: float32 in, 2,000 rows, every place."""
+    z, y = real_cell["val_logits"], real_cell["val_labels"]
+    new = np.array(real_cell["test_logits"][:2000], dtype=np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        fitted = sc.Calibrator().fit(z, y).fitted_
+    sure = np.sort(fitted.predict_proba(new).max(axis=1)).astype(float)
+    rng = np.random.default_rng(0)
+    each = [None if rng.random() < 0.2 else float(rng.choice(sure)) for _ in range(z.shape[1])]
+    names = map(str, range(z.shape[1]))
+    half, classes = (
+        threshold(float(np.median(sure))),
+        threshold(*each, by="class", names=names, risk=0.1),
+    )
+    fitted = with_decisions(fitted, half, classes)
+    proba = fitted.predict_proba(new)
+    close = near(fitted, proba, by=1e-5) | tied(proba)  # float32 has seven digits
+    assert close.mean() < 0.25
+    wanted = {
+        column: fitted.accept(new, risk=rule.risk)[~close]
+        for column, rule in thresholds_of(fitted.decisions).items()
+    }
+    places = {"program": decide(program_of(fitted), new)}
+    module, few = module_of(to_python(fitted)), new[:50].tolist()
+    places["python"] = {column: np.array([*map(module[column], few)]) for column in wanted}
+    if find_spec("onnxruntime"):
+        found = session_of(to_onnx(fitted)).run([*wanted], {"logits": new})
+        places["onnx"] = dict(zip(wanted, found, strict=True))
+    if find_spec("torch"):
+        import torch
+
+        from smallcal.deploy.export import to_torch
+
+        made, rows = to_torch(fitted), torch.from_numpy(new)
+        places["torch"] = {
+            column: made.accept(rows, risk=rule.risk).numpy()
+            for column, rule in thresholds_of(fitted.decisions).items()
+        }
+    for place, found in places.items():
+        for column, flags in found.items():
+            kept = ~close[: len(flags)]
+            said = flags[kept] == wanted[column][: kept.sum()]
+            assert said.all(), (place, column)
