@@ -466,8 +466,9 @@ def test_real_logits(real_cell):
     )
     fitted = with_decisions(fitted, half, classes)
     proba = fitted.predict_proba(new)
-    close = near(fitted, proba, by=1e-5) | tied(proba)  # float32 has seven digits
-    assert close.mean() < 0.25
+    close = near(fitted, proba, by=1e-5)  # float32 has seven digits
+    assert fitted.preserves_argmax  # so that ties are no doubt
+    assert close.mean() < 0.05
     wanted = {
         column: fitted.accept(new, risk=rule.risk)[~close]
         for column, rule in thresholds_of(fitted.decisions).items()
