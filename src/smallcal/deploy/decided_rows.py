@@ -26,7 +26,7 @@ def require_decisions(fitted: FittedCalibrator, source: str) -> None:
     >>> cal = sc.Identity().fit([[2.0, 0.0]] * 10, [0] * 10).fitted_
     >>> require_decisions(cal, "cal.json")
     Traceback (most recent call last):
-    smallcal.errors.InputError: cal.json has no decision; find one with smallcal certify ...
+    smallcal.errors.InputError: cal.json has no decision; find one with smallcal.certify(cal, X, y)
     """
     if not fitted.decisions:
         raise InputError(
