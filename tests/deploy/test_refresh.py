@@ -481,3 +481,33 @@ def test_a_shift_that_cannot_be():
     for name, value in (("slope", 0.0), ("bias", np.nan), ("tail", 9.0)):
         with pytest.raises(InputError, match=name):
             ConfidenceShift(**{"slope": 1.0, "bias": 0.0, name: value})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"slope": 0.0}, "slope"),
+        ({"tail": 7.0}, "tail"),
+        ({"odds": [5, 5]}, "."),
+        ({"wrong": [1]}, "."),
+        ({"tail_losses": [1, 2, 3]}, "31 losses"),
+        ({"bins": [3]}, "rows in bins"),
+        ({"spread": 1}, "spread"),
+    ],
+)
+def test_damaged_files(tmp_path, changed, said):
+    z, y = simulate(60, 5, seed=6)
+    document = json.loads(json.dumps(sc.refresh(calibrator(), 2 * z, y).calibrator.to_dict()))
+    document["later"][0].update(changed)
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(sc.ArtefactError, match=said):
+        load(path)
+
+
+def test_counts_of_other_bins_are_one_line():
+    z, y = simulate(60, 5, seed=6)
+    after = sc.refresh(calibrator(), 2 * z, y).calibrator
+    odd = replace(after, later=(replace(after.later[0], bins=(60,)),))
+    with pytest.raises(InputError, match="do not add up"):
+        sc.refresh(odd, z[:3], y[:3])
