@@ -27,6 +27,7 @@ from smallcal.deploy.refresh.posterior import Known, distance, information, post
 from smallcal.deploy.refresh.refresh import knowledge
 from smallcal.deploy.refresh.tail import tail_of
 from smallcal.errors import GroupWarning, InputError
+from support import real
 from support.cases import features_of
 from support.scored import drawn
 from support.simulated import simulate
@@ -332,6 +333,25 @@ def test_near_the_joint_fit_and_better_than_new_rows_alone():
             kept.append(log_loss(each.predict_proba(z[test]), y[test]))
     assert np.mean(refreshed) < np.mean(alone)
     assert abs(np.mean(refreshed) - np.mean(joint)) < 0.004
+
+
+@pytest.mark.parametrize(
+    "name", real.there("cifar10__akamaster-resnet20", "banking77__tfidf-mlp-seed0")
+)
+def test_real_models_that_did_and_did_not_move(name):
+    data = real.cell(name)
+    z, y = data["val_logits"], data["val_labels"]
+    test, truth = data["test_logits"], data["test_labels"]
+    order = np.random.default_rng(0).permutation(len(y))
+    a, b = order[: len(y) // 2], order[len(y) // 2 :][:200]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        fitted = sc.Calibrator().fit(z[a], y[a]).fitted_
+    for factor, most in ((1.0, 0.005), (3.0, -0.005)):
+        after = sc.refresh(fitted, factor * z[b], y[b]).calibrator
+        before, now = (log_loss(each.predict_proba(factor * test), truth)
+                       for each in (fitted, after))  # fmt: skip
+        assert now - before < most
 
 
 def test_one_row_is_kept_and_changes_nothing_yet():
