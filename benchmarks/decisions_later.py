@@ -192,7 +192,8 @@ def refreshed(repeats, pool):
         f"**Refreshing.** 20 classes, one temperature fitted on {FITTED} rows; then new labelled "
         "rows, at a severity of shift, or of a model whose logits are multiplied. The new rows are "
         "taken in at once, and in ten pieces in random order, 50 rows one by one: the largest "
-        f"difference of any probability between the two, over {repeats} fits. In %: refreshes that were applied. "
+        f"difference of any probability between the two, over {repeats} fits. In %: refreshes that "
+        "were applied. "
         "Top-label BCE x100 on 5,000 rows of the new world, labels averaged out: the old "
         "calibrator, the refreshed one, a temperature fitted on the new rows alone, and one on old "
         "and new together.",
