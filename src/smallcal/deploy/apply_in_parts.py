@@ -311,7 +311,7 @@ def _beside(
     import pyarrow as pa
 
     if values.ndim == 1:
-        return {name: pa.array(values.tolist())}
+        return {name: pa.array(values.tolist() if values.dtype.kind == "U" else values)}
     if order.source.as_list:
         return {name: _lists(values)}
     each = _names(order.source, fitted, values.shape[1])
