@@ -83,6 +83,7 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
         ("simulate.md", 10),
         ("report.md", 9),
         ("monitor.md", 12),
+        ("adapt.md", 18),
         ("vision.md", 6),
         ("recipes/llm-judge.md", 20),
         ("recipes/multiple-choice.md", 12),
