@@ -340,7 +340,7 @@ def test_careless_input():
         sc.adapt("cal.json", ROWS)
     with pytest.raises(InputError, match="6 columns this calibrator was fitted on; got 5"):
         sc.adapt(CAL, ROWS[:, :5])
-    with pytest.raises(InputError, match="at least one row|no rows|empty"):
+    with pytest.raises(InputError, match="logits has no rows"):
         sc.adapt(CAL, np.empty((0, C)))
     rows = ROWS.copy()
     rows[1234, 2] = np.nan
