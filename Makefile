@@ -16,7 +16,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/
 THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py studies/test_simulate.py test_mutants.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions end-to-end figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions study-adapt end-to-end figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -36,6 +36,7 @@ help:
 	@echo "make bench-studies  time of a whole budget study on SMALLCAL_DATA, and what two processes gain"
 	@echo "make bench-corruptions  images per second of each corruption, at 32 and 224 pixels"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
+	@echo "make study-adapt  how often adapt finds, holds and refuses, on simulated rows and on SMALLCAL_DATA"
 	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA, by kind (an hour)"
 	@echo "make study-scores  the default for scores against other maps of one number, on scores in SMALLCAL_DATA"
 	@echo "make study-scores-nested  the same with its fixed numbers chosen on other families of sets"
@@ -111,6 +112,9 @@ bench-report: $(VENV)/.dev
 
 bench-streaming: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/streaming.py
+
+study-adapt: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/adapt_study.py $(SMALLCAL_DATA)
 
 bench-adapt: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/adapt.py

@@ -85,6 +85,7 @@ NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
         ("report.md", 9),
         ("monitor.md", 17),
         ("prediction-sets.md", 12),
+        ("adapt.md", 18),
         ("vision.md", 6),
         ("recipes/llm-judge.md", 20),
         ("recipes/multiple-choice.md", 12),

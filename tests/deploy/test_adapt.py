@@ -154,7 +154,11 @@ def test_what_was_certified_is_set_aside():
     found = sc.adapt(cal, ROWS)
     assert (found.set_aside, found.calibrator.decisions) == (1, ())
     assert found.sentences[-1].endswith("certify again.")
-    assert sc.adapt(found.calibrator, undo=True).calibrator.decisions == (decision,)
+    back = sc.adapt(found.calibrator, undo=True)
+    assert (back.calibrator.decisions, back.set_aside) == ((decision,), 0)
+    later = replace(found.calibrator, decisions=(decision, decision))
+    assert sc.adapt(later, rates=NOW).set_aside == 2
+    assert sc.adapt(later, undo=True).sentences[-1].startswith("What was certified since then")
 
 
 def test_a_monitor_compares_with_the_rows_that_were_adapted_to():
@@ -336,6 +340,8 @@ def test_careless_input():
         sc.adapt("cal.json", ROWS)
     with pytest.raises(InputError, match="6 columns this calibrator was fitted on; got 5"):
         sc.adapt(CAL, ROWS[:, :5])
+    with pytest.raises(InputError, match="logits has no rows"):
+        sc.adapt(CAL, np.empty((0, C)))
     rows = ROWS.copy()
     rows[1234, 2] = np.nan
     with pytest.raises(InputError, match="row 1234"):

@@ -105,7 +105,8 @@ def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
     if undo:
         if any(each is not None for each in (logits, rates)):
             raise InputError("undo takes away what was adapted; it needs neither rows nor rates")
-        return Adaptation(_as(cal, undone(fitted)), "undone", adapted=True)
+        back, aside = _as(cal, undone(fitted)), len(fitted.decisions)
+        return Adaptation(back, "undone", adapted=True, set_aside=aside)
     asked = Asked(confidence, random_state, force)
     blocks = None
     if logits is not None:
@@ -251,7 +252,7 @@ def _to_rows(
     changes = part.factors
     reference = rows.reference(changes, len(base.group_counts))
     new = with_later(base, part, reference=reference)
-    aside = len(base.decisions)
+    aside = len(fitted.decisions)
     changed = rows.changed(changes)
     return Adaptation(new, verdict, adapted=True, changed=changed, set_aside=aside, **known)
 
@@ -303,7 +304,7 @@ def _to_rates(
         before=part.before,
         now=part.now,
         changed=None if rows is None else rows.changed(part.factors),
-        set_aside=len(base.decisions),
+        set_aside=len(fitted.decisions),
     )
 
 

@@ -96,6 +96,8 @@ class Adaptation(Generic[Cal]):
 def _sentences(found: Adaptation[Any]) -> Iterator[str]:
     if found.verdict == "undone":
         yield "The calibrator is as it was before its frequencies of classes were adapted."
+        if found.set_aside:
+            yield "What was certified since then is gone; what was before holds again."
         return
     if found.verdict == "rates":
         yield "Adapted to the frequencies of classes that were given."

@@ -33,6 +33,9 @@ _ROUNDS = 4
 #: What a step of a resample leaves of a frequency, at least.
 _LEAST = 0.2
 
+#: Where what is left to gain falls by less than this factor, the curvature is taken anew.
+_SLOW = 0.1
+
 #: How near a step may come to a frequency of 0, as a share of where it is.
 _NEAREST = 0.99
 
@@ -88,20 +91,29 @@ def factors(rows: Rows, before: FloatArray, *, strength: float) -> FloatArray:
     >>> (factors(Rows.of(p), np.array([0.5, 0.5]), strength=1e-9) / 2).round(3).tolist()
     [0.8, 0.2]
     """
-    held = strength / rows.n
+    held, m = strength / rows.n, len(rows.sample)
     enough = max(_LEFT / rows.n, _ROUNDING)
     found = np.ones_like(before)
+    if m < rows.n:  # the maximum of the sample is near, and a pass over it is cheap
+        found = factors(Rows.of(rows.sample), before, strength=held * m)
     likely, slope = _climbed(rows, found, before, held)
+    curved, gain = None, np.inf
     for _ in range(_STEPS):
         uphill = slope + held * before / found - (1 + held) * before
-        step = _solved(curvature(rows.sample, found) + np.diag(held * before / found**2), uphill)
-        if float(uphill @ step) < enough:
+        if curved is None:
+            curved = curvature(rows.blocks, found) / rows.n
+        step = _solved(curved + np.diag(held * before / found**2), uphill)
+        last, gain = gain, float(uphill @ step)
+        if gain < enough:
             break
         better = _within(found, step)
         tried = _climbed(rows, better, before, held)
         if tried[0] < likely:
             better = (found * slope + held * before) / ((1 + held) * before)
             tried = _climbed(rows, better, before, held)
+            last = 0.0
+        if m == rows.n or gain > _SLOW * last:
+            curved = None  # that of all rows is dear, and kept while it serves
         found, (likely, slope) = better, tried
     return np.asarray(found / (before @ found))
 
@@ -145,7 +157,7 @@ def resampled_factors(
     n = counts.sum(axis=1, keepdims=True)
     held = strength / n
     prior = float(held[0, 0]) * befores.mean(axis=0) / start**2
-    curved = cho_factor(_conditioned(curvature(sample, start) + np.diag(prior)))
+    curved = cho_factor(_conditioned(curvature((sample,), start) / len(sample) + np.diag(prior)))
     found = np.tile(start, (len(counts), 1)) / (befores @ start)[:, None]
     for _ in range(_ROUNDS):
         slopes = _slopes(sample, counts, found) / n
@@ -174,10 +186,13 @@ def _climbed(
     return likely / rows.n + prior, slope / rows.n
 
 
-def curvature(sample: FloatArray, found: FloatArray) -> FloatArray:
-    """Return minus the second derivative, as the sample has it."""
-    scaled = sample / (sample @ found)[:, None]
-    return np.asarray(scaled.T @ scaled / len(sample))
+def curvature(blocks: Iterable[NDArray[np.floating]], found: FloatArray) -> FloatArray:
+    """Return minus the second derivative of the summed log-likelihood."""
+    total = np.zeros((len(found), len(found)))
+    for block in blocks:
+        scaled = block / (block @ found)[:, None]
+        total += scaled.T @ scaled
+    return total
 
 
 def _solved(curvature: FloatArray, uphill: FloatArray) -> FloatArray:

@@ -164,7 +164,7 @@ def _drawn(rows: Rows, split: Split, rng: np.random.Generator) -> tuple[FloatArr
     unmoved /= unmoved.sum()
     n = max(round(split.n), 1)
     learned = _learned(sample, found, unmoved) / n
-    curved = curvature(sample, found) + np.diag(_BARELY / rows.n * split.mean / found**2)
+    curved = curvature((sample,), found) / m + np.diag(_BARELY / rows.n * split.mean / found**2)
     moves = cho_solve(cho_factor(curved), _root(learned)) * split.mean[:, None]
     least = split.mean / (2 * n)  # a class that a draw leaves out keeps a trifle
     drawn = []

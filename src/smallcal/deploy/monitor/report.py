@@ -298,7 +298,7 @@ def _shift(report: Report) -> str:
     """Say what kind of drift it is, and what that does to confidence."""
     found = report.class_shift or UNKNOWN
     if found.kind not in ("frequencies", "more"):
-        why = ": there is no table of classes (an older file, or over 1,000 classes)"
+        why = ": there is no table of classes (an older file, given rates, or over 1,000 classes)"
         if found.kind == "unclear":
             why = " yet: rows or calibration samples are too few"
         return f"Whether only the frequencies of classes moved cannot be told{why}."
