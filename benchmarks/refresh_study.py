@@ -177,7 +177,7 @@ def main():
     """Run the study."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("folder")
-    asked.add_argument("--draws", type=int, default=3)
+    asked.add_argument("--draws", type=int, default=2)
     asked.add_argument("--choose", action="store_true")
     asked.add_argument("--write", type=Path, help="put the table into this page")
     given = asked.parse_args()

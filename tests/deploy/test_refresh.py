@@ -27,6 +27,7 @@ from smallcal.deploy.refresh.posterior import Known, distance, information, post
 from smallcal.deploy.refresh.refresh import knowledge
 from smallcal.deploy.refresh.tail import tail_of
 from smallcal.errors import GroupWarning, InputError
+from support import real
 from support.cases import features_of
 from support.scored import drawn
 from support.simulated import simulate
@@ -334,6 +335,25 @@ def test_near_the_joint_fit_and_better_than_new_rows_alone():
     assert abs(np.mean(refreshed) - np.mean(joint)) < 0.004
 
 
+@pytest.mark.parametrize(
+    "name", real.there("cifar10__akamaster-resnet20", "banking77__tfidf-mlp-seed0")
+)
+def test_real_models_that_did_and_did_not_move(name):
+    data = real.cell(name)
+    z, y = data["val_logits"], data["val_labels"]
+    test, truth = data["test_logits"], data["test_labels"]
+    order = np.random.default_rng(0).permutation(len(y))
+    a, b = order[: len(y) // 2], order[len(y) // 2 :][:200]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        fitted = sc.Calibrator().fit(z[a], y[a]).fitted_
+    for factor, most in ((1.0, 0.005), (3.0, -0.005)):
+        after = sc.refresh(fitted, factor * z[b], y[b]).calibrator
+        before, now = (log_loss(each.predict_proba(factor * test), truth)
+                       for each in (fitted, after))  # fmt: skip
+        assert now - before < most
+
+
 def test_one_row_is_kept_and_changes_nothing_yet():
     z, y = simulate(1, 5, seed=4)
     found = sc.refresh(calibrator(), z, y)
@@ -481,3 +501,33 @@ def test_a_shift_that_cannot_be():
     for name, value in (("slope", 0.0), ("bias", np.nan), ("tail", 9.0)):
         with pytest.raises(InputError, match=name):
             ConfidenceShift(**{"slope": 1.0, "bias": 0.0, name: value})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"slope": 0.0}, "slope"),
+        ({"tail": 7.0}, "tail"),
+        ({"odds": [5, 5]}, "."),
+        ({"wrong": [1]}, "."),
+        ({"tail_losses": [1, 2, 3]}, "31 losses"),
+        ({"bins": [3]}, "rows in bins"),
+        ({"spread": 1}, "spread"),
+    ],
+)
+def test_damaged_files(tmp_path, changed, said):
+    z, y = simulate(60, 5, seed=6)
+    document = json.loads(json.dumps(sc.refresh(calibrator(), 2 * z, y).calibrator.to_dict()))
+    document["later"][0].update(changed)
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(sc.ArtefactError, match=said):
+        load(path)
+
+
+def test_counts_of_other_bins_are_one_line():
+    z, y = simulate(60, 5, seed=6)
+    after = sc.refresh(calibrator(), 2 * z, y).calibrator
+    odd = replace(after, later=(replace(after.later[0], bins=(60,)),))
+    with pytest.raises(InputError, match="do not add up"):
+        sc.refresh(odd, z[:3], y[:3])

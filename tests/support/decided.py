@@ -35,6 +35,9 @@ def with_decisions(fitted, *decisions):
 
 def near(fitted, proba, by=1e-9):
     """Return which rows lie so close to a threshold that rounding may decide."""
-    confidence = fitted.claims(proba)[0].astype(float)
-    levels = np.concatenate([each.levels for each in fitted.decisions])
-    return (np.abs(confidence[:, None] - levels) <= by).any(axis=1)
+    confidence, claimed = fitted.claims(proba)
+    found = np.zeros(len(proba), dtype=bool)
+    for rule in fitted.decisions:
+        levels = rule.levels[claimed][:, None] if rule.by == "class" else rule.levels
+        found |= (np.abs(confidence.astype(float)[:, None] - levels) <= by).any(axis=1)
+    return found

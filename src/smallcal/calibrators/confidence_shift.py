@@ -118,11 +118,6 @@ class ConfidenceShift(Later):
         return Evidence(*counts, self.tail_losses, self.tail_spread)
 
     @property
-    def sha256(self) -> str | None:
-        """Fingerprint of the last batch that has one."""
-        return self.batches[-1] if self.batches else None
-
-    @property
     def still(self) -> bool:
         """Whether nothing is moved."""
         return self.slope == 1 and self.bias == 0 and self.tail == 1

@@ -298,8 +298,9 @@ def test_torch_takes_any_shape_and_refuses_what_is_no_row():
     module = to_torch(fitted)
     z = torch.zeros(2, 3, 5)
     z[0, 1, 2] = torch.nan
+    z[1, 2, 0] = 1e30  # as sure as can be, and no logit
     found = module.accept(z, risk=0.02)
-    assert found.tolist() == [[True, False, True], [True, True, True]]
+    assert found.tolist() == [[True, False, True], [True, True, False]]
     assert not module.accept(z, risk=0.01).any()
     with pytest.raises(InputError, match="risk must be one that was certified"):
         module.accept(z)
@@ -363,6 +364,17 @@ def test_scores_in_onnx_and_torch(tmp_path):
     session = session_of(append_to_onnx(fitted, tmp_path / "model.onnx"))
     (found,) = session.run(["accepted"], {"x": x.astype(np.float32)})
     agree({"accepted": found}, fitted, x.astype(np.float32).astype(float))
+
+
+def test_a_probability_above_1_is_no_score():
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    p = rng.random(400)
+    fitted = sc.Calibrator(input="score").fit(p, rng.random(400) < p).fitted_
+    session = session_of(to_onnx(with_decisions(fitted, threshold(0.5)), dtype="float64"))
+    (found,) = session.run(["accepted"], {"score": np.array([[0.99], [1.5], [-1.0], [0.01]])})
+    assert found.tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("name", NASTY)
@@ -435,3 +447,50 @@ def tied(proba):
     """Return which rows have two classes so close that rounding decides which one is predicted."""
     ordered = np.sort(proba, axis=1)
     return ordered[:, -2] > ordered[:, -1] * (1 - 1e-6)
+
+
+def test_real_logits(real_cell):
+    """As a service sees them: float32 in, 2,000 rows, every place."""
+    z, y = real_cell["val_logits"], real_cell["val_labels"]
+    new = np.array(real_cell["test_logits"][:2000], dtype=np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        fitted = sc.Calibrator().fit(z, y).fitted_
+    sure = np.sort(fitted.predict_proba(new).max(axis=1)).astype(float)
+    rng = np.random.default_rng(0)
+    each = [None if rng.random() < 0.2 else float(rng.choice(sure)) for _ in range(z.shape[1])]
+    names = map(str, range(z.shape[1]))
+    half, classes = (
+        threshold(float(np.median(sure))),
+        threshold(*each, by="class", names=names, risk=0.1),
+    )
+    fitted = with_decisions(fitted, half, classes)
+    proba = fitted.predict_proba(new)
+    close = near(fitted, proba, by=1e-5)  # float32 has seven digits
+    assert fitted.preserves_argmax  # so that ties are no doubt
+    assert close.mean() < 0.05
+    wanted = {
+        column: fitted.accept(new, risk=rule.risk)[~close]
+        for column, rule in thresholds_of(fitted.decisions).items()
+    }
+    places = {"program": decide(program_of(fitted), new)}
+    module, few = module_of(to_python(fitted)), new[:50].tolist()
+    places["python"] = {column: np.array([*map(module[column], few)]) for column in wanted}
+    if find_spec("onnxruntime"):
+        found = session_of(to_onnx(fitted)).run([*wanted], {"logits": new})
+        places["onnx"] = dict(zip(wanted, found, strict=True))
+    if find_spec("torch"):
+        import torch
+
+        from smallcal.deploy.export import to_torch
+
+        made, rows = to_torch(fitted), torch.from_numpy(new)
+        places["torch"] = {
+            column: made.accept(rows, risk=rule.risk).numpy()
+            for column, rule in thresholds_of(fitted.decisions).items()
+        }
+    for place, found in places.items():
+        for column, flags in found.items():
+            kept = ~close[: len(flags)]
+            said = flags[kept] == wanted[column][: kept.sum()]
+            assert said.all(), (place, column)

@@ -88,7 +88,7 @@ class _Body(Writer):
     not_zero = "{0}"
     number = staticmethod(repr)
 
-    def __init__(self, statements: Statements, groups: NamedGroups | None) -> None:
+    def __init__(self, statements: Statements, groups: NamedGroups | None = None) -> None:
         self._given, self._groups = _given(statements.program), groups
         super().__init__(statements, self._named)
         self.constants = [

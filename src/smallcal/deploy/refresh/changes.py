@@ -103,6 +103,8 @@ class Refreshed:
         What becomes of some confidences.
     accepted : tuple of Accepted
         One for each certified threshold that is set aside.
+    set_aside : int
+        Decisions that no longer stand: thresholds, and prediction sets.
     input : str
         What rows hold, for words.
 
@@ -131,6 +133,7 @@ class Refreshed:
     accuracy: float
     levels: tuple[Change, ...]
     accepted: tuple[Accepted, ...]
+    set_aside: int
     input: str
 
     @property
@@ -193,6 +196,7 @@ def changes(
             for level, each in zip(LEVELS, levels.tolist(), strict=True)
         ),
         accepted=tuple(_accepted(rows, before, claimed, (was, now))),
+        set_aside=len(before.decisions),
         input=after.input,
     )
 
@@ -257,8 +261,8 @@ def _sentences(done: Refreshed, claim: Claim) -> Iterator[str]:
     )
     for each in done.accepted:
         yield _threshold(each, claim)
-    if done.accepted:
-        yield "What was promised of thresholds held for the old probabilities: certify again."
+    if done.set_aside:
+        yield "What was certified held for the old probabilities, and is set aside: certify again."
     if done.fit_again and done.drifted:
         yield (
             "After drift, so many new rows are likely worth more in a fit of their own: fit again, "
