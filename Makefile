@@ -13,10 +13,10 @@ END_TO_END ?= runs/end-to-end
 # Tests start many processes: none should compile the sources anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 # Simulations and slow rounds whose outcome no extra can change: `make test` has them.
-THE_SAME := advice/test_careless_input.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py studies/test_simulate.py test_mutants.py
+THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py studies/test_simulate.py test_mutants.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-adapt end-to-end figures data lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions study-adapt end-to-end figures data lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -48,6 +48,7 @@ help:
 	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
 	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
 	@echo "make study-monitor   false alarms, power and delay of the drift monitor"
+	@echo "make study-decisions  whether thresholds, sets, adapt and refresh keep their promises, simulated and on SMALLCAL_DATA"
 	@echo "make end-to-end   CIFAR-10, three small networks, their logits, 95 corruptions, studies and report (half an"
 	@echo "                  hour; goes on where it was stopped; needs npm)"
 	@echo "make bench-methods  what every method costs to fit and to apply"
@@ -159,6 +160,9 @@ study-ablation: $(VENV)/.dev
 
 study-monitor: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/monitor_study.py $(SMALLCAL_DATA)
+
+study-decisions: $(VENV)/.dev
+	$(VENV)/bin/python benchmarks/decisions_study.py $(SMALLCAL_DATA) --write docs/decisions-study.md
 
 # Where torchvision was built for another torch, its operators are stubbed, as in the tests.
 end-to-end: $(VENV)/.dev

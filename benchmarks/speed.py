@@ -25,6 +25,7 @@ from sklearn.calibration import _TemperatureScaling
 
 import smallcal as sc
 from reference import ReferenceSRTS
+from smallcal.advice.certify_walk import Counts, Target, walk
 
 FAILED = []
 PROCESSES = 5
@@ -165,6 +166,22 @@ def score_speed():
         report_median(f"predict_score / expit(a x + b), 10,000,000 {kind}", apply, plain, 3)
 
 
+def time_certify(confidence, correct, repeats):
+    target = Target(risk=0.05, delta=0.05)
+    in_turns(
+        (lambda: walk(Counts.of(confidence, correct), target), lambda: np.sort(confidence)), repeats
+    )
+
+
+def certify_speed():
+    """Time a threshold for a million confidences: counted, tested from high to low, bounded."""
+    rng = np.random.default_rng(0)
+    confidence = expit(rng.normal(3.0, 1.8, 1_000_000))
+    correct = rng.random(len(confidence)) < confidence
+    ours, theirs = own_processes("time_certify", confidence, correct, 10).T
+    report_median("certify / np.sort, 1,000,000 confidences", ours, theirs, 3)
+
+
 def growth(what, sizes, make, bound):
     """Report how much more than proportionally time grows from the first size to the last."""
     times = [best(make(size), 3) for size in sizes]
@@ -260,7 +277,7 @@ def image_speed():
 
 def main():
     warnings.simplefilter("ignore", sc.FitWarning)  # tiny splits are timed too
-    fits = (fit_speed, default_speed, apply_speed, score_speed)
+    fits = (fit_speed, default_speed, apply_speed, score_speed, certify_speed)
     for part in (*fits, linear_growth, memory, import_cost, image_speed):
         part()
     if FAILED:
@@ -272,7 +289,7 @@ def main():
 if __name__ == "__main__":
     if len(sys.argv) > 1:  # one part, in a process of its own
         part, *files, repeats = sys.argv[1:]
-        parts = (time_fits, time_default, time_apply, time_scores)
+        parts = (time_fits, time_default, time_apply, time_scores, time_certify)
         timed = {each.__name__: each for each in parts}[part]
         timed(*(np.load(file) for file in files), int(repeats))
     else:

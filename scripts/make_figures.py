@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import smallcal as sc
 from simulated_collection import write_collection
 from smallcal import plots
@@ -97,6 +99,31 @@ def temperature_signal() -> Figure:
 def risk_coverage() -> Figure:
     """Show what refusing the least confident gives."""
     return figure_of(plots.risk_coverage(sc.load_demo("test").labels, demo("none", "default")))
+
+
+@cache
+def payments() -> tuple[Any, dict[str, Any]]:
+    """Return outcomes, and the raw and the calibrated probabilities of the scores in costs.md."""
+    rng = np.random.default_rng(0)
+
+    def drawn(n: int) -> tuple[Any, Any]:
+        z = rng.normal(-1, 1, size=n)
+        return 1 / (1 + np.exp(-3 * z)), rng.random(n) < 1 / (1 + np.exp(-z))
+
+    cal = sc.Calibrator(input="score").fit(*drawn(400))
+    scores, truth = drawn(3000)
+    return truth, {"raw": scores, "calibrated": cal.predict_score(scores)}
+
+
+def cost_curve() -> Figure:
+    """Show what decisions by a threshold cost before and after."""
+    costs = sc.Costs(miss=10, false_alarm=10, review=2)
+    return figure_of(plots.cost_curve(*payments(), costs=costs))
+
+
+def net_benefit() -> Figure:
+    """Show what acting on a probability is worth before and after."""
+    return figure_of(plots.net_benefit(*payments()))
 
 
 def forest() -> Figure:
@@ -189,6 +216,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "risk-groups": risk_groups,
     "temperature-signal": temperature_signal,
     "risk-coverage": risk_coverage,
+    "cost-curve": cost_curve,
+    "net-benefit": net_benefit,
     "forest": forest,
     "budget-curve": budget_curve,
     "severity-curve": severity_curve,

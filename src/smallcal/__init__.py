@@ -18,7 +18,11 @@ from smallcal._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from smallcal.advice.audit import audit as audit
+    from smallcal.advice.certify import certify as certify
+    from smallcal.advice.costs import Costs as Costs
+    from smallcal.advice.expected_cost import expected_cost as expected_cost
     from smallcal.advice.plan import plan as plan
+    from smallcal.advice.prediction_sets import prediction_sets as prediction_sets
     from smallcal.advice.select import select as select
     from smallcal.advice.signal_to_noise import signal_to_noise as signal_to_noise
     from smallcal.calibrators.estimators import SRTS as SRTS
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from smallcal.deploy.adapters import calibrate as calibrate
     from smallcal.deploy.adapters.sklearn import CalibratedModel as CalibratedModel
     from smallcal.deploy.monitor import Monitor as Monitor
+    from smallcal.deploy.refresh import refresh as refresh
     from smallcal.errors import ArtefactError as ArtefactError
     from smallcal.errors import FileError as FileError
     from smallcal.errors import FitWarning as FitWarning
@@ -48,7 +53,11 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "advice.audit": ["audit"],
+        "advice.certify": ["certify"],
+        "advice.costs": ["Costs"],
+        "advice.expected_cost": ["expected_cost"],
         "advice.plan": ["plan"],
+        "advice.prediction_sets": ["prediction_sets"],
         "advice.select": ["select"],
         "advice.signal_to_noise": ["signal_to_noise"],
         "calibrators.estimators": [
@@ -64,6 +73,7 @@ __getattr__, __dir__, __all__ = attach(
         "deploy.adapt": ["adapt"],
         "deploy.adapters.sklearn": ["CalibratedModel"],
         "deploy.monitor": ["Monitor"],
+        "deploy.refresh": ["refresh"],
         "errors": [
             "ArtefactError",
             "FileError",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import smallcal as sc
+from smallcal import runtime
+from smallcal.calibrators.decision import Threshold
 from support.cases import fit
 from support.simulated import simulate
 
@@ -153,3 +156,48 @@ def test_many_processes_lose_nothing(here):
         "shared.json",
         "shared.json.lock",
     ]
+
+
+def decided(path, **changes):
+    """Give the calibrator of the folder a threshold, and save it."""
+    known = {"risk": 0.1, "confidence": 0.95, "rule": "accepted", "by": "all", "names": ("",)}
+    counts = {"thresholds": (0.8,), "n": (500,), "accepted": (300,), "errors": (9,)}
+    rest = {"bounds": (0.06,), "cross": False, "sha256": "0" * 64, "promise": ""}
+    rule = Threshold(**{**known, **counts, **rest, **changes})
+    replace(runtime.load("other.json"), decisions=(rule,)).save(path)
+
+
+def test_thresholds_are_watched_and_a_broken_promise_is_code_1(cli, here):
+    decided("decided.json")
+    code, out, err = cli("monitor", "decided.json", "labelled.npz", "--state", "s.json")
+    assert (code, err) == (0, "")
+    assert "Accepted at a risk of 10 %" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+    code, out, _ = cli("monitor", "decided.json", "wrong.npz", "--state", "s.json",
+                       "--json")  # fmt: skip
+    found = json.loads(out)
+    assert (code, found["decisions"][0]["alarm"], found["alarm"]) == (1, True, True)
+    code, out, _ = cli("monitor", "decided.json", "wrong.npz", "--tolerance", "0.5")
+    assert code == 1
+    assert "the promise is broken" in " ".join(out.split())
+    # The state of the calibrator before it was certified goes on, and the other way round.
+    code, out, _ = cli("monitor", "other.json", "labelled.npz", "--state", "s.json", "--json")
+    assert json.loads(out)["rows"] == 1800
+    assert "decisions" not in json.loads(out)
+
+
+def test_thresholds_by_group_take_groups_from_the_file(cli, here):
+    two = {"by": "group", "names": ("a", "b"), "thresholds": (0.8, 0.9), "n": (250, 250)}
+    two |= {"accepted": (150, 150), "errors": (4, 5), "bounds": (0.06, 0.07)}
+    decided("decided.json", **two)
+    known = np.load("labelled.npz")
+    names = np.where(np.arange(600) % 2, "a", "b")
+    np.savez("grouped.npz", **known, site=names)
+    code, out, err = cli("monitor", "decided.json", "labelled.npz")
+    assert (code, out) == (2, "")
+    assert "--group" in err
+    code, out, err = cli("monitor", "decided.json", "grouped.npz", "--group", "site", "--json")
+    assert (code, err) == (0, "")
+    monitor = sc.Monitor(sc.load("decided.json"))
+    report = monitor.update(known["logits"], known["labels"], groups=names)
+    assert json.loads(out)["decisions"] == json.loads(json.dumps(report.to_dict()))["decisions"]

@@ -342,6 +342,8 @@ ONTO = (
     ("report", "d.npz", "d.npz", "--shift", "z.npy", "--format", "md", "-o", "z.npy"),
     ("report", "d.npz", "d.npz", "--shift", "sub", "-o", "sub/report.json"),
     ("select", "d.npz", "-o", "d.npz"),
+    ("certify", "cal.json", "d.npz", "-o", "d.npz"),
+    ("certify", "cal.json", "z.npy", "--labels", "y.npy", "-o", "y.npy"),
     ("monitor", "cal.json", "d.npz", "--state", "d.npz"),
     ("monitor", "cal.json", "d.npz", "--state", "cal.json"),
     ("monitor", "cal.json", "z.npy", "--labels", "y.npy", "--state", "y.npy"),

@@ -55,6 +55,25 @@ def test_the_judge(cli):
     assert "def probability(score):" in Path("judge.py").read_text()
 
 
+def verdicts(file, n):
+    clear = rng.normal(4, 2.5, size=n)
+    said = 1 / (1 + np.exp(-2 * clear - 0.7 * rng.normal(size=n)))
+    agrees = rng.random(n) < 1 / (1 + np.exp(-clear))
+    pairs = zip(said.tolist(), agrees.tolist(), strict=True)
+    write_lines(file, [{"confidence": p, "agrees": right} for p, right in pairs])
+
+
+def test_a_judge_that_answers_alone(cli):
+    for file, n in (("judged", 300), ("more", 3000), ("new", 500), ("march", 400)):
+        verdicts(f"{file}.jsonl", n)
+    run_page("judge-alone.md", cli)
+    header, *rows = (line.split(",") for line in Path("decided.csv").read_text().split())
+    assert header == ["probability", "accepted"]
+    sure = {said: [float(p) for p, flag in rows if flag == said] for said in ("True", "False")}
+    assert min(sure["True"]) > max(sure["False"])
+    assert "def accepted(score):" in Path("judge.py").read_text()
+
+
 def test_multiple_choice(cli):
     write_lines("samples_quiz.jsonl", map(sample, range(300)))
     write_lines("samples_new.jsonl", map(sample, range(5)))

@@ -34,6 +34,11 @@ def arguments():
         "temperature_signal": ((cal, z), {}),
         "risk_coverage": ((y, probs), {"n_boot": 10}),
         "forest": ((compared,), {}),
+        "cost_curve": ((y, probs), {"costs": sc.Costs(wrong=10, review=2), "n_boot": 10}),
+        "net_benefit": (
+            (y > 2, {k: p[:, 3:].sum(axis=1) for k, p in probs.items()}),
+            {"n_boot": 9},
+        ),
         "shift_errors": (({"fog": y}, {k: {"fog": p} for k, p in probs.items()}), {"n_boot": 10}),
     }
 
@@ -55,6 +60,8 @@ def as_json(found):
         "risk_coverage",
         "forest",
         "shift_errors",
+        "cost_curve",
+        "net_benefit",
     ],
 )
 def test_a_plot_survives_json(plot, arguments):

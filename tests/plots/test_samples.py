@@ -518,6 +518,12 @@ def draw_all(routed, ax_of=lambda: None):
             {"fog": y}, {name: {"fog": p} for name, p in both.items()}, n_boot=10, ax=ax_of()
         ),
         "forest": plots.forest(rows, ax=ax_of()),
+        "cost_curve": plots.cost_curve(
+            y, both, costs=sc.Costs(wrong=10, review=2), n_boot=10, ax=ax_of()
+        ),
+        "net_benefit": plots.net_benefit(
+            y > 2, {name: p[:, 3:].sum(axis=1) for name, p in both.items()}, n_boot=10, ax=ax_of()
+        ),
     }
 
 
@@ -598,11 +604,11 @@ def test_axes_are_labelled_and_readable(drawn):
 
 
 def test_axes_that_are_given_are_used(routed):
-    figure = Figure(figsize=(24, 15))
-    axes = iter(figure.subplots(3, 4).ravel())
+    figure = Figure(figsize=(24, 20))
+    axes = iter(figure.subplots(4, 4).ravel())
     made = draw_all(routed, lambda: next(axes))
     assert all(ax.figure is figure for ax in made.values())
-    assert list(made.values()) == list(figure.axes[:11])
+    assert list(made.values()) == list(figure.axes[:13])
     tips = plots.tips_of(figure)
     ids = re.findall(r'<[^>]+?\sid="([^"]+)"', plots.to_svg(figure))
     assert set(tips) <= set(ids)
@@ -649,6 +655,7 @@ def test_without_matplotlib_twins_work_and_plots_say_what_to_install():
         "from smallcal import plots, MissingExtraError\n"
         "p, y = [[0.9, 0.1], [0.7, 0.3]] * 20, [0, 1] * 20\n"
         "names = 'reliability', 'smooth_reliability', 'confidence_histogram', 'risk_coverage'\n"
+        "names += ('net_benefit',)\n"
         "for name in names:\n"
         "    assert getattr(plots, name + '_data')(y, p)\n"
         "    try:\n"
@@ -658,7 +665,7 @@ def test_without_matplotlib_twins_work_and_plots_say_what_to_install():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     said = "drawing needs the package 'matplotlib': pip install 'smallcal[plots]'"
-    assert done.stdout.splitlines() == [said] * 4, done.stderr
+    assert done.stdout.splitlines() == [said] * 5, done.stderr
 
 
 def test_public_names_are_lazy_and_whole():
@@ -683,6 +690,16 @@ def test_public_names_are_lazy_and_whole():
         (lambda y, p: plots.reliability(y, p * 3), "y_proba"),
         (lambda y, p: plots.smooth_reliability(y, p, n_boot=1), "n_boot"),
         (lambda y, p: plots.risk_coverage(y, p, n_boot=0), "n_boot"),
+        (lambda y, p: plots.net_benefit(y, p), "two classes or a score; there are "),
+        (lambda y, p: plots.net_benefit(y > 1, p[:, 0], n_boot=1), "n_boot"),
+        (lambda y, p: plots.cost_curve(y, p, costs=3), r"costs must be sc.Costs\(...\); got int"),
+        (lambda y, p: plots.cost_curve(y, p, costs=sc.Costs(wrong=3)), "name review as well"),
+        (
+            lambda y, p: plots.cost_curve(
+                y > 1, {"a": p[:, 0], "b": p[:, :2]}, costs=sc.Costs(wrong=3)
+            ),
+            r"probs\['b'\]",
+        ),
         (lambda y, p: plots.forest(sc.compare(y, {"a": p}, n_boot=0)), "no intervals"),
         (
             lambda y, p: plots.forest(

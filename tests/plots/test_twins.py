@@ -46,7 +46,7 @@ def test_both_tell_of_each_parameter_in_the_same_words(name):
 
 
 def test_every_plot_has_a_twin_and_rows_for_a_forest_tell_of_theirs():
-    assert len(PAIRS) == 19  # nine of samples, ten of studies
+    assert len(PAIRS) == 21  # eleven of samples, ten of studies
     assert list(described(plots.difference_rows)) == ["run", "metric", "baseline", "where"]
 
 

@@ -68,6 +68,7 @@ def report():
         methods=METHODS,
         class_names=test.class_names,
         n_boot=200,
+        costs=sc.Costs(wrong=10, review=4),
         command="smallcal report cal.npz test.npz -o report.html",
     )
 

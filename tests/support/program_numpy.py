@@ -25,17 +25,26 @@ PAIRS = {
 
 def run(program, logits, features=None, effects=None):
     """Return (probabilities, temperatures or None)."""
-    known = {}
-    n = len(logits)
+    known = values_of(program, logits, features, effects)
+    t = program.temperature
+    return known[id(program.probabilities)], None if t is None else known[id(t)][:, 0]
+
+
+def decide(program, logits, features=None, effects=None, limits=None):
+    """Return which rows each decision of a program accepts, by column."""
+    known = values_of(program, logits, features, effects, limits)
+    return {column: known[id(flag)][:, 0] != 0 for column, flag in program.decisions}
+
+
+def values_of(program, logits, features=None, effects=None, limits=None):
+    """Return every value of a program by its id."""
+    known, n = {}, len(logits)
+    given = {"logits": logits, "features": features, "effect": effects, "limits": limits}
     with np.errstate(divide="raise", invalid="raise", over="raise"):
         for value in program.values():
             parts = [known[id(part)] for part in value.of]
-            if value.operation == "logits":
-                result = np.asarray(logits, dtype=np.float64)
-            elif value.operation == "features":
-                result = np.asarray(features, dtype=np.float64)
-            elif value.operation == "effect":
-                result = np.asarray(effects, dtype=np.float64)
+            if value.operation in given:
+                result = np.asarray(given[value.operation], dtype=np.float64)
             elif value.operation == "constant":
                 result = np.tile(value.numbers, (n, 1))
             elif value.operation == "dot":
@@ -46,5 +55,4 @@ def run(program, logits, features=None, effects=None):
                 result = PAIRS[value.operation](*parts)
             assert result.shape == (n, value.width), value.operation
             known[id(value)] = result
-    t = program.temperature
-    return known[id(program.probabilities)], None if t is None else known[id(t)][:, 0]
+    return known

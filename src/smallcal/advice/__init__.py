@@ -1,1 +1,1 @@
-"""What to do with this much data: select a method, audit a fit, plan how many labels to buy."""
+"""What to do with this much data: select a method, audit, plan labels, certify a threshold."""

@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from smallcal.advice.cross_validate import repeated_folds
+from smallcal.advice.cross_validate import out_of_fold
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
-from smallcal.data.predictions import FloatArray, Predictions
+from smallcal.data.predictions import Predictions
 from smallcal.data.special import softmax
-from smallcal.errors import InputError
 from smallcal.metrics import Scored
 from smallcal.statistics.gaps import gap_rows
-
-N_FOLDS = 5
 
 
 def group_rows(
@@ -46,7 +43,9 @@ def group_rows(
     named = preds.group_labels
     if named is None:
         return ()
-    after = fitted.on(preds) if foreign else _out_of_fold(composed, fitted, preds, seed)
+    after = fitted.on(preds)
+    if not foreign:
+        after = out_of_fold(composed, preds, seed=seed, instead=after)
     before = preds.measured(softmax(preds.logits.astype(np.float64)))
     now, then = (Scored.of(preds.labels, proba) for proba in (after, before))
     effects: dict[str, float] = {}
@@ -54,18 +53,3 @@ def group_rows(
         effects = dict(zip(fitted.groups.names, fitted.groups.effects, strict=True))
     rows = gap_rows(now, then, named, level=level)
     return tuple({**row, "effect": effects.get(row["group"], 0.0)} for row in rows)
-
-
-def _out_of_fold(
-    composed: Method, fitted: FittedCalibrator, preds: Predictions, seed: int
-) -> FloatArray:
-    """Return probabilities by fits that have not seen the row; the full fit's where none can be."""
-    proba = np.array(fitted.on(preds), dtype=np.float64)
-    folds = repeated_folds(preds, n_repeats=1, n_folds=N_FOLDS, seed=seed)
-    for fold in range(folds.n_folds):
-        held, rest = (np.flatnonzero(found) for found in (folds.of[0] == fold, folds.of[0] != fold))
-        try:
-            proba[held] = composed.fit(preds.take(rest)).on(preds.take(held))
-        except InputError:  # such a fold is too small, or has no group
-            continue
-    return proba

@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals.crossfit import stratified_folds
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
-from smallcal.errors import SmallcalError
+from smallcal.errors import InputError, SmallcalError
 from smallcal.io.progress import Advance
 from smallcal.metrics import Metric, Scored
 
@@ -20,6 +20,9 @@ _UNFITTABLE = (SmallcalError, ValueError, ArithmeticError, RuntimeError)
 
 #: Share of samples that a single split holds out.
 HELD_OUT_SHARE = 0.2
+
+#: Folds of probabilities out of fold.
+N_FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,3 +167,32 @@ def _measure(
         entry.folds[metric.name][where] = metric.of(view)
         if metric.values is not None:
             entry.samples[metric.name][held] += metric.values(view)
+
+
+def out_of_fold(
+    method: Method, preds: Predictions, *, seed: int, instead: FloatArray | None = None
+) -> FloatArray:
+    """Return probabilities, as metrics take them, by fits that have not seen the row.
+
+    ``instead`` has those of a fold that is too small to be fitted without, or has no group; where
+    it is not given, that is an error.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> preds = Predictions.of(val.logits, val.labels)
+    >>> out_of_fold(sc.TemperatureScaling()._compose(), preds, seed=0).shape == val.logits.shape
+    True
+    """
+    shape = preds.logits.shape if preds.score is None else preds.n
+    proba = np.zeros(shape) if instead is None else np.array(instead, dtype=np.float64)
+    folds = repeated_folds(preds, n_repeats=1, n_folds=N_FOLDS, seed=seed)
+    for fold in range(folds.n_folds):
+        held, rest = (np.flatnonzero(found) for found in (folds.of[0] == fold, folds.of[0] != fold))
+        try:
+            proba[held] = method.fit(preds.take(rest)).on(preds.take(held))
+        except InputError:
+            if instead is None:
+                raise
+    return proba

@@ -17,10 +17,12 @@ from typing import Any
 
 from smallcal.calibrators import plugins
 from smallcal.calibrators.class_frequencies import ClassFrequencies
+from smallcal.calibrators.confidence_shift import ConfidenceShift
 from smallcal.calibrators.decision import Threshold
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap
 from smallcal.calibrators.maps.correction import Correction
+from smallcal.calibrators.prediction_set import PredictionSet
 from smallcal.calibrators.signals import FittedSignal
 from smallcal.errors import ArtefactError
 from smallcal.io.atomic import atomic_path
@@ -47,8 +49,8 @@ _KINDS: dict[str, dict[str, Any]] = {
     "map": FittedMap.kinds,
     "correction": Correction.kinds,
     "groups": GroupEffects.kinds,
-    "later": {each.kind: each for each in (ClassFrequencies,)},
-    "decision": {each.kind: each for each in (Threshold,)},
+    "later": {each.kind: each for each in (ClassFrequencies, ConfidenceShift)},
+    "decision": {each.kind: each for each in (Threshold, PredictionSet)},
 }
 
 _TYPES: dict[str, tuple[type, ...]] = {

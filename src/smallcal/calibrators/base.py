@@ -177,6 +177,33 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._fitted().accept(X, risk=risk, features=features, groups=groups)
 
+    def predict_set(
+        self,
+        X: object,
+        *,
+        alpha: float | None = None,
+        features: object = None,
+        groups: object = None,
+    ) -> BoolArray:
+        """Return which classes are in the set of each row, shape (n, C).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, C)
+            Or scores, shape (n,): then columns are the outcomes 0 and 1.
+        alpha : float, optional
+            Which sets, of a calibrator with several.
+        features : array-like of shape (n, d), optional
+        groups : array-like of shape (n,), optional
+            For calibrators that were fitted with them.
+
+        Raises
+        ------
+        InputError
+            Unless :func:`smallcal.prediction_sets` was asked for sets.
+        """
+        return self._fitted().predict_set(X, alpha=alpha, features=features, groups=groups)
+
     def predict_interval(self, X: object) -> FloatArray:
         """Return two probabilities of the second class or outcome 1, shape (n, 2): Venn-Abers.
 

@@ -176,10 +176,11 @@ def thresholds_of(decisions: Sequence[Decision]) -> dict[str, Threshold]:
     found = [each for each in decisions if isinstance(each, Threshold)]
     if len(found) == 1:
         return {"accepted": found[0]}
-    return {f"accepted_at_{_percent(each.risk)}pct": each for each in found}
+    return {f"accepted_at_{percent_of(each.risk)}pct": each for each in found}
 
 
-def _percent(risk: float) -> str:
+def percent_of(risk: float) -> str:
+    """Return a share as it stands in the name of a column: 2 or 0_5."""
     return f"{100 * risk:.6g}".replace(".", "_")
 
 
@@ -192,16 +193,16 @@ def accepted(
     groups: object = None,
 ) -> BoolArray:
     """Return which rows the threshold of a calibrator accepts."""
-    decision = _asked(fitted, risk)
+    decision = asked(fitted.decisions, risk)
     known = groups if fitted.groups is not None else None
     proba = fitted.predict_proba(logits, features=features, groups=known)
     named = None if groups is None else as_groups(groups, n=len(proba))
     return decision.accept(*fitted.claims(proba), named)
 
 
-def _asked(fitted: FittedCalibrator, risk: float | None) -> Threshold:
+def asked(decisions: Sequence[Decision], risk: float | None) -> Threshold:
     """Return the threshold of a risk, or the only one."""
-    known = [*thresholds_of(fitted.decisions).values()]
+    known = [*thresholds_of(decisions).values()]
     if not known:
         raise InputError(
             "this calibrator has no certified threshold; find one with ",

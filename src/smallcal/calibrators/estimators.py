@@ -339,14 +339,14 @@ def load(path: str | os.PathLike[str]) -> BaseCalibrator:
     """
     fitted = load_fitted(path)
     try:
-        estimator = _estimator_of(fitted)
+        estimator = estimator_of(fitted)
     except InputError as error:
         raise ArtefactError(f"{path} is not a valid calibrator: {error}") from None
     estimator._adopt(fitted)
     return estimator
 
 
-def _estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
+def estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
     """Return the estimator that would fit such a calibrator again."""
     options: dict[str, Any] = {
         "objective": fitted.objective,

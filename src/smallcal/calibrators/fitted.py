@@ -24,6 +24,7 @@ from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.one_number import applied, of_one_number
 from smallcal.calibrators.parts import frozen, plain_fields
+from smallcal.calibrators.prediction_set import predicted_sets
 from smallcal.calibrators.rebuilt import parts_of
 from smallcal.calibrators.reference import Reference, Watched
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
@@ -253,6 +254,15 @@ class FittedCalibrator:
     ) -> BoolArray:
         """Return which rows a certified threshold accepts; ``risk`` says which, of several."""
         return accepted(self, logits, risk=risk, features=features, groups=groups)
+
+    def predict_set(
+        self, logits: object, *, alpha: float | None = None, **known: object
+    ) -> BoolArray:
+        """Return which classes are in the set of each row; ``alpha`` says which, of several.
+
+        ``features`` and ``groups`` are as in :meth:`predict_proba`.
+        """
+        return predicted_sets(self, logits, alpha=alpha, **known)
 
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""

@@ -11,6 +11,7 @@ logits      what the model said, as it came in (probabilities or one score, wher
             takes those)
 features    what else is known of the row
 effect      of the row's group
+limits      the thresholds of the row's group, one for each decision by group
 constant    numbers of the calibrator
 add, subtract, multiply, divide, minimum, maximum
             of two values; one of width 1 goes with any other
@@ -30,7 +31,7 @@ join        two values side by side
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Union
 
@@ -50,7 +51,7 @@ HIGHEST_EXPONENT = 700.0
 
 Number = Union["Value", float]
 
-INPUTS = ("logits", "features", "effect")
+INPUTS = ("logits", "features", "effect", "limits")
 PAIRS = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "reached")
 SINGLES = ("exp", "log", "sqrt", "erf")
 OTHERS = ("constant", "choose", "sum", "largest", "at_top", "dot", "rank", "join")
@@ -138,7 +139,7 @@ class Value:
 
 
 def given(name: str, width: int) -> Value:
-    """Return an input: logits, features, or the effect of the row's group."""
+    """Return an input: logits, features, or the effect or the thresholds of the row's group."""
     return Value(name, width)
 
 
@@ -333,6 +334,8 @@ class Program:
         Whether it reads the effect of the row's group.
     masks : bool
         Whether minus infinity may come in, for an option that a row does not have.
+    decisions : tuple of (str, Value)
+        The column of each decision, and 1 where it accepts the row, else 0.
     n_columns : int
         Width of the first input: one column per class, or one score.
     """
@@ -345,16 +348,22 @@ class Program:
     score: ScoreScale | None = None
     grouped: bool = False
     masks: bool = False
+    decisions: tuple[tuple[str, Value], ...] = ()
 
     @property
     def n_columns(self) -> int:
         """Width of the first input."""
         return self.n_classes if self.score is None else 1
 
+    def alone(self, value: Value) -> Program:
+        """Return the program of one value, in the place of the probabilities."""
+        return replace(self, probabilities=value, temperature=None, decisions=())
+
     def values(self) -> Iterator[Value]:
         """Yield every value that is needed, each after those it is made of."""
         seen: set[int] = set()
-        stack = [(self.probabilities, False)]
+        stack = [(value, False) for _, value in reversed(self.decisions)]  # last of all
+        stack.append((self.probabilities, False))
         if self.temperature is not None:
             stack.append((self.temperature, False))
         while stack:  # not a recursion: a program may be deeper than Python's stack

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.later import Later
 from smallcal.calibrators.maps.regressed import RegressedMap
 from smallcal.calibrators.program import HIGHEST_EXPONENT
 
@@ -37,6 +38,18 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
             for name, where in fitted.flags.items()
         },
         "fit_metrics": dict(fitted.fit_metrics),
+        "later": [_learned(part, fitted.n_classes) for part in fitted.later],
+        "decisions": [decision.to_dict() for decision in fitted.decisions],
+    }
+
+
+def _learned(part: Later, n_classes: int) -> dict[str, Any]:
+    """Return what a part learned: its numbers, one or one per class, without counts behind them."""
+    document = part.to_dict()
+    return {
+        name: value
+        for name, value in document.items()
+        if name != "aside" and (not isinstance(value, list) or len(value) == n_classes)
     }
 
 

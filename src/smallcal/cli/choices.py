@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,6 +53,41 @@ def words(text: str, option: str) -> tuple[str, ...]:
     if not found:
         raise InputError(f"{option} names none; got {text!r}")
     return found
+
+
+def shares(texts: Sequence[str], option: str) -> list[float]:
+    """Return shares that were typed as percentages or fractions, each once.
+
+    Examples
+    --------
+    >>> shares(["2%", "0.5 %, 0.02"], "--risk")
+    [0.02, 0.005]
+    """
+    found: dict[float, None] = {}
+    for text in (word for given in texts for word in words(given, option)):
+        bare = text.removesuffix("%")
+        try:
+            share = float(bare) / (1 if bare == text else 100)
+        except ValueError:
+            share = math.nan
+        if not math.isfinite(share):
+            raise InputError(f"{option} takes a share such as 2% or 0.02; got {text!r}")
+        found[float(f"{share:.12g}")] = None  # 7% is 0.07, not 0.07 and a bit
+    return list(found)
+
+
+def share(text: str, option: str) -> float:
+    """Return the one share that was typed.
+
+    Examples
+    --------
+    >>> share("95%", "--confidence")
+    0.95
+    """
+    found = shares([text], option)
+    if len(found) > 1:
+        raise InputError(f"{option} takes one share; got {text!r}")
+    return found[0]
 
 
 def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.summary import effects_of, groups_of, words_of
 from smallcal.cli import terminal
+from smallcal.cli.describe_decided import show_decisions, show_later
 from smallcal.data.claims import CLAIMS
 from smallcal.data.score import ScoreScale
 from smallcal.metrics.units import PERCENT
@@ -65,7 +66,9 @@ def describe(fitted: FittedCalibrator, *, noted: bool = False) -> None:
         _show_worth(fitted, fitted.score)
     if fitted.groups is not None:
         _show_groups(fitted.groups)
+    show_later(fitted)
     terminal.say(_parameters(fitted), *_outcome(fitted, noted=noted))
+    show_decisions(fitted)
 
 
 def _show_worth(fitted: FittedCalibrator, scale: ScoreScale) -> None:

@@ -18,6 +18,7 @@ from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.data.shapes import one_hot_codes
 from smallcal.data.special import softmax
+from smallcal.deploy.decided_rows import Known, decided
 from smallcal.errors import InputError
 from smallcal.io import Choice, Loaded
 from smallcal.statistics.agreement import Agreement
@@ -292,6 +293,15 @@ def calibrated(calibrator: FittedCalibrator, loaded: Loaded) -> FloatArray:
     groups = None if calibrator.groups is None else loaded.groups
     with naming(loaded.source), terminal.noted_warnings(loaded.source):
         return calibrator.predict_proba(loaded.logits, features=loaded.features, groups=groups)
+
+
+def decisions(
+    calibrator: FittedCalibrator, loaded: Loaded, proba: FloatArray
+) -> dict[str, NDArray[Any]]:
+    """Return what a calibrator's decisions say of a file's rows, by the name of each column."""
+    with naming(loaded.source), terminal.noted_warnings(loaded.source):
+        known = Known(loaded.logits, loaded.features, loaded.groups)
+        return decided(calibrator, proba, known)
 
 
 def require_same_input(calibrator: FittedCalibrator, input: str, source: str) -> None:

@@ -85,6 +85,14 @@ Force = Annotated[
     bool, flag("--force", "Go on where the labels do not seem to be those of the predictions.")
 ]
 ClassNames = Annotated[str | None, option("FILE", "Class names, one per line, in column order.")]
+Cost = Annotated[
+    str | None,
+    option(
+        "SPEC",
+        "What decisions cost: miss=100,false_alarm=10,review=5 (those there are), or a .csv with a "
+        "row per decision and a column per true class.",
+    ),
+]
 Metrics = Annotated[str | None, option("A,B,...", "Which metrics, separated by commas.")]
 Seed = Annotated[int, option("N", "Seed of the folds and draws.", min=0, max=2**32 - 1)]
 Boot = Annotated[int, option("N", "Resamples for intervals; 0 leaves them out.", min=0)]

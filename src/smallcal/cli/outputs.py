@@ -16,13 +16,15 @@ from smallcal.io.atomic import stream_of
 READ = (
     *("data", "cal_data", "test_data", "calibrator", "labels", "class_names", "shift", "apply_to"),
     *("append", "merge", "reference", "folder", "source", "run", "gate", "model", "calibration"),
-    *("checkpoint", "split", "calibration_split", "recipe", "file", "root", "rates"),
+    *("checkpoint", "split", "calibration_split", "recipe", "file", "root", "cost", "rates"),
 )
 #: Those that name what is written. The state of a monitor is read as well, and meant to be.
 WRITTEN = ("output", "out", "figures", "state", "export", "report")
 #: What is read, and may be written into: a description goes beside the logits that it is of, and
 #: figures into the folder of the run that they show, logits beside the folders of images.
 SHARED = ("source", "run", "root")
+#: Verbs that may write onto what they read: a calibrator gets something more, whole or not at all.
+IN_PLACE = {"certify": "calibrator"}
 
 _STDOUT = 1
 
@@ -34,7 +36,7 @@ class Careful(TyperCommand):
         """Call the verb; what it says goes to stderr where stdout takes what it writes."""
         written = [path for name in WRITTEN for path in _paths(ctx.params.get(name))]
         for output in written:
-            for name in READ:
+            for name in (name for name in READ if name != IN_PLACE.get(str(self.name))):
                 for path in _paths(ctx.params.get(name)):
                     require_apart(output, split_path(path)[0], inside=name in SHARED)
         taken = any(stream_of(output) == _STDOUT for output in written)

@@ -21,6 +21,7 @@ from smallcal.cli import inputs
 from smallcal.cli.inputs import Asked
 from smallcal.data.masks import is_masked
 from smallcal.data.names import listed
+from smallcal.deploy.decided_rows import require_decisions
 from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io import Loaded
 from smallcal.io.documents import read_document
@@ -57,7 +58,9 @@ def _read(data: str, asked: Asked, *, as_written: bool = False) -> tuple[Loaded,
     return whole, named
 
 
-def applied(folder: str, data: str, asked: Asked) -> dict[str, NDArray[Any]]:
+def applied(
+    folder: str, data: str, asked: Asked, *, with_decision: bool = False
+) -> dict[str, NDArray[Any]]:
     """Return the arrays to write: each row as the calibrator of its model or task has it."""
     per, files = _index(folder)
     whole, named = _read(data, replace(asked, per=per), as_written=True)
@@ -66,21 +69,52 @@ def applied(folder: str, data: str, asked: Asked) -> dict[str, NDArray[Any]]:
         raise InputError(f"{folder} has no calibrator of {per} {listed(unknown)}, which {data} has")
     scored = whole.input == "score"
     result = np.zeros((len(named), 2 if scored else whole.logits.shape[1]))
+    flags: dict[str, NDArray[Any]] = {}
     for value in np.unique(named):
         rows = np.flatnonzero(named == value)
-        fitted = runtime.load(Path(folder) / files[str(value)])
+        file = Path(folder) / files[str(value)]
+        fitted = runtime.load(file)
         part = replace(whole.take(rows), source=f"{data}, {value}")
-        found = inputs.calibrated(fitted, part if scored else _widened(part, fitted.n_classes))
+        part = part if scored else _widened(part, fitted.n_classes)
+        found = inputs.calibrated(fitted, part)
         width = min(found.shape[1], result.shape[1])
         result[rows, :width] = found[:, :width]
+        if with_decision:
+            require_decisions(fitted, str(file))
+            _fill(flags, inputs.decisions(fitted, part, found), rows, result, str(file))
     arrays: dict[str, NDArray[Any]] = {"probabilities": result}
     if scored:
         arrays = {"probability": result[:, 1]}
+    arrays |= flags
     if whole.labels is not None:
         arrays["outcome" if scored else "labels"] = inputs.label_column(whole.labels, whole)
     if whole.class_names is not None and not scored:
         arrays["class_names"] = np.array(whole.class_names)
     return arrays
+
+
+def _fill(
+    flags: dict[str, NDArray[Any]],
+    found: Mapping[str, NDArray[Any]],
+    rows: NDArray[Any],
+    like: NDArray[Any],
+    file: str,
+) -> None:
+    """Put what decisions say of some rows among that of all; all must decide the same things."""
+    if flags and set(flags) != set(found):
+        told = " and ".join(", ".join(sorted(each)) for each in (flags, found))
+        raise InputError(
+            f"{file} has other decisions than the calibrators before it ({told}); certify all of "
+            "them with the same risks"
+        )
+    for column, values in found.items():
+        shape = like.shape[: values.ndim]
+        whole = flags.setdefault(column, np.zeros(shape, dtype=values.dtype))
+        if values.ndim == 1:
+            whole[rows] = values
+        else:
+            width = min(values.shape[1], shape[1])
+            whole[rows, :width] = values[:, :width]
 
 
 def _widened(part: Loaded, n_classes: int) -> Loaded:

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smallcal._version import __version__
+from smallcal.advice.cost_table import CostTable
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.checks import as_scores
 from smallcal.data.masks import checked_logits
+from smallcal.data.plain import plain
 from smallcal.data.special import softmax
+from smallcal.deploy.decided_rows import Known, decided, in_order, priced
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
 from smallcal.io.parts import cleared_on_error, finish, is_finished, part_folder, write_part
@@ -47,6 +50,26 @@ class Applied:
     notes: tuple[str, ...] = ()
 
 
+class More(NamedTuple):
+    """What is written of each row beside its probabilities.
+
+    Attributes
+    ----------
+    temperature : bool
+    decision : bool
+        Whether each certified threshold accepts it, and which classes its sets hold.
+    costs : CostTable or None
+        The decision of least expected cost, and that cost, by these costs.
+    """
+
+    temperature: bool = False
+    decision: bool = False
+    costs: CostTable | None = None
+
+
+_NO_MORE = More()
+
+
 @dataclass(frozen=True)
 class Order:
     """What is the same for all parts of a run; it travels to other processes.
@@ -57,13 +80,13 @@ class Order:
         Its artefact, as JSON.
     source : Source
     target : Target
-    with_temperature : bool
+    more : More
     """
 
     calibrator: str
     source: Source
     target: Target
-    with_temperature: bool = False
+    more: More = _NO_MORE
 
 
 def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
@@ -71,7 +94,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     source: Source,
     target: Target,
     *,
-    with_temperature: bool = False,
+    more: More = _NO_MORE,
     part_rows: int | None = None,
     jobs: int = 1,
     dask: str | None = None,
@@ -88,8 +111,8 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
         One whose scores depend on each row alone, and on nothing but its logits.
     source : Source
     target : Target
-    with_temperature : bool
-        Also write each row's temperature.
+    more : More
+        What else to write of each row.
     part_rows : int, optional
         Rows of a part; as many as make 64 MB by default.
     jobs : int
@@ -120,7 +143,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     """
     _require_options(fitted, source, jobs, part_rows)
     document = json.dumps(fitted.to_dict(), sort_keys=True)
-    order = Order(document, source, target, with_temperature)
+    order = Order(document, source, target, more)
     parts = source.parts(part_rows)
     asked = _asked(order, part_rows)
     if is_finished(target, asked):
@@ -166,8 +189,10 @@ def _asked(order: Order, part_rows: int | None) -> dict[str, Any]:
         "columns": [*source.scores, "|", *source.others],
         "input": source.input,
         "output": [target.kind, target.folder],
-        "--with-temperature": order.with_temperature,
+        "--with-temperature": order.more.temperature,
+        **({"--with-decision": True} if order.more.decision else {}),
         "--part-rows": part_rows,
+        **({} if order.more.costs is None else {"--cost": plain(order.more.costs)}),
     }
 
 
@@ -202,9 +227,13 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
     fitted = _calibrator(order.calibrator)
     for block in order.source.blocks(part, carry=order.target.kind != "npy"):
         proba = calibrated(fitted, block, part.shown)
+        more = priced(order.more.costs, proba)
+        if order.more.decision:
+            more |= decided(fitted, proba, Known(block.scores))
         if order.source.order is not None:  # back to how the columns of the file stand
-            proba = proba[:, np.argsort(order.source.order)]
-        yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba)
+            back = np.argsort(order.source.order)
+            proba, more = proba[:, back], in_order(more, back)
+        yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba, more)
         advance(len(proba))
     part.require_unchanged()
 
@@ -241,7 +270,13 @@ def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
     return softmax(scores)
 
 
-def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[Any]) -> Any:
+def _table(
+    order: Order,
+    fitted: FittedCalibrator,
+    block: Block,
+    proba: NDArray[Any],
+    more: Mapping[str, NDArray[Any]],
+) -> Any:
     """Return the probabilities in the shape the scores had, and all other columns after them."""
     import pyarrow as pa
 
@@ -249,17 +284,16 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
     if fitted.score is not None:
         columns = {"probability": pa.array(np.ascontiguousarray(proba))}
     elif source.as_list:
-        flat = pa.array(np.ascontiguousarray(proba).reshape(-1))
-        columns = {"probabilities": pa.FixedSizeListArray.from_arrays(flat, proba.shape[1])}
+        columns = {"probabilities": _lists(proba)}
     else:
-        names = list(source.class_names or fitted.class_names or range(proba.shape[1]))
-        if source.order is not None:
-            names = [names[i] for i in np.argsort(source.order)]
+        names = _names(source, fitted, proba.shape[1])
         columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
         if len(columns) < len(names):
             raise InputError("class_names must be different from one another to name columns")
-    if order.with_temperature:
+    if order.more.temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))
+    for name, values in more.items():
+        columns |= _beside(order, fitted, name, values)
     for name in source.others:
         if name in columns:
             raise InputError(f"{source.path} has a column called {name!r} already; rename it")
@@ -268,3 +302,31 @@ def _table(order: Order, fitted: FittedCalibrator, block: Block, proba: NDArray[
         plain = pa.types.is_dictionary(column.type)
         columns[name] = column.cast(column.type.value_type) if plain else column
     return pa.table(columns)
+
+
+def _beside(
+    order: Order, fitted: FittedCalibrator, name: str, values: NDArray[Any]
+) -> dict[str, Any]:
+    """Return the columns of a decision: one, or one for each class that a set may hold."""
+    import pyarrow as pa
+
+    if values.ndim == 1:
+        return {name: pa.array(values.tolist())}
+    if order.source.as_list:
+        return {name: _lists(values)}
+    each = _names(order.source, fitted, values.shape[1])
+    return {f"{name}_{own}": pa.array(values[:, i]) for i, own in enumerate(each)}
+
+
+def _lists(matrix: NDArray[Any]) -> Any:
+    """Return a column with a list in each row."""
+    import pyarrow as pa
+
+    flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
+
+
+def _names(source: Source, fitted: FittedCalibrator, width: int) -> list[object]:
+    """Return what the columns of the classes are called, in the order of the file's."""
+    names: list[object] = list(source.class_names or fitted.class_names or range(width))
+    return names if source.order is None else [names[i] for i in np.argsort(source.order)]

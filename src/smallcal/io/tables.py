@@ -225,6 +225,8 @@ def _columns_of(
         yield ("label", _numbered(values, names)) if role == "labels" else (name, values)
         return
     word = "prob" if role == "probabilities" else "logit"
+    if values.dtype.kind == "b":  # what is said of each class
+        word = name
     headers = list(range(values.shape[1]) if names is None else names)
     if len(headers) != values.shape[1]:
         raise FileError(f"{len(headers)} class_names for {values.shape[1]} columns of {name}")

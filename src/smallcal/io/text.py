@@ -94,6 +94,32 @@ def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> 
     return table_of(columns, matrix, found, None if columns.group is None else np.array(groups))
 
 
+class NamedMatrix(NamedTuple):
+    """Numbers whose rows and columns have names."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: NDArray[np.float64]
+
+
+def read_matrix(file: Path, *, separator: str = ",") -> NamedMatrix:
+    """Read a matrix with names: those of the columns above it, those of the rows before them."""
+    with text_of(file) as handle:
+        headers, rows = _rows(handle, file, separator)
+        names, values = [], []
+        for row in rows:
+            odd = next((i for i, cell in enumerate(row.cells[1:], 1) if not is_float(cell)), None)
+            if odd is not None:
+                raise FileError(
+                    f"{file}, line {row.line}: column {headers[odd]!r} must be a number; got "
+                    f"{row.cells[odd][:40]!r}"
+                )
+            names.append(row.cells[0].strip())
+            values.append([float(cell) for cell in row.cells[1:]])
+    matrix = np.array(values, dtype=np.float64).reshape(len(names), len(headers) - 1)
+    return NamedMatrix(tuple(names), tuple(headers[1:]), matrix)
+
+
 def table_of(
     columns: Columns,
     scores: NDArray[Any] | None,

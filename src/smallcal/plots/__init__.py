@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING
 from smallcal._lazy import attach
 
 if TYPE_CHECKING:
+    from smallcal.plots.cost_curve_plot import cost_curve as cost_curve
+    from smallcal.plots.cost_curve_plot import cost_curve_data as cost_curve_data
     from smallcal.plots.forest_plot import forest as forest
     from smallcal.plots.forest_plot import forest_data as forest_data
+    from smallcal.plots.net_benefit_plot import net_benefit as net_benefit
+    from smallcal.plots.net_benefit_plot import net_benefit_data as net_benefit_data
     from smallcal.plots.reliability_plot import confidence_histogram as confidence_histogram
     from smallcal.plots.reliability_plot import (
         confidence_histogram_data as confidence_histogram_data,
@@ -69,7 +73,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = attach(
     __name__,
     {
+        "cost_curve_plot": ["cost_curve", "cost_curve_data"],
         "forest_plot": ["forest", "forest_data"],
+        "net_benefit_plot": ["net_benefit", "net_benefit_data"],
         "reliability_plot": [
             "confidence_histogram_data",
             "reliability",

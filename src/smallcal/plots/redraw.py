@@ -27,6 +27,8 @@ _PLOTS = (
     "shift_errors",
     "temperature_signal",
     "forest",
+    "cost_curve",
+    "net_benefit",
 )
 
 

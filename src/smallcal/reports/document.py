@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from smallcal.advice.costs import Costs
+from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.estimators import seed_of
+from smallcal.calibrators.fitted import FittedCalibrator, load
 from smallcal.data.shown import in_json
 from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path, is_special
 from smallcal.reports import conditions
+from smallcal.reports.content.costs import priced
 from smallcal.reports.content.gather import gather
+from smallcal.reports.content.promise import Certified
 from smallcal.reports.render import html, markdown
 from smallcal.reports.samples import Samples, require_pair, require_same_model, samples_of
 from smallcal.reports.settings import DEFAULT_BOOT, Settings, usual_methods
@@ -112,10 +117,12 @@ def report(
     methods: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     shift: Mapping[Any, object] | None = None,
+    calibrator: BaseCalibrator | FittedCalibrator | str | os.PathLike[str] | None = None,
     n_boot: int = DEFAULT_BOOT,
     level: float = 0.95,
     input: str | None = None,
     random_state: int = 0,
+    costs: Costs | None = None,
     title: str | None = None,
     command: str | None = None,
     verb_options: Mapping[str, Sequence[str]] | None = None,
@@ -133,6 +140,9 @@ def report(
     class_names : sequence of str, optional
     shift : mapping of (kind, severity) to samples, optional
         Test samples of the same model under other conditions.
+    calibrator : fitted estimator, FittedCalibrator or path, optional
+        One with a certified threshold, which is checked on the test samples; without, the report
+        says what thresholds the recommended method could promise.
     n_boot : int
         Resamples of the test samples, at least 100; 0 leaves intervals, noise floors and every
         "beyond chance" out.
@@ -141,6 +151,8 @@ def report(
     input : {"logits", "probabilities", "score"}, optional
         What the numbers are; what a file's own names say, else logits.
     random_state : int
+    costs : Costs, optional
+        What decisions cost: a section says what the best ones cost on the test samples.
     title : str, optional
     command : str, optional
         The command that makes this report again, to be shown in it.
@@ -178,7 +190,10 @@ def report(
         command=command,
         verb_options=_as_read(input, seed) if verb_options is None else verb_options,
         input=cal.input,
+        costs=costs,
     )
+    if costs is not None:
+        priced(costs, cal)  # raises where they are not for these classes
     held_out = checked(test, "test", cal)
     require_pair(cal, held_out)
     shifted = {}
@@ -186,7 +201,40 @@ def report(
         condition = _condition(key)
         shifted[condition] = checked(given, " ".join(filter(None, condition)), cal)
         require_same_model(shifted[condition], cal)
-    return Report(gather(cal, held_out, settings, shift=shifted, advance=advance))
+    certified = None
+    if calibrator is not None:
+        certified = _certified(calibrator, cal, lambda like: checked(test, "test", like))
+    return Report(
+        gather(cal, held_out, settings, shift=shifted, certified=certified, advance=advance)
+    )
+
+
+def _certified(
+    calibrator: object, calibration: Samples, read: Callable[[Samples], Samples]
+) -> Certified:
+    """Return a calibrator, and the test samples as it takes them: its classes, its scores."""
+    source = os.fspath(calibrator) if isinstance(calibrator, str | os.PathLike) else ""
+    if source:
+        calibrator = load(source)
+    fitted = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
+    if not isinstance(fitted, FittedCalibrator):
+        raise InputError(
+            f"calibrator must be a fitted one, or its file; got {type(fitted).__name__}"
+        )
+    if (fitted.input, fitted.n_classes) != (calibration.input, calibration.preds.n_classes):
+        raise InputError(
+            f"{source or 'the calibrator'} takes {fitted.input} of {fitted.n_classes:,} classes, "
+            f"the samples are {calibration.input} of {calibration.preds.n_classes:,}"
+        )
+    preds = replace(calibration.preds, score=fitted.score)
+    like = replace(calibration, preds=preds, class_names=fitted.class_names)
+    test = read(like)
+    if test.preds.score != fitted.score:
+        raise InputError(
+            "the test scores were standardised by others than the calibrator's; give them as "
+            "arrays, or as a file"
+        )
+    return Certified(fitted=fitted, test=test, source=source)
 
 
 def _as_read(input: str | None, seed: int) -> dict[str, list[str]]:

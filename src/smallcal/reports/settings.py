@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from smallcal.advice.costs import Costs
 from smallcal.calibrators.catalogue import OF_SCORES, method, true_name
 from smallcal.errors import InputError
 from smallcal.statistics.interval import require_options
@@ -47,6 +48,8 @@ class Settings:
         What ``smallcal fit`` and ``smallcal apply`` need to read the same files.
     input : str
         What rows hold, which decides what the default is.
+    costs : Costs, optional
+        Of decisions, for a section about them.
     names : dict of str to str
         Each method's true name and the one it was asked for by, the raw model first.
     bootstrap, many : tuple of (int, float, int)
@@ -70,6 +73,7 @@ class Settings:
     command: str | None = None
     verb_options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     input: str = "logits"
+    costs: Costs | None = None
     names: dict[str, str] = field(init=False)
     bootstrap: tuple[int, float, int] = field(init=False)
     many: tuple[int, float, int] = field(init=False)

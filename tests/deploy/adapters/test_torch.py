@@ -26,6 +26,7 @@ from smallcal.errors import FitWarning, InputError  # noqa: E402
 from smallcal.io import progress  # noqa: E402
 from support import real  # noqa: E402
 from support.cases import DEPLOYABLE, RANDOM_CONTROLS, drawn, features_of, fit, fitted_once, predict  # noqa: E402
+from support.decided import threshold, with_decisions  # noqa: E402
 from support.pages import run_page  # noqa: E402
 from support.simulated import simulate  # noqa: E402
 
@@ -439,6 +440,23 @@ def test_a_calibrated_model_gives_what_its_parts_give(method):
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert torch.equal(calibrated.predict([X[:9], (X[9:],)]), X.argmax(-1))  # without labels
     assert model.training
+
+
+@pytest.mark.parametrize("output", ["probabilities", "logits"])
+def test_a_calibrated_model_accepts_what_its_calibrator_accepts(output):
+    estimator = calibrate(Model(), loader_of(), method="ts-nll").calibrator
+    estimator.fitted_ = with_decisions(
+        estimator.fitted_, threshold(0.5), threshold(0.9, risk=0.005)
+    )
+    certified = CalibratedTorchModel(Model(), estimator, output=output)
+    for risk in (0.02, 0.005):
+        wanted = estimator.accept(Z, risk=risk)
+        found = certified.accept(loader_of(), risk=risk)
+        assert (found.dtype, found.shape) == (torch.bool, (len(Z),))
+        np.testing.assert_array_equal(found.numpy(), wanted)
+    assert certified.accept(X[0], risk=0.02).shape == (1,)
+    with pytest.raises(InputError, match="risk must be one that was certified"):
+        certified.accept(X)
 
 
 @pytest.mark.parametrize("output", ["probabilities", "logits"])

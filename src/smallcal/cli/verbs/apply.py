@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal import io, runtime
+from smallcal.advice.cost_table import CostTable
+from smallcal.advice.costs import Costs
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.cli import inputs, options, terminal
+from smallcal.cli import costs, inputs, options, terminal
 from smallcal.cli import per as each
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import flag, option
 from smallcal.data.names import order_of, require_names
-from smallcal.deploy.apply_in_parts import apply_in_parts
+from smallcal.deploy import decided_rows
+from smallcal.deploy.apply_in_parts import More, apply_in_parts
+from smallcal.deploy.decided_rows import asks_for_groups, require_decisions
 from smallcal.errors import InputError, SmallcalError
 from smallcal.io import Source, Target
 from smallcal.io.atomic import atomic_path, is_special
@@ -54,6 +58,10 @@ def apply(
     with_temperature: Annotated[
         bool, flag("--with-temperature", "Also write each row's temperature.")
     ] = False,
+    with_decision: Annotated[
+        bool, flag("--with-decision", "Also write which rows a certified threshold accepts.")
+    ] = False,
+    cost: options.Cost = None,
     jobs: Annotated[int, option("N", "Processes that work on parts of DATA.", min=1)] = 1,
     dask: Annotated[
         str | None, option("ADDRESS", "Run on the Dask cluster of this scheduler instead.")
@@ -65,19 +73,23 @@ def apply(
 ) -> None:
     """Write calibrated probabilities; .npy, Parquet and Arrow stream, however large."""
     asked = inputs.Asked.of(locals())
-    how = {"jobs": jobs, "dask": dask, "part_rows": part_rows}
+    how: dict[str, Any] = {"jobs": jobs, "dask": dask, "part_rows": part_rows}
     if os.path.isdir(calibrator):
-        if with_temperature or how != _AT_ONCE:
+        if with_temperature or cost is not None or how != _AT_ONCE:
             raise InputError(
-                f"{calibrator} is a folder of calibrators: --with-temperature, --jobs, --dask and "
-                "--part-rows are for one"
+                f"{calibrator} is a folder of calibrators: --with-temperature, --cost, --jobs, "
+                "--dask and --part-rows are for one"
             )
-        _apply_each(calibrator, data, output, asked, as_json=as_json)
+        _apply_each(calibrator, data, output, asked, with_decision=with_decision, as_json=as_json)
         return
+    priced = costs.read(cost)
     fitted = runtime.load(calibrator)
+    if with_decision:
+        require_decisions(fitted, calibrator)
+    more = More(with_temperature, with_decision)
     began = time.perf_counter()
     with _place(output, data) as place:
-        n, before = _apply(fitted, data, place, asked, with_temperature=with_temperature, **how)
+        n, before = _apply(fitted, data, place, asked, more, priced=priced, **how)
     seconds = time.perf_counter() - began
     if as_json:
         told = {"output": output, "n": n, "n_classes": fitted.n_classes}
@@ -92,11 +104,14 @@ def apply(
     terminal.say(f"Wrote {shape} to {output}{rate}.")
 
 
-def _apply_each(folder: str, data: str, output: str, asked: Asked, *, as_json: bool) -> None:
+def _apply_each(
+    folder: str, data: str, output: str, asked: Asked, *, with_decision: bool, as_json: bool
+) -> None:
     """Apply to each row the calibrator of its model or task."""
     with _place(output, data) as place:
+        _require_room(place, More(decision=with_decision))
         io.require_writable(place)
-        arrays = each.applied(folder, data, asked)
+        arrays = each.applied(folder, data, asked, with_decision=with_decision)
         io.write_arrays(place, arrays)
     n = len(next(iter(arrays.values())))
     if as_json:
@@ -127,23 +142,47 @@ def _apply(
     data: str,
     output: str,
     asked: Asked,
+    more: More,
     *,
-    with_temperature: bool,
+    priced: Costs | None,
     **how: Any,
 ) -> tuple[int, int]:
     """Return how many rows were written, and how many of them an earlier run had done."""
-    if with_temperature and output.lower().endswith(".npy"):
-        raise InputError("--with-temperature: a .npy file holds one array; write to .npz or .csv")
-    streamed = _opened(fitted, data, output, asked)
+    _require_room(output, more, priced)
+    # Thresholds by group need the groups, which are read with all rows.
+    whole = more.decision and asks_for_groups(fitted)
+    streamed = None if whole else _opened(fitted, data, output, asked)
     if streamed is not None:
-        return _stream(fitted, *streamed, with_temperature=with_temperature, **how)
+        table = _table_for(fitted, streamed[0].class_names, priced)
+        return _stream(fitted, *streamed, more=more._replace(costs=table), **how)
     if how != _AT_ONCE:
         raise InputError(
             f"--jobs, --dask and --part-rows: {data} cannot be applied to {output} in parts; that "
             "needs .npy, Parquet or Arrow on both sides, and a method that looks at one row at a "
             "time"
         )
-    return _whole(fitted, data, output, asked, with_temperature), 0
+    return _whole(fitted, data, output, asked, more, priced), 0
+
+
+def _require_room(output: str, more: More, priced: Costs | None = None) -> None:
+    """Raise where a file cannot hold what is asked for beside the probabilities."""
+    for name, there in (
+        ("--with-temperature", more.temperature),
+        ("--with-decision", more.decision),
+        ("--cost", priced),
+    ):
+        if there and output.lower().endswith(".npy"):
+            raise InputError(f"{name}: a .npy file holds one array; write to .npz or .csv")
+
+
+def _table_for(
+    fitted: FittedCalibrator, names: Sequence[str] | None, priced: Costs | None
+) -> CostTable | None:
+    """Return what this calibrator's decisions cost, where that was asked for."""
+    if priced is None:
+        return None
+    score = fitted.score is not None
+    return costs.table_for(priced, fitted.n_classes, names or fitted.class_names, score=score)
 
 
 def _opened(
@@ -166,20 +205,33 @@ def _opened(
 
 
 def _whole(
-    fitted: FittedCalibrator, data: str, output: str, asked: Asked, with_temperature: bool
+    fitted: FittedCalibrator,
+    data: str,
+    output: str,
+    asked: Asked,
+    more: More,
+    priced: Costs | None,
 ) -> int:
+    io.require_writable(output)
     loaded = inputs.load(data, asked, fitted, as_written=True)
     given = replace(loaded, labels=None).in_order_of(fitted.class_names)
+    table = _table_for(fitted, given.class_names, priced)
     proba = inputs.calibrated(fitted, given)
+    beside = decided_rows.priced(table, proba)
+    if more.decision:
+        beside |= inputs.decisions(fitted, given, proba)
     if loaded.class_names is not None and given.class_names != loaded.class_names:
         terminal.note(given.notes[-1])
-        proba = proba[:, order_of(given.class_names or (), loaded.class_names, what="columns")]
+        back = order_of(given.class_names or (), loaded.class_names, what="columns")
+        proba, beside = proba[:, back], decided_rows.in_order(beside, back)
     arrays: dict[str, NDArray[Any]] = {"probabilities": proba}
-    if with_temperature:
+    if more.temperature:
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
+    arrays |= beside
     if loaded.labels is not None:
         arrays["labels"] = inputs.label_column(loaded.labels, loaded)
-    if loaded.groups is not None and fitted.groups is not None:
+    named = fitted.groups is not None or (more.decision and asks_for_groups(fitted))
+    if loaded.groups is not None and named:
         arrays["groups"] = loaded.groups
     if fitted.score is not None:  # one number in, one out, and what came of it
         own = {"probabilities": "probability", "labels": "outcome"}

@@ -10,14 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal import runtime
+from smallcal.advice.cost_table import CostTable
+from smallcal.advice.costs import Costs
+from smallcal.advice.expected_cost import ExpectedCost, expected_cost_of
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.cli import choices, inputs, inputs_streamed, options, terminal
+from smallcal.cli import choices, costs, inputs, inputs_streamed, options, terminal
 from smallcal.cli.gaps import show_gaps
 from smallcal.cli.options import option
 from smallcal.data.claims import CLAIMS
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.special import softmax
 from smallcal.io import Loaded
-from smallcal.metrics import METRICS
+from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.condition import Condition
 from smallcal.metrics.debiased import CUTS
 from smallcal.statistics.compare import evaluate as measure
@@ -45,6 +49,7 @@ def evaluate(
             "and after CAL.",
         ),
     ] = None,
+    cost: options.Cost = None,
     metrics: options.Metrics = None,
     fail_if: Annotated[
         list[str] | None,
@@ -63,18 +68,21 @@ def evaluate(
     conditions = [Condition.parse(text) for text in fail_if or []]
     shown = choices.metric_names(metrics, list(METRICS))
     wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))
+    priced = costs.read(cost)
     fitted = None if calibrator is None else runtime.load(calibrator)
     asked = inputs.Asked.of({**locals(), "group": group or by})
-    source = None
-    if by is None:
+    source, spent = None, None
+    if by is None and priced is None:
         source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot > 0)
     if source is None:
         loaded = inputs.load(data, asked, fitted)
         kind = loaded.input
         how = {"n_boot": n_boot, "level": level, "random_state": seed}
+        seen = _probabilities(loaded, fitted, force=force, both=by is not None or cost is not None)
         values, found, (n, n_classes), rows = _measured(
-            loaded, fitted, wanted, by=_groups(loaded, by, asked), how=how, force=force
+            loaded, seen, wanted, by=_groups(loaded, by, asked), how=how
         )
+        spent = None if priced is None else _spent(loaded, seen, fitted, priced, how)
     else:
         found, rows, n_classes, kind = {}, [], source.n_classes, source.input
         values, n = inputs_streamed.measured(
@@ -95,6 +103,7 @@ def evaluate(
                 "debiased": {name: found[name].point for name in CUTS if name in found},
                 "intervals": {name: row.to_dict() for name, row in found.items()},
                 **({} if by is None else {"by": by, "groups": rows}),
+                **({} if spent is None else {"cost": spent[0].to_dict()}),
                 "checks": checks,
             }
         )
@@ -106,6 +115,8 @@ def evaluate(
         _show(values, found, level, kind)
         if by is not None:
             show_gaps(rows, paired=fitted is not None, level=level, kind=kind)
+        if spent is not None:
+            costs.show(*spent, level=level, kind=kind)
     terminal.leave(f"check failed: {check['reason']}" for check in checks if check["failed"])
 
 
@@ -118,23 +129,36 @@ class _Measured(NamedTuple):
     rows: list[dict[str, Any]]
 
 
+class _Seen(NamedTuple):
+    """Labels, probabilities, and where both are asked for those of the raw model."""
+
+    labels: IntArray
+    proba: FloatArray
+    before: FloatArray
+
+
+def _probabilities(
+    loaded: Loaded, fitted: FittedCalibrator | None, *, force: bool, both: bool
+) -> _Seen:
+    codes, proba = inputs.probabilities(loaded, fitted, force=force)
+    if fitted is None or not both:
+        return _Seen(codes, proba, proba)
+    checked = inputs.predictions(inputs.named(loaded, fitted), fitted.score)
+    return _Seen(codes, proba, checked.measured(softmax(checked.logits)))
+
+
 def _measured(
     loaded: Loaded,
-    fitted: FittedCalibrator | None,
+    seen: _Seen,
     wanted: Sequence[str],
     *,
     by: NDArray[np.str_] | None,
     how: dict[str, Any],
-    force: bool,
 ) -> _Measured:
     """Measure samples that are in memory."""
-    codes, proba = inputs.probabilities(loaded, fitted, force=force)
+    codes, proba, before = seen
     rows: list[dict[str, Any]] = []
     if by is not None:
-        before = proba
-        if fitted is not None:
-            checked = inputs.predictions(inputs.named(loaded, fitted), fitted.score)
-            before = checked.measured(softmax(checked.logits))
         with inputs.naming(loaded.source):
             rows = gaps_by_group(codes, proba, by, before=before, level=how["level"])
     size = len(proba), 2 if proba.ndim == 1 else proba.shape[1]
@@ -143,6 +167,26 @@ def _measured(
     with terminal.resampling(how["n_boot"], how["level"], how["random_state"]) as drawn:
         found = measure(codes, proba, metrics=wanted, ci=True, **drawn)
     return _Measured({name: row.plain for name, row in found.items()}, found, size, rows)
+
+
+def _spent(
+    loaded: Loaded,
+    seen: _Seen,
+    fitted: FittedCalibrator | None,
+    priced: Costs,
+    how: dict[str, Any],
+) -> tuple[ExpectedCost, CostTable]:
+    """Return what the best decisions cost, and the costs of this model's decisions."""
+    after, names = Scored.of(seen.labels, seen.proba), inputs.named(loaded, fitted).class_names
+    table = costs.table_for(priced, after.n_classes, names, score=after.outcome)
+    before = None if fitted is None else Scored.of(seen.labels, seen.before)
+    if fitted is not None and fitted.score is not None and fitted.score.kind != "probability":
+        terminal.note(f"{loaded.source}: raw scores are no probabilities, so they decide nothing")
+        before = None
+    bootstrap = (how["n_boot"], how["level"], how["random_state"])
+    with terminal.progress("Resampling", how["n_boot"]) as advance:
+        found = expected_cost_of(after, before, table, bootstrap=bootstrap, advance=advance)
+    return found, table
 
 
 def _groups(loaded: Loaded, by: str | None, asked: inputs.Asked) -> NDArray[np.str_] | None:

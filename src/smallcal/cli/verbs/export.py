@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 from smallcal import io, runtime
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.prediction_set import sets_of
 from smallcal.cli import options, terminal
 from smallcal.cli.options import option
 from smallcal.deploy.export import EXPORTERS, append_to_onnx, exporter_for, origin_of, to_onnx
@@ -56,6 +57,11 @@ def export(
     if output is not None:
         io.require_folder(output)
     fitted = runtime.load(calibrator)
+    if sets_of(fitted.decisions):
+        terminal.note(
+            "prediction sets are not part of the file: it gives probabilities, and whether a row "
+            "is accepted; smallcal apply --with-decision and predict_set give the sets"
+        )
     content = _content(fitted, calibrator, kind, onnx)
     raw = content.encode() if isinstance(content, str) else content
     if output is not None:

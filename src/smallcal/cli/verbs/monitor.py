@@ -15,6 +15,7 @@ from smallcal.cli.inputs import Asked
 from smallcal.cli.options import argument, flag, option
 from smallcal.data.claims import CLAIMS
 from smallcal.deploy.monitor import Monitor, Report
+from smallcal.deploy.monitor.promises import takes_groups
 from smallcal.errors import InputError
 from smallcal.metrics.units import PERCENT, SHARE
 
@@ -78,7 +79,7 @@ def monitor(
         with terminal.progress("Reading"):
             loaded = inputs.load(data, asked, fresh.calibrator)
             inputs.require_same_input(fresh.calibrator, loaded.input, data)
-            groups = None if fresh.calibrator.groups is None else loaded.groups
+            groups = loaded.groups if takes_groups(fresh.calibrator) else None
             known = loaded.logits, loaded.labels, loaded.features
             with inputs.naming(data), terminal.noted_warnings(data):
                 fresh.update(*known, groups=groups, seen=seen)

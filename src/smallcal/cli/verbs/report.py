@@ -12,11 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
-from smallcal import io
-from smallcal.cli import choices, inputs, options, terminal
+from smallcal import io, runtime
+from smallcal.cli import choices, costs, inputs, options, terminal
 from smallcal.cli.options import option
 from smallcal.cli.verbs.apply import apply
 from smallcal.cli.verbs.fit import fit
+from smallcal.deploy.decided_rows import require_decisions
 from smallcal.errors import FileError, InputError
 from smallcal.io import READERS
 from smallcal.io.read import split_path
@@ -58,6 +59,10 @@ def report(
             "fog-s3.npz. May be repeated.",
         ),
     ] = None,
+    calibrator: Annotated[
+        str | None,
+        option("CAL", "Check the certified threshold of this calibrator on the test samples."),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         option(
@@ -66,6 +71,7 @@ def report(
             'another, "ts-nll:ece15>3%". May be repeated.',
         ),
     ] = None,
+    cost: options.Cost = None,
     title: Annotated[str | None, option("TEXT", "The heading.")] = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
@@ -91,7 +97,9 @@ def report(
         require_page()
     if output is not None:
         io.require_folder(output)
+    priced = costs.read(cost)
     asked = inputs.Asked.of(locals())
+    _require_certified(calibrator)
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
     chosen = usual_methods(cal.input) if given is None else given
     settings = Settings(methods=chosen, n_boot=n_boot, level=level, input=cal.input)
@@ -101,6 +109,8 @@ def report(
     fitted_on = inputs.require_agreement(inputs.predictions(cal), cal.source, force=force)
     tested_on = inputs.predictions(test, fitted_on.score)
     inputs.require_agreement(tested_on, test.source, force=force)
+    if priced is not None:
+        costs.table_for(priced, fitted_on.n_classes, cal.class_names, score=cal.input == "score")
     files = shifted_files(shift or [], model=Path(split_path(cal.source)[0]).stem)
     shifted = {
         key: inputs.in_order(inputs.load(str(file), asked), cal) for key, file in files.items()
@@ -112,10 +122,12 @@ def report(
             methods=chosen,
             class_names=None if class_names is None else io.read_names(class_names),
             shift=shifted,
+            calibrator=calibrator,
             n_boot=n_boot,
             level=level,
             input=cal.input,
             random_state=seed,
+            costs=priced,
             title=title,
             command=terminal.typed(context, defaults=True),
             verb_options={verb.__name__: _shared(context, verb) for verb in (fit, apply)},
@@ -129,6 +141,12 @@ def report(
         _say(made.content["verdict"])
         terminal.say(f"Wrote {output}.")
     _leave(made, fail_if or [])
+
+
+def _require_certified(calibrator: str | None) -> None:
+    """Raise before anything is measured if a calibrator has nothing to check."""
+    if calibrator is not None:
+        require_decisions(runtime.load(calibrator), calibrator)
 
 
 def _shared(context: typer.Context, verb: Callable[..., object]) -> list[str]:

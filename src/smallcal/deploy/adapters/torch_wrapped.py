@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from smallcal.calibrators.base import BaseCalibrator
@@ -108,12 +108,35 @@ class CalibratedTorchModel(nn.Module):
         >>> calibrated.predict_proba(torch.zeros(4, 8)).shape
         torch.Size([4, 345])
         """
+
+        def proba(logits: Tensor) -> Tensor:
+            given: Tensor = self.head(logits)
+            return given if self.head.output == "probabilities" else given.softmax(dim=-1)
+
+        return self._of_each(data, proba)
+
+    def accept(self, data: Any, *, risk: float | None = None) -> Tensor:
+        """Return which rows the calibrator's certified threshold accepts, shape (n,).
+
+        Parameters
+        ----------
+        data : tensor, array, batch or iterable of batches
+            As for :meth:`predict_proba`.
+        risk : float, optional
+            Which threshold is meant, where several were certified.
+
+        Returns
+        -------
+        Tensor of bool, of shape (n,), on the processor
+        """
+        return self._of_each(data, lambda logits: self.head.accept(logits, risk=risk))
+
+    def _of_each(self, data: Any, of: Callable[[Tensor], Tensor]) -> Tensor:
+        """Run the model over all batches, and return something of the logits of each row."""
         parts: list[Tensor] = []
 
         def keep(logits: Tensor, labels: Any) -> None:
-            given = self.head(logits[None] if logits.ndim == 1 else logits)
-            proba = given if self.head.output == "probabilities" else given.softmax(dim=-1)
-            parts.append(proba.cpu())
+            parts.append(of(logits[None] if logits.ndim == 1 else logits).cpu())
 
         run_batches(
             self.model,

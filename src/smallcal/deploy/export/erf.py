@@ -52,6 +52,7 @@ def without_erf(program: Program) -> Program:
         program,
         probabilities=made[id(program.probabilities)],
         temperature=None if temperature is None else made[id(temperature)],
+        decisions=tuple((name, made[id(value)]) for name, value in program.decisions),
     )
 
 

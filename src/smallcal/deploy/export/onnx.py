@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value, choose
+from smallcal.deploy.export.decided import NamedGroups, named_groups, rules_of, told
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
-from smallcal.deploy.export.translate import grouped, program_of
+from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, needing
 
 #: What a file of its own is written in: ONNX 1.12, which every ONNX Runtime since 1.12 reads.
@@ -55,8 +56,9 @@ def to_onnx(
     calibrator takes those; and ``features`` where it needs them) and the outputs
     ``probabilities`` and, where there is one, ``temperature``. With effects of groups it has the
     input ``group``, int64: the place of the row's group among the names in ``smallcal.group_names``
-    of the metadata; any other number, such as -1, stands for one that is not known. The batch may
-    have any size.
+    of the metadata; any other number, such as -1, stands for one that is not known. A calibrator
+    with a certified threshold has the output ``accepted``, a truth value for each row, and one with
+    thresholds by group the input ``group`` for it. The batch may have any size.
 
     Parameters
     ----------
@@ -88,9 +90,9 @@ def to_onnx(
         inputs.append(helper.make_tensor_value_info("features", kind, shape))
     graph = Graph(onnx, opset=OPSET)
     tensors = {"logits": first, "features": "features"}
-    if (effects := grouped(fitted)) is not None:
+    if (groups := named_groups(fitted)) is not None:
         inputs.append(helper.make_tensor_value_info("group", onnx.TensorProto.INT64, ["batch"]))
-        tensors["effect"] = graph.looked_up("group", effects.effects)
+        tensors |= graph.of_groups("group", groups)
     graph.write(program, tensors)
     graph.node("Cast", graph.result(program), output="probabilities", to=kind)
     outputs = [helper.make_tensor_value_info("probabilities", kind, ["batch", program.n_classes])]
@@ -99,6 +101,9 @@ def to_onnx(
         flat = graph.node("Squeeze", column, graph.integers([-1]))
         graph.node("Cast", flat, output="temperature", to=kind)
         outputs.append(helper.make_tensor_value_info("temperature", kind, ["batch"]))
+    for column, flag in program.decisions:
+        graph.decided(program, flag, output=column)
+        outputs.append(helper.make_tensor_value_info(column, onnx.TensorProto.BOOL, ["batch"]))
     model = helper.make_model(
         helper.make_graph(graph.nodes, "smallcal", inputs, outputs, graph.initializers),
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -131,8 +136,10 @@ def describe(model: Any, fitted: FittedCalibrator, origin: Origin) -> None:
     }
     if fitted.class_names is not None:
         entries["smallcal.class_names"] = json.dumps(fitted.class_names)
-    if (effects := grouped(fitted)) is not None:
-        entries["smallcal.group_names"] = json.dumps(effects.names)
+    if (groups := named_groups(fitted)) is not None:
+        entries["smallcal.group_names"] = json.dumps(groups.names)
+    if rules_of(fitted):
+        entries["smallcal.decisions"] = told(fitted)
     for key, value in entries.items():
         model.metadata_props.add(key=key, value=value.encode(errors="replace").decode())
 
@@ -159,7 +166,7 @@ class Graph:
         self._masks: dict[int, str] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._same_for_all: set[int] = set()
-        self._first = ""
+        self._first = self._good = ""
         self._last: Program | None = None  # a program keeps its values, and so their ids, alive
 
     def write(self, program: Program, inputs: dict[str, str]) -> None:
@@ -194,8 +201,18 @@ class Graph:
         low, high = program.score.allowed
         above = self.node("GreaterOrEqual", x, self._kept(np.array([low])))
         below = self.node("LessOrEqual", x, self._kept(np.array([high])))
-        good = self.node("And", above, below)
-        return self.node("Where", good, found, self._kept(np.array([np.nan])))
+        self._good = self.node("And", above, below)
+        return self.node("Where", self._good, found, self._kept(np.array([np.nan])))
+
+    def decided(self, program: Program, flag: Value, *, output: str) -> None:
+        """Add a truth value for each row: a decision; never where a score is none.
+
+        To be called after :meth:`result`.
+        """
+        mask = self._masks[id(flag)]
+        if program.score is not None:
+            mask = self.node("And", mask, self._good)
+        self.node("Squeeze", mask, self.integers([-1]), output=output)
 
     def per_row(self, value: Value) -> str:
         """Return the tensor of a value with a row for each row of the input."""
@@ -219,15 +236,28 @@ class Graph:
 
     def looked_up(self, places: str, numbers: Sequence[float]) -> str:
         """Return the column of numbers that stand at some places; 0 where there is none."""
-        last = self.integers([len(numbers)])
+        found = self._rows_at(places, np.array([*numbers, 0.0]))
+        return self.node("Unsqueeze", found, self.integers([-1]))
+
+    def _rows_at(self, places: str, table: NDArray[Any]) -> str:
+        """Return the rows of a table that stand at some places; its last for all others."""
+        last = self.integers([len(table) - 1])
         inside = self.node(
             "And",
             self.node("GreaterOrEqual", places, self.integers([0])),
             self.node("Less", places, last),
         )
-        table = self._kept(np.array([*numbers, 0.0]))
-        found = self.node("Gather", table, self.node("Where", inside, places, last))
-        return self.node("Unsqueeze", found, self.integers([-1]))
+        return self.node("Gather", self._kept(table), self.node("Where", inside, places, last))
+
+    def of_groups(self, places: str, groups: NamedGroups) -> dict[str, str]:
+        """Return the tensors of what is known of groups, by the inputs of a program."""
+        found = {}
+        if groups.effects:
+            found["effect"] = self.looked_up(places, groups.effects)
+        if groups.limits:
+            table = np.array([*groups.limits, groups.unknown])
+            found["limits"] = self._rows_at(places, table)
+        return found
 
     def integers(self, numbers: list[int]) -> str:
         """Add whole numbers."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.deploy.export.decided import named_groups
 from smallcal.deploy.export.onnx import (
     LEAST_OPSET,
     OPSET,
@@ -19,7 +20,6 @@ from smallcal.deploy.export.onnx import (
     require_onnx,
 )
 from smallcal.deploy.export.origin import Origin, origin_of
-from smallcal.deploy.export.translate import grouped
 from smallcal.errors import FileError, InputError, did_you_mean, file_errors
 
 #: One file of the format cannot be larger.
@@ -39,6 +39,7 @@ def append_to_onnx(
     All outputs of the model stay; ``probabilities`` is added, in the type and shape of the
     logits (whose last axis are the classes). A model older than opset 13 is converted. Of a
     calibrator of scores the output is (batch,) or (batch, 1), and the probabilities (batch, 2).
+    With a certified threshold ``accepted`` is added too, a truth value for each row.
 
     Parameters
     ----------
@@ -60,9 +61,10 @@ def append_to_onnx(
     onnx = require_onnx()
     first = "logits" if fitted.score is None else "scores"
     program_inputs = {first: output_name}
-    if grouped(fitted) is not None:
+    if (groups := named_groups(fitted)) is not None:
+        what = "effects of groups" if groups.effects else "thresholds by group"
         raise InputError(
-            "a calibrator with effects of groups cannot stand behind a model, which gives no "
+            f"a calibrator with {what} cannot stand behind a model, which gives no "
             "groups; export it as a file of its own"
         )
     if fitted.signal.n_features:
@@ -89,12 +91,16 @@ def append_to_onnx(
     column = given.name if fitted.score is None else _column(made, given)
     made.write(program, {"logits": column, **named})
     kind = given.type.tensor_type.elem_type
-    prefix = _free("smallcal_", taken) if "probabilities" in taken else ""
-    result = f"{prefix}probabilities"
+    result = f"{_apart('probabilities', taken)}probabilities"
     made.node("Cast", made.result(program), output=result, to=kind)
+    flags = {f"{_apart(name, taken)}{name}": flag for name, flag in program.decisions}
+    for name, flag in flags.items():
+        made.decided(program, flag, output=name)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.initializers)
     _add_output(graph, given, result, n_columns=None if fitted.score is None else 2)
+    for name in flags:
+        _add_flag(onnx, graph, given, name)
     describe(loaded, fitted, origin or origin_of(fitted))
     return _bytes(onnx, loaded, Path(model))
 
@@ -118,6 +124,22 @@ def _add_output(graph: Any, like: Any, name: str, *, n_columns: int | None) -> N
     if len(shape.dim) == 1:
         shape.dim.add()
     shape.dim[-1].dim_value = n_columns
+
+
+def _add_flag(onnx: Any, graph: Any, like: Any, name: str) -> None:
+    """Add an output of truth values, of the shape of another without its last axis."""
+    added = graph.output.add()
+    added.name = name
+    tensor, given = added.type.tensor_type, like.type.tensor_type
+    tensor.elem_type = onnx.TensorProto.BOOL
+    if given.HasField("shape"):
+        axes = list(given.shape.dim)
+        tensor.shape.dim.extend(axes[:-1] if len(axes) > 1 else axes)
+
+
+def _apart(name: str, taken: set[str]) -> str:
+    """Return what to put before the name of an output: nothing where the model has none such."""
+    return _free("smallcal_", taken) if name in taken else ""
 
 
 def _loaded(onnx: Any, path: Path) -> Any:

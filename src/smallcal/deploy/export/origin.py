@@ -61,5 +61,5 @@ def plain_words(text: str) -> str:
     >>> plain_words("srts-bce[n_groups=5]"), plain_words("it's */ all")
     ('srts-bce[n_groups=5]', 'it?s ?? all')
     """
-    kept = "-+_.:=,[]() "
+    kept = "-+_.:=,[]()% "
     return "".join(c if c.isascii() and (c.isalnum() or c in kept) else "?" for c in text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import ChainMap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import ClassVar
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value
-from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
-from smallcal.data.score import SLACK
+from smallcal.deploy.export import python_text as texts
+from smallcal.deploy.export.decided import NamedGroups, Rule, named_groups, rules_of
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Statements, Writer, statements_of
-from smallcal.deploy.export.translate import grouped, program_of
+from smallcal.deploy.export.translate import program_of
 
 _WIDTH = 99
 
@@ -27,7 +27,8 @@ def to_python(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
 
     The file has ``calibrate(logits)`` for one row, ``calibrate_rows(rows)``, and where there is
     one ``temperature(logits)``; run as a program it reads CSV rows from its standard input. Of a
-    calibrator of scores a row is one number, and ``probability(score)`` is that of outcome 1.
+    calibrator of scores a row is one number, and ``probability(score)`` is that of outcome 1. A
+    calibrator with a certified threshold has ``accepted(logits)`` too.
 
     Parameters
     ----------
@@ -43,18 +44,18 @@ def to_python(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     >>> "def calibrate(logits):" in text, "import smallcal" in text
     (True, False)
     """
-    program = program_of(fitted)
-    body = _Body(statements_of(program))
+    program, groups = program_of(fitted), named_groups(fitted)
+    body = _Body(statements_of(program), groups)
     lines = list(body.lines())
     written = "\n".join(lines)
     needs = "import bisect\n" if "bisect." in written else ""
     pieces = [
-        _HEAD.format(needs=needs, **_header(fitted, program, origin or origin_of(fitted))),
+        texts.HEAD.format(needs=needs, **_header(fitted, program, origin or origin_of(fitted))),
         *body.constants,
-        *_known_groups(fitted),
-        *(helper for name, helper in _HELPERS.items() if f"{name}(" in written),
+        *_known_groups(groups),
+        *(helper for name, helper in texts.HELPERS.items() if f"{name}(" in written),
         *_checks(program),
-        *_functions(program, lines),
+        *_functions(program, lines, rules_of(fitted)),
     ]
     return "\n".join(piece.rstrip("\n") + "\n" for piece in pieces)
 
@@ -87,8 +88,8 @@ class _Body(Writer):
     not_zero = "{0}"
     number = staticmethod(repr)
 
-    def __init__(self, statements: Statements) -> None:
-        self._given = _given(statements.program)
+    def __init__(self, statements: Statements, groups: NamedGroups | None = None) -> None:
+        self._given, self._groups = _given(statements.program), groups
         super().__init__(statements, self._named)
         self.constants = [
             _assigned(self.names[id(value)], value.numbers) for value in statements.constants
@@ -104,6 +105,9 @@ class _Body(Writer):
         for value in self.statements.values:
             if value.operation == "effect":
                 yield f"{self.names[id(value)]} = GROUP_EFFECTS.get(_group_name(group), 0.0)"
+            elif value.operation == "limits" and self._groups is not None:
+                never = _limits(self._groups.unknown)
+                yield f"{self.names[id(value)]} = GROUP_LIMITS.get(_group_name(group), {never})"
             elif value.operation == "features" and value.width == 1:
                 yield f"{self.names[id(value)]} = features[0]"
             elif value.of or value.operation == "constant":
@@ -154,6 +158,10 @@ def _given(program: Program) -> str:
 def _header(fitted: FittedCalibrator, program: Program, origin: Origin) -> dict[str, object]:
     names, features = fitted.class_names, program.n_features
     more, result = _more(program), f"{program.n_classes} probabilities"
+    also = "" if program.score is None else texts.FIRST.format(more=more)
+    for rule in rules_of(fitted):
+        own = _more(program, group=rule.by_group)
+        also += texts.DECIDES.format(column=rule.column, takes=program.takes, more=own)
     return {
         **origin.words(),
         "whose": "a classifier" if program.score is None else "an outcome",
@@ -163,7 +171,7 @@ def _header(fitted: FittedCalibrator, program: Program, origin: Origin) -> dict[
         + (f" and {features} features" if features else "")
         + (" and the name of the group" if program.grouped else ""),
         "result": result if program.score is None else f"{result}: of outcome 0 and of outcome 1",
-        "first": "" if program.score is None else _FIRST.format(more=more),
+        "first": also,
         "lists": more.replace("group", "groups"),
         "n_classes": program.n_classes,
         "n_features": features,
@@ -172,18 +180,32 @@ def _header(fitted: FittedCalibrator, program: Program, origin: Origin) -> dict[
     }
 
 
-def _more(program: Program) -> str:
-    """Return what else a function takes."""
-    more = (("features", program.n_features), ("group", program.grouped))
+def _more(program: Program, *, group: bool = False) -> str:
+    """Return what else a function takes; the group where it, or the calibrator, asks for it."""
+    more = (("features", program.n_features), ("group", program.grouped or group))
     return "".join(f", {name}" for name, there in more if there)
 
 
-def _known_groups(fitted: FittedCalibrator) -> Iterator[str]:
-    effects = grouped(fitted)
-    if effects is not None:
-        pairs = zip(effects.names, effects.effects, strict=True)
-        yield "GROUP_EFFECTS = {\n" + "".join(f"    {n!a}: {b!r},\n" for n, b in pairs) + "}\n"
-        yield _GROUP_NAME
+def _known_groups(groups: NamedGroups | None) -> Iterator[str]:
+    if groups is None:
+        return
+    if groups.effects:
+        yield _by_name("GROUP_EFFECTS", groups.names, map(repr, groups.effects))
+    if groups.limits:
+        yield _by_name("GROUP_LIMITS", groups.names, map(_limits, groups.limits))
+    yield texts.GROUP_NAME
+
+
+def _by_name(called: str, names: Iterable[str], values: Iterable[str]) -> str:
+    pairs = zip(names, values, strict=True)
+    return (
+        f"{called} = {{\n" + "".join(f"    {name!a}: {value},\n" for name, value in pairs) + "}\n"
+    )
+
+
+def _limits(limits: tuple[float, ...]) -> str:
+    """Write the thresholds of a group: a number where there is one."""
+    return repr(limits[0] if len(limits) == 1 else limits)
 
 
 def _checks(program: Program) -> Iterator[str]:
@@ -191,191 +213,66 @@ def _checks(program: Program) -> Iterator[str]:
     if program.score is None:
         checks.append(("_checked", "N_CLASSES", program.takes))
     else:
-        good, must = _GOOD_SCORE[program.score.kind]
-        yield _CHECKED_SCORE.format(good=good, must=must)
+        good, must = texts.GOOD_SCORE[program.score.kind]
+        yield texts.CHECKED_SCORE.format(good=good, must=must)
     if program.n_features:
         checks.append(("_checked_features", "N_FEATURES", "features"))
     for name, length, what in checks:
-        good, must = _GOOD["masked" if program.masks and what == "logits" else what]
-        more = _SUM_CHECK if what == "probabilities" else ""
-        yield _CHECKED.format(name=name, length=length, what=what, good=good, must=must, more=more)
+        good, must = texts.GOOD["masked" if program.masks and what == "logits" else what]
+        more = texts.SUM_CHECK if what == "probabilities" else ""
+        yield texts.CHECKED.format(
+            name=name, length=length, what=what, good=good, must=must, more=more
+        )
 
 
-def _functions(program: Program, lines: list[str]) -> Iterator[str]:
+def _functions(program: Program, lines: list[str], rules: Sequence[Rule]) -> Iterator[str]:
     given, more = _given(program), _more(program)
+    grouped = any(rule.by_group for rule in rules)
+    # Only decisions by group ask for the group then: to all others it is nothing.
+    inner = f"{more}, None" if grouped and not program.grouped else more
     body = [f"{given} = _checked({given})"]
     if program.n_features:
         body.append("features = _checked_features(features)")
     has = program.temperature is not None
-    body += [*lines, f"return probabilities, {'temperature' if has else None}"]
-    yield f"\ndef _calibrated({given}{more}):\n" + textwrap.indent("\n".join(body), "    ")
-    yield _PUBLIC.format(given=given, more=more)
+    found = ["probabilities", "temperature" if has else "None", *(rule.column for rule in rules)]
+    body += [*lines, f"return {', '.join(found)}"]
+    takes = _more(program, group=grouped)
+    yield f"\ndef _calibrated({given}{takes}):\n" + textwrap.indent("\n".join(body), "    ")
+    yield texts.PUBLIC.format(given=given, more=more, inner=inner)
     if program.score is not None:
-        yield _PROBABILITY.format(more=more)
+        yield texts.PROBABILITY.format(more=more)
     yield _rows(program)
     if has:
-        yield _TEMPERATURE.format(given=given, more=more)
-    yield _main(program)
+        yield texts.TEMPERATURE.format(given=given, more=more, inner=inner)
+    for place, rule in enumerate(rules, start=2):
+        own = _more(program, group=rule.by_group)
+        within = takes if rule.by_group else inner
+        names = {"column": rule.column, "promise": rule.lines("    "), "place": place}
+        yield texts.ACCEPTED.format(given=given, more=own, inner=within, **names)
+    yield _main(program, grouped=grouped)
 
 
-def _main(program: Program) -> str:
+def _main(program: Program, *, grouped: bool) -> str:
     """Return what the file does as a program."""
     width = "N_CLASSES" if program.score is None else "1"
     row = f"row[:{width}], row[{width}:]" if program.n_features else "row"
-    row += ", group" if program.grouped else ""
-    last = "        cells, group = cells[:-1], cells[-1]\n" if program.grouped else ""
+    grouped = grouped or program.grouped
+    row += ", group" if grouped else ""
+    last = "        cells, group = cells[:-1], cells[-1]\n" if grouped else ""
     result = f"calibrate({row})" if program.score is None else f"[probability({row})]"
-    return _MAIN.format(result=result, last=last)
+    cells, helper = f"[repr(p) for p in {result}]", ""
+    if program.decisions:
+        helper = texts.CELLS.format(shown="" if program.score is None else "[1:]")
+        cells = f"_cells(_calibrated({row}))"
+    return helper + texts.MAIN.format(cells=cells, last=last)
 
 
 def _rows(program: Program) -> str:
     """Return the function of several rows."""
     if not _more(program):
-        return _ROWS
+        return texts.ROWS
     lists = [name for name in ("features", "groups") if name[:5] in _more(program)]
-    checks = "".join(_SAME_LENGTH.format(name=name) for name in lists)
+    checks = "".join(texts.SAME_LENGTH.format(name=name) for name in lists)
     every = {"lists": ", ".join(lists), "checks": checks}
     each = ", ".join(f"{name}[i]" for name in lists)
-    return _ROWS_WITH_MORE.format(**every, each=each)
-
-
-_HEAD = '''"""Calibrated probabilities of {whose}: {method}, exported by {library}.
-
-Needs Python 3.8 or later and nothing else. Do not edit: export again instead.
-
-    import this_file
-    this_file.calibrate({takes}{more})  # one row: {columns} -> {result}
-{first}    this_file.calibrate_rows(rows{lists})
-
-    python this_file.py < rows.csv > probabilities.csv
-
-Artefact SHA-256: {sha256}
-"""
-
-{needs}import csv
-import math
-import sys
-
-METHOD = {exact_method}
-N_CLASSES = {n_classes}
-N_FEATURES = {n_features}
-CLASS_NAMES = {names}
-'''
-
-#: What the head of a calibrator of scores says beside.
-_FIRST = """\
-    this_file.probability(score{more})  # of outcome 1; what the line below writes for each row
-"""
-
-_HELPERS = {
-    "_at_top": '''
-def _at_top(row):
-    """Return 1 at the first of the largest numbers, 0 elsewhere."""
-    result = [0.0] * len(row)
-    result[row.index(max(row))] = 1.0
-    return result
-''',
-    "_dot": """
-def _dot(weights, row):
-    return sum(a * b for a, b in zip(weights, row))
-""",
-}
-
-_CHECKED = """
-def {name}(row):
-    row = [float(x) for x in row]
-    if len(row) != {length}:
-        raise ValueError("a row must have %d {what}; got %d" % ({length}, len(row)))
-    if not all({good} for x in row):
-        raise ValueError("{what} must be {must}")
-{more}    return row
-"""
-_SUM_CHECK = """    if abs(sum(row) - 1) > 1e-3:
-        raise ValueError("the probabilities of a row must sum to 1; got %g" % sum(row))
-"""
-#: What each number must be: in Python, and in words.
-_GOOD = {
-    "logits": (f"abs(x) <= {MAX_MAGNITUDE!r}", f"finite and at most {MAX_MAGNITUDE:g} in size"),
-    # Of minus infinity the comparison holds, of NaN it does not.
-    "masked": (f"x <= {MAX_MAGNITUDE!r}", f"at most {MAX_MAGNITUDE:g}, minus infinity a mask"),
-    "probabilities": ("0 <= x <= 1.001", "probabilities in [0, 1]"),
-    "features": ("math.isfinite(x)", "finite"),
-}
-
-_CHECKED_SCORE = """
-def _checked(score):
-    if hasattr(score, "__len__"):  # a row of one number
-        if len(score) != 1:
-            raise ValueError("a row must have 1 score; got %d" % len(score))
-        score = score[0]
-    score = float(score)
-    if not {good}:
-        raise ValueError("a score must be {must}; got %g" % score)
-    return score
-"""
-#: By what scores are taken for; infinities are put at the end of the numbers.
-_GOOD_SCORE = {
-    "number": ("score == score", "a number"),
-    "probability": (f"{-SLACK!r} <= score <= {1 + SLACK!r}", "in [0, 1]"),
-}
-
-_PUBLIC = '''
-def calibrate({given}{more}):
-    """Return the calibrated probabilities of one row."""
-    return _calibrated({given}{more})[0]
-'''
-_PROBABILITY = '''
-def probability(score{more}):
-    """Return the calibrated probability of outcome 1."""
-    return calibrate(score{more})[1]
-'''
-_ROWS = '''
-def calibrate_rows(rows):
-    """Return the calibrated probabilities of each row."""
-    return [calibrate(row) for row in rows]
-'''
-_ROWS_WITH_MORE = '''
-def calibrate_rows(rows, {lists}):
-    """Return the calibrated probabilities of each row."""
-    rows = list(rows)
-{checks}    return [calibrate(rows[i], {each}) for i in range(len(rows))]
-'''
-_SAME_LENGTH = """    {name} = list({name})
-    if len(rows) != len({name}):
-        raise ValueError("%d rows, but %d rows of {name}" % (len(rows), len({name})))
-"""
-_GROUP_NAME = '''
-def _group_name(group):
-    """Return the name of a group; numbers are named by their digits."""
-    if isinstance(group, float) and group.is_integer():
-        group = int(group)
-    return str(group)
-'''
-_TEMPERATURE = '''
-def temperature({given}{more}):
-    """Return what the logits of a row are divided by."""
-    return _calibrated({given}{more})[1]
-'''
-
-_MAIN = '''
-def main():
-    """Read rows of numbers as CSV, after a header or none; write their probabilities as CSV."""
-    writer = csv.writer(sys.stdout, lineterminator="\\n")
-    for number, cells in enumerate(csv.reader(sys.stdin), start=1):
-        if not cells:
-            continue
-{last}        try:
-            row = [float(cell) for cell in cells]
-        except ValueError:
-            if number == 1:
-                continue
-            sys.exit("line %d: not a row of numbers" % number)
-        try:
-            writer.writerow([repr(p) for p in {result}])
-        except ValueError as error:
-            sys.exit("line %d: %s" % (number, error))
-
-
-if __name__ == "__main__":
-    main()
-'''
+    return texts.ROWS_WITH_MORE.format(**every, each=each)

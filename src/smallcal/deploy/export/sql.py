@@ -13,16 +13,16 @@ from itertools import groupby
 from typing import ClassVar
 
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.program import INPUTS, Program, Value
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.data.score import ScoreScale
 from smallcal.data.shown import visible
+from smallcal.deploy.export.decided import NamedGroups, named_groups, rules_of
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.statements import INFIX, Writer, bare, statements_of
-from smallcal.deploy.export.translate import grouped, program_of
+from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
 
 
@@ -41,7 +41,8 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     length or not finite is an error. Calibrators that need features take them as a second list,
     those with effects of groups take the name of the group last; one that is not known, NULL
     among them, has no effect. A calibrator of scores takes a number, and
-    ``smallcal_probability(score)`` gives that of outcome 1.
+    ``smallcal_probability(score)`` gives that of outcome 1. A calibrator with a certified threshold
+    has ``smallcal_accepted(logits)``, a truth value.
 
     Parameters
     ----------
@@ -60,31 +61,37 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     program = without_erf(program_of(fitted))
     given = "logits" if program.score is None else "score"
     given += ", features" if program.n_features else ""
-    effects = grouped(fitted)
-    shifted = f"{given}, group_name" if effects is not None else given
+    groups = named_groups(fitted)
+    shifted = f"{given}, group_name" if program.grouped else given
     whose, asked = "a classifier", "smallcal_probabilities"
     if program.score is not None:
         whose, asked = "an outcome", "smallcal_probability"
     words = (origin or origin_of(fitted)).words()
     text = _HEAD.format(whose=whose, asked=asked, given=shifted, **words)
-    text += _macro("smallcal_probabilities", shifted, program, effects)
+    text += _macro("smallcal_probabilities", shifted, replace(program, decisions=()), groups)
     if program.score is not None:
         text += _SECOND.format(given=shifted)
     if program.temperature is not None:
-        alone = replace(program, probabilities=program.temperature, temperature=None, grouped=False)
-        text += _macro("smallcal_temperature", given, alone)
+        text += _macro("smallcal_temperature", given, program.alone(program.temperature))
+    for rule, (column, flag) in zip(rules_of(fitted), program.decisions, strict=True):
+        taken = f"{given}, group_name" if rule.by_group else shifted
+        text += f"\n{rule.lines('-- ')}"
+        text += _macro(f"smallcal_{column}", taken, program.alone(flag), groups, "{} <> 0e0")
     if fitted.class_names is not None:
         names = ", ".join(map(_text, fitted.class_names))
         text += f"\nCREATE OR REPLACE MACRO smallcal_class_names() AS [{names}];\n"
     return text
 
 
-def _macro(name: str, given: str, program: Program, effects: GroupEffects | None = None) -> str:
-    steps = [*_checked(program), *_effect(effects), *_Chain(program).steps()]
+def _macro(
+    name: str, given: str, program: Program, groups: NamedGroups | None = None, result: str = "{}"
+) -> str:
+    looked_up = "group_name" in given.split(", ")
+    steps = [*_checked(program), *_of_group(program, groups), *_Chain(program).steps()]
     inputs = [each for each in given.split(", ") if each != "group_name"]
     kinds = {name: "DOUBLE" if name == "score" else "DOUBLE[]" for name in inputs}
     taken = ", ".join(f"CAST({name} AS {kind}) AS given_{name}" for name, kind in kinds.items())
-    if effects is not None:
+    if looked_up:
         taken += ", CAST(group_name AS VARCHAR) AS given_group_name"
     chain = [f"smallcal_0 AS (SELECT {taken})"]
     chain += [
@@ -92,21 +99,33 @@ def _macro(name: str, given: str, program: Program, effects: GroupEffects | None
         for number, step in enumerate(steps, start=1)
     ]
     unknown = " OR ".join(f"given_{name} IS NULL" for name in inputs)
-    result = f"CASE WHEN {unknown} THEN NULL ELSE probabilities END"
+    found = f"CASE WHEN {unknown} THEN NULL ELSE {result.format('probabilities')} END"
     lines = ",\n    ".join(chain)
     return (
         f"\nCREATE OR REPLACE MACRO {name}({given}) AS (\n"
-        f"    WITH {lines}\n    SELECT {result} FROM smallcal_{len(steps)}\n);\n"
+        f"    WITH {lines}\n    SELECT {found} FROM smallcal_{len(steps)}\n);\n"
     )
 
 
-def _effect(effects: GroupEffects | None) -> Iterator[str]:
-    """Yield the step that looks up the effect of a row's group: 0 for one that is not known."""
-    if effects is not None:
-        names = ", ".join(map(_text, effects.names))
-        numbers = ", ".join(bare(_number(effect)) for effect in effects.effects)
-        place = f"list_position([{names}], given_group_name)"
+def _of_group(program: Program, groups: NamedGroups | None) -> Iterator[str]:
+    """Yield steps that look up what is known of a row's group, where the program reads it."""
+    if groups is None:
+        return
+    read = {value.operation for value in program.values()}
+    place = f"list_position([{', '.join(map(_text, groups.names))}], given_group_name)"
+    if "effect" in read:
+        numbers = ", ".join(bare(_number(effect)) for effect in groups.effects)
         yield f"coalesce(list_extract([{numbers}], {place}), 0e0) AS smallcal_effect"
+    if "limits" in read:
+        limits = ", ".join(map(_limits, groups.limits))
+        never = _limits(groups.unknown)
+        yield f"coalesce(list_extract([{limits}], {place}), {never}) AS smallcal_limits"
+
+
+def _limits(limits: tuple[float, ...]) -> str:
+    """Write the thresholds of a group: a number where there is one."""
+    written = ", ".join(map(_number, limits))
+    return written if len(limits) == 1 else f"[{written}]"
 
 
 def _checked(program: Program) -> Iterator[str]:

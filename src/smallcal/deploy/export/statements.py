@@ -82,7 +82,8 @@ def statements_of(program: Program) -> Statements:
     for value in order:
         for part in value.of:
             users.setdefault(id(part), []).append(value)
-    last = {id(program.probabilities): "probabilities"}
+    last = {id(value): name for name, value in program.decisions}
+    last[id(program.probabilities)] = "probabilities"
     if program.temperature is not None:
         last[id(program.temperature)] = "temperature"
     names: dict[int, str] = {}

@@ -6,19 +6,19 @@ see :mod:`smallcal.calibrators.program`. Importing this module needs torch.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
+from functools import reduce
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from smallcal.calibrators.decision import asked, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.program import INPUTS, Value
+from smallcal.calibrators.program import Value
 from smallcal.data.masks import MAX_MAGNITUDE
-from smallcal.deploy.export.translate import grouped, program_of
+from smallcal.deploy.export.decided import named_groups
+from smallcal.deploy.export.torch_steps import Step, fingerprint, run, written
+from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, needing
 
 with needing("torch", "torch", "a torch module"):
@@ -29,7 +29,7 @@ with needing("torch", "torch", "a torch module"):
 OUTPUTS = ("probabilities", "logits")
 
 #: The range of numbers that the first input may hold, as the checks on arrays have it.
-_LIMITS = {
+_ALLOWED = {
     "probabilities": (-1e-6, 1 + 1e-3),
     "logits": (-MAX_MAGNITUDE, MAX_MAGNITUDE),
 }
@@ -70,14 +70,11 @@ def require_output(output: str) -> None:
         raise InputError(f"output must be one of {', '.join(OUTPUTS)}; got {output!r}")
 
 
-class _Step(NamedTuple):
-    """One operation: on which earlier results, with which numbers, and what none needs after it."""
+class _Rows(NamedTuple):
+    """What the steps read, by name, and whether each row can be one."""
 
-    operation: str
-    of: tuple[int, ...]
-    start: int
-    shape: tuple[int, ...]
-    done: tuple[int, ...]
+    given: dict[str, Tensor]
+    usable: Tensor
 
 
 class TorchCalibrator(nn.Module):
@@ -105,45 +102,59 @@ class TorchCalibrator(nn.Module):
         Of groups, where the calibrator has such.
     group_names : tuple of str
         Their names in order.
+    decided : Tensor
+        Every number of the decisions, where the calibrator has such.
+    limits : Tensor
+        The thresholds of groups, where a decision has such.
     structure : Tensor
         Names the program; a state dict of another program is refused.
     """
 
     numbers: Tensor
     effects: Tensor
+    decided: Tensor
+    limits: Tensor
     structure: Tensor
 
     def __init__(self, fitted: FittedCalibrator, *, output: str = "probabilities") -> None:
         super().__init__()
         require_output(output)
-        program, effects = program_of(fitted), grouped(fitted)
+        program, groups = program_of(fitted), named_groups(fitted)
         self.method = fitted.method
-        self.group_names = () if effects is None else effects.names
+        self.group_names = () if groups is None else groups.names
+        self._shifted, self._decisions = program.grouped, fitted.decisions
         self.output = output
         self.n_classes, self.n_features = program.n_classes, program.n_features
         self.of_scores = program.score is not None
         self.preserves_argmax = fitted.preserves_argmax and not self.of_scores
-        self._limits = program.score.allowed if program.score else _LIMITS[program.takes]
+        self._allowed = program.score.allowed if program.score else _ALLOWED[program.takes]
         if program.masks:
-            self._limits = (-math.inf, MAX_MAGNITUDE)
+            self._allowed = (-math.inf, MAX_MAGNITUDE)
         # One temperature for the whole row: dividing is all there is to do.
         self._divides = (
             output == "logits"
             and program.temperature is not None
             and fitted.tail_temperature is None
             and fitted.correction is None
-            and effects is None
+            and not program.grouped
+            and not fitted.later
             and program.takes == "logits"
         )
+        main = program
         if self._divides and program.temperature is not None:
-            program = replace(program, probabilities=program.temperature)
-        values = list(replace(program, temperature=None).values())
-        self._steps = _steps(values)
-        flat = np.concatenate([value.numbers.ravel() for value in values])
-        self.register_buffer("numbers", torch.from_numpy(flat))
-        if effects is not None:  # the last one is that of groups that are not known
-            self.register_buffer("effects", torch.tensor([*effects.effects, 0.0]).double())
-        self._structure = _fingerprint(self._steps)
+            main = replace(program, probabilities=program.temperature)
+        self._steps, numbers = written(main)
+        self.register_buffer("numbers", numbers)
+        if groups is not None and groups.effects:  # the last one is for those that are not known
+            self.register_buffer("effects", torch.tensor([*groups.effects, 0.0]).double())
+        self._flags: tuple[Step, ...] = ()
+        if program.decisions:
+            flags = [flag for _, flag in program.decisions]
+            self._flags, numbers = written(program.alone(reduce(Value.join, flags)))
+            self.register_buffer("decided", numbers)
+        if groups is not None and groups.limits:
+            self.register_buffer("limits", torch.tensor([*groups.limits, groups.unknown]).double())
+        self._structure = fingerprint((*self._steps, *self._flags))
         self.register_buffer("structure", torch.tensor(self._structure))
 
     def forward(
@@ -166,42 +177,74 @@ class TorchCalibrator(nn.Module):
             return pair[..., 1] - pair[..., 0] if self.output == "logits" else pair[..., 1]
         return self._calibrated(logits, features, groups)
 
+    def accept(
+        self,
+        logits: Tensor,
+        features: Tensor | None = None,
+        groups: Tensor | None = None,
+        *,
+        risk: float | None = None,
+    ) -> Tensor:
+        """Return which rows a certified threshold accepts; see :func:`smallcal.certify`.
+
+        Parameters
+        ----------
+        logits, features, groups : Tensor
+            As for a call. Thresholds by group need groups too.
+        risk : float, optional
+            Which threshold is meant, where several were certified.
+
+        Returns
+        -------
+        Tensor of bool, of shape (...)
+            False for a row that cannot be one, such as a row with a NaN.
+        """
+        rule = asked(self._decisions, risk)
+        given = logits[..., None] if self.of_scores else logits
+        rows = self._given(given, features, groups, ask=rule.by == "group")
+        flags = run(self._flags, rows.given, self.decided.to(rows.given["logits"]))
+        place = list(thresholds_of(self._decisions).values()).index(rule)
+        return (flags[..., place] != 0) & rows.usable[..., 0]
+
     def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
-        self._require_shapes(logits, features)
-        self._require_groups(logits, groups)
-        numbers = self.numbers.to(logits.device, _widest(logits.device))
-        given = {"logits": logits.to(numbers.dtype)}
-        low, high = self._limits
-        usable = _within(given["logits"], low, high)
-        if self.n_features and features is not None:
-            given["features"] = features.to(numbers)
-            usable = usable & _within(given["features"], -MAX_MAGNITUDE, MAX_MAGNITUDE)
-        if self.group_names and groups is not None:
-            known = (groups >= 0) & (groups < len(self.group_names))
-            places = torch.where(known, groups, len(self.group_names)).to(logits.device)
-            given["effect"] = self.effects.to(numbers)[places].unsqueeze(-1)
-        result = self._run(given, numbers)
+        rows = self._given(logits, features, groups)
+        numbers = self.numbers.to(rows.given["logits"])
+        result = run(self._steps, rows.given, numbers)
         if self._divides:
-            result = given["logits"] / result
+            result = rows.given["logits"] / result
         elif self.output == "logits":
             result = result.clamp(min=torch.finfo(result.dtype).tiny).log()
-        top = given["logits"].argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
-        return _rounded(result, logits.dtype, top).masked_fill(~usable, float("nan"))
+        top = rows.given["logits"].argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
+        return _rounded(result, logits.dtype, top).masked_fill(~rows.usable, float("nan"))
 
-    def _run(self, given: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
-        known: dict[int, Tensor] = {}
-        for place, step in enumerate(self._steps):
-            if step.operation in INPUTS:
-                known[place] = given[step.operation]
-            else:
-                parts = [known[part] for part in step.of]
-                if step.shape:
-                    size = math.prod(step.shape)
-                    parts.append(numbers[step.start : step.start + size].view(step.shape))
-                known[place] = _OPERATIONS[step.operation](*parts)
-            for part in step.done:  # large batches would else hold every step in memory
-                del known[part]
-        return known[len(self._steps) - 1]
+    def _given(
+        self,
+        logits: Tensor,
+        features: Tensor | None,
+        groups: Tensor | None,
+        *,
+        ask: bool = False,
+    ) -> _Rows:
+        """Check what came in, and return it as the steps take it."""
+        self._require_shapes(logits, features)
+        self._require_groups(logits, groups, ask=ask)
+        wide = logits.to(_widest(logits.device))
+        given = {"logits": wide}
+        low, high = self._allowed
+        usable = _within(wide, low, high)
+        if self.n_features and features is not None:
+            given["features"] = features.to(wide)
+            usable = usable & _within(given["features"], -MAX_MAGNITUDE, MAX_MAGNITUDE)
+        if self.group_names:
+            n, rows = len(self.group_names), logits.shape[:-1]
+            places = torch.full(rows, n, device=logits.device)
+            if groups is not None:
+                places = torch.where((groups >= 0) & (groups < n), groups, n).to(logits.device)
+            if self._shifted:
+                given["effect"] = self.effects.to(wide)[places].unsqueeze(-1)
+            if hasattr(self, "limits"):
+                given["limits"] = self.limits.to(wide)[places]
+        return _Rows(given, usable)
 
     def _require_shapes(self, logits: Tensor, features: Tensor | None) -> None:
         if not logits.is_floating_point():
@@ -222,12 +265,13 @@ class TorchCalibrator(nn.Module):
                 f"shape {tuple(features.shape)} for logits of shape {tuple(logits.shape)}"
             )
 
-    def _require_groups(self, logits: Tensor, groups: Tensor | None) -> None:
-        if not self.group_names:
+    def _require_groups(self, logits: Tensor, groups: Tensor | None, *, ask: bool) -> None:
+        if not self.group_names or not (self._shifted or ask):
             return
         if groups is None:
+            why = "was fitted with groups" if self._shifted else "has a threshold for each group"
             raise InputError(
-                f"{self.method} was fitted with groups: pass groups=, the place of each row's "
+                f"{self.method} {why}: pass groups=, the place of each row's "
                 "group among group_names"
             )
         if groups.shape != logits.shape[:-1] or groups.dtype != torch.int64:
@@ -267,26 +311,6 @@ class TorchCalibrator(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def _steps(values: Sequence[Value]) -> tuple[_Step, ...]:
-    """Give the values of a program places, and note after which each is needed no more."""
-    places = {id(value): place for place, value in enumerate(values)}
-    last = {places[id(part)]: place for place, value in enumerate(values) for part in value.of}
-    steps, start = [], 0
-    for place, value in enumerate(values):
-        of = tuple(places[id(part)] for part in value.of)
-        done = tuple(sorted(part for part in set(of) if last[part] == place))
-        shape = value.numbers.shape if value.numbers.size else ()
-        steps.append(_Step(value.operation, of, start, shape, done))
-        start += value.numbers.size
-    return tuple(steps)
-
-
-def _fingerprint(steps: tuple[_Step, ...]) -> int:
-    """Return a number that differs between programs of different operations."""
-    text = repr([tuple(step) for step in steps])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
-
-
 def _within(values: Tensor, low: float, high: float) -> Tensor:
     """Return whether every number of a row lies in a range, which NaN does not."""
     return ((values >= low) & (values <= high)).all(dim=-1, keepdim=True)
@@ -313,45 +337,3 @@ def _rounded(wide: Tensor, dtype: torch.dtype, top: Tensor | None) -> Tensor:
     earlier = torch.arange(wide.shape[-1], device=wide.device) < top
     limit = torch.where(earlier, below, best).detach()
     return torch.where(narrow > limit, limit, narrow)
-
-
-# The operations of a program.
-
-
-def _at_top(values: Tensor) -> Tensor:
-    columns = torch.arange(values.shape[-1], device=values.device)
-    return (columns == values.argmax(dim=-1, keepdim=True)).to(values.dtype)
-
-
-def _join(first: Tensor, second: Tensor) -> Tensor:
-    # A constant has no rows of its own.
-    rows = (first if first.ndim >= second.ndim else second).shape[:-1]
-    return torch.cat([part.expand(*rows, part.shape[-1]) for part in (first, second)], dim=-1)
-
-
-def _rank(values: Tensor, ascending: Tensor) -> Tensor:
-    return torch.searchsorted(ascending, values.contiguous(), right=True).to(values.dtype)
-
-
-def _sqrt(values: Tensor) -> Tensor:
-    # The slope of a root at 0 is infinite, and would make NaN of a zero row's gradient.
-    return values.clamp(min=torch.finfo(values.dtype).tiny).sqrt()
-
-
-#: Called in torch what they are called here.
-_SAME = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "exp", "log", "erf")
-_OPERATIONS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
-    {
-        "constant": lambda numbers: numbers,
-        **{name: getattr(torch, name) for name in _SAME},
-        "reached": lambda a, b: (a >= b).to(a.dtype),
-        "choose": lambda where, a, b: torch.where(where != 0, a, b),
-        "sqrt": _sqrt,
-        "sum": lambda a: a.sum(dim=-1, keepdim=True),
-        "largest": lambda a: a.amax(dim=-1, keepdim=True),
-        "at_top": _at_top,
-        "dot": lambda a, matrix: a @ matrix.mT,
-        "rank": _rank,
-        "join": _join,
-    }
-)

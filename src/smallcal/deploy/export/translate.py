@@ -7,10 +7,10 @@ down once more, and the tests hold the two against each other.
 from __future__ import annotations
 
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import TemperatureMap
 from smallcal.calibrators.program import BELOW, Program, Row, Value, choose, exp, given, softmax
 from smallcal.calibrators.softmax import SHARING_ROUNDS
+from smallcal.deploy.export.decided import flags_of, grouped
 from smallcal.errors import InputError
 
 
@@ -59,12 +59,8 @@ def program_of(fitted: FittedCalibrator) -> Program:
         score,
         grouped=effects is not None,
         masks=masks,
+        decisions=tuple(flags_of(fitted, probabilities)),
     )
-
-
-def grouped(fitted: FittedCalibrator) -> GroupEffects | None:
-    """Return the effects of groups that an export must ask for the group to apply."""
-    return fitted.groups if fitted.groups is not None and fitted.groups.sigma else None
 
 
 def _require_exportable(fitted: FittedCalibrator) -> None:

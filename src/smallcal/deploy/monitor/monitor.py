@@ -8,17 +8,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given, checked, coded
 from smallcal.calibrators.reference import Reference
 from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
+from smallcal.data.groups import as_groups
 from smallcal.data.score import as_outcomes
-from smallcal.deploy.monitor import label_free, labelled
+from smallcal.deploy.monitor import label_free, labelled, promises
 from smallcal.deploy.monitor.class_shift import Seen
 from smallcal.deploy.monitor.labelled import UNIT, Gap
+from smallcal.deploy.monitor.promises import Counted, Kept
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State, fingerprint, unlike_error
 from smallcal.errors import InputError
@@ -27,13 +31,16 @@ from smallcal.io.lock import one_at_a_time
 #: Rows at a time, so that memory does not grow with them.
 _BLOCK = 2**15
 
+Named = NDArray[np.str_] | None
+
 
 class Monitor:
     """Watch a stream of logits for drift, and labelled rows for confidence that has gone wrong.
 
-    Both checks may be asked as often as one likes: the chance that one of them ever gives a false
-    alarm is at most ``alpha``. What is kept is counts and sums, so monitors can be merged and the
-    order of rows does not matter.
+    Checks may be asked as often as one likes: the chance that one of them ever gives a false alarm
+    is at most ``alpha``. Thresholds that the calibrator carries are watched as well, each for the
+    errors among the rows it accepts. What is kept is counts and sums, so monitors can be merged and
+    the order of rows does not matter.
 
     Parameters
     ----------
@@ -81,6 +88,7 @@ class Monitor:
             self._state = State.from_dict(state)
             if self._state.calibrator != (mine := fingerprint(self._fitted)):
                 raise unlike_error("calibrator", mine, self._state.calibrator)
+            self._require_entries()
             return
         counted = self._fitted.reference
         if reference is not None:
@@ -94,6 +102,14 @@ class Monitor:
         self._state = State.empty(
             fingerprint(self._fitted), counted, alpha=alpha, tolerance=tolerance
         )
+
+    def _require_entries(self) -> None:
+        """Raise where the state counts other entries than a decision has."""
+        counted = {each.decision: len(each.tried) for each in self._state.decisions}
+        for each in thresholds_of(self._fitted.decisions).values():
+            found, known = counted.get(promises.fingerprint(each)), len(each.names)
+            if found not in (None, known):
+                raise InputError(f"the state counts {found} entries of a decision with {known}")
 
     def _counted(self, logits: object, features: object) -> Reference | None:
         """Return the counts of a split."""
@@ -134,7 +150,7 @@ class Monitor:
         features : array-like of shape (n, d), optional
             For calibrators that were fitted with features.
         groups : array-like of shape (n,), optional
-            For calibrators that were fitted with groups.
+            For calibrators that were fitted with groups, or whose thresholds are by group.
         seen : bool
             Whether these rows were taken in before, without their labels: then only labels
             are.
@@ -146,7 +162,7 @@ class Monitor:
         if seen and labels is None:
             raise InputError("rows that were seen before have nothing new without labels")
         rows = self._read(logits, labels, features, groups)
-        self._state = sum((self._block(block, seen=seen) for block in rows), self._state)
+        self._state = sum((self._block(*block, seen=seen) for block in rows), self._state)
         return self.report()
 
     def report(self) -> Report:
@@ -172,7 +188,17 @@ class Monitor:
             accuracy=state.correct / gap.n if gap.n else None,
             classes=_classes(state),
             input=self._fitted.input,
+            decisions=tuple(self._kept()),
         )
+
+    def _kept(self) -> Iterator[Kept]:
+        """Yield whether each threshold keeps its promise."""
+        known = {each.decision: each for each in self._state.decisions}
+        for name, decision in thresholds_of(self._fitted.decisions).items():
+            zeros = (0,) * len(decision.names)
+            made = promises.fingerprint(decision)
+            counted = known.get(made, Counted(made, tried=zeros, errors=zeros))
+            yield Kept.of(name, decision, counted, self._state.alpha)
 
     def merge(self, other: Monitor) -> Monitor:
         """Take in what another monitor of the same calibrator has seen, and return this one."""
@@ -222,7 +248,7 @@ class Monitor:
 
     def _read(
         self, logits: object, labels: object, features: object, groups: object
-    ) -> Iterator[Given]:
+    ) -> Iterator[tuple[Given, Named]]:
         """Yield blocks of rows; nothing is counted unless all of them can be."""
         fitted = self._fitted
         array = fitted.logits_of(logits)
@@ -237,11 +263,20 @@ class Monitor:
             )
         if features is not None and "features" in fitted.signal.needs:
             extra = as_features(features, n=n)
-        given = Given(array, extra, codes, coded(fitted.groups, groups, n))
+        named, known = self._named(groups, n), groups
+        if named is not None and fitted.groups is None:
+            known = None  # they are for thresholds alone
+        given = Given(array, extra, codes, coded(fitted.groups, known, n))
         for start in range(0, n, _BLOCK):
-            yield given.take(slice(start, start + _BLOCK))
+            rows = slice(start, start + _BLOCK)
+            yield given.take(rows), None if named is None else named[rows]
 
-    def _block(self, given: Given, *, seen: bool) -> State:
+    def _named(self, groups: object, n: int) -> Named:
+        """Return the groups of rows by name, where a threshold asks for them."""
+        asked = groups is not None and promises.by_group(self._fitted)
+        return as_groups(groups, n=n) if asked else None
+
+    def _block(self, given: Given, named: Named, *, seen: bool) -> State:
         """Return the counts of some rows."""
         logits, features, labels, groups = given
         fitted = replace(self._fitted, input="logits")  # the logarithm is taken already
@@ -249,11 +284,14 @@ class Monitor:
         rows = checked(fitted, logits.astype(np.float64), features, None)
         proba = fitted.calibrate(rows._replace(groups=groups))
         confidence, predicted = fitted.claims(proba)
-        state = self._state.emptied()
+        state, wrong = self._state.emptied(), None
         if labels is not None:
             correct = predicted == labels
             gaps = _by_group(correct, confidence, watched.groups, len(state.gaps))
             state = replace(state, correct=int(correct.sum()), gaps=gaps)
+            wrong = ~correct
+        decided = self._decided(promises.Rows(confidence, predicted, named, wrong), seen=seen)
+        state = replace(state, decisions=decided)
         if seen:
             return state
         reference, score, routed = state.reference, (), ()
@@ -271,6 +309,12 @@ class Monitor:
             groups=routed,
             certainty=int(np.rint(np.minimum(confidence, 1) * UNIT).astype(np.int64).sum()),
         )
+
+    def _decided(self, rows: promises.Rows, *, seen: bool) -> tuple[Counted, ...]:
+        """Return what becomes of some rows by each threshold."""
+        thresholds = thresholds_of(self._fitted.decisions).values()
+        found = (promises.count(each, rows) for each in thresholds)
+        return tuple(replace(each, rows=0, accepted=0) if seen else each for each in found)
 
 
 def _streams(state: State) -> Iterator[Stream]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from smallcal.data.claims import CLAIMS
 from smallcal.data.plain import plain_fields
-from smallcal.data.shown import visible
+from smallcal.deploy.monitor import prometheus, promises
 from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, Seen, diagnose
 from smallcal.deploy.monitor.labelled import (
     Gap,
@@ -18,6 +18,7 @@ from smallcal.deploy.monitor.labelled import (
     labels_to_bound,
     labels_to_show,
 )
+from smallcal.deploy.monitor.promises import Kept
 from smallcal.metrics.units import PERCENT, SHARE
 
 #: Gaps that labelling should show or bound, where no tolerance says so.
@@ -90,7 +91,7 @@ class Report:
     ----------
     method : str
     alpha, tolerance : float
-        Chance of ever giving a false alarm, for each of the two checks; the gap that is allowed.
+        Chance of ever giving a false alarm, for each check; the gap that is allowed.
     rows, labelled : int
         Rows seen, and rows seen with labels.
     streams : tuple of Stream
@@ -108,6 +109,8 @@ class Report:
     input : str
         What rows hold, for words: of scores, labels are outcomes, the confidence is the
         probability of outcome 1, and accuracy the rate of successes.
+    decisions : tuple of Kept
+        Whether each threshold of the calibrator keeps its promise.
     """
 
     method: str
@@ -125,6 +128,7 @@ class Report:
     accuracy: float | None
     classes: Seen | None = None
     input: str = "logits"
+    decisions: tuple[Kept, ...] = ()
 
     @property
     def drifted(self) -> bool:
@@ -137,15 +141,22 @@ class Report:
         return self.gap_log_e >= -math.log(self.alpha)
 
     @property
+    def broken(self) -> bool:
+        """Whether a decision errs more often than it promises."""
+        return any(each.broken for each in self.decisions)
+
+    @property
     def alarm(self) -> bool:
-        """Whether either check failed."""
-        return self.drifted or self.miscalibrated
+        """Whether one of the checks failed."""
+        return self.drifted or self.miscalibrated or self.broken
 
     @property
     def verdict(self) -> str:
-        """What to do: "fine", "label" some rows, or "refit"."""
+        """What to do: "fine", "label" some rows, "certify" again, or "refit"."""
         if self.miscalibrated:
             return "refit"
+        if self.broken:
+            return "certify"
         if not self.drifted or self.gap.within(self.tolerance):
             return "fine"
         shift = self.class_shift
@@ -203,22 +214,24 @@ class Report:
                 **self.gap.to_dict(),
                 "groups": [gap.to_dict() for gap in self.gaps],
             },
+            **self._decided(),
             **{name: getattr(self, name) for name in _LEVELS},
             "sentences": list(self.sentences),
         }
 
+    def _decided(self) -> dict[str, Any]:
+        """Return what there is of decisions; nothing without any."""
+        if not self.decisions:
+            return {}
+        found = [
+            {"alarm": each.broken, "p_value": p_value(each.log_e), **each.to_dict()}
+            for each in self.decisions
+        ]
+        return {"decisions": found}
+
     def prometheus(self) -> str:
         """Return the findings in Prometheus' text format."""
-        lines: list[str] = []
-        for name, text, values in _metrics(self):
-            full = f"smallcal_monitor_{name}"
-            kind = "counter" if name.endswith("_total") else "gauge"
-            lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}"]
-            for labels, value in values:
-                tags = {"method": self.method, **labels}
-                inner = ",".join(f'{key}="{_escaped(tag)}"' for key, tag in tags.items())
-                lines.append(f"{full}{{{inner}}} {float(value)!r}")
-        return "\n".join(lines) + "\n"
+        return prometheus.text(self)
 
 
 def p_value(log_e: float) -> float:
@@ -238,6 +251,8 @@ def _sentences(report: Report) -> Iterator[str]:
         yield _inputs(report)
     if report.labelled:
         yield _calibration(report)
+    for each in report.decisions:
+        yield promises.sentence(each, report.input)
     if report.drifted and report.input != "score":
         yield _shift(report)
     yield _advice(report)
@@ -301,7 +316,10 @@ def _shift(report: Report) -> str:
 
 def _advice(report: Report) -> str:
     if report.verdict == "refit":
-        return "Refit: collect fresh labelled rows and fit the calibrator again."
+        then = ", then certify" if report.decisions else ""
+        return f"Refit: collect fresh labelled rows and fit the calibrator again{then}."
+    if report.verdict == "certify":
+        return "Certify again: on fresh labelled rows, for a threshold that keeps the promise."
     if report.verdict == "label":
         return f"Label about {report.labels_wanted:,} more rows to see whether refitting is due."
     if report.drifted and report.gap.within(report.tolerance):
@@ -309,64 +327,3 @@ def _advice(report: Report) -> str:
         still = f"{claim.confidence} still matches {claim.accuracy}"
         return f"Nothing to do: inputs have changed, but {still}."
     return "Nothing to do."
-
-
-Metric = tuple[str, str, list[tuple[dict[str, str], float]]]
-
-
-def _metrics(report: Report) -> Iterator[Metric]:
-    """Yield name, help and values of each metric; a counter's name ends in ``_total``."""
-    checks = (
-        ("drift", report.drifted, report.drift_log_e),
-        ("calibration", report.miscalibrated, report.gap_log_e),
-    )
-    yield "rows_total", "Rows seen.", [({}, report.rows)]
-    yield "labelled_rows_total", "Rows seen with labels.", [({}, report.labelled)]
-    text = "1 where a check failed: drift of inputs, or a gap beyond the tolerance."
-    yield "alarm", text, [({"check": name}, float(failed)) for name, failed, _ in checks]
-    text = "Evidence of each check, base 10; the alarm is at -log10(alpha)."
-    evidence = [({"check": name}, log_e / math.log(10)) for name, _, log_e in checks]
-    yield "log10_e_value", text, evidence
-    text = "Evidence of drift in each thing that is watched, base 10."
-    evidence = [({"stream": s.name}, s.log_e / math.log(10)) for s in report.streams]
-    yield "stream_log10_e_value", text, evidence
-    yield from _shares(report)
-    yield from _levels(report)
-
-
-def _shares(report: Report) -> Iterator[Metric]:
-    for stream in report.streams:
-        if stream.name != "groups" or not report.rows:
-            continue
-        for name, counts, text in (
-            ("group_share", stream.counts, "Share of rows in each group, lowest scores first."),
-            ("group_reference_share", stream.reference, "The same in the calibration split."),
-        ):
-            total = sum(counts)
-            shares = [({"group": str(i)}, count / total) for i, count in enumerate(counts)]
-            yield name, text, shares
-
-
-def _levels(report: Report) -> Iterator[Metric]:
-    claim = CLAIMS[report.input]
-    if report.confidence is not None:
-        yield "confidence", f"Mean calibrated {claim.confidence}.", [({}, report.confidence)]
-    if report.accuracy is not None:
-        text = f"{claim.accuracy.capitalize()} of labelled rows."
-        yield "accuracy", text, [({}, report.accuracy)]
-    rows = [("all", report.gap), *((str(i), gap) for i, gap in enumerate(report.gaps))]
-    known = [(group, gap) for group, gap in rows if gap.gap is not None]
-    if known:
-        text = (
-            f"{claim.accuracy.capitalize()} minus mean calibrated {claim.confidence} of labelled "
-            "rows, by group."
-        )
-        yield "gap", text, [({"group": g}, gap.gap or 0.0) for g, gap in known]
-        for name, end in (("low", "Lower"), ("high", "Upper")):
-            text = f"{end} end of the gap's interval, which holds at every look at once."
-            values = [({"group": g}, float(getattr(gap, name))) for g, gap in known]
-            yield f"gap_{name}", text, values
-
-
-def _escaped(text: str) -> str:
-    return visible(text, keep="\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -16,6 +16,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.reference import Reference
 from smallcal.data.plain import plain_fields
 from smallcal.deploy.monitor.labelled import UNIT, Gap
+from smallcal.deploy.monitor.promises import Counted, merged
 from smallcal.errors import ArtefactError, InputError
 from smallcal.io.atomic import atomic_path
 from smallcal.io.documents import read_document, shown
@@ -57,6 +58,8 @@ class State:
         Labelled rows that were predicted right.
     gaps : tuple of Gap
         Labelled rows, by group.
+    decisions : tuple of Counted
+        What became of the rows of each decision that was watched.
     """
 
     calibrator: str
@@ -71,6 +74,7 @@ class State:
     certainty: int
     correct: int
     gaps: tuple[Gap, ...]
+    decisions: tuple[Counted, ...] = ()
 
     @classmethod
     def empty(
@@ -104,15 +108,16 @@ class State:
         for name in ("calibrator", "reference", "alpha", "tolerance"):
             if getattr(self, name) != getattr(other, name):
                 raise unlike_error(name, getattr(self, name), getattr(other, name))
-        return replace(
-            self, **{name: _sum(getattr(self, name), getattr(other, name)) for name in _SUMS}
-        )
+        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in _SUMS}
+        return replace(self, **sums, decisions=merged(self.decisions, other.decisions))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
         labelled = [[gap.n, gap.total, gap.squares] for gap in self.gaps]
         head = {"format": FORMAT, "version": VERSION}
-        return {**head, **plain_fields(self, without="gaps"), "labelled": labelled}
+        found = {**head, **plain_fields(self, without="gaps"), "labelled": labelled}
+        decisions = found.pop("decisions")
+        return found | ({"decisions": decisions} if decisions else {})
 
     @classmethod
     def from_dict(cls, document: object, *, source: str = "this state") -> State:
@@ -135,7 +140,8 @@ class State:
         try:
             reference = Reference.from_dict(document["reference"])
             gaps = tuple(Gap(*sums) for sums in document["labelled"])
-            state = cls(reference=reference, gaps=gaps, **found)
+            decisions = tuple(map(Counted.from_dict, document.get("decisions", ())))
+            state = cls(reference=reference, gaps=gaps, decisions=decisions, **found)
             _require_consistent(state)
         except InputError as error:
             raise ArtefactError(f"{source} is not a valid state: {error}") from None
@@ -158,6 +164,7 @@ def fingerprint(fitted: FittedCalibrator) -> str:
     """Return the SHA-256 of a calibrator's numbers, whatever release wrote them down."""
     document = fitted.to_dict()
     del document["library"]
+    document.pop("decisions", None)  # these have their own; a state goes on after certify
     text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -189,14 +196,16 @@ def _require_consistent(state: State) -> None:
         raise InputError(f"certainty {state.certainty} is too large for {state.rows} rows")
     if state.correct > sum(gap.n for gap in state.gaps):
         raise InputError(f"{state.correct} correct rows are more than the labelled ones")
+    _require_possible(state)
+
+
+def _require_possible(state: State) -> None:
     for gap in state.gaps:
-        _require_possible(gap)
-
-
-def _require_possible(gap: Gap) -> None:
-    possible = gap.total**2 <= gap.n * gap.squares and gap.squares <= gap.n * UNIT**2
-    if gap.n < 0 or not possible:
-        raise InputError(f"no {gap.n} residuals have the sums {gap.total}, {gap.squares}")
+        possible = gap.total**2 <= gap.n * gap.squares and gap.squares <= gap.n * UNIT**2
+        if gap.n < 0 or not possible:
+            raise InputError(f"no {gap.n} residuals have the sums {gap.total}, {gap.squares}")
+    for counted in state.decisions:
+        counted.require_possible()
 
 
 def unlike_error(name: str, mine: object, other: object) -> InputError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from smallcal.reports.settings import RAW
 _MARKS = 1_000
 
 #: Resamples behind a band, which is drawn a millimetre wide.
-_BAND_BOOT = 200
+BAND_BOOT = 200
 
 #: What the document says of a figure, in order: in ``alt`` it all in words, then what draws it.
 _KEYS = ("id", "title", "caption", "alt", "plot", "data")
@@ -48,6 +48,11 @@ def figure_specs(
         *_of_temperature(measured, chosen, test),
         *(_of_shift(shifted, level=level) if shifted and n_boot else []),
     ]
+    return specs_of(specs)
+
+
+def specs_of(specs: Iterable[Spec]) -> list[dict[str, Any]]:
+    """Return figures as the document has them."""
     return [dict(zip(_KEYS, spec, strict=True)) for spec in specs]
 
 
@@ -75,7 +80,7 @@ def _of_confidence(
     measured: Measured, chosen: str, test: Samples, bootstrap: tuple[int, float, int]
 ) -> Iterator[Spec]:
     """Yield what is put side by side: the raw model, the classic and the chosen method."""
-    n_boot, level, seed = min(bootstrap[0], _BAND_BOOT), *bootstrap[1:]
+    n_boot, level, seed = min(bootstrap[0], BAND_BOOT), *bootstrap[1:]
     names = [name for name in dict.fromkeys([RAW, CLASSIC, chosen]) if name in measured.fits]
     labels, claim = test.preds.labels, measured.claim
     probas = {name: test.preds.measured(measured.fits[name].scored.proba) for name in names}

@@ -23,6 +23,16 @@ the time or the machine but the versions. The keys, in order:
     ``findings`` (a list of ``level`` "fine", "care" or "bad", and ``text``), ``ship`` (None, or
     ``language`` "sh" or "python", and ``text``: lines that put it to work), ``facts`` (sentences
     behind the verdict, and about the other methods).
+``promise`` : what thresholds could be promised of the recommended method: ``method``,
+    ``confidence``, ``n``, ``flattered`` ("same": calibration and test samples are, "chosen": the
+    method was chosen on the test samples, or ""), ``rows``: a list of ``risk``, ``threshold`` (None
+    where none qualifies), ``accepted``, ``errors``, ``bound``, ``coverage``, ``low``, ``high``,
+    ``best``, ``more``, ``at_least``, ``text``; ``command`` (or None); ``calibrator`` (the file of a
+    certified one, or None) and ``checked``, its thresholds on the test samples: a list of
+    ``column``, ``promise``, ``risk``, ``confidence``, ``rule``, ``by``, ``same_rows``,
+    ``without_group`` and ``rows``: a list of ``name``, ``threshold``, ``n``, ``accepted``,
+    ``errors``, ``share``, ``low``, ``high``, ``rate``, ``rate_low``, ``rate_high``, ``verdict``
+    ("kept", "above" within chance, "broken" beyond it, or "none" where no sample is accepted).
 ``methods`` : list of ``name``, ``asked``, ``summary``, ``n_parameters``, ``preserves_argmax``,
     ``deployable``, ``pooled_temperature``, ``tail_temperature``, ``flags`` (a list of ``name``,
     ``groups``, ``meaning``).
@@ -59,6 +69,12 @@ the time or the machine but the versions. The keys, in order:
 ``groups`` : ``method``; ``tables``, each ``by`` and ``rows`` as those of classes but with
     ``ece15``, ``ece15_low``, ``ece15_high``, ``ece15_differs`` in place of the columns;
     ``worst``: rows of both kinds that are off beyond chance, with ``by``.
+``costs`` : None, or where costs were named: ``method``, ``given``, ``text`` and ``notes`` (the
+    costs in words), ``by_costs`` (what the best decisions amount to), ``axis`` and ``threshold``
+    (None where there is none), ``digits`` (of costs), ``promised`` (mean expected cost),
+    ``reviewed`` (share of rows, or None), ``headline``, and ``rows``: ``rule``, ``label``,
+    ``cost`` (``value``, ``plain``, ``low``, ``high``) and ``saved`` (the same and ``verdict``: what
+    the best decisions save against the rule, paired by sample; None of themselves).
 ``gates`` : list, for methods with a gate: ``method``, ``n``, and ``kept_raw``, ``needed`` and
     ``gained`` (log-likelihood), or ``weight``, the share of the change that is applied.
 ``shift`` : None, or a list: ``kind``, ``severity``, ``source``, ``n``, ..., ``accuracy``,
@@ -79,16 +95,21 @@ from typing import Any
 from smallcal._version import versions
 from smallcal.data.plain import plain
 from smallcal.io.progress import Advance
+from smallcal.reports.content.costs import cost_content, cost_figures
 from smallcal.reports.content.facts import facts
 from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
 from smallcal.reports.content.measure import Fit, measure, result_tables
+from smallcal.reports.content.promise import Certified, promised
 from smallcal.reports.content.routing import bands_of, explained, gate, routing
 from smallcal.reports.content.shift import shift_rows
 from smallcal.reports.content.ship import ship
 from smallcal.reports.content.verdict import verdict
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW, Settings
+
+#: Letters of costs that are written out in Python.
+_MOST_CODE = 200
 
 FORMAT = "smallcal-report"
 VERSION = 1
@@ -100,6 +121,7 @@ def gather(
     settings: Settings,
     *,
     shift: Mapping[tuple[str, str], Samples] | None = None,
+    certified: Certified | None = None,
     advance: Advance = lambda steps: None,
 ) -> dict[str, Any]:
     """Fit, measure, and return everything the report says, ready for JSON.
@@ -133,14 +155,27 @@ def gather(
     if judged["outcome"] not in ("raw", "worse"):
         judged["ship"] = ship(fits[chosen], calibration, test, settings)
     judged["facts"] = facts(measured, chosen)
+    promise = promised(
+        fits[chosen],
+        calibration,
+        test,
+        settings,
+        chosen_on_test=judged["basis"] == "test",
+        certified=certified,
+    )
     document = {
         **head,
         "verdict": judged,
+        "promise": promise,
         **tables,
-        "figures": figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
+        "figures": [
+            *figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
+            *cost_figures(measured, chosen, test, settings),
+        ],
         "explained": explained(fits[chosen], calibration, class_names),
         "routing": anatomy,
         **gaps,
+        "costs": cost_content(measured, chosen, test, settings),
         "gates": [entry for entry in gates if entry is not None],
         "shift": shifted or None,
         "reproduce": reproduce,
@@ -169,6 +204,14 @@ def _saved(fit: Fit, calibration: Samples) -> dict[str, Any]:
     ).to_dict()
 
 
+def _costs(settings: Settings) -> str:
+    """Return the costs as Python takes them, or their name where they are many numbers."""
+    if settings.costs is None:
+        return ""
+    said = repr(settings.costs)
+    return f",\n                   costs={f'sc.{said}' if len(said) <= _MOST_CODE else 'costs'}"
+
+
 def _asked(
     calibration: Samples, test: Samples, settings: Settings
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -182,7 +225,7 @@ def _asked(
         f"report = sc.report((cal_{rows}, cal_{labels}), (test_{rows}, test_{labels}),{kind}\n"
         f"                   methods=[{names}],\n"
         f"                   n_boot={settings.n_boot}, level={settings.level:g}, "
-        f"random_state={settings.seed})\n"
+        f"random_state={settings.seed}{_costs(settings)})\n"
         'report.save("report.html")'
     )
     head = {

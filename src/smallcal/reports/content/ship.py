@@ -25,9 +25,11 @@ def ship(fit: Fit, calibration: Samples, test: Samples, settings: Settings) -> d
     extra = {verb: list(given) for verb, given in settings.verb_options.items()}
     method = [] if default else ["--method", fit.name]
     new = test.file or "new.npy"
+    # A .npy file holds one array: decisions go to a table.
+    output = "decisions.csv" if "--cost" in extra.get("apply", []) else "probabilities.npy"
     lines = [
         ["fit", calibration.file, *method, *extra.get("fit", []), "-o", "cal.json"],
-        ["apply", "cal.json", new, *extra.get("apply", []), "-o", "probabilities.npy"],
+        ["apply", "cal.json", new, *extra.get("apply", []), "-o", output],
     ]
     text = "\n".join(command(["smallcal", *words]) for words in lines)
     return {"language": "sh", "text": text}

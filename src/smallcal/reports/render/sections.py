@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smallcal.reports.render import background, results
+from smallcal.reports.render import background, promises, results
 from smallcal.reports.render.blocks import Document, Figure, Section
 from smallcal.reports.render.cells import Content, level_of
+from smallcal.reports.render.costs import costs
 
 
 def document_of(content: Content) -> Document:
@@ -36,14 +37,18 @@ def _sections(content: Content) -> Iterator[Section]:
     figures = [Figure(**spec) for spec in content["figures"]]
     forest = [figure for figure in figures if figure.id.startswith("forest")]
     shift = [figure for figure in figures if figure.id.startswith("shift")]
-    others = [figure for figure in figures if figure not in forest and figure not in shift]
+    priced = [figure for figure in figures if figure.id in ("cost-curve", "net-benefit")]
+    apart = [*forest, *shift, *priced]
+    others = [figure for figure in figures if figure not in apart]
     chosen = content["verdict"]["recommended"]
     score = content["data"]["input"] == "score"
     found = {
         "verdict": ("Verdict", results.verdict(content)),
         "findings": ("What was found", results.findings(content)),
+        "promise": ("What you can promise", promises.promise(content)),
         "metrics": ("Metrics", results.metrics(content)),
         "differences": ("Differences", results.differences(content, forest)),
+        "costs": ("What mistakes cost", costs(content, priced)),
         "figures": ("Figures", results.figures(others)),
         "shift": ("Under shift", results.shift(content, shift)),
         "explained": (f"How {chosen} works", background.explained(content)),
