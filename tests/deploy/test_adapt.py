@@ -17,9 +17,9 @@ from smallcal.calibrators.given import Given
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.later import with_later
 from smallcal.deploy import deployed_rows
-from smallcal.deploy.adapt import adapt_blocks, unadapted
-from smallcal.deploy.deployed_rows import Spool
-from smallcal.deploy.rates import rates_of, read_rates
+from smallcal.deploy.adapt.adapt import adapt_blocks, unadapted
+from smallcal.deploy.adapt.rates import rates_of, read_rates
+from smallcal.deploy.adapt.rows import Spool
 from smallcal.errors import FileError, InputError
 from support.real import cell, data_folder, there
 

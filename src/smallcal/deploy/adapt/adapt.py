@@ -21,11 +21,11 @@ from smallcal.calibrators.given import Given, checked, coded, slices
 from smallcal.calibrators.later import with_later, without_last
 from smallcal.data.checks import FloatArray
 from smallcal.data.masks import checked_logits
-from smallcal.deploy.adaptation import LEAST_ROWS, Adaptation, Cal
-from smallcal.deploy.class_split import split_of, weighed
-from smallcal.deploy.deployed_rows import Deployed, Spool, deployed
+from smallcal.deploy.adapt.rates import rates_of
+from smallcal.deploy.adapt.result import LEAST_ROWS, Adaptation, Cal
+from smallcal.deploy.adapt.rows import Deployed, Spool, deployed
+from smallcal.deploy.adapt.split import split_of, weighed
 from smallcal.deploy.monitor.class_shift import ClassShift, diagnose, diagnose_with, strength
-from smallcal.deploy.rates import rates_of
 from smallcal.errors import InputError
 from smallcal.io import Source
 from smallcal.io.progress import Advance
