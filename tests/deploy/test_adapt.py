@@ -16,8 +16,8 @@ from smallcal.calibrators.fitted import load
 from smallcal.calibrators.given import Given
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.later import with_later
-from smallcal.deploy import deployed_rows
-from smallcal.deploy.adapt.adapt import adapt_blocks, unadapted
+from smallcal.deploy.adapt import rows as deployed_rows
+from smallcal.deploy.adapt.estimate import adapt_blocks, unadapted
 from smallcal.deploy.adapt.rates import rates_of, read_rates
 from smallcal.deploy.adapt.rows import Spool
 from smallcal.errors import FileError, InputError

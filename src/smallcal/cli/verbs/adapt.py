@@ -12,9 +12,9 @@ from smallcal.cli import inputs, inputs_streamed, options, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.cli.options import argument, flag, option
 from smallcal.data.predictions import FloatArray
-from smallcal.deploy.adapt.adapt import Asked as Sure
-from smallcal.deploy.adapt.adapt import adapt as adapted
-from smallcal.deploy.adapt.adapt import adapt_blocks, names_of, source_blocks, unadapted
+from smallcal.deploy.adapt.estimate import Asked as Sure
+from smallcal.deploy.adapt.estimate import adapt as adapted
+from smallcal.deploy.adapt.estimate import adapt_blocks, names_of, source_blocks, unadapted
 from smallcal.deploy.adapt.rates import rates_of, read_rates
 from smallcal.deploy.adapt.result import Adaptation, table
 from smallcal.errors import InputError
