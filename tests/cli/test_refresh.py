@@ -106,13 +106,20 @@ def test_bad_input_is_one_line_and_writes_nothing(cli, calibrator, data, said):
 
 
 @pytest.mark.usefixtures("here")
-def test_not_onto_what_is_read_nor_twice(cli):
-    before = Path("cal.json").read_text()
-    code, _, err = cli("refresh", "cal.json", "new.npz", "-o", "cal.json")
+def test_not_onto_the_rows_nor_twice(cli):
+    before = Path("new.npz").read_bytes()
+    code, _, err = cli("refresh", "cal.json", "new.npz", "-o", "new.npz")
     assert code == 2
     assert "written over" in err
-    assert Path("cal.json").read_text() == before
+    assert Path("new.npz").read_bytes() == before
     cli("refresh", "cal.json", "new.npz", "-o", "new.json")
     code, _, err = cli("refresh", "new.json", "new.npz", "-o", "again.json")
     assert code == 2
     assert "300 rows were taken in" in " ".join(err.split())
+
+
+@pytest.mark.usefixtures("here")
+def test_in_place(cli):
+    cli("refresh", "cal.json", "new.npz", "-o", "new.json")
+    assert cli("refresh", "cal.json", "new.npz", "-o", "cal.json")[0] == 0
+    assert Path("cal.json").read_bytes() == Path("new.json").read_bytes()

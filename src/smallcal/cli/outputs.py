@@ -24,7 +24,7 @@ WRITTEN = ("output", "out", "figures", "state", "export", "report")
 #: figures into the folder of the run that they show, logits beside the folders of images.
 SHARED = ("source", "run", "root")
 #: Verbs that may write onto what they read: a calibrator gets something more, whole or not at all.
-IN_PLACE = {"certify": "calibrator"}
+IN_PLACE = dict.fromkeys(("certify", "adapt", "refresh"), "calibrator")
 
 _STDOUT = 1
 

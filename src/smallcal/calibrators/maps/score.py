@@ -146,6 +146,10 @@ class ScoreCurve(ProbabilityMap):
         change = np.diff(log_odds)
         if not ((change >= 0).all() or (change <= 0).all()):
             raise InputError("the log-odds of a curve must rise, or fall, all the way")
+        with np.errstate(over="ignore"):
+            steep = not np.isfinite(change / apart).all()
+        if steep:
+            raise InputError("the scores of a curve lie too close together")
         if min(self.free, self.held) < 0:
             raise InputError("free and held count numbers: not below 0")
 
