@@ -85,7 +85,7 @@ def _rates(fitted: FittedCalibrator, file: str | None) -> FloatArray | None:
 
 def _adapted(
     fitted: FittedCalibrator, data: str | None, asked: Asked, rates: FloatArray | None, how: Sure
-) -> Adaptation[FittedCalibrator]:
+) -> Adaptation:
     """Adapt to rows that are read in pieces where they can be."""
     if data is None:
         return adapt_blocks(fitted, None, rates=rates, asked=how)
@@ -104,7 +104,7 @@ def _adapted(
 
 
 def _tell(
-    found: Adaptation[FittedCalibrator],
+    found: Adaptation,
     calibrator: str,
     data: str | None,
     output: str,

@@ -6,8 +6,7 @@ are now (Saerens, Latinne and Decaestecker 2002), as long as rows of one class l
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,7 @@ from smallcal.calibrators.later import with_later, without_last
 from smallcal.data.checks import FloatArray
 from smallcal.data.masks import checked_logits
 from smallcal.deploy.adapt.rates import rates_of
-from smallcal.deploy.adapt.result import LEAST_ROWS, Adaptation, Cal
+from smallcal.deploy.adapt.result import LEAST_ROWS, Adaptation
 from smallcal.deploy.adapt.rows import Deployed, Spool, deployed
 from smallcal.deploy.adapt.split import split_of, weighed
 from smallcal.deploy.monitor.class_shift import ClassShift, diagnose, diagnose_with, strength
@@ -34,7 +33,7 @@ from smallcal.statistics.moved_classes import Moved, Split, moved
 
 
 def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
-    cal: Cal,
+    cal: BaseCalibrator | FittedCalibrator,
     logits: object = None,
     *,
     rates: object = None,
@@ -44,7 +43,7 @@ def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
     random_state: int = 0,
     force: bool = False,
     undo: bool = False,
-) -> Adaptation[Cal]:
+) -> Adaptation:
     """Adapt a calibrator to other frequencies of classes: those of rows without labels, or given.
 
     Probabilities are multiplied by how much more frequent each class became, and normalised. So
@@ -105,15 +104,13 @@ def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
     if undo:
         if any(each is not None for each in (logits, rates)):
             raise InputError("undo takes away what was adapted; it needs neither rows nor rates")
-        back, aside = _as(cal, undone(fitted)), len(fitted.decisions)
-        return Adaptation(back, "undone", adapted=True, set_aside=aside)
+        aside = len(fitted.decisions)
+        return Adaptation(undone(fitted), "undone", adapted=True, set_aside=aside)
     asked = Asked(confidence, random_state, force)
     blocks = None
     if logits is not None:
         blocks = _blocks(unadapted(fitted), logits, features, groups)
-    found = adapt_blocks(fitted, blocks, rates=rates, asked=asked)
-    same = found.calibrator is fitted
-    return _like(found, cal if same else _as(cal, found.calibrator))
+    return adapt_blocks(fitted, blocks, rates=rates, asked=asked)
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,7 @@ def adapt_blocks(
     rates: object = None,
     asked: Asked = _AS_USUAL,
     advance: Advance = lambda rows: None,
-) -> Adaptation[FittedCalibrator]:
+) -> Adaptation:
     """Adapt to rows that come block by block, which are checked for ``unadapted(fitted)``."""
     base = unadapted(fitted)
     if blocks is None and rates is None:
@@ -222,7 +219,7 @@ def _given(rows: Given, fitted: FittedCalibrator, first: int) -> Given:
 
 def _to_rows(
     fitted: FittedCalibrator, base: FittedCalibrator, split: Split, rows: Deployed, asked: Asked
-) -> Adaptation[FittedCalibrator]:
+) -> Adaptation:
     """Adapt to what rows say, if they say enough."""
     n, names = rows.rows.n, _shown(base)
     known: dict[str, Any] = {"rows": n, "classes": names, "level": asked.confidence}
@@ -291,7 +288,7 @@ def _to_rates(
     split: Split,
     now: FloatArray,
     rows: Deployed | None,
-) -> Adaptation[FittedCalibrator]:
+) -> Adaptation:
     """Adapt to rates that were given."""
     part = ClassFrequencies(_plain(split.mean), _plain(now))
     new = with_later(base, part, reference=weighed(base.reference, part.factors))
@@ -316,17 +313,3 @@ def _shown(fitted: FittedCalibrator) -> tuple[str, ...]:
 
 def _plain(values: FloatArray) -> tuple[float, ...]:
     return tuple(values.tolist())
-
-
-def _as(cal: Cal, fitted: FittedCalibrator) -> Cal:
-    """Return a calibrator of the same sort with these numbers."""
-    if isinstance(cal, BaseCalibrator):
-        same = copy.copy(cal)
-        same.fitted_ = fitted
-        return same
-    return fitted
-
-
-def _like(found: Adaptation[FittedCalibrator], cal: Cal) -> Adaptation[Cal]:
-    fields: Mapping[str, Any] = {**vars(found), "calibrator": cal}
-    return Adaptation(**fields)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.plain import plain_fields
 from smallcal.deploy.monitor.class_shift import ClassShift
 from smallcal.metrics.units import PERCENT, SHARE
-
-Cal = TypeVar("Cal", BaseCalibrator, FittedCalibrator)
 
 #: Fewest rows that frequencies are estimated from.
 LEAST_ROWS = 50
@@ -21,13 +18,13 @@ _ANYWAY = "Adapted all the same, as asked: "
 
 
 @dataclass(frozen=True)
-class Adaptation(Generic[Cal]):
+class Adaptation:
     """What was found, and the calibrator for it.
 
     Attributes
     ----------
-    calibrator : calibrator
-        Adapted; the one that was given where ``adapted`` is False.
+    calibrator : FittedCalibrator
+        Adapted; as it was given where ``adapted`` is False.
     verdict : {"moved", "unchanged", "few", "more", "rates", "undone"}
         Frequencies of classes moved; they may be what they were; rows are too few to tell; more
         than frequencies moved; rates were given; or what was adapted before was taken away.
@@ -53,7 +50,7 @@ class Adaptation(Generic[Cal]):
         Decisions that no longer hold.
     """
 
-    calibrator: Cal
+    calibrator: FittedCalibrator
     verdict: str
     adapted: bool
     rows: int = 0
@@ -93,7 +90,7 @@ class Adaptation(Generic[Cal]):
         return plain_fields(self, without="calibrator")
 
 
-def _sentences(found: Adaptation[Any]) -> Iterator[str]:
+def _sentences(found: Adaptation) -> Iterator[str]:
     if found.verdict == "undone":
         yield "The calibrator is as it was before its frequencies of classes were adapted."
         if found.set_aside:
@@ -113,7 +110,7 @@ def _sentences(found: Adaptation[Any]) -> Iterator[str]:
         yield "What was certified holds no longer and is set aside: certify again."
 
 
-def _why(found: Adaptation[Any]) -> str:
+def _why(found: Adaptation) -> str:
     """Say what stands against it."""
     if found.verdict == "few":
         least = max(LEAST_ROWS, len(found.classes))
@@ -132,12 +129,12 @@ def _why(found: Adaptation[Any]) -> str:
     )
 
 
-def _p(found: Adaptation[Any]) -> str:
+def _p(found: Adaptation) -> str:
     p = found.p_value or 0.0
     return f"p = {p:.2g}" if p > 1e-99 else "p below 1e-99"
 
 
-def table(found: Adaptation[Any], n: int = 10) -> tuple[list[str], list[list[str]]]:
+def table(found: Adaptation, n: int = 10) -> tuple[list[str], list[list[str]]]:
     """Return headers and rows of a table of the classes that moved most."""
     headers = ["class", PERCENT.heading("was"), PERCENT.heading("is"), "interval", "times"]
     rows = []
