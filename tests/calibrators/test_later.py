@@ -144,6 +144,7 @@ def test_damaged_files(tmp_path):
     for change, said in [
         (lambda d: d["decisions"][0].update(kind="oracle"), "kind must be one of"),
         (lambda d: d["decisions"][0].update(thresholds=[1.5]), "must lie in"),
+        (lambda d: d["decisions"].append(d["decisions"][0]), "two thresholds for one risk"),
         (lambda d: d["later"][0].update(now=[0.5, 0.5, 0.5]), "sum to 1"),
         (lambda d: d["later"][0].update(now=[0.5, 0.5], before=[0.5, 0.5]), "for 2 classes"),
         (lambda d: d["later"][0].pop("aside"), "lacks aside"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smallcal.calibrators.decision import Threshold, thresholds_of
 from smallcal.calibrators.maps import UNIFORM
 from smallcal.calibrators.watching import watches
 from smallcal.errors import InputError
@@ -31,6 +32,7 @@ def require_sound(fitted: FittedCalibrator, *, n_parameters: int | None = None) 
     _require_scores(fitted)
     _require_groups(fitted)
     _require_reference(fitted)
+    _require_decisions(fitted)
     if n_parameters not in (None, fitted.n_parameters):
         parts = f"the parts have {fitted.n_parameters}"
         raise InputError(f"n_parameters says {n_parameters}, {parts}")
@@ -74,6 +76,13 @@ def _require_groups(fitted: FittedCalibrator) -> None:
     groups = len(fitted.map.steps)
     if groups and len(fitted.group_counts) != groups:
         raise InputError(f"{len(fitted.group_counts)} group_counts for {groups} groups")
+
+
+def _require_decisions(fitted: FittedCalibrator) -> None:
+    """Check that each threshold has a name of its own in outputs."""
+    found = [each for each in fitted.decisions if isinstance(each, Threshold)]
+    if len(thresholds_of(found)) != len(found):
+        raise InputError("two thresholds for one risk, of which an output can name only one")
 
 
 def _require_reference(fitted: FittedCalibrator) -> None:
