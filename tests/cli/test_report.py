@@ -115,10 +115,15 @@ def test_the_lines_that_ship_it_can_be_pasted(cli):
         (["both.npz"], ["smallcal fit both.npz:val -o cal.json"]),
         (["cal.npz", "test.npz", "--seed", "2", "--methods", "srts-bce"],
          ["smallcal fit cal.npz --method srts-bce --seed 2 -o cal.json"]),
+        (["cal.npz", "test.npz", "--calibrator", "certified.json"],
+         ["smallcal fit cal.npz -o cal.json",
+          "smallcal apply cal.json test.npz -o probabilities.npy"]),
         (["a file.npz", "b file.npz", "--input", "probabilities", "--class-names", "names.txt"],
          ["smallcal fit 'a file.npz' --input probabilities --class-names names.txt -o cal.json",
           "smallcal apply cal.json 'b file.npz' --input probabilities -o probabilities.npy"]),
     ]  # fmt: skip
+    assert cli("fit", "cal.npz", "-o", "cal.json")[0] == 0
+    assert cli("certify", "cal.json", "test.npz", "--risk", "90%", "-o", "certified.json")[0] == 0
     for args, wanted in asked:
         quick = QUICK if "--methods" not in args else QUICK[2:]
         code, out, err = cli("report", *args, *quick, "-o", "a.json")
