@@ -128,7 +128,7 @@ def gather(
 
     The samples must have been checked against each other: see :func:`smallcal.report`.
     """
-    head, reproduce = _asked(calibration, test, settings)
+    head, reproduce = _asked(calibration, test, settings, certified)
     columns = [str(column) for column in range(test.preds.n_classes)]
     class_names = head["data"]["class_names"] or columns
     many = settings.many
@@ -204,6 +204,15 @@ def _saved(fit: Fit, calibration: Samples) -> dict[str, Any]:
     ).to_dict()
 
 
+def _checked(certified: Certified | None) -> str:
+    """Return the calibrator whose decisions are checked as Python takes it."""
+    if certified is None:
+        return ""
+    return (
+        f",\n                   calibrator={repr(certified.source) if certified.source else 'cal'}"
+    )
+
+
 def _costs(settings: Settings) -> str:
     """Return the costs as Python takes them, or their name where they are many numbers."""
     if settings.costs is None:
@@ -213,7 +222,7 @@ def _costs(settings: Settings) -> str:
 
 
 def _asked(
-    calibration: Samples, test: Samples, settings: Settings
+    calibration: Samples, test: Samples, settings: Settings, certified: Certified | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the document begins with, before anything is fitted, and its ``reproduce``."""
     names = ", ".join(repr(name) for name in settings.methods)
@@ -225,7 +234,7 @@ def _asked(
         f"report = sc.report((cal_{rows}, cal_{labels}), (test_{rows}, test_{labels}),{kind}\n"
         f"                   methods=[{names}],\n"
         f"                   n_boot={settings.n_boot}, level={settings.level:g}, "
-        f"random_state={settings.seed}{_costs(settings)})\n"
+        f"random_state={settings.seed}{_costs(settings)}{_checked(certified)})\n"
         'report.save("report.html")'
     )
     head = {

@@ -123,9 +123,10 @@ def _checked(content: Content, decision: Content, number_of: int) -> Iterator[Bl
     rows = sorted(decision["rows"], key=lambda row: -row["n"])
     shown = rows[:_MOST]
     what = "accepted" if decision["rule"] == "accepted" else "all"
+    among = "among these" if decision["rule"] == "accepted" else "among them, as a share of all"
     yield table_of(
         f"checked-{number_of}",
-        f"On the test samples: those accepted, and {claim.errors} among the {what} ones.",
+        f"On the test samples: those accepted, and {claim.errors} {among}.",
         [
             *name,
             (Column(f"{claim.confidence.capitalize()} from", number=False), _level),
