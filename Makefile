@@ -13,7 +13,7 @@ END_TO_END ?= runs/end-to-end
 # Tests start many processes: none should compile the sources anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 # Simulations and slow rounds whose outcome no extra can change: `make test` has them.
-THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py studies/test_simulate.py test_mutants.py
+THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py statistics/test_class_frequencies.py studies/test_simulate.py test_mutants.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions study-adapt end-to-end figures data lint format clean
