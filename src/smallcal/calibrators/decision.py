@@ -7,9 +7,10 @@ a threshold and writes down what it was tested on; here it is kept and applied, 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from smallcal.errors import GroupWarning, InputError
 
 if TYPE_CHECKING:
     from smallcal.calibrators.fitted import FittedCalibrator
+
+AnyDecision = TypeVar("AnyDecision", bound="Decision")
 
 #: What the risk is a share of: accepted rows, or all.
 RULES = ("accepted", "all")
@@ -38,6 +41,8 @@ class Decision(Part):
 
     Attributes
     ----------
+    column : str
+        What its column in outputs is called, or begins with.
     promise : str
         The guarantee in words.
     sha256 : str
@@ -45,8 +50,14 @@ class Decision(Part):
     """
 
     kinds: ClassVar[dict[str, Any]] = {}
+    column: ClassVar[str]
     promise: str
     sha256: str
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """What tells it from others of its kind: the risk, or alpha."""
 
     @property
     def n_classes(self) -> int | None:
@@ -102,6 +113,7 @@ class Threshold(Decision):
     sha256: str
     promise: str
     kind: ClassVar[str] = "threshold"
+    column: ClassVar[str] = "accepted"
     words: ClassVar[str] = "rows whose confidence reaches a threshold are accepted"
     schema: ClassVar[Mapping[str, Rule]] = {
         "risk": parts.rule("probability", "The share of errors is at most this ..."),
@@ -130,6 +142,11 @@ class Threshold(Decision):
         counts = zip(self.errors, self.accepted, self.n, strict=True)
         if not all(errors <= accepted <= n for errors, accepted, n in counts):
             raise InputError("a decision has at most as many errors as rows accepted, of all")
+
+    @property
+    def share(self) -> float:
+        """The risk."""
+        return self.risk
 
     @property
     def n_classes(self) -> int | None:
@@ -165,23 +182,33 @@ class Threshold(Decision):
         return np.asarray(confidence >= levels[codes])
 
 
-def thresholds_of(decisions: Sequence[Decision]) -> dict[str, Threshold]:
-    """Return the thresholds among decisions by the name of their column in outputs.
+def columns_of(decisions: Sequence[Decision], kind: type[AnyDecision]) -> dict[str, AnyDecision]:
+    """Return the decisions of one kind by the name of their column in outputs.
 
     Examples
     --------
-    >>> thresholds_of(())
+    >>> columns_of((), Threshold)
     {}
     """
-    found = [each for each in decisions if isinstance(each, Threshold)]
+    found = [each for each in decisions if isinstance(each, kind)]
     if len(found) == 1:
-        return {"accepted": found[0]}
-    return {f"accepted_at_{percent_of(each.risk)}pct": each for each in found}
+        return {kind.column: found[0]}
+    percents = (f"{100 * each.share:.6g}".replace(".", "_") for each in found)
+    return {f"{kind.column}_at_{one}pct": each for one, each in zip(percents, found, strict=True)}
 
 
-def percent_of(risk: float) -> str:
-    """Return a share as it stands in the name of a column: 2 or 0_5."""
-    return f"{100 * risk:.6g}".replace(".", "_")
+def thresholds_of(decisions: Sequence[Decision]) -> dict[str, Threshold]:
+    """Return the thresholds among decisions by the name of their column in outputs."""
+    return columns_of(decisions, Threshold)
+
+
+def picked(known: Collection[AnyDecision], share: float | None, wanted: str) -> AnyDecision:
+    """Return the decision for a share, or the only one; ``wanted`` begins the error."""
+    fitting = [each for each in known if share is None or np.isclose(each.share, share)]
+    if len(fitting) != 1:
+        shares = ", ".join(f"{each.share:g}" for each in known)
+        raise InputError(f"{wanted} ({shares}); got {share}")
+    return fitting[0]
 
 
 def accepted(
@@ -202,15 +229,11 @@ def accepted(
 
 def asked(decisions: Sequence[Decision], risk: float | None) -> Threshold:
     """Return the threshold of a risk, or the only one."""
-    known = [*thresholds_of(decisions).values()]
+    known = thresholds_of(decisions).values()
     if not known:
         raise InputError(
             "this calibrator has no certified threshold; find one with ",
             python="smallcal.certify(cal, X, y)",
             shell="smallcal certify CALIBRATOR DATA -o NEW",
         )
-    fitting = [each for each in known if risk is None or np.isclose(each.risk, risk)]
-    if len(fitting) != 1:
-        risks = ", ".join(f"{each.risk:g}" for each in known)
-        raise InputError(f"risk must be one that was certified ({risks}); got {risk}")
-    return fitting[0]
+    return picked(known, risk, "risk must be one that was certified")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from smallcal.calibrators import parts
-from smallcal.calibrators.decision import Decision, percent_of
+from smallcal.calibrators.decision import Decision, columns_of, picked
 from smallcal.calibrators.given import checked, coded, slices
 from smallcal.calibrators.parts import Rule, list_of
 from smallcal.data.checks import BoolArray, FloatArray
@@ -83,6 +83,7 @@ class PredictionSet(Decision):
     sha256: str
     promise: str
     kind: ClassVar[str] = "set"
+    column: ClassVar[str] = "set"
     words: ClassVar[str] = "a set of classes that holds the true one"
     schema: ClassVar[Mapping[str, Rule]] = {
         "alpha": parts.rule("probability", "The true class is missing with at most this chance."),
@@ -103,6 +104,11 @@ class PredictionSet(Decision):
             raise InputError("a prediction set needs as many counts of rows as quantiles")
         if not 0 <= self.penalty < np.inf or self.k_reg < 0:
             raise InputError("penalty and k_reg of a prediction set must not be below 0")
+
+    @property
+    def share(self) -> float:
+        """Alpha."""
+        return self.alpha
 
     @property
     def n_classes(self) -> int | None:
@@ -160,10 +166,7 @@ def sets_of(decisions: Sequence[Decision]) -> dict[str, PredictionSet]:
     >>> sets_of(())
     {}
     """
-    found = [each for each in decisions if isinstance(each, PredictionSet)]
-    if len(found) == 1:
-        return {"set": found[0]}
-    return {f"set_at_{percent_of(each.alpha)}pct": each for each in found}
+    return columns_of(decisions, PredictionSet)
 
 
 def predicted_sets(
@@ -193,15 +196,11 @@ def predicted_sets(
 
 def _asked(fitted: FittedCalibrator, alpha: float | None) -> PredictionSet:
     """Return the rule of an alpha, or the only one."""
-    known = [*sets_of(fitted.decisions).values()]
+    known = sets_of(fitted.decisions).values()
     if not known:
         raise InputError(
             "this calibrator has no prediction sets; make them with ",
             python="smallcal.prediction_sets(cal, X, y)",
             shell="smallcal certify CALIBRATOR DATA --sets 10% -o NEW",
         )
-    fitting = [each for each in known if alpha is None or np.isclose(each.alpha, alpha)]
-    if len(fitting) != 1:
-        alphas = ", ".join(f"{each.alpha:g}" for each in known)
-        raise InputError(f"alpha must be one that sets were made for ({alphas}); got {alpha}")
-    return fitting[0]
+    return picked(known, alpha, "alpha must be one that sets were made for")
