@@ -28,6 +28,7 @@ from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.decision import BY, RULES, Threshold
 from smallcal.calibrators.estimators import estimator_of
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import labelled
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import GroupWarning, InputError, choose
 
@@ -104,15 +105,7 @@ def certify(
     fitted = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
     asked = Asked.of(risk, confidence=confidence, rule=rule, by=by, correction=correction)
     _require_possible(fitted, by, groups)
-    preds = Predictions.of(
-        X,
-        y,
-        input=fitted.input,
-        class_names=fitted.class_names,
-        features=features if "features" in fitted.signal.needs else None,
-        groups=groups,
-        score=fitted.score,
-    )
+    preds = labelled(fitted, X, y, features=features, groups=groups)
     digest = preds.sha256()
     known = learned_from(fitted, preds, digest)
     _require_rows(fitted, known, cross=cross)

@@ -21,7 +21,7 @@ from scipy.special import betaincinv
 from smallcal.advice.own_rows import learned_from
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.given import coded, slices
+from smallcal.calibrators.given import coded, labelled, slices
 from smallcal.calibrators.prediction_set import SCORES, PredictionSet, class_scores, predicted_sets
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, whole_number
 from smallcal.data.masks import is_masked
@@ -321,15 +321,7 @@ def _rows(
     """Return the rows, checked, with their fingerprint; those of the fit are refused."""
     if not fitted.deployable:
         raise InputError(f"{fitted.method} is for comparison only; it has no prediction sets")
-    preds = Predictions.of(
-        X,
-        y,
-        input=fitted.input,
-        class_names=fitted.class_names,
-        features=features if "features" in fitted.signal.needs else None,
-        groups=groups,
-        score=fitted.score,
-    )
+    preds = labelled(fitted, X, y, features=features, groups=groups)
     if preds.n_classes != fitted.n_classes:
         want = f"the {fitted.n_classes} columns this calibrator was fitted on"
         raise InputError(f"{fitted.input} must have {want}; got {preds.n_classes}")

@@ -10,6 +10,7 @@ from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.signals import RowBlock, Rows
 from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels
 from smallcal.data.groups import as_groups
+from smallcal.data.predictions import Predictions
 from smallcal.errors import GroupWarning, InputError, missing_input
 
 if TYPE_CHECKING:
@@ -58,6 +59,22 @@ def checked(fitted: FittedCalibrator, logits: object, features: object, labels: 
         n, n_classes = array.shape
         codes = as_labels(labels, n=n, n_classes=n_classes, class_names=fitted.class_names)
     return Given(array, more, codes)
+
+
+def labelled(
+    fitted: FittedCalibrator, rows: object, y: object, *, features: object, groups: object
+) -> Predictions:
+    """Return labelled rows as a calibrator takes them, checked."""
+    return Predictions.of(
+        rows,
+        y,
+        input=fitted.input,
+        class_names=fitted.class_names,
+        features=features if "features" in fitted.signal.needs else None,
+        groups=groups,
+        score=fitted.score,
+        name=fitted.input,
+    )
 
 
 def slices(n: int, n_classes: int) -> Iterator[slice]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from smallcal.calibrators.evidence import LEAST, Evidence, tails
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.given import Given, checked, coded
+from smallcal.calibrators.given import Given, checked, coded, labelled
 from smallcal.calibrators.group_effects import claims_of
 from smallcal.data.checks import BoolArray, FloatArray, IntArray
 from smallcal.data.predictions import Predictions
@@ -46,16 +46,7 @@ class Rows:
             raise InputError(f"{fitted.method} is for comparison only; there is nothing to refresh")
         if y is None:
             raise InputError("a refresh learns from labels, and there are none")
-        preds = Predictions.of(
-            X,
-            y,
-            input=fitted.input,
-            class_names=fitted.class_names,
-            features=features if "features" in fitted.signal.needs else None,
-            groups=groups,
-            score=fitted.score,
-            name=fitted.input,
-        )
+        preds = labelled(fitted, X, y, features=features, groups=groups)
         if not preds.n:
             raise InputError("no rows, and nothing to learn from them")
         known = groups if fitted.groups is not None else None
