@@ -27,7 +27,7 @@ help:
 	@echo "make mutants      plant bugs in the numerical rooms, one at a time, and see which ones the tests miss (minutes)"
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
-	@echo "make bench        speed, as ratios against named references"
+	@echo "make bench        speed, as ratios against named references; writes docs/speed.md (under ten minutes)"
 	@echo "make bench-default  where the default's fit spends its time, and its floor"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make bench-report  seconds of a report, part by part"
@@ -99,7 +99,7 @@ test-lowest:
 	$(call PYTEST,$(LOWEST)) --ignore tests/calibrators/test_real_methods.py
 
 bench: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/speed.py
+	$(VENV)/bin/python benchmarks/speed/run.py --write docs/speed.md
 
 bench-default: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/default_profile.py
