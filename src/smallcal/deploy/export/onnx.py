@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value, choose
+from smallcal.calibrators.program_plain import plain
 from smallcal.deploy.export.decided import NamedGroups, named_groups, rules_of, told
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.origin import Origin, origin_of
@@ -146,7 +147,7 @@ def describe(model: Any, fitted: FittedCalibrator, origin: Origin) -> None:
 
 def graph_program(fitted: FittedCalibrator, *, half: bool) -> Program:
     """Return the program to write: without what ONNX Runtime lacks, and safe in the type."""
-    program = without_erf(program_of(fitted))
+    program = without_erf(plain(program_of(fitted)))
     if not (half and fitted.preserves_argmax and fitted.score is None):
         return program
     logits = next(value for value in program.values() if value.operation == "logits")

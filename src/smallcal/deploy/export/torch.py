@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from smallcal.calibrators.decision import asked, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Value
+from smallcal.calibrators.program_plain import plain
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.deploy.export.decided import named_groups
 from smallcal.deploy.export.torch_steps import Step, fingerprint, run, written
@@ -119,7 +120,7 @@ class TorchCalibrator(nn.Module):
     def __init__(self, fitted: FittedCalibrator, *, output: str = "probabilities") -> None:
         super().__init__()
         require_output(output)
-        program, groups = program_of(fitted), named_groups(fitted)
+        program, groups = plain(program_of(fitted)), named_groups(fitted)
         self.method = fitted.method
         self.group_names = () if groups is None else groups.names
         self._shifted, self._decisions = program.grouped, fitted.decisions
