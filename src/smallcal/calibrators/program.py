@@ -33,7 +33,7 @@ what ``at_top`` gives.
 
 =========== =========================================================================
 softmax     of a row's numbers, the largest of which is 0
-pick        of top and values: the value at the top
+inner       the sum of the products of two values
 second      of top and values: the largest of the values that are not at the top
 dot_top     the dot of a value with top beside it
 tailed      of top, gaps, second gap, temperature and the tail's temperature: probabilities whose
@@ -72,7 +72,7 @@ SINGLES = ("exp", "log", "sqrt", "erf")
 OTHERS = ("constant", "choose", "sum", "largest", "at_top", "dot", "rank", "join")
 OPERATIONS = (*INPUTS, *PAIRS, *SINGLES, *OTHERS)
 #: Each made of some of the twenty.
-COMPOUNDS = ("softmax", "pick", "second", "dot_top", "tailed", "shared", "held")
+COMPOUNDS = ("softmax", "inner", "second", "dot_top", "tailed", "shared", "held")
 
 
 def _operator(operation: str) -> tuple[Callable[[Value, Number], Value], ...]:
@@ -132,6 +132,10 @@ class Value:
     def sum(self) -> Value:
         """Return the sum of a row's numbers."""
         return Value("sum", 1, (self,))
+
+    def inner(self, other: Value) -> Value:
+        """Return the sum of the products with another value's numbers."""
+        return Value("inner", 1, (self, other))
 
     def largest(self) -> Value:
         """Return the largest of a row's numbers."""
@@ -319,14 +323,15 @@ class Row:
             "confidence": confidence,
             "logit_margin": 0.0 - self.second_gap,
             "prob_margin": (1 - exp(self.second_gap)) * confidence,
-            "entropy": log(total) - (weight * self.gaps).sum() * confidence,
-            "logit_norm": sqrt(self._squares().sum()),
+            "entropy": log(total) - weight.inner(self.gaps) * confidence,
+            "logit_norm": sqrt(self._squares()),
             "top_logit": self.best,
         }
 
     def _squares(self) -> Value:
-        squares = self.logits * self.logits
-        return squares if self.present is None else choose(self.present, squares, 0.0)
+        if self.present is None:
+            return self.logits.inner(self.logits)
+        return choose(self.present, self.logits * self.logits, 0.0).sum()
 
     def joined(self, names: Sequence[str]) -> Value:
         """Return several statistics side by side."""

@@ -36,8 +36,8 @@ def _softmax(gaps: Value) -> Value:
     return weight / weight.sum()
 
 
-def _pick(top: Value, values: Value) -> Value:
-    return (top * values).sum()
+def _inner(first: Value, second: Value) -> Value:
+    return (first * second).sum()
 
 
 def _second(top: Value, values: Value) -> Value:
@@ -62,7 +62,7 @@ def _tailed(top: Value, gaps: Value, second: Value, temperature: Value, tail: Va
 
 def _shared(top: Value, probabilities: Value) -> Value:
     """Return what :func:`smallcal.calibrators.softmax.keep_predictions` does."""
-    level = _pick(top, probabilities)
+    level = _inner(top, probabilities)
     for _ in range(SHARING_ROUNDS):
         sharing = probabilities.reached(level).at_least(top)
         level = (probabilities * sharing).sum() / sharing.sum()
@@ -72,14 +72,14 @@ def _shared(top: Value, probabilities: Value) -> Value:
 
 def _held(top: Value, probabilities: Value) -> Value:
     """Hold every rival a little below the predicted class, where rounding made a tie."""
-    confidence = _pick(top, probabilities)
+    confidence = _inner(top, probabilities)
     return choose(top, probabilities, probabilities.at_most(confidence * BELOW))
 
 
 _FORMS: Mapping[str, Callable[..., Value]] = MappingProxyType(
     {
         "softmax": _softmax,
-        "pick": _pick,
+        "inner": _inner,
         "second": _second,
         "tailed": _tailed,
         "shared": _shared,
