@@ -14,12 +14,13 @@ from smallcal.deploy.export.onnx import (
     LEAST_OPSET,
     OPSET,
     TYPES,
-    Graph,
+    calibrated,
     describe,
-    graph_program,
     require_onnx,
 )
+from smallcal.deploy.export.onnx_nodes import Graph
 from smallcal.deploy.export.origin import Origin, origin_of
+from smallcal.deploy.export.translate import program_of
 from smallcal.errors import FileError, InputError, did_you_mean, file_errors
 
 #: One file of the format cannot be larger.
@@ -86,16 +87,16 @@ def append_to_onnx(
         _require_width(outputs["features"], fitted.signal.n_features or 0, "features")
     taken = set(_names(graph))
     made = Graph(onnx, opset=_opset(loaded), prefix=_free("smallcal_", taken))
-    program = graph_program(fitted, half=dtype == "float16")
+    program = program_of(fitted)
     named = {role: output.name for role, output in outputs.items()}
     column = given.name if fitted.score is None else _column(made, given)
-    made.write(program, {"logits": column, **named})
+    found = calibrated(made, fitted, program, {"logits": column, **named}, dtype=dtype)
     kind = given.type.tensor_type.elem_type
     result = f"{_apart('probabilities', taken)}probabilities"
-    made.node("Cast", made.result(program), output=result, to=kind)
-    flags = {f"{_apart(name, taken)}{name}": flag for name, flag in program.decisions}
-    for name, flag in flags.items():
-        made.decided(program, flag, output=name)
+    made.node("Cast", found.probabilities, output=result, to=kind)
+    flags = [f"{_apart(name, taken)}{name}" for name, _ in program.decisions]
+    for name, flag in zip(flags, found.decisions, strict=True):
+        made.node("Squeeze", flag, made.integers([-1]), output=name)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.initializers)
     _add_output(graph, given, result, n_columns=None if fitted.score is None else 2)
