@@ -84,8 +84,8 @@ def to_onnx(
     if (groups := named_groups(fitted)) is not None:
         inputs.append(helper.make_tensor_value_info("group", onnx.TensorProto.INT64, ["batch"]))
         tensors |= graph.of_groups("group", groups)
-    found = calibrated(graph, fitted, program, tensors, dtype=dtype)
-    graph.node("Cast", found.probabilities, output="probabilities", to=kind)
+    found = calibrated(graph, fitted, tensors, dtype=dtype)
+    graph.node("Identity", found.probabilities, output="probabilities")
     outputs = [helper.make_tensor_value_info("probabilities", kind, ["batch", program.n_classes])]
     if found.temperature is not None:
         flat = graph.node("Squeeze", found.temperature, graph.integers([-1]))
@@ -135,15 +135,31 @@ def describe(model: Any, fitted: FittedCalibrator, origin: Origin) -> None:
 
 
 def calibrated(
-    graph: Graph, fitted: FittedCalibrator, program: Program, tensors: dict[str, str], *, dtype: str
+    graph: Graph,
+    fitted: FittedCalibrator,
+    tensors: dict[str, str],
+    *,
+    dtype: str,
+    two_axes: bool = True,
 ) -> Columns:
-    """Write a calibrator into a graph: quickly where its steps and the type allow it."""
+    """Write a calibrator into a graph: quickly, where its steps and the type allow it.
+
+    The probabilities are of the type asked for. ``two_axes`` says that the logits have no more.
+    """
     half = dtype == "float16"
+    program = program_of(fitted)
     exact = _exact(fitted, program, half=half)
     if dtype == "float64" or not has_quick_form(graph.onnx, program, opset=graph.opset):
-        return in_double(graph, exact, tensors)
-    tie = TIE_IN_HALF if half else TIE
-    return in_single(graph, program, exact, tensors["logits"], tie=tie)
+        found = in_double(graph, exact, tensors)
+        return found.typed(graph, dtype)
+    first = tensors["logits"]
+    z = graph.cast(first, "FLOAT") if half else first
+    if not two_axes:
+        z = graph.node("Reshape", z, graph.integers([-1, program.n_classes]))
+    found = in_single(graph, program, exact, z, tie=TIE_IN_HALF if half else TIE)
+    if not two_axes:
+        found = found.shaped_like(graph, first)
+    return found.typed(graph, dtype) if half else found
 
 
 def _exact(fitted: FittedCalibrator, program: Program, *, half: bool) -> Program:

@@ -138,7 +138,7 @@ class FastGraph(Graph):
     def _column_sum(self, value: Value) -> str:
         """Return the sum of the weights exp(gap), of which the largest is 1."""
         gaps = _exponent(value.of[0])
-        return self.node("Div", self._number(1.0), self._at_top(gaps, self._plain_softmax(gaps)))
+        return self.node("Div", self._number(1.0), self._at_top_of(gaps, self._plain_softmax(gaps)))
 
     def _column_inner(self, value: Value) -> str:
         first, second = value.of
@@ -149,7 +149,7 @@ class FastGraph(Graph):
             raise NotFastError("inner")
         shares = self._plain_softmax(gaps)
         mean = self._double(self._inner(shares, self.name_of(gaps)))
-        return self.node("Div", mean, self._at_top(gaps, shares))
+        return self.node("Div", mean, self._at_top_of(gaps, shares))
 
     def _column_dot_top(self, value: Value) -> str:
         """Return the product with scores, and what the predicted class adds."""
@@ -220,7 +220,7 @@ class FastGraph(Graph):
     def _at(self, place: str, row: str) -> str:
         return self._double(self.node("GatherElements", row, place, axis=-1))
 
-    def _at_top(self, gaps: Value, row: str) -> str:
+    def _at_top_of(self, gaps: Value, row: str) -> str:
         return self._at(self._top(_base(gaps))[2], row)
 
     # Matrices, in single precision.

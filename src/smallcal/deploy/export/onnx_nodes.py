@@ -84,7 +84,7 @@ class Graph:
         ends = [
             [
                 helper.make_tensor_value_info(
-                    each.name, getattr(self.onnx.TensorProto, each.kind), [None, each.width]
+                    each.name, getattr(self.onnx.TensorProto, each.kind), None
                 )
                 for each in side
             ]
