@@ -119,8 +119,8 @@ class FastGraph(Graph):
 
     def _away_from_edge(self, score: str, edge: str) -> None:
         distance = self.node("Abs", self.node("Sub", score, edge))
-        size = self.node("Add", self.node("Abs", edge), self._number(1.0))
-        bound = self.node("Mul", size, self._number(STATISTIC_ERROR * self._gain))
+        size = self.node("Add", self.node("Abs", edge), self.number(1.0))
+        bound = self.node("Mul", size, self.number(STATISTIC_ERROR * self._gain))
         self._safe.append(self.node("Greater", distance, bound))
 
     def _column_largest(self, value: Value) -> str:
@@ -138,7 +138,7 @@ class FastGraph(Graph):
     def _column_sum(self, value: Value) -> str:
         """Return the sum of the weights exp(gap), of which the largest is 1."""
         gaps = _exponent(value.of[0])
-        return self.node("Div", self._number(1.0), self._at_top_of(gaps, self._plain_softmax(gaps)))
+        return self.node("Div", self.number(1.0), self._at_top_of(gaps, self._plain_softmax(gaps)))
 
     def _column_inner(self, value: Value) -> str:
         first, second = value.of
@@ -181,9 +181,6 @@ class FastGraph(Graph):
     def _single(self, name: str) -> str:
         return self.cast(name, "FLOAT")
 
-    def _number(self, number: float) -> str:
-        return self.kept(np.array([number]))
-
     # What is at the top.
 
     def _top(self, value: Value) -> tuple[str, str, str]:
@@ -201,14 +198,14 @@ class FastGraph(Graph):
         largest, outside, which = self._two_of(self._reduce_max(parts, keepdims=0))
         inner = self.node("GatherND", parts, which, batch_dims=1)
         _, inside, place = self._two_of(inner)
-        start = self.node("Mul", which, self.integers([part]))
+        start = self.node("Mul", which, self.kept(np.array([[part]])))
         second = self.node("Max", outside, inside)
         return largest, second, self.node("Add", start, place)
 
     def _two_of(self, row: str) -> tuple[str, str, str]:
         place = self.node("ArgMax", row, axis=-1, keepdims=1)
         largest = self._reduce_max(row, keepdims=1)
-        lowest = self.node("Sub", largest, self.kept(np.array([np.inf], dtype=np.float32)))
+        lowest = self.node("Sub", largest, self.number(np.inf, np.float32))
         rivals = self.node("ScatterElements", row, place, lowest, axis=-1)
         return largest, self._reduce_max(rivals, keepdims=1), place
 
@@ -231,7 +228,9 @@ class FastGraph(Graph):
     def _matrix_add(self, moved: Value, more: Value) -> str:
         """Return logits that a correction moved: by a bias, and along some directions."""
         if more.operation == "constant":
-            return self.node("Add", self.name_of(moved), self.kept(more.numbers.astype(np.float32)))
+            return self.node(
+                "Add", self.name_of(moved), self.kept(more.numbers[None].astype(np.float32))
+            )
         biased = moved.operation == "add" and moved.of[1].operation == "constant"
         if more.operation != "dot" or more.of[0].operation != "dot" or not biased:
             raise NotFastError("add")
@@ -266,7 +265,7 @@ class FastGraph(Graph):
         t = self.name_of(temperature)
         gap = self.node("Sub", self._double(largest), self._double(second))
         apart = self.node("Div", gap, t)
-        self._safe.append(self.node("GreaterOrEqual", apart, self._number(self._tie)))
+        self._safe.append(self.node("GreaterOrEqual", apart, self.number(self._tie)))
         if temperature.operation != "constant":
             return self.node("Softmax", self._divided(gaps, temperature), axis=-1)
         return self._softmax_at(row, float(temperature.numbers[0]))
@@ -277,8 +276,8 @@ class FastGraph(Graph):
         Large logits lose digits when they are divided; then their largest is taken off first.
         """
         z, largest = self.name_of(row), self._top(row)[0]
-        share = self.kept(np.array([1 / temperature], dtype=np.float32))
-        limit = self.kept(np.array([SMALL_EXPONENT * temperature], dtype=np.float32))
+        share = self.number(1 / temperature, np.float32)
+        limit = self.number(SMALL_EXPONENT * temperature, np.float32)
         large = self.node("Greater", self.node("Abs", largest), limit)
         lowered, whole = self.inside("lowered"), self.inside("whole")
         scaled = lowered.node("Mul", lowered.node("Sub", z, largest), share)
@@ -288,8 +287,8 @@ class FastGraph(Graph):
 
     def _divided(self, gaps: Value, temperature: Value) -> str:
         if temperature.operation == "constant":
-            share = (1 / temperature.numbers).astype(np.float32)
-            return self.node("Mul", self.name_of(gaps), self.kept(share))
+            share = self.number(1 / temperature.numbers[0], np.float32)
+            return self.node("Mul", self.name_of(gaps), share)
         return self.node("Div", self.name_of(gaps), self._single(self.name_of(temperature)))
 
     def _matrix_tailed(
@@ -306,9 +305,9 @@ class FastGraph(Graph):
         own, shares = self._rivals(gaps, second, tail)
         exponent = self.node("Div", self.name_of(second), self.name_of(temperature))
         rest = self.node("Mul", routed, self.node("Exp", exponent))  # (1 - c) / c
-        most = self.node("Mul", own, self._number(1 - self._tie))
+        most = self.node("Mul", own, self.number(1 - self._tie))
         self._safe.append(self.node("LessOrEqual", rest, most))
-        one = self._number(1.0)
+        one = self.number(1.0)
         total = self.node("Add", rest, one)
         self._confidence = self.node("Div", one, total)
         doubt = self.node("Div", rest, total)
@@ -322,8 +321,8 @@ class FastGraph(Graph):
         at = self.node("Div", self.name_of(second), self.name_of(temperature))
         scaled = self._put(self._divided(gaps, temperature), self._place, at)
         shares = self.node("Softmax", scaled, axis=-1)
-        whole = self.node("Div", self._number(1.0), self._at(self._place, shares))
-        return self.node("Sub", whole, self._number(1.0)), shares
+        whole = self.node("Div", self.number(1.0), self._at(self._place, shares))
+        return self.node("Sub", whole, self.number(1.0)), shares
 
     def _put(self, row: str, place: str, column: str) -> str:
         return self.node("ScatterElements", row, place, self._single(column), axis=-1)
@@ -345,7 +344,7 @@ class FastGraph(Graph):
         maxima = self._reduce_max(parts, keepdims=0)
         which = self.node("ArgMax", maxima, axis=-1, keepdims=1)
         inner = self.node("GatherND", parts, which, batch_dims=1)
-        start = self.node("Mul", which, self.integers([part]))
+        start = self.node("Mul", which, self.kept(np.array([[part]])))
         return self.node("Add", start, self.node("ArgMax", inner, axis=-1, keepdims=1))
 
     def _matrix_held(self, top: Value, probabilities: Value) -> str:

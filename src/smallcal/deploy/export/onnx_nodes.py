@@ -25,11 +25,12 @@ _OPS = {
 
 
 class Tensor(NamedTuple):
-    """What a graph inside a node gives: its name, type and numbers per row."""
+    """What a graph inside a node takes or gives; its axes are for those that know them."""
 
     name: str
     kind: str
     width: int
+    axes: tuple[str | int, ...] | None = None
 
 
 class Graph:
@@ -84,7 +85,7 @@ class Graph:
         ends = [
             [
                 helper.make_tensor_value_info(
-                    each.name, getattr(self.onnx.TensorProto, each.kind), None
+                    each.name, getattr(self.onnx.TensorProto, each.kind), each.axes
                 )
                 for each in side
             ]
@@ -125,10 +126,10 @@ class Graph:
         score = next(value for value in program.values() if value.operation == "logits")
         x = self.name_of(score)
         low, high = program.score.allowed
-        above = self.node("GreaterOrEqual", x, self.kept(np.array([low])))
-        below = self.node("LessOrEqual", x, self.kept(np.array([high])))
+        above = self.node("GreaterOrEqual", x, self.number(low))
+        below = self.node("LessOrEqual", x, self.number(high))
         self._good = self.node("And", above, below)
-        return self.node("Where", self._good, found, self.kept(np.array([np.nan])))
+        return self.node("Where", self._good, found, self.number(np.nan))
 
     def mask(self, flag: Value) -> str:
         """Return the truth values of what is 1 or 0."""
@@ -213,7 +214,11 @@ class Graph:
         return self.node("Cast", source, to=getattr(self.onnx.TensorProto, kind))
 
     def _constant(self, value: Value) -> str:
-        return self.kept(value.numbers)
+        return self.kept(value.numbers[None])
+
+    def number(self, number: float, kind: type[np.floating[Any]] = np.float64) -> str:
+        """Add one number, of two axes: with less ONNX Runtime goes through columns row by row."""
+        return self.kept(np.array([[number]], dtype=kind))
 
     def _reached(self, value: Value) -> str:
         return self._mask(value, self.node("GreaterOrEqual", *map(self.name_of, value.of)))

@@ -93,7 +93,8 @@ def _in_blocks(graph: Graph, quick: Program, z: str, n_rows: str, *, tie: float)
     """
     width = quick.n_classes
     block = FastGraph(graph, "block", tie=tie)
-    logits = Tensor(f"{block.prefix}logits", "FLOAT", width)
+    # With its axes named, ONNX Runtime knows that results have room where their input was.
+    logits = Tensor(f"{block.prefix}logits", "FLOAT", width, ("rows", width))
     block.write(quick, {"logits": logits.name})
     found = [
         Tensor(block.safe(), "BOOL", 1),
