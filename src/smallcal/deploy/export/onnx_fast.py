@@ -29,6 +29,8 @@ STATISTIC_ERROR = 2e-6
 MOST_GAIN = 1e3
 #: Logits of up to this many temperatures may be divided before their largest is taken off.
 SMALL_EXPONENT = 16.0
+#: Logits that a correction moves may be as large as this.
+LARGE = 64.0
 #: From this many classes on the largest is sought part by part.
 MANY_CLASSES = 256
 
@@ -43,7 +45,7 @@ class NotFastError(Exception):
 
 
 class FastGraph(Graph):
-    """Nodes of the quick part; after :meth:`write`, :meth:`safe` says on which rows they hold."""
+    """Nodes of the quick part; after :meth:`write`, :meth:`left` says what is left to do."""
 
     def __init__(self, outer: Graph, name: str, *, tie: float) -> None:
         prefix = f"{outer.prefix}{name}_"
@@ -55,6 +57,7 @@ class FastGraph(Graph):
         self._shares: dict[int, str] = {}
         self._confidence = self._place = ""
         self._gain = 1.0
+        self._unchanged = ""
 
     def write(self, program: Program, inputs: dict[str, str]) -> None:
         """Add all of a program; a matrix is made when something asks for it."""
@@ -68,9 +71,18 @@ class FastGraph(Graph):
             self._names[id(value)] = self._column(value)
             self.note_sameness(value)
 
-    def safe(self) -> str:
-        """Return the column that says which rows hold."""
-        return reduce(lambda first, second: self.node("And", first, second), self._safe)
+    def left(self) -> list[str]:
+        """Return flags for each row: unsafe, and, where there can be any, safe but yet to share.
+
+        Where something is decided by the confidence, or ties are wider, rows that share are unsafe.
+        """
+        if self._unchanged and (self._tie != TIE or (self._last and self._last.decisions)):
+            self._safe.append(self._unchanged)
+        safe = reduce(lambda first, second: self.node("And", first, second), self._safe)
+        unsafe = self.node("Not", safe)
+        if not self._unchanged or self._unchanged in self._safe:
+            return [unsafe]
+        return [unsafe, self.node("And", safe, self.node("Not", self._unchanged))]
 
     def name_of(self, value: Value) -> str:
         """Return the tensor of a value."""
@@ -187,6 +199,10 @@ class FastGraph(Graph):
         """Return the largest and the second largest of a row, and the place of the largest."""
         if id(value) not in self._tops:
             self._tops[id(value)] = self._two_largest(self.name_of(value), value.width)
+            if value.operation == "add":  # which rounds the more, the larger they are
+                size = self.node("Abs", self._tops[id(value)][0])
+                small = self.node("LessOrEqual", size, self.number(LARGE, np.float32))
+                self._safe.append(small)
         return self._tops[id(value)]
 
     def _two_largest(self, row: str, width: int) -> tuple[str, str, str]:
@@ -194,7 +210,7 @@ class FastGraph(Graph):
         part = _part(width)
         if part is None:
             return self._two_of(row)
-        parts = self.node("Reshape", row, self.integers([-1, width // part, part]))
+        parts = self.node("Reshape", row, self.integers([0, width // part, part]))
         largest, outside, which = self._two_of(self._reduce_max(parts, keepdims=0))
         inner = self.node("GatherND", parts, which, batch_dims=1)
         _, inside, place = self._two_of(inner)
@@ -328,11 +344,11 @@ class FastGraph(Graph):
         return self.node("ScatterElements", row, place, self._single(column), axis=-1)
 
     def _matrix_shared(self, top: Value, probabilities: Value) -> str:
-        """Leave the rows to double precision where another class came to the top."""
+        """Note the rows where another class came to the top."""
         found = self.name_of(probabilities)
         own = self._top(top.of[0])[2] if id(top.of[0]) in self._tops else self._argmax(top.of[0])
         if own != self._place:
-            self._safe.append(self.node("Equal", own, self._place))
+            self._unchanged = self.node("Equal", own, self._place)
         return found
 
     def _argmax(self, value: Value) -> str:
@@ -340,7 +356,7 @@ class FastGraph(Graph):
         row, part = self.name_of(value), _part(value.width)
         if part is None:
             return self.node("ArgMax", row, axis=-1, keepdims=1)
-        parts = self.node("Reshape", row, self.integers([-1, value.width // part, part]))
+        parts = self.node("Reshape", row, self.integers([0, value.width // part, part]))
         maxima = self._reduce_max(parts, keepdims=0)
         which = self.node("ArgMax", maxima, axis=-1, keepdims=1)
         inner = self.node("GatherND", parts, which, batch_dims=1)

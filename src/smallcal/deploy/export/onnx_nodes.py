@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,10 @@ from numpy.typing import NDArray
 from smallcal.calibrators.program import Program, Value
 from smallcal.deploy.export.decided import NamedGroups
 
+#: NumPy's types by ONNX's names.
+NUMPY_TYPES: Mapping[str, type[np.generic]] = MappingProxyType(
+    {"FLOAT": np.float32, "DOUBLE": np.float64, "BOOL": np.bool_}
+)
 _OPS = {
     "add": "Add",
     "subtract": "Sub",
@@ -25,23 +30,30 @@ _OPS = {
 
 
 class Tensor(NamedTuple):
-    """What a graph inside a node takes or gives; its axes are for those that know them."""
+    """What a graph inside a node takes or gives: its name, type and numbers per row."""
 
     name: str
     kind: str
     width: int
-    axes: tuple[str | int, ...] | None = None
 
 
 class Graph:
     """Nodes and constants in the making; every name begins with a prefix.
 
     With ``outer`` they are for the inside of a node of that graph, which keeps the constants.
+    ``kind`` is the type of numbers.
     """
 
     def __init__(
-        self, onnx: Any, *, opset: int, prefix: str = "smallcal_", outer: Graph | None = None
+        self,
+        onnx: Any,
+        *,
+        opset: int,
+        prefix: str = "smallcal_",
+        outer: Graph | None = None,
+        kind: str = "DOUBLE",
     ) -> None:
+        self.kind = kind
         self.nodes: list[Any] = []
         self.onnx, self.opset, self.prefix = onnx, opset, prefix
         self.initializers: list[Any] = [] if outer is None else outer.initializers
@@ -59,7 +71,7 @@ class Graph:
         self._first = inputs["logits"]
         for value in program.values():
             if value.operation in inputs:
-                self._names[id(value)] = self.cast(inputs[value.operation], "DOUBLE")
+                self._names[id(value)] = self.cast(inputs[value.operation], self.kind)
                 continue
             self._names[id(value)] = self.written(value)
             self.note_sameness(value)
@@ -75,17 +87,23 @@ class Graph:
         if self._same_for_all.issuperset(map(id, value.of)):
             self._same_for_all.add(id(value))
 
-    def inside(self, name: str) -> Graph:
+    def inside(self, name: str, *, kind: str = "DOUBLE") -> Graph:
         """Return a graph for the inside of a node; constants stand outside, for all."""
-        return Graph(self.onnx, opset=self.opset, prefix=f"{self.prefix}{name}_", outer=self)
+        prefix = f"{self.prefix}{name}_"
+        return Graph(self.onnx, opset=self.opset, prefix=prefix, outer=self, kind=kind)
 
-    def made(self, name: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor] = ()) -> Any:
-        """Return what was written as the graph of a node."""
-        helper = self.onnx.helper
+    def made(
+        self, name: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor] = (), rows: str = ""
+    ) -> Any:
+        """Return what was written as the graph of a node.
+
+        ``rows`` names the first of two axes, if it is the same for all inputs and outputs.
+        """
+        helper, types = self.onnx.helper, self.onnx.TensorProto
         ends = [
             [
                 helper.make_tensor_value_info(
-                    each.name, getattr(self.onnx.TensorProto, each.kind), each.axes
+                    each.name, getattr(types, each.kind), [rows, each.width] if rows else None
                 )
                 for each in side
             ]
@@ -214,7 +232,7 @@ class Graph:
         return self.node("Cast", source, to=getattr(self.onnx.TensorProto, kind))
 
     def _constant(self, value: Value) -> str:
-        return self.kept(value.numbers[None])
+        return self.kept(value.numbers[None].astype(NUMPY_TYPES[self.kind]))
 
     def number(self, number: float, kind: type[np.floating[Any]] = np.float64) -> str:
         """Add one number, of two axes: with less ONNX Runtime goes through columns row by row."""
@@ -225,7 +243,7 @@ class Graph:
 
     def _mask(self, value: Value, name: str) -> str:
         self._masks[id(value)] = name
-        return self.cast(name, "DOUBLE")
+        return self.cast(name, self.kind)
 
     def _choose(self, value: Value) -> str:
         where, *others = value.of

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from smallcal.calibrators.program import Program
+from smallcal.calibrators.program import Program, Value, given
+from smallcal.calibrators.program_plain import plain
 from smallcal.deploy.export.onnx_fast import FastGraph, NotFastError
-from smallcal.deploy.export.onnx_nodes import Graph, Tensor
+from smallcal.deploy.export.onnx_nodes import NUMPY_TYPES, Graph, Tensor
 
 #: Numbers in a block of rows: it stays in the cache from one operation to the next.
 BLOCK = 2**19
@@ -77,36 +77,43 @@ def in_single(graph: Graph, quick: Program, exact: Program, z: str, *, tie: floa
     # Not all runtimes go through no blocks, or reduce no rows.
     empty = [_empty(nothing, each) for each in made]
     names = graph.either(graph.some(n_rows), (blocks, made), (nothing, empty))
-    safe, *found = (
+    tensors = [
         each._replace(name=graph.node("Reshape", name, graph.integers([-1, each.width])))
         for each, name in zip(made, names, strict=True)
-    )
-    probabilities, *columns = _mended(graph, exact, z, safe.name, found)
-    temperature = None if quick.temperature is None else columns.pop(0)
-    return Columns(probabilities, temperature, columns)
+    ]
+    n_asked = 1 + (quick.temperature is not None) + len(quick.decisions)
+    (unsafe, *changed), found = tensors[:-n_asked], tensors[-n_asked:]
+    probabilities, *columns = _again(graph, exact, z, found, unsafe.name)
+    shared = [_shared(graph, z, found[0], each.name) for each in changed]
+    put = [
+        _put(graph, each.name, parts)
+        for each, parts in zip(
+            found, [[probabilities, *shared], *([each] for each in columns)], strict=True
+        )
+    ]
+    temperature = put.pop(1) if quick.temperature is not None else None
+    return Columns(put[0], temperature, put[1:])
 
 
 def _in_blocks(graph: Graph, quick: Program, z: str, n_rows: str, *, tie: float) -> list[Tensor]:
     """Go through the rows in blocks of one size.
 
-    Returns tensors with an axis of blocks first: which rows are safe, then what is asked for.
+    Returns tensors with an axis of blocks first: which rows are unsafe, in which others the
+    predicted class has yet to share, and then what is asked for.
     """
     width = quick.n_classes
     block = FastGraph(graph, "block", tie=tie)
-    # With its axes named, ONNX Runtime knows that results have room where their input was.
-    logits = Tensor(f"{block.prefix}logits", "FLOAT", width, ("rows", width))
+    logits = Tensor(f"{block.prefix}logits", "FLOAT", width)
     block.write(quick, {"logits": logits.name})
-    found = [
-        Tensor(block.safe(), "BOOL", 1),
-        Tensor(block.name_of(quick.probabilities), "FLOAT", width),
-    ]
+    found = [Tensor(flag, "BOOL", 1) for flag in block.left()]
+    found.append(Tensor(block.name_of(quick.probabilities), "FLOAT", width))
     if quick.temperature is not None:
         found.append(Tensor(block.per_row(quick.temperature), "DOUBLE", 1))
     found += [Tensor(block.mask(flag), "BOOL", 1) for _, flag in quick.decisions]
     size, last = _block_size(graph, n_rows, width), graph.integers([width])
     shape = graph.node("Concat", graph.integers([-1]), size, last, axis=0)
     names = [f"{graph.prefix}joined_{k}" for k in range(len(found))]
-    body = block.made("rows", found, [logits])
+    body = block.made("body", found, [logits], rows="rows")
     graph.several("Scan", [graph.node("Reshape", z, shape)], names, body=body, num_scan_inputs=1)
     return [each._replace(name=name) for each, name in zip(found, names, strict=True)]
 
@@ -123,31 +130,57 @@ def _block_size(graph: Graph, n_rows: str, width: int) -> str:
     return graph.node("Where", graph.cast(largest, "BOOL"), largest, n_rows)
 
 
-def _mended(graph: Graph, exact: Program, z: str, safe: str, found: list[Tensor]) -> list[str]:
-    """Compute rows that are not safe once more, in double, and put them in their places."""
-    unsafe = graph.node("Squeeze", graph.node("Not", safe), graph.integers([-1]))
-    rows = graph.node("Transpose", graph.node("NonZero", unsafe))
+class _Rows(NamedTuple):
+    """Some rows: their places, as a column, and what belongs there."""
+
+    places: str
+    numbers: str
+
+
+def _again(graph: Graph, exact: Program, z: str, like: list[Tensor], flags: str) -> list[_Rows]:
+    """Compute the rows that are flagged once more, in double."""
+    places = _places(graph, flags)
     again, nothing = graph.inside("again"), graph.inside("none")
-    columns = in_double(again, exact, {"logits": again.node("GatherND", z, rows)})
+    columns = in_double(again, exact, {"logits": again.node("GatherND", z, places)})
     names = [again.cast(columns.probabilities, "FLOAT")]
     names += [] if columns.temperature is None else [columns.temperature]
     names += columns.decisions
-    new = [each._replace(name=name) for each, name in zip(found, names, strict=True)]
-    none = [_empty(nothing, each) for each in found]
-    put = graph.either(graph.some(unsafe), (again, new), (nothing, none))
-    return [
-        graph.node(
-            "ScatterElements",
-            each.name,
-            graph.node("Expand", rows, graph.node("Shape", name)),
-            name,
-            axis=0,
-        )
-        for each, name in zip(found, put, strict=True)
-    ]
+    new = [each._replace(name=name) for each, name in zip(like, names, strict=True)]
+    none = [_empty(nothing, each) for each in like]
+    found = graph.either(graph.some(flags), (again, new), (nothing, none))
+    return [_Rows(places, name) for name in found]
+
+
+def _shared(graph: Graph, z: str, probabilities: Tensor, flags: str) -> _Rows:
+    """Let the predicted class share with what overtook it, in the rows that are flagged."""
+    width = probabilities.width
+    top, given_p = given("logits", width).at_top(), given("features", width)
+    shared = Value("held", width, (top, Value("shared", width, (top, given_p))))
+    program = plain(Program(shared, None, width, width, "logits"))
+    places = _places(graph, flags)
+    share, nothing = graph.inside("share", kind="FLOAT"), graph.inside("none_shared")
+    rows = [share.node("GatherND", name, places) for name in (z, probabilities.name)]
+    share.write(program, dict(zip(("logits", "features"), rows, strict=True)))
+    new = probabilities._replace(name=share.name_of(program.probabilities))
+    none = _empty(nothing, probabilities)
+    (found,) = graph.either(graph.some(flags), (share, [new]), (nothing, [none]))
+    return _Rows(places, found)
+
+
+def _places(graph: Graph, flags: str) -> str:
+    """Return the places of the rows that are flagged, as a column."""
+    places = graph.node("NonZero", graph.node("Squeeze", flags, graph.integers([-1])))
+    return graph.node("Transpose", places)
+
+
+def _put(graph: Graph, into: str, parts: list[_Rows]) -> str:
+    """Put rows in their places."""
+    places, numbers = parts[0]
+    if len(parts) > 1:
+        places, numbers = (graph.node("Concat", *side, axis=0) for side in zip(*parts, strict=True))
+    everywhere = graph.node("Expand", places, graph.node("Shape", numbers))
+    return graph.node("ScatterElements", into, everywhere, numbers, axis=0)
 
 
 def _empty(graph: Graph, like: Tensor) -> str:
-    kind = {"FLOAT": np.float32, "DOUBLE": np.float64, "BOOL": np.bool_}[like.kind]
-    nothing: NDArray[Any] = np.empty((0, like.width), dtype=kind)
-    return graph.node("Identity", graph.kept(nothing))
+    return graph.node("Identity", graph.kept(np.empty((0, like.width), NUMPY_TYPES[like.kind])))
