@@ -359,6 +359,8 @@ class Program:
         Whether minus infinity may come in, for an option that a row does not have.
     decisions : tuple of (str, Value)
         The column of each decision, and 1 where it accepts the row, else 0.
+    narrow : bool
+        Whether single precision is enough for numbers of classes, where logits are no longer.
     n_columns : int
         Width of the first input: one column per class, or one score.
     """
@@ -372,6 +374,7 @@ class Program:
     grouped: bool = False
     masks: bool = False
     decisions: tuple[tuple[str, Value], ...] = ()
+    narrow: bool = False
 
     @property
     def n_columns(self) -> int:

@@ -12,12 +12,14 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from smallcal.calibrators.decision import asked, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Value
-from smallcal.calibrators.program_plain import plain
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.deploy.export.decided import named_groups
+from smallcal.deploy.export.torch_narrow import FEW, Narrow, folded, row_done, rows_done
 from smallcal.deploy.export.torch_steps import Step, fingerprint, run, written
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, needing
@@ -78,6 +80,14 @@ class _Rows(NamedTuple):
     usable: Tensor
 
 
+class _Ready(NamedTuple):
+    """A narrow program with the numbers that a buffer had."""
+
+    version: tuple[int, int]
+    blocks: Narrow
+    row: Narrow
+
+
 class TorchCalibrator(nn.Module):
     """Logits of any leading shape (..., C) to calibrated probabilities or logits.
 
@@ -120,7 +130,7 @@ class TorchCalibrator(nn.Module):
     def __init__(self, fitted: FittedCalibrator, *, output: str = "probabilities") -> None:
         super().__init__()
         require_output(output)
-        program, groups = plain(program_of(fitted)), named_groups(fitted)
+        program, groups = program_of(fitted), named_groups(fitted)
         self.method = fitted.method
         self.group_names = () if groups is None else groups.names
         self._shifted, self._decisions = program.grouped, fitted.decisions
@@ -144,14 +154,17 @@ class TorchCalibrator(nn.Module):
         main = program
         if self._divides and program.temperature is not None:
             main = replace(program, probabilities=program.temperature)
-        self._steps, numbers = written(main)
+        self._steps, compound, numbers = written(main)
+        narrow = program.narrow and output == "probabilities"
+        self._folded = folded(compound) if narrow else ()
+        self._ready: _Ready | None = None
         self.register_buffer("numbers", numbers)
         if groups is not None and groups.effects:  # the last one is for those that are not known
             self.register_buffer("effects", torch.tensor([*groups.effects, 0.0]).double())
         self._flags: tuple[Step, ...] = ()
         if program.decisions:
             flags = [flag for _, flag in program.decisions]
-            self._flags, numbers = written(program.alone(reduce(Value.join, flags)))
+            self._flags, _, numbers = written(program.alone(reduce(Value.join, flags)))
             self.register_buffer("decided", numbers)
         if groups is not None and groups.limits:
             self.register_buffer("limits", torch.tensor([*groups.limits, groups.unknown]).double())
@@ -208,6 +221,48 @@ class TorchCalibrator(nn.Module):
         return (flags[..., place] != 0) & rows.usable[..., 0]
 
     def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
+        if not _in_parts(logits, features):
+            return self._whole(logits, features, groups)
+        if self._folded and logits.dtype != torch.float64:
+            self._require_shapes(logits, features)
+            return self._narrow(logits.detach())
+        return self._whole(logits, features, groups)
+
+    def _narrow(self, logits: Tensor) -> Tensor:
+        """Return probabilities, computed in single precision wherever that is enough."""
+        ready, rows = self._made_ready(), logits.reshape(-1, self.n_classes)
+        if len(rows) <= FEW and logits.dtype == torch.float32:
+            return self._row_by_row(ready.row, rows).view(logits.shape)
+        p, again = rows_done(ready.blocks, rows.float().contiguous(), self._allowed)
+        if p.dtype != logits.dtype:
+            top = rows.argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
+            p = _rounded(p, logits.dtype, top)
+        if len(again):
+            p[again] = self._whole(rows[again], None, None)
+        return p.view(logits.shape)
+
+    def _row_by_row(self, row: Narrow, rows: Tensor) -> Tensor:
+        out = np.empty(rows.shape, dtype=np.float32)
+        for place, logits in enumerate(rows.numpy()):
+            found = row_done(row, logits, self._allowed)
+            out[place] = self._whole(rows[place], None, None) if found is None else found
+        return torch.from_numpy(out)
+
+    def _made_ready(self) -> _Ready:
+        """Return the program with the buffer's numbers, which a state dict may have changed."""
+        numbers = self.numbers
+        version = numbers.data_ptr(), 0 if numbers.is_inference() else numbers._version
+        if self._ready is None or self._ready.version != version:
+            array = numbers.detach().cpu().double().numpy()
+            blocks, row = (Narrow(self._folded, array, rows=rows) for rows in (True, False))
+            self._ready = _Ready(version, blocks, row)
+        return self._ready
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ready": None}
+
+    def _whole(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
+        """Return what is asked for, in double and without looking at numbers."""
         rows = self._given(logits, features, groups)
         numbers = self.numbers.to(rows.given["logits"])
         result = run(self._steps, rows.given, numbers)
@@ -310,6 +365,26 @@ class TorchCalibrator(nn.Module):
             )
             return
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _in_parts(logits: Tensor, features: Tensor | None) -> bool:
+    """Return whether a call can look at numbers, and write a result part by part.
+
+    It cannot while a graph is made, nor where gradients flow, nor on another device.
+    """
+    return (
+        type(logits) in (Tensor, nn.Parameter)
+        and logits.is_cpu
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(logits)
+        and not torch._C._len_torch_dispatch_stack()
+        and not (torch.is_grad_enabled() and _differentiable(logits, features))
+    )
+
+
+def _differentiable(logits: Tensor, features: Tensor | None) -> bool:
+    return logits.requires_grad or (features is not None and features.requires_grad)
 
 
 def _within(values: Tensor, low: float, high: float) -> Tensor:

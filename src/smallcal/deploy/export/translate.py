@@ -60,7 +60,13 @@ def program_of(fitted: FittedCalibrator) -> Program:
         grouped=effects is not None,
         masks=masks,
         decisions=tuple(flags_of(fitted, probabilities)),
+        narrow=takes == "logits" and not masks and effects is None and _single(fitted),
     )
+
+
+def _single(fitted: FittedCalibrator) -> bool:
+    """Return whether single precision is enough for the numbers of classes."""
+    return fitted.map.single and fitted.signal.single and not fitted.later
 
 
 def _require_exportable(fitted: FittedCalibrator) -> None:
