@@ -15,7 +15,7 @@ from support.simulated import simulate
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-FAST = ["none", "ts-nll", "srts-bce", "default", "tva-ts", "qats-bce", "smart-bce"]
+FAST = ["ts-nll", "srts-bce", "default", "srts-bce+tail", "hts-bce", "meta-cal"]
 #: Two, few, many in equal parts, many in none.
 WIDTHS = (2, 12, 300, 257)
 
@@ -71,7 +71,7 @@ KINDS = ["plain", "tie", "near", "alike", "saturated", "large", "flat", "half"]
 
 
 @pytest.mark.parametrize("name", FAST)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     n_classes=st.sampled_from(WIDTHS),
     kinds=st.lists(st.sampled_from(KINDS), max_size=40),
@@ -86,7 +86,8 @@ def test_hostile_rows_are_the_runtimes_in_double(name, n_classes, kinds, seed):
     assert (found.shape, found.dtype) == (z.shape, np.float32)
     if len(z):
         np.testing.assert_allclose(found, fitted.predict_proba(z.astype(float)), atol=1e-6)
-        np.testing.assert_array_equal(found.argmax(axis=1), z.argmax(axis=1))
+        if fitted.preserves_argmax:
+            np.testing.assert_array_equal(found.argmax(axis=1), z.argmax(axis=1))
 
 
 def test_rows_at_the_edge_of_a_group_fall_where_double_puts_them():

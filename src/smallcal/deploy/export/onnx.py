@@ -1,7 +1,7 @@
 """A calibrator as an ONNX graph: a file of its own, or behind the model whose logits it takes.
 
-Arithmetic is in double precision; ONNX Runtime has every operation used here in that type (it has
-no error function, which is written out), and the numbers come back in the type they came in.
+In double precision, or in single where that is enough (:mod:`smallcal.deploy.export.onnx_rows`);
+the numbers come back in the type they came in.
 """
 
 from __future__ import annotations

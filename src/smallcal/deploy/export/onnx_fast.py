@@ -10,6 +10,7 @@ in double (:mod:`smallcal.deploy.export.onnx_rows`).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -31,13 +32,15 @@ MOST_GAIN = 1e3
 SMALL_EXPONENT = 16.0
 #: Logits that a correction moves may be as large as this.
 LARGE = 64.0
+#: What may be divided by in single precision.
+SMALLEST = 1e-30
 #: From this many classes on the largest is sought part by part.
 MANY_CLASSES = 256
 
 #: What is a matrix if a part of it is one, and what may be made of columns.
 _ARITHMETIC = {"add", "subtract", "multiply", "divide", "minimum", "maximum", "exp", "log"}
 _WIDE = _ARITHMETIC | {"choose", "at_top", "softmax", "tailed", "shared", "held"}
-_COLUMNS = _ARITHMETIC | {"constant", "sqrt", "reached", "choose", "dot", "join"}
+_COLUMNS = _ARITHMETIC | {"constant", "sqrt", "reached", "choose", "dot"}
 
 
 class NotFastError(Exception):
@@ -67,6 +70,8 @@ class FastGraph(Graph):
                 self._wide.add(id(value))
                 if value is program.probabilities:
                     self.name_of(value)
+                continue
+            if value.operation == "join":  # written at once when it is asked for, however many
                 continue
             self._names[id(value)] = self._column(value)
             self.note_sameness(value)
@@ -192,6 +197,11 @@ class FastGraph(Graph):
 
     def _single(self, name: str) -> str:
         return self.cast(name, "FLOAT")
+
+    def _matrix_join(self, *parts: Value) -> str:
+        if any(id(part) in self._wide for part in parts):
+            raise NotFastError("join")
+        return self.node("Concat", *map(self.per_row, _joined(parts)), axis=-1)
 
     # What is at the top.
 
@@ -327,10 +337,12 @@ class FastGraph(Graph):
         total = self.node("Add", rest, one)
         self._confidence = self.node("Div", one, total)
         doubt = self.node("Div", rest, total)
-        # The shares are of the rivals and of one more like the second.
+        # The shares are of the rivals and of one more like the second, in whose place the top
+        # gets what the factor makes its own.
         factor = self.node("Mul", doubt, self.node("Add", one, self.node("Div", one, own)))
-        others = self.node("Mul", shares, self._single(factor))
-        return self._put(others, self._place, self._confidence)
+        self._safe.append(self.node("Greater", factor, self.number(SMALLEST)))
+        shares = self._put(shares, self._place, self.node("Div", self._confidence, factor))
+        return self.node("Mul", shares, self._single(factor))
 
     def _rivals(self, gaps: Value, second: Value, temperature: Value) -> tuple[str, str]:
         """Return the rivals' weights, as a sum of which the largest is 1, and their shares."""
@@ -366,6 +378,12 @@ class FastGraph(Graph):
     def _matrix_held(self, top: Value, probabilities: Value) -> str:
         """Rows with a rival near the top are not safe, so that none is left to hold."""
         return self.name_of(probabilities)
+
+
+def _joined(parts: Sequence[Value]) -> Iterator[Value]:
+    """Yield what is joined, through joins of joins."""
+    for part in parts:
+        yield from _joined(part.of) if part.operation == "join" else (part,)
 
 
 def _base(gaps: Value) -> Value:

@@ -135,7 +135,9 @@ class Narrow:
         return known[place]
 
 
-def rows_done(blocks: Narrow, logits: Tensor, allowed: tuple[float, float]) -> tuple[Tensor, Tensor]:
+def rows_done(
+    blocks: Narrow, logits: Tensor, allowed: tuple[float, float]
+) -> tuple[Tensor, Tensor]:
     """Return the probabilities of rows (n, C) of float32, and the rows to be done again."""
     out = torch.empty_like(logits)
     step = max(1, BLOCK // logits.shape[1])

@@ -82,9 +82,7 @@ def _softmax_of(gaps: Numbers, temperature: float) -> Numbers:
     return weight
 
 
-def _tailed(
-    top: int, gaps: Numbers, second: float, temperature: float, tail: float
-) -> Numbers:
+def _tailed(top: int, gaps: Numbers, second: float, temperature: float, tail: float) -> Numbers:
     rivals = gaps - second
     rivals[top] = LOWEST
     routed = np.exp(rivals * (1 / temperature))
