@@ -71,12 +71,15 @@ def test_every_place_gives_the_same_probabilities(name):
                 np.testing.assert_array_equal(found.argmax(axis=1), top, err_msg=place)
 
 
-@pytest.mark.parametrize("name", ["ts-nll", "default", "dirichlet-odir"])
+@pytest.mark.parametrize("name", ["ts-nll", "srts-bce", "default", "dirichlet-odir"])
 def test_float32_in_float32_out(name):
-    """What a service sees: ONNX in single precision against the runtime in single precision."""
+    """What a service sees: ONNX in single precision against the runtime."""
     pytest.importorskip("onnxruntime")
     z = np.asarray(data(name)[2], dtype=np.float32)
     for fitted, _ in fits(name):
         found = BACKENDS["onnx"].run(fitted.fitted_, z)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, fitted.predict_proba(z), atol=1e-5)
+        np.testing.assert_allclose(found, fitted.predict_proba(z.astype(float)), atol=1e-6)
+        if fitted.preserves_argmax_:
+            np.testing.assert_array_equal(found.argmax(axis=1), z.argmax(axis=1))

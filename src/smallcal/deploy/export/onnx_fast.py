@@ -71,6 +71,8 @@ class FastGraph(Graph):
                 if value is program.probabilities:
                     self.name_of(value)
                 continue
+            if value is program.probabilities:
+                raise NotFastError("probabilities that are no matrix")
             if value.operation == "join":  # written at once when it is asked for, however many
                 continue
             self._names[id(value)] = self._column(value)
