@@ -156,7 +156,7 @@ class TorchCalibrator(nn.Module):
             main = replace(program, probabilities=program.temperature)
         self._steps, compound, numbers = written(main)
         narrow = program.narrow and output == "probabilities"
-        self._folded = folded(compound) if narrow else ()
+        self._folded = folded(compound) if narrow else None
         self._ready: _Ready | None = None
         self.register_buffer("numbers", numbers)
         if groups is not None and groups.effects:  # the last one is for those that are not known
@@ -223,7 +223,7 @@ class TorchCalibrator(nn.Module):
     def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
         if not _in_parts(logits, features):
             return self._whole(logits, features, groups)
-        if self._folded and logits.dtype != torch.float64:
+        if self._folded is not None and logits.dtype != torch.float64:
             self._require_shapes(logits, features)
             return self._narrow(logits.detach())
         return self._whole(logits, features, groups)
@@ -237,7 +237,7 @@ class TorchCalibrator(nn.Module):
         if p.dtype != logits.dtype:
             top = rows.argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
             p = _rounded(p, logits.dtype, top)
-        if len(again):
+        if again:
             p[again] = self._whole(rows[again], None, None)
         return p.view(logits.shape)
 
@@ -254,7 +254,7 @@ class TorchCalibrator(nn.Module):
         version = numbers.data_ptr(), 0 if numbers.is_inference() else numbers._version
         if self._ready is None or self._ready.version != version:
             array = numbers.detach().cpu().double().numpy()
-            blocks, row = (Narrow(self._folded, array, rows=rows) for rows in (True, False))
+            blocks, row = (Narrow(self._folded or (), array, rows=rows) for rows in (True, False))
             self._ready = _Ready(version, blocks, row)
         return self._ready
 
@@ -376,7 +376,7 @@ def _in_parts(logits: Tensor, features: Tensor | None) -> bool:
         type(logits) in (Tensor, nn.Parameter)
         and logits.is_cpu
         and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
+        and torch._C._get_tracing_state() is None
         and not torch._C._functorch.is_functorch_wrapped_tensor(logits)
         and not torch._C._len_torch_dispatch_stack()
         and not (torch.is_grad_enabled() and _differentiable(logits, features))
