@@ -139,6 +139,7 @@ def test_a_result_goes_on_in_a_graph():
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_what_makes_graphs_sees_no_numbers():
     z = torch.from_numpy(simulate(9, 12, seed=3)[0]).float()
     other = torch.from_numpy(simulate(9, 12, seed=4)[0]).float()

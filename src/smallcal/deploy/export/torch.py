@@ -1,7 +1,10 @@
 """A fitted calibrator as a torch module: logits in, calibrated probabilities out.
 
-The module runs the calibrator's program, operation by operation, and knows nothing of its method;
-see :mod:`smallcal.calibrators.program`. Importing this module needs torch.
+The module runs the calibrator's program and knows nothing of its method; see
+:mod:`smallcal.calibrators.program`. On a processor, where no gradient is asked for and no graph is
+made, numbers of classes are float32 if logits and program allow it
+(:mod:`smallcal.deploy.export.torch_narrow`); else all arithmetic is float64, one operation after
+another. Importing this module needs torch.
 """
 
 from __future__ import annotations
@@ -91,10 +94,9 @@ class _Ready(NamedTuple):
 class TorchCalibrator(nn.Module):
     """Logits of any leading shape (..., C) to calibrated probabilities or logits.
 
-    The arithmetic is float64 (float32 on a device that has none), whatever the logits' type; the
-    result has the logits' type and device. ``half()`` and the like move the numbers of the
-    calibrator but never shorten them. A row with a NaN, an infinity or a number that no model
-    gives comes out as NaN in every class.
+    The result has the logits' type and device, and is within 1e-6 of NumPy's. ``half()`` and the
+    like move the numbers of the calibrator but never shorten them. A row with a NaN, an infinity
+    or a number that no model gives comes out as NaN in every class.
 
     A calibrator of scores takes scores of any shape and gives the probability of outcome 1 of
     each, as :func:`torch.sigmoid` would: shape (n,), (n, 1) or any other stays what it is. An
@@ -225,14 +227,15 @@ class TorchCalibrator(nn.Module):
             return self._whole(logits, features, groups)
         if self._folded is not None and logits.dtype != torch.float64:
             self._require_shapes(logits, features)
-            return self._narrow(logits.detach())
+            return self._narrow(logits.detach() if logits.requires_grad else logits)
         return self._whole(logits, features, groups)
 
     def _narrow(self, logits: Tensor) -> Tensor:
         """Return probabilities, computed in single precision wherever that is enough."""
-        ready, rows = self._made_ready(), logits.reshape(-1, self.n_classes)
-        if len(rows) <= FEW and logits.dtype == torch.float32:
-            return self._row_by_row(ready.row, rows).view(logits.shape)
+        ready = self._made_ready()
+        if logits.dtype == torch.float32 and logits.numel() <= FEW * self.n_classes:
+            return self._row_by_row(ready.row, logits)
+        rows = logits.reshape(-1, self.n_classes)
         p, again = rows_done(ready.blocks, rows.float().contiguous(), self._allowed)
         if p.dtype != logits.dtype:
             top = rows.argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
@@ -241,16 +244,18 @@ class TorchCalibrator(nn.Module):
             p[again] = self._whole(rows[again], None, None)
         return p.view(logits.shape)
 
-    def _row_by_row(self, row: Narrow, rows: Tensor) -> Tensor:
-        out = np.empty(rows.shape, dtype=np.float32)
-        for place, logits in enumerate(rows.numpy()):
-            found = row_done(row, logits, self._allowed)
-            out[place] = self._whole(rows[place], None, None) if found is None else found
-        return torch.from_numpy(out)
+    def _row_by_row(self, row: Narrow, logits: Tensor) -> Tensor:
+        given = logits.numpy()
+        rows = given.reshape(-1, self.n_classes)
+        out = np.empty_like(rows)
+        for place, each in enumerate(rows):
+            found = row_done(row, each, self._allowed)
+            out[place] = self._whole(torch.from_numpy(each), None, None) if found is None else found
+        return torch.from_numpy(out.reshape(given.shape))
 
     def _made_ready(self) -> _Ready:
         """Return the program with the buffer's numbers, which a state dict may have changed."""
-        numbers = self.numbers
+        numbers: Any = self._buffers["numbers"]  # quicker than as an attribute
         version = numbers.data_ptr(), 0 if numbers.is_inference() else numbers._version
         if self._ready is None or self._ready.version != version:
             array = numbers.detach().cpu().double().numpy()
