@@ -1,7 +1,10 @@
 """A fitted calibrator as a torch module: logits in, calibrated probabilities out.
 
-The module runs the calibrator's program, operation by operation, and knows nothing of its method;
-see :mod:`smallcal.calibrators.program`. Importing this module needs torch.
+The module runs the calibrator's program and knows nothing of its method; see
+:mod:`smallcal.calibrators.program`. On a processor, where no gradient is asked for and no graph is
+made, numbers of classes are float32 if logits and program allow it
+(:mod:`smallcal.deploy.export.torch_narrow`); else all arithmetic is float64, one operation after
+another. Importing this module needs torch.
 """
 
 from __future__ import annotations
@@ -91,10 +94,9 @@ class _Ready(NamedTuple):
 class TorchCalibrator(nn.Module):
     """Logits of any leading shape (..., C) to calibrated probabilities or logits.
 
-    The arithmetic is float64 (float32 on a device that has none), whatever the logits' type; the
-    result has the logits' type and device. ``half()`` and the like move the numbers of the
-    calibrator but never shorten them. A row with a NaN, an infinity or a number that no model
-    gives comes out as NaN in every class.
+    The result has the logits' type and device, and is within 1e-6 of NumPy's. ``half()`` and the
+    like move the numbers of the calibrator but never shorten them. A row with a NaN, an infinity
+    or a number that no model gives comes out as NaN in every class.
 
     A calibrator of scores takes scores of any shape and gives the probability of outcome 1 of
     each, as :func:`torch.sigmoid` would: shape (n,), (n, 1) or any other stays what it is. An
@@ -156,7 +158,7 @@ class TorchCalibrator(nn.Module):
             main = replace(program, probabilities=program.temperature)
         self._steps, compound, numbers = written(main)
         narrow = program.narrow and output == "probabilities"
-        self._folded = folded(compound) if narrow else ()
+        self._folded = folded(compound) if narrow else None
         self._ready: _Ready | None = None
         self.register_buffer("numbers", numbers)
         if groups is not None and groups.effects:  # the last one is for those that are not known
@@ -223,38 +225,41 @@ class TorchCalibrator(nn.Module):
     def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
         if not _in_parts(logits, features):
             return self._whole(logits, features, groups)
-        if self._folded and logits.dtype != torch.float64:
+        if self._folded is not None and logits.dtype != torch.float64:
             self._require_shapes(logits, features)
-            return self._narrow(logits.detach())
+            return self._narrow(logits.detach() if logits.requires_grad else logits)
         return self._whole(logits, features, groups)
 
     def _narrow(self, logits: Tensor) -> Tensor:
         """Return probabilities, computed in single precision wherever that is enough."""
-        ready, rows = self._made_ready(), logits.reshape(-1, self.n_classes)
-        if len(rows) <= FEW and logits.dtype == torch.float32:
-            return self._row_by_row(ready.row, rows).view(logits.shape)
+        ready = self._made_ready()
+        if logits.dtype == torch.float32 and logits.numel() <= FEW * self.n_classes:
+            return self._row_by_row(ready.row, logits)
+        rows = logits.reshape(-1, self.n_classes)
         p, again = rows_done(ready.blocks, rows.float().contiguous(), self._allowed)
         if p.dtype != logits.dtype:
             top = rows.argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
             p = _rounded(p, logits.dtype, top)
-        if len(again):
+        if again:
             p[again] = self._whole(rows[again], None, None)
         return p.view(logits.shape)
 
-    def _row_by_row(self, row: Narrow, rows: Tensor) -> Tensor:
-        out = np.empty(rows.shape, dtype=np.float32)
-        for place, logits in enumerate(rows.numpy()):
-            found = row_done(row, logits, self._allowed)
-            out[place] = self._whole(rows[place], None, None) if found is None else found
-        return torch.from_numpy(out)
+    def _row_by_row(self, row: Narrow, logits: Tensor) -> Tensor:
+        given = logits.numpy()
+        rows = given.reshape(-1, self.n_classes)
+        out = np.empty_like(rows)
+        for place, each in enumerate(rows):
+            found = row_done(row, each, self._allowed)
+            out[place] = self._whole(torch.from_numpy(each), None, None) if found is None else found
+        return torch.from_numpy(out.reshape(given.shape))
 
     def _made_ready(self) -> _Ready:
         """Return the program with the buffer's numbers, which a state dict may have changed."""
-        numbers = self.numbers
+        numbers: Any = self._buffers["numbers"]  # quicker than as an attribute
         version = numbers.data_ptr(), 0 if numbers.is_inference() else numbers._version
         if self._ready is None or self._ready.version != version:
             array = numbers.detach().cpu().double().numpy()
-            blocks, row = (Narrow(self._folded, array, rows=rows) for rows in (True, False))
+            blocks, row = (Narrow(self._folded or (), array, rows=rows) for rows in (True, False))
             self._ready = _Ready(version, blocks, row)
         return self._ready
 
@@ -376,7 +381,7 @@ def _in_parts(logits: Tensor, features: Tensor | None) -> bool:
         type(logits) in (Tensor, nn.Parameter)
         and logits.is_cpu
         and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
+        and torch._C._get_tracing_state() is None
         and not torch._C._functorch.is_functorch_wrapped_tensor(logits)
         and not torch._C._len_torch_dispatch_stack()
         and not (torch.is_grad_enabled() and _differentiable(logits, features))

@@ -71,8 +71,8 @@ def _maximum(first: Any, second: Any) -> Any:
 
 
 def _choose(where: Tensor, then: Any, otherwise: Any) -> Tensor:
-    wide = (torch.as_tensor(part, dtype=torch.float64) for part in (then, otherwise))
-    return torch.where(where, *wide)
+    first, second = (torch.as_tensor(part, dtype=torch.float64) for part in (then, otherwise))
+    return torch.where(where, first, second)
 
 
 def _exp(values: Any) -> Any:
@@ -177,8 +177,8 @@ def keep(p: Tensor, places: Tensor, *, shares: bool) -> Tensor:
     return torch.minimum(p, level * BELOW).scatter_(1, places, level).float()
 
 
-#: The operations that a narrow program has; ``softmax_of`` is the softmax of a quotient, ``kept`` is
-#: ``shared`` and ``held`` at once.
+#: The operations that a narrow program has; ``softmax_of`` is the softmax of a quotient, ``kept``
+#: is ``shared`` and ``held`` at once.
 BLOCKS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "add": _pair(lambda a, b: a + b),

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.deploy.export import torch_fast, torch_row
@@ -38,10 +37,11 @@ class Move(NamedTuple):
     done: tuple[int, ...]
 
 
-def folded(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps in fewer: the softmax of a quotient is one, so is a join of several.
+def folded(steps: Sequence[Step]) -> tuple[Step, ...] | None:
+    """Return the steps in fewer, or None where there is one that the tables do not have.
 
-    And keeping predictions is one with holding rivals below them.
+    The softmax of a quotient is one, so is a join of several, and keeping predictions is one with
+    holding rivals below them.
     """
     changed = list(steps)
     users = [sum(place in step.of for step in steps) for place in range(len(steps))]
@@ -60,7 +60,8 @@ def folded(steps: Sequence[Step]) -> tuple[Step, ...]:
         else:
             continue
         changed[part] = inner._replace(operation="", of=())
-    return tuple(changed)
+    known = {"", "logits", "constant", *torch_fast.BLOCKS}
+    return tuple(changed) if known.issuperset(step.operation for step in changed) else None
 
 
 def _of_classes(steps: Sequence[Step]) -> set[int]:
@@ -137,11 +138,17 @@ class Narrow:
 
 def rows_done(
     blocks: Narrow, logits: Tensor, allowed: tuple[float, float]
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, list[int]]:
     """Return the probabilities of rows (n, C) of float32, and the rows to be done again."""
-    out = torch.empty_like(logits)
+    out = torch.empty_like(logits)  # outside of inference mode: the caller may go on with it
+    with torch.inference_mode():
+        return out, _filled(out, blocks, logits, allowed)
+
+
+def _filled(out: Tensor, blocks: Narrow, logits: Tensor, allowed: tuple[float, float]) -> list[int]:
+    again: list[int] = []
+    rows, places = [], []
     step = max(1, BLOCK // logits.shape[1])
-    again, rows, places = [], [], []
     for start in range(0, len(logits), step):
         some, near = _usable(logits[start : start + step], allowed)
         found = blocks(some, near)
@@ -151,11 +158,11 @@ def rows_done(
             places.append(tops)
         out[start : start + step] = found
         if near and (doubtful := torch.cat(near, dim=1).any(dim=1)).any():
-            again.append(doubtful.nonzero()[:, 0] + start)
+            again += (doubtful.nonzero()[:, 0] + start).tolist()
     if rows:  # of all blocks at once
         touched = torch.cat(rows)
         out[touched] = torch_fast.keep(out[touched], torch.cat(places), shares=blocks.shares)
-    return out, torch.cat(again) if again else torch.empty(0, dtype=torch.int64)
+    return again
 
 
 def _usable(logits: Tensor, allowed: tuple[float, float]) -> tuple[Tensor, list[Tensor]]:

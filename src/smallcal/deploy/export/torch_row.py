@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -25,8 +26,8 @@ def made(numbers: Numbers, *, narrow: bool) -> Numbers:
     """Return numbers of the calibrator as the operations take them."""
     kind = np.float32 if narrow else np.float64
     # A matrix lies in memory by its longer side, which is quicker to multiply by.
-    order = "F" if numbers.ndim == 2 and len(numbers) > numbers.shape[1] else "C"  # noqa: PLR2004
-    return np.array(numbers, dtype=kind, order=order)
+    tall = numbers.ndim > 1 and len(numbers) > numbers.shape[1]
+    return np.array(numbers, dtype=kind, order="F" if tall else "C")
 
 
 def _least(first: Any, second: Any) -> Any:
@@ -50,7 +51,7 @@ def _sum(values: Numbers) -> float:
 
 
 def _largest(values: Numbers) -> float:
-    return values.item(values.argmax())  # quicker than max
+    return float(values.item(values.argmax()))  # quicker than max
 
 
 def _dot(values: Any, matrix: Numbers) -> Any:
@@ -71,14 +72,24 @@ def _join(*parts: float) -> Numbers:
 
 def _second(top: int, values: Numbers) -> float:
     kept, values[top] = values[top], LOWEST
-    found = values.item(values.argmax())
+    found = float(values.item(values.argmax()))
     values[top] = kept
     return found
 
 
+@cache
+def _ones(n: int) -> Numbers:
+    return np.ones(n, dtype=np.float32)
+
+
+def _total(values: Numbers) -> float:
+    """Return a sum in single precision, in half the time of a sum."""
+    return float(values.dot(_ones(len(values))))
+
+
 def _softmax_of(gaps: Numbers, temperature: float) -> Numbers:
     weight = np.exp(gaps * (1 / temperature))
-    weight *= 1 / weight.sum()
+    weight *= 1 / _total(weight)
     return weight
 
 
@@ -87,7 +98,7 @@ def _tailed(top: int, gaps: Numbers, second: float, temperature: float, tail: fl
     rivals[top] = LOWEST
     routed = np.exp(rivals * (1 / temperature))
     own = np.exp(rivals * (1 / tail))
-    routed_sum, own_sum = float(routed.sum()), float(own.sum())
+    routed_sum, own_sum = _total(routed), _total(own)
     rest = routed_sum * math.exp(second / temperature)
     share = 1.0
     if own_sum < routed_sum:
