@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.special import erf
 
+from smallcal.calibrators.program_plain import plain
+
 PAIRS = {
     "add": np.add,
     "subtract": np.subtract,
@@ -25,6 +27,7 @@ PAIRS = {
 
 def run(program, logits, features=None, effects=None):
     """Return (probabilities, temperatures or None)."""
+    program = plain(program)
     known = values_of(program, logits, features, effects)
     t = program.temperature
     return known[id(program.probabilities)], None if t is None else known[id(t)][:, 0]
@@ -32,6 +35,7 @@ def run(program, logits, features=None, effects=None):
 
 def decide(program, logits, features=None, effects=None, limits=None):
     """Return which rows each decision of a program accepts, by column."""
+    program = plain(program)
     known = values_of(program, logits, features, effects, limits)
     return {column: known[id(flag)][:, 0] != 0 for column, flag in program.decisions}
 

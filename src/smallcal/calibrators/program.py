@@ -26,6 +26,21 @@ dot         one number per row of a matrix: the sum of its products with the val
 rank        how many of some ascending numbers are at most the value
 join        two values side by side
 =========== =========================================================================
+
+Seven more stand for what runtimes have a fast form of; each is some of the twenty, as
+:mod:`smallcal.calibrators.program_plain` writes out for runtimes that know those alone. ``top`` is
+what ``at_top`` gives.
+
+=========== =========================================================================
+softmax     of a row's numbers, the largest of which is 0
+inner       the sum of the products of two values
+second      of top and values: the largest of the values that are not at the top
+dot_top     the dot of a value with top beside it
+tailed      of top, gaps, second gap, temperature and the tail's temperature: probabilities whose
+            confidence has one temperature and whose rivals share the rest at another
+shared      of top and probabilities: the top is the largest again, sharing with what overtook it
+held        of top and probabilities: every rival a little below the top
+=========== =========================================================================
 """
 
 from __future__ import annotations
@@ -43,7 +58,7 @@ from smallcal.data.masks import MASKED, MAX_MAGNITUDE
 from smallcal.data.score import NEAREST, ScoreScale
 
 #: Below every logit, yet finite.
-_LOWEST = -1e30
+LOWEST = -1e30
 #: A rival's probability is at most the predicted class's times this: apart in float32 too.
 BELOW = 1 - 2.0**-22
 #: exp of this is just finite.
@@ -56,6 +71,8 @@ PAIRS = ("add", "subtract", "multiply", "divide", "minimum", "maximum", "reached
 SINGLES = ("exp", "log", "sqrt", "erf")
 OTHERS = ("constant", "choose", "sum", "largest", "at_top", "dot", "rank", "join")
 OPERATIONS = (*INPUTS, *PAIRS, *SINGLES, *OTHERS)
+#: Each made of some of the twenty.
+COMPOUNDS = ("softmax", "inner", "second", "dot_top", "tailed", "shared", "held")
 
 
 def _operator(operation: str) -> tuple[Callable[[Value, Number], Value], ...]:
@@ -73,14 +90,14 @@ class Value:
     Attributes
     ----------
     operation : str
-        One of ``OPERATIONS``.
+        One of ``OPERATIONS`` or ``COMPOUNDS``.
     width : int
         Numbers per row.
     of : tuple of Value
         What it is made of.
     numbers : ndarray
-        Of a constant, shape (width,); the matrix of a dot, shape (width, width of its value); the
-        ascending numbers of a rank; else empty.
+        Of a constant, shape (width,); the matrix of a dot, shape (width, width of its value), or
+        of a dot_top; the ascending numbers of a rank; else empty.
 
     Examples
     --------
@@ -116,6 +133,10 @@ class Value:
         """Return the sum of a row's numbers."""
         return Value("sum", 1, (self,))
 
+    def inner(self, other: Value) -> Value:
+        """Return the sum of the products with another value's numbers."""
+        return Value("inner", 1, (self, other))
+
     def largest(self) -> Value:
         """Return the largest of a row's numbers."""
         return Value("largest", 1, (self,))
@@ -127,6 +148,8 @@ class Value:
     def dot(self, matrix: object) -> Value:
         """Return the products with the rows of a matrix (k, width), or with one row (width,)."""
         rows = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
+        if self.operation == "join" and self.of[1].operation == "at_top":
+            return Value("dot_top", len(rows), self.of, rows)
         return Value("dot", len(rows), (self,), rows)
 
     def rank(self, ascending: object) -> Value:
@@ -197,8 +220,7 @@ def softplus(x: Value) -> Value:
 
 def softmax(gaps: Value) -> Value:
     """Return the softmax of a row's numbers, the largest of which is 0."""
-    weight = exp(gaps)
-    return weight / weight.sum()
+    return Value("softmax", gaps.width, (gaps,))
 
 
 def steps(score: Value, thresholds: Sequence[float], values: Sequence[float]) -> Value:
@@ -261,7 +283,7 @@ class Row:
         """The logits; an option that a row does not have looks like its least likely one."""
         if self.present is None:
             return self.logits
-        lowest = 0.0 - choose(self.present, 0.0 - self.logits, _LOWEST).largest()
+        lowest = 0.0 - choose(self.present, 0.0 - self.logits, LOWEST).largest()
         return choose(self.present, self.logits, lowest)
 
     def without_masked(self, probabilities: Value) -> Value:
@@ -289,7 +311,7 @@ class Row:
     @once
     def second_gap(self) -> Value:
         """The gap of the class that comes second."""
-        return choose(self.top, _LOWEST, self.gaps).largest()
+        return Value("second", 1, (self.top, self.gaps))
 
     @once
     def statistics(self) -> Mapping[str, Value]:
@@ -301,14 +323,15 @@ class Row:
             "confidence": confidence,
             "logit_margin": 0.0 - self.second_gap,
             "prob_margin": (1 - exp(self.second_gap)) * confidence,
-            "entropy": log(total) - (weight * self.gaps).sum() * confidence,
-            "logit_norm": sqrt(self._squares().sum()),
+            "entropy": log(total) - weight.inner(self.gaps) * confidence,
+            "logit_norm": sqrt(self._squares()),
             "top_logit": self.best,
         }
 
     def _squares(self) -> Value:
-        squares = self.logits * self.logits
-        return squares if self.present is None else choose(self.present, squares, 0.0)
+        if self.present is None:
+            return self.logits.inner(self.logits)
+        return choose(self.present, self.logits * self.logits, 0.0).sum()
 
     def joined(self, names: Sequence[str]) -> Value:
         """Return several statistics side by side."""
@@ -336,6 +359,8 @@ class Program:
         Whether minus infinity may come in, for an option that a row does not have.
     decisions : tuple of (str, Value)
         The column of each decision, and 1 where it accepts the row, else 0.
+    narrow : bool
+        Whether single precision is enough for numbers of classes, where logits are no longer.
     n_columns : int
         Width of the first input: one column per class, or one score.
     """
@@ -349,6 +374,7 @@ class Program:
     grouped: bool = False
     masks: bool = False
     decisions: tuple[tuple[str, Value], ...] = ()
+    narrow: bool = False
 
     @property
     def n_columns(self) -> int:
@@ -358,6 +384,21 @@ class Program:
     def alone(self, value: Value) -> Program:
         """Return the program of one value, in the place of the probabilities."""
         return replace(self, probabilities=value, temperature=None, decisions=())
+
+    def rewritten(self, change: Callable[[Value], Value]) -> Program:
+        """Return the program with every value changed, those that it is made of first."""
+        made: dict[int, Value] = {}
+        for value in self.values():
+            parts = tuple(made[id(part)] for part in value.of)
+            kept = all(new is old for new, old in zip(parts, value.of, strict=True))
+            made[id(value)] = change(value if kept else replace(value, of=parts))
+        temperature = self.temperature
+        return replace(
+            self,
+            probabilities=made[id(self.probabilities)],
+            temperature=None if temperature is None else made[id(temperature)],
+            decisions=tuple((name, made[id(value)]) for name, value in self.decisions),
+        )
 
     def values(self) -> Iterator[Value]:
         """Yield every value that is needed, each after those it is made of."""

@@ -71,6 +71,26 @@ def test_every_place_gives_the_same_probabilities(name):
                 np.testing.assert_array_equal(found.argmax(axis=1), top, err_msg=place)
 
 
+@pytest.mark.parametrize("place", ["torch", "onnx"])
+@pytest.mark.parametrize("name", EXPORTABLE)
+def test_single_precision(name, place):
+    """Every row within 1e-6 of double, and the same prediction."""
+    backend = BACKENDS[place]
+    if not backend.there:
+        pytest.skip(f"{backend.needs} is not installed")
+    z32 = np.asarray(data(name)[2], dtype=np.float32)
+    for number, (fitted, chosen) in enumerate(fits(name)):
+        known = {row.tobytes() for row in data(name)[0][chosen].astype(np.float32)}
+        new = z32[[row.tobytes() not in known for row in z32]]
+        found = backend.run(fitted.fitted_, new)
+        assert found.dtype == np.float32
+        expected = predict(fitted, new.astype(float))
+        loose = max(1e-6, LOOSE.get(name, 0.0))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=loose, err_msg=f"fit {number}")
+        if fitted.preserves_argmax_:
+            np.testing.assert_array_equal(found.argmax(axis=1), new.argmax(axis=1))
+
+
 @pytest.mark.parametrize("name", ["ts-nll", "default", "dirichlet-odir"])
 def test_float32_in_float32_out(name):
     """What a service sees: ONNX in single precision against the runtime in single precision."""

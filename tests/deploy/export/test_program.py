@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smallcal.calibrators.maps import FittedMap
-from smallcal.calibrators.program import OPERATIONS, Program, constant
+from smallcal.calibrators.program import COMPOUNDS, OPERATIONS, Program, constant
+from smallcal.calibrators.program_plain import plain
 from smallcal.calibrators.signals import FittedSignal
 from smallcal.deploy.export import translate
 from smallcal.errors import InputError
@@ -37,7 +38,8 @@ def agree(fitted, z, *, atol=1e-9):
 def test_the_program_of_every_method_does_what_the_runtime_does(name):
     z, _ = drawn(name, 500, seed=7)
     program = agree(fitted_once(name), z)
-    assert {value.operation for value in program.values()} <= set(OPERATIONS)
+    assert {value.operation for value in program.values()} <= {*OPERATIONS, *COMPOUNDS}
+    assert {value.operation for value in plain(program).values()} <= set(OPERATIONS)
 
 
 def test_every_part_is_written_down():

@@ -27,9 +27,13 @@ class FittedMap(Part):
     ----------
     words : str
         Completes "Logits are ..."; ``{signal}`` stands for the signal's words.
+    single : bool
+        Whether exports may compute in single precision: a temperature that moves no faster than
+        its scores do.
     """
 
     kinds: ClassVar[dict[str, type[FittedMap]]] = {}
+    single: ClassVar[bool] = False
 
     @property
     @abstractmethod

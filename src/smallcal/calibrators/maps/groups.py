@@ -38,6 +38,7 @@ class GroupMap(TemperatureMap):
     thresholds: tuple[float, ...]
     temperatures: tuple[float, ...]
     kind: ClassVar[str] = "groups"
+    single: ClassVar[bool] = True
     words: ClassVar[str] = "divided by the temperature of a group by {signal}"
     schema: ClassVar[Mapping[str, Rule]] = {
         "thresholds": list_of(rule("number")),

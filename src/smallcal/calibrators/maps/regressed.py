@@ -49,6 +49,7 @@ class RegressedMap(TemperatureMap):
     high: float
     extra_columns: ClassVar[int] = 0  # of the scores, beside those with a coefficient
     kind: ClassVar[str] = "regressed"
+    single: ClassVar[bool] = True
     words: ClassVar[str] = "divided by a temperature whose logarithm is linear in {signal}"
     schema: ClassVar[Mapping[str, Rule]] = {
         "intercept": rule("number"),

@@ -299,6 +299,7 @@ class ScalarMap(TemperatureMap):
     temperature: float
     fitted: bool = True
     kind: ClassVar[str] = "scalar"
+    single: ClassVar[bool] = True
     words: ClassVar[str] = "divided by one temperature"
     schema: ClassVar[Mapping[str, Rule]] = {
         "temperature": rule("temperature"),

@@ -36,6 +36,7 @@ class LinearScore(FittedSignal):
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     statistics: tuple[str, ...] = STATISTICS
+    single: ClassVar[bool] = True
     schema: ClassVar[Mapping[str, Rule]] = {
         "coef": rule("numbers"),
         "intercept": rule("number"),

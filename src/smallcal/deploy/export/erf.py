@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from smallcal.calibrators.program import Program, Value, choose, constant, exp
 
 #: With x >= 0 and u = 6 / (3 + x) - 1, which lies in (-1, 1], exp(x^2) (1 - erf(x)) is smooth in u.
@@ -43,17 +41,7 @@ def without_erf(program: Program) -> Program:
     ['add', 'choose', 'constant', 'divide', 'exp', 'logits', 'maximum', 'multiply', 'reached',
      'subtract']
     """
-    made: dict[int, Value] = {}
-    for value in program.values():
-        parts = tuple(made[id(part)] for part in value.of)
-        made[id(value)] = _erf(parts[0]) if value.operation == "erf" else replace(value, of=parts)
-    temperature = program.temperature
-    return replace(
-        program,
-        probabilities=made[id(program.probabilities)],
-        temperature=None if temperature is None else made[id(temperature)],
-        decisions=tuple((name, made[id(value)]) for name, value in program.decisions),
-    )
+    return program.rewritten(lambda value: _erf(*value.of) if value.operation == "erf" else value)
 
 
 def _erf(x: Value) -> Value:

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.deploy.export.decided import named_groups
+from smallcal.deploy.export.decided import named_groups, rules_of
 from smallcal.deploy.export.onnx import (
     LEAST_OPSET,
     OPSET,
     TYPES,
-    Graph,
+    calibrated,
     describe,
-    graph_program,
     require_onnx,
 )
+from smallcal.deploy.export.onnx_nodes import Graph
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.errors import FileError, InputError, did_you_mean, file_errors
 
@@ -86,16 +86,15 @@ def append_to_onnx(
         _require_width(outputs["features"], fitted.signal.n_features or 0, "features")
     taken = set(_names(graph))
     made = Graph(onnx, opset=_opset(loaded), prefix=_free("smallcal_", taken))
-    program = graph_program(fitted, half=dtype == "float16")
     named = {role: output.name for role, output in outputs.items()}
     column = given.name if fitted.score is None else _column(made, given)
-    made.write(program, {"logits": column, **named})
-    kind = given.type.tensor_type.elem_type
+    tensors, flat = {"logits": column, **named}, _n_axes(given) == 2
+    found = calibrated(made, fitted, tensors, dtype=dtype, two_axes=flat)
     result = f"{_apart('probabilities', taken)}probabilities"
-    made.node("Cast", made.result(program), output=result, to=kind)
-    flags = {f"{_apart(name, taken)}{name}": flag for name, flag in program.decisions}
-    for name, flag in flags.items():
-        made.decided(program, flag, output=name)
+    made.node("Identity", found.probabilities, output=result)
+    flags = [f"{_apart(rule.column, taken)}{rule.column}" for rule in rules_of(fitted)]
+    for name, flag in zip(flags, found.decisions, strict=True):
+        made.node("Squeeze", flag, made.integers([-1]), output=name)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.initializers)
     _add_output(graph, given, result, n_columns=None if fitted.score is None else 2)
@@ -107,10 +106,16 @@ def append_to_onnx(
 
 def _column(made: Graph, output: Any) -> str:
     """Return a model's scores with an axis of one at the end, which those of shape (n,) lack."""
-    if output.type.tensor_type.HasField("shape") and len(output.type.tensor_type.shape.dim) == 1:
+    if _n_axes(output) == 1:
         return made.node("Unsqueeze", output.name, made.integers([-1]))
     _require_width(output, 1, "score")
     return str(output.name)
+
+
+def _n_axes(output: Any) -> int | None:
+    """Return how many axes a tensor has; None where the model does not say."""
+    tensor = output.type.tensor_type
+    return len(tensor.shape.dim) if tensor.HasField("shape") else None
 
 
 def _add_output(graph: Any, like: Any, name: str, *, n_columns: int | None) -> None:

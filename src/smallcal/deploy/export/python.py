@@ -12,6 +12,7 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Program, Value
+from smallcal.calibrators.program_plain import plain
 from smallcal.data.predictions import FloatArray
 from smallcal.deploy.export import python_text as texts
 from smallcal.deploy.export.decided import NamedGroups, Rule, named_groups, rules_of
@@ -44,7 +45,7 @@ def to_python(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     >>> "def calibrate(logits):" in text, "import smallcal" in text
     (True, False)
     """
-    program, groups = program_of(fitted), named_groups(fitted)
+    program, groups = plain(program_of(fitted)), named_groups(fitted)
     body = _Body(statements_of(program), groups)
     lines = list(body.lines())
     written = "\n".join(lines)

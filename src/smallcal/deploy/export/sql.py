@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import INPUTS, Program, Value
+from smallcal.calibrators.program_plain import plain
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.data.score import ScoreScale
@@ -58,7 +59,7 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     -- Calibrated probabilities of a classifier: ts-nll, exported by smallcal ...
     CREATE OR REPLACE MACRO smallcal_probabilities(logits) AS (...
     """
-    program = without_erf(program_of(fitted))
+    program = without_erf(plain(program_of(fitted)))
     given = "logits" if program.score is None else "score"
     given += ", features" if program.n_features else ""
     groups = named_groups(fitted)

@@ -1,7 +1,10 @@
 """A fitted calibrator as a torch module: logits in, calibrated probabilities out.
 
-The module runs the calibrator's program, operation by operation, and knows nothing of its method;
-see :mod:`smallcal.calibrators.program`. Importing this module needs torch.
+The module runs the calibrator's program and knows nothing of its method; see
+:mod:`smallcal.calibrators.program`. On a processor, where no gradient is asked for and no graph is
+made, numbers of classes are float32 if logits and program allow it
+(:mod:`smallcal.deploy.export.torch_narrow`); else all arithmetic is float64, one operation after
+another. Importing this module needs torch.
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from smallcal.calibrators.decision import asked, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Value
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.deploy.export.decided import named_groups
+from smallcal.deploy.export.torch_narrow import FEW, Narrow, folded, row_done, rows_done
 from smallcal.deploy.export.torch_steps import Step, fingerprint, run, written
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, needing
@@ -77,13 +83,20 @@ class _Rows(NamedTuple):
     usable: Tensor
 
 
+class _Ready(NamedTuple):
+    """A narrow program with the numbers that a buffer had."""
+
+    version: tuple[int, int]
+    blocks: Narrow
+    row: Narrow
+
+
 class TorchCalibrator(nn.Module):
     """Logits of any leading shape (..., C) to calibrated probabilities or logits.
 
-    The arithmetic is float64 (float32 on a device that has none), whatever the logits' type; the
-    result has the logits' type and device. ``half()`` and the like move the numbers of the
-    calibrator but never shorten them. A row with a NaN, an infinity or a number that no model
-    gives comes out as NaN in every class.
+    The result has the logits' type and device, and is within 1e-6 of NumPy's. ``half()`` and the
+    like move the numbers of the calibrator but never shorten them. A row with a NaN, an infinity
+    or a number that no model gives comes out as NaN in every class.
 
     A calibrator of scores takes scores of any shape and gives the probability of outcome 1 of
     each, as :func:`torch.sigmoid` would: shape (n,), (n, 1) or any other stays what it is. An
@@ -143,14 +156,17 @@ class TorchCalibrator(nn.Module):
         main = program
         if self._divides and program.temperature is not None:
             main = replace(program, probabilities=program.temperature)
-        self._steps, numbers = written(main)
+        self._steps, compound, numbers = written(main)
+        narrow = program.narrow and output == "probabilities"
+        self._folded = folded(compound) if narrow else None
+        self._ready: _Ready | None = None
         self.register_buffer("numbers", numbers)
         if groups is not None and groups.effects:  # the last one is for those that are not known
             self.register_buffer("effects", torch.tensor([*groups.effects, 0.0]).double())
         self._flags: tuple[Step, ...] = ()
         if program.decisions:
             flags = [flag for _, flag in program.decisions]
-            self._flags, numbers = written(program.alone(reduce(Value.join, flags)))
+            self._flags, _, numbers = written(program.alone(reduce(Value.join, flags)))
             self.register_buffer("decided", numbers)
         if groups is not None and groups.limits:
             self.register_buffer("limits", torch.tensor([*groups.limits, groups.unknown]).double())
@@ -207,6 +223,51 @@ class TorchCalibrator(nn.Module):
         return (flags[..., place] != 0) & rows.usable[..., 0]
 
     def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
+        if not _in_parts(logits, features):
+            return self._whole(logits, features, groups)
+        if self._folded is not None and logits.dtype != torch.float64:
+            self._require_shapes(logits, features)
+            return self._narrow(logits.detach() if logits.requires_grad else logits)
+        return self._whole(logits, features, groups)
+
+    def _narrow(self, logits: Tensor) -> Tensor:
+        """Return probabilities, computed in single precision wherever that is enough."""
+        ready = self._made_ready()
+        if logits.dtype == torch.float32 and logits.numel() <= FEW * self.n_classes:
+            return self._row_by_row(ready.row, logits)
+        rows = logits.reshape(-1, self.n_classes)
+        p, again = rows_done(ready.blocks, rows.float().contiguous(), self._allowed)
+        if p.dtype != logits.dtype:
+            top = rows.argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
+            p = _rounded(p, logits.dtype, top)
+        if again:
+            p[again] = self._whole(rows[again], None, None)
+        return p.view(logits.shape)
+
+    def _row_by_row(self, row: Narrow, logits: Tensor) -> Tensor:
+        given = logits.numpy()
+        rows = given.reshape(-1, self.n_classes)
+        out = np.empty_like(rows)
+        for place, each in enumerate(rows):
+            found = row_done(row, each, self._allowed)
+            out[place] = self._whole(torch.from_numpy(each), None, None) if found is None else found
+        return torch.from_numpy(out.reshape(given.shape))
+
+    def _made_ready(self) -> _Ready:
+        """Return the program with the buffer's numbers, which a state dict may have changed."""
+        numbers: Any = self._buffers["numbers"]  # quicker than as an attribute
+        version = numbers.data_ptr(), 0 if numbers.is_inference() else numbers._version
+        if self._ready is None or self._ready.version != version:
+            array = numbers.detach().cpu().double().numpy()
+            blocks, row = (Narrow(self._folded or (), array, rows=rows) for rows in (True, False))
+            self._ready = _Ready(version, blocks, row)
+        return self._ready
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ready": None}
+
+    def _whole(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
+        """Return what is asked for, in double and without looking at numbers."""
         rows = self._given(logits, features, groups)
         numbers = self.numbers.to(rows.given["logits"])
         result = run(self._steps, rows.given, numbers)
@@ -309,6 +370,26 @@ class TorchCalibrator(nn.Module):
             )
             return
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _in_parts(logits: Tensor, features: Tensor | None) -> bool:
+    """Return whether a call can look at numbers, and write a result part by part.
+
+    It cannot while a graph is made, nor where gradients flow, nor on another device.
+    """
+    return (
+        type(logits) in (Tensor, nn.Parameter)
+        and logits.is_cpu
+        and not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
+        and not torch._C._functorch.is_functorch_wrapped_tensor(logits)
+        and not torch._C._len_torch_dispatch_stack()
+        and not (torch.is_grad_enabled() and _differentiable(logits, features))
+    )
+
+
+def _differentiable(logits: Tensor, features: Tensor | None) -> bool:
+    return logits.requires_grad or (features is not None and features.requires_grad)
 
 
 def _within(values: Tensor, low: float, high: float) -> Tensor:

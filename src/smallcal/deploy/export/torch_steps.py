@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from smallcal.calibrators.program import INPUTS, Program, Value
+from smallcal.calibrators.program_plain import plain
 from smallcal.errors import needing
 
 with needing("torch", "torch", "a torch module"):
@@ -19,39 +21,58 @@ with needing("torch", "torch", "a torch module"):
 
 
 class Step(NamedTuple):
-    """One operation: on which earlier results, with which numbers, and what none needs after it."""
+    """One operation: on which earlier results, with which numbers, and what none needs after it.
+
+    Its result has ``width`` numbers for each row.
+    """
 
     operation: str
     of: tuple[int, ...]
     start: int
     shape: tuple[int, ...]
     done: tuple[int, ...]
+    width: int
 
 
-def written(program: Program) -> tuple[tuple[Step, ...], Tensor]:
+class Written(NamedTuple):
+    """A program's steps in the twenty operations, in compounds as well, and all their numbers."""
+
+    plain: tuple[Step, ...]
+    compound: tuple[Step, ...]
+    numbers: Tensor
+
+
+def written(program: Program) -> Written:
     """Return the steps of a program's probabilities, and every number that they use."""
-    values = list(program.alone(program.probabilities).values())
-    flat = np.concatenate([value.numbers.ravel() for value in values])
-    return _steps(values), torch.from_numpy(flat)
+    compound = program.alone(program.probabilities)
+    values = list(plain(compound).values())
+    arrays = {id(value.numbers): value.numbers for value in values}  # the compounds' among them
+    sizes = [array.size for array in arrays.values()]
+    starts = dict(zip(arrays, accumulate(sizes, initial=0), strict=False))
+    flat = np.concatenate([array.ravel() for array in arrays.values()])
+    return Written(
+        _steps(values, starts), _steps(list(compound.values()), starts), torch.from_numpy(flat)
+    )
 
 
-def _steps(values: Sequence[Value]) -> tuple[Step, ...]:
+def _steps(values: Sequence[Value], starts: Mapping[int, int]) -> tuple[Step, ...]:
     """Give the values of a program places, and note after which each is needed no more."""
     places = {id(value): place for place, value in enumerate(values)}
     last = {places[id(part)]: place for place, value in enumerate(values) for part in value.of}
-    steps, start = [], 0
+    steps = []
     for place, value in enumerate(values):
         of = tuple(places[id(part)] for part in value.of)
         done = tuple(sorted(part for part in set(of) if last[part] == place))
-        shape = value.numbers.shape if value.numbers.size else ()
-        steps.append(Step(value.operation, of, start, shape, done))
-        start += value.numbers.size
+        shape, start = (), 0
+        if value.numbers.size:
+            shape, start = value.numbers.shape, starts[id(value.numbers)]
+        steps.append(Step(value.operation, of, start, shape, done, value.width))
     return tuple(steps)
 
 
 def fingerprint(steps: tuple[Step, ...]) -> int:
     """Return a number that differs between programs of different operations."""
-    text = repr([tuple(step) for step in steps])
+    text = repr([tuple(step)[:-1] for step in steps])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 

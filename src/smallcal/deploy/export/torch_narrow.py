@@ -1,0 +1,190 @@
+"""A narrow program, applied: in blocks that stay in the cache, or row by row where there are few.
+
+Rows that single precision could decide otherwise than double are named, to be done again.
+Importing it needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from smallcal.deploy.export import torch_fast, torch_row
+from smallcal.deploy.export.torch_steps import Step
+from smallcal.errors import needing
+
+with needing("torch", "torch", "a torch module"):
+    import torch
+    from torch import Tensor
+
+#: A score this near to a threshold, as a share of it, is compared in double.
+NEAR = 2e-6
+#: So few rows are done one by one.
+FEW = 4
+#: Numbers of a block: a few such matrices fit in the cache.
+BLOCK = 2**18
+
+
+class Move(NamedTuple):
+    """One operation ready to run: on what, where its result goes, and what none needs after it."""
+
+    place: int
+    function: Callable[..., Any]
+    of: tuple[int, ...]
+    done: tuple[int, ...]
+
+
+def folded(steps: Sequence[Step]) -> tuple[Step, ...] | None:
+    """Return the steps in fewer, or None where there is one that the tables do not have.
+
+    The softmax of a quotient is one, so is a join of several, and keeping predictions is one with
+    holding rivals below them.
+    """
+    changed = list(steps)
+    users = [sum(place in step.of for step in steps) for place in range(len(steps))]
+    for place, step in enumerate(changed):
+        # A top is the first part of what keeps it, any other chain goes on with its first part.
+        part = step.of[-1 if step.operation == "held" else 0] if step.of else place
+        inner = changed[part]
+        if users[part] != 1:
+            continue
+        if (step.operation, inner.operation) == ("softmax", "divide"):
+            changed[place] = step._replace(operation="softmax_of", of=inner.of)
+        elif (step.operation, inner.operation) == ("held", "shared"):
+            changed[place] = step._replace(operation="kept", of=inner.of)
+        elif step.operation == inner.operation == "join":
+            changed[place] = step._replace(of=(*inner.of, *step.of[1:]))
+        else:
+            continue
+        changed[part] = inner._replace(operation="", of=())
+    known = {"", "logits", "constant", *torch_fast.BLOCKS}
+    return tuple(changed) if known.issuperset(step.operation for step in changed) else None
+
+
+def _of_classes(steps: Sequence[Step]) -> set[int]:
+    """Return the places of values that have a number for each class, or are made of such."""
+    found: set[int] = set()
+    for place, step in enumerate(steps):
+        made = step.width > 1 and any(part in found for part in step.of)
+        if step.operation == "logits" or made:
+            found.add(place)
+    for step in [steps[place] for place in sorted(found)]:
+        found.update(part for part in step.of if steps[part].operation == "constant")
+    return found
+
+
+class Narrow:
+    """A narrow program with its numbers at hand, for blocks or for one row.
+
+    Parameters
+    ----------
+    steps : tuple of Step
+        As :func:`folded` gives them.
+    numbers : ndarray
+        Every number of the calibrator.
+    rows : bool
+        Whether it is for blocks of rows.
+    """
+
+    def __init__(self, steps: Sequence[Step], numbers: NDArray[Any], *, rows: bool) -> None:
+        table: Mapping[str, Callable[..., Any]]
+        table, made = (
+            (torch_fast.BLOCKS, torch_fast.made) if rows else (torch_row.ROW, torch_row.made)
+        )
+        narrow = _of_classes(steps)
+        self._known: list[Any] = [None] * len(steps)
+        moves: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
+        for place, step in enumerate(steps):
+            of = step.of
+            array = numbers[step.start : step.start + math.prod(step.shape)].reshape(step.shape)
+            if step.operation == "constant":
+                one = array.item() if step.width == 1 else None
+                self._known[place] = made(array, narrow=place in narrow) if one is None else one
+                continue
+            if step.operation == "logits":
+                self._logits = place
+            if step.operation not in table:
+                continue
+            if step.shape:
+                self._known.append(made(array, narrow=of[0] in narrow))
+                of = (*of, len(self._known) - 1)
+            moves.append((place, table[step.operation], of))
+        last = {part: place for place, _, of in moves for part in of}
+        fixed = {place for place, known in enumerate(self._known) if known is not None}
+        self._moves = tuple(
+            Move(place, function, of, tuple(p for p in {*of} - fixed if last[p] == place))
+            for place, function, of in moves
+        )
+        self._reached = table["reached"]
+        self.shares = any(step.operation == "kept" for step in steps)
+
+    def __call__(self, logits: Any, near: list[Any]) -> Any:
+        """Return the probabilities; ``near`` takes in what is near to a threshold, by row."""
+        known = self._known.copy()
+        known[self._logits] = logits
+        place = 0
+        for place, function, of, done in self._moves:
+            parts = [known[part] for part in of]
+            if function is self._reached:
+                near.append(abs(parts[0] - parts[1]) <= NEAR * (1 + abs(parts[1])))
+            known[place] = function(*parts)
+            for part in done:
+                known[part] = None
+        return known[place]
+
+
+def rows_done(
+    blocks: Narrow, logits: Tensor, allowed: tuple[float, float]
+) -> tuple[Tensor, list[int]]:
+    """Return the probabilities of rows (n, C) of float32, and the rows to be done again."""
+    out = torch.empty_like(logits)  # outside of inference mode: the caller may go on with it
+    with torch.inference_mode():
+        return out, _filled(out, blocks, logits, allowed)
+
+
+def _filled(out: Tensor, blocks: Narrow, logits: Tensor, allowed: tuple[float, float]) -> list[int]:
+    again: list[int] = []
+    rows, places = [], []
+    step = max(1, BLOCK // logits.shape[1])
+    for start in range(0, len(logits), step):
+        some, near = _usable(logits[start : start + step], allowed)
+        found = blocks(some, near)
+        if isinstance(found, torch_fast.Kept):
+            found, touched, tops = found
+            rows.append(touched + start)
+            places.append(tops)
+        out[start : start + step] = found
+        if near and (doubtful := torch.cat(near, dim=1).any(dim=1)).any():
+            again += (doubtful.nonzero()[:, 0] + start).tolist()
+    if rows:  # of all blocks at once
+        touched = torch.cat(rows)
+        out[touched] = torch_fast.keep(out[touched], torch.cat(places), shares=blocks.shares)
+    return again
+
+
+def _usable(logits: Tensor, allowed: tuple[float, float]) -> tuple[Tensor, list[Tensor]]:
+    """Return rows without those that can be none, and which those are."""
+    low, high = allowed
+    smallest, largest = torch.aminmax(logits)
+    if low <= smallest.item() and largest.item() <= high:
+        return logits, []
+    usable = ((logits >= low) & (logits <= high)).all(dim=-1, keepdim=True)
+    return torch.where(usable, logits, 0.0), [~usable]
+
+
+def row_done(
+    row: Narrow, logits: NDArray[Any], allowed: tuple[float, float]
+) -> NDArray[Any] | None:
+    """Return the probabilities of one row (C,), or None where it is to be done again."""
+    low, high = allowed
+    if not (low <= logits[logits.argmin()] and logits[logits.argmax()] <= high):
+        return None
+    near: list[bool] = []
+    try:
+        found: NDArray[Any] = row(logits, near)
+    except (ArithmeticError, ValueError):  # what floats raise where arrays give an infinity
+        return None
+    return None if any(near) else found
