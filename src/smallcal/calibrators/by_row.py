@@ -19,7 +19,13 @@ FEW_CLASSES = 48
 
 
 def empty(n: int, n_classes: int, kind: np.dtype[Any]) -> FloatArray:
-    """Return room for n rows, laid out as their number of classes asks for."""
+    """Return room for n rows, laid out as their number of classes asks for.
+
+    Examples
+    --------
+    >>> empty(5, 3, np.dtype("f4")).flags.f_contiguous, empty(5, 300, np.dtype("f4")).shape
+    (True, (5, 300))
+    """
     return np.empty((n, n_classes), dtype=kind, order=_order(n_classes))
 
 
@@ -142,5 +148,7 @@ def _alone(array: FloatArray) -> bool:
     return len(array) == 1 and array.shape[1] <= FEW_CLASSES
 
 
-def _twice(array: FloatArray) -> FloatArray:
-    return np.asfortranarray(np.repeat(array, 2, axis=0))
+def _twice(row: FloatArray) -> FloatArray:
+    pair = empty(2, row.shape[1], row.dtype)
+    pair[...] = row
+    return pair

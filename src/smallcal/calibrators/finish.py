@@ -132,7 +132,7 @@ def accuracy_if_free(preds: Predictions, logits: FloatArray) -> dict[str, float]
     centre = (value + z2 / (2 * n)) / (1 + z2 / n)
     half = _TWO_SIDED * np.sqrt(value * (1 - value) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     return {
-        "before": float(share @ preds.correct),
+        "before": float(min(share @ preds.correct, 1.0)),  # the shares' sum is rounded
         "value": value,
         "low": float(max(centre - half, 0.0)),
         "high": float(min(centre + half, 1.0)),

@@ -62,7 +62,7 @@ def tailed_softmax(
     # Where the largest of the others would overtake, or nearly, they are mixed.
     tie = max(WRITABLE[out.dtype], WRITABLE[kind])
     least = np.maximum(top, np.finfo(out.dtype).tiny)
-    near = np.flatnonzero(top - own_best * scale <= tie * least)
+    (near,) = (top - own_best * scale <= tie * least).nonzero()
     if len(near):
         tails = np.broadcast_to(tail, (len(top), 1))[near]
         z, top_index = block.logits[near], block.top_index[near]
@@ -130,7 +130,8 @@ def keep_predictions(
     >>> p.round(4).tolist()
     [[0.3, 0.3, 0.2, 0.2]]
     """
-    rows = np.flatnonzero((probabilities.argmax(axis=1) if preferred is None else preferred) != top)
+    found = probabilities.argmax(axis=1) if preferred is None else preferred
+    (rows,) = (found != top).nonzero()
     if not len(rows):
         return
     p, at_top = probabilities[rows].astype(np.float64), (np.arange(len(rows)), top[rows])

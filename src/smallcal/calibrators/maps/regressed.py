@@ -77,8 +77,7 @@ class RegressedMap(TemperatureMap):
         width = len(self.coefficients) + self.extra_columns
         if scores.ndim != 2 or scores.shape[1] != width:
             raise InputError(f"scores must have {width} columns; got shape {scores.shape}")
-        with np.errstate(over="ignore"):  # what overflows is clipped
-            temperature = np.exp(-self._linear(scores))
+        temperature = np.exp(np.minimum(-self._linear(scores), program.HIGHEST_EXPONENT))
         return np.asarray(np.minimum(np.maximum(temperature, self.low), self.high))
 
     def weakened(self, weight: float) -> RegressedMap:

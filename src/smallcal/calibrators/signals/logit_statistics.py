@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
 
-#: Bytes per block: with its scratch space a block stays in or near a core's own cache.
-_BLOCK_BYTES = 256 * 1024
+#: Bytes, and rows, per block: few enough for a processor's cache, and for what is kept of each row
+#: in float64; enough for calls to cost little beside the arithmetic.
+_BLOCK_BYTES = 1024 * 1024
+_BLOCK_ROWS = 4096
 
 #: Stands for the gap of the prediction itself: its exponential is 0 at every temperature.
 NO_GAP = -1e30
@@ -79,7 +81,7 @@ def row_blocks(logits: FloatArray, *, correction: Correction | None = None) -> I
     n, n_classes = logits.shape
     # By size: a file's byte order need not be this machine's.
     work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
-    size = max(1, _BLOCK_BYTES // (n_classes * work.itemsize))
+    size = min(max(1, _BLOCK_BYTES // (n_classes * work.itemsize)), _BLOCK_ROWS)
     # Fresh memory costs more than the arithmetic done in it, so every block uses the same.
     room = tuple(by_row.empty(min(size, n), n_classes, work) for _ in range(3))
     for start in range(0, n, size):
@@ -119,7 +121,8 @@ def six_statistics(
     top_probability = 1 / total
     result[0] = top_probability
     np.negative(second_gap, out=result[1])
-    np.multiply(-np.expm1(second_gap), top_probability, out=result[2])
+    np.expm1(second_gap, out=result[2], dtype=np.float64)  # quicker than in float32
+    result[2] *= -top_probability
     # H = -sum p log p with log p = gap - log(total); exact, so no floor under p is needed.
     np.subtract(np.log(total), weighted_gap * top_probability, out=result[3])
     np.sqrt(squared_norm, out=result[4])

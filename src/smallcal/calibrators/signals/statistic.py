@@ -111,9 +111,10 @@ class StandardisedStatistics(FittedSignal):
         return scores.T
 
     @once
-    def _columns(self) -> tuple[list[int], FloatArray, FloatArray]:
+    def _columns(self) -> tuple[list[int] | slice, FloatArray, FloatArray]:
         """Which of the six, their means and their scales."""
-        used = [STATISTICS.index(name) for name in self.statistics]
+        some = [STATISTICS.index(name) for name in self.statistics]
+        used = slice(None) if self.statistics == STATISTICS else some  # all need no copy
         return used, np.array(self.mean)[:, None], np.array(self.scale)[:, None]
 
     def _write(self, rows: Rows, out: FloatArray) -> None:
