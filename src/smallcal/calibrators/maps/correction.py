@@ -83,7 +83,7 @@ class Correction(Part):
         """
         work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
         z = by_row.laid_out(logits, work)
-        moved = by_row.empty(*z.shape, work) if out is None else out
+        moved = by_row.empty(len(z), self.n_classes, work) if out is None else out
         reads, writes = self._matrices[work]
         if not self.reads:
             return np.asarray(np.add(z, writes[0], out=moved))
