@@ -71,13 +71,13 @@ def _fitted(n_classes, kind, name):
 
 
 def _in_turns(ours, theirs, turns):
-    """Return the median time of each, taken in turns."""
+    """Return the median time of each, taken in turns: of the processor, whoever else uses it."""
     times = np.empty((turns, 2))
     for turn in range(-1, turns):  # the first is a warm-up
         for side, function in enumerate((ours, theirs)):
-            start = time.perf_counter()
+            start = time.process_time()
             function()
-            times[turn, side] = time.perf_counter() - start
+            times[turn, side] = time.process_time() - start
     return np.median(times, axis=0)
 
 
