@@ -42,11 +42,13 @@ def sums(array: FloatArray, other: FloatArray | None = None) -> FloatArray:
     >>> sums(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [3.0, 7.0]
     """
-    if _alone(array):
-        return sums(*(_twice(each) for each in (array, other) if each is not None))[:1]
-    if other is None:
-        return np.asarray(np.einsum("ij->i", array))
-    return np.asarray(np.einsum("ij,ij->i", array, other))
+    if array.shape[1] > FEW_CLASSES:
+        parts = (array,) if other is None else (array, other)
+        return np.asarray(np.einsum("ij->i" if other is None else "ij,ij->i", *parts))
+    terms = array if other is None else np.multiply(array, other)
+    if len(terms) > 1:
+        return np.asarray(np.add.reduce(terms, axis=1))  # column after column
+    return np.asarray(np.add.accumulate(terms[0])[-1:])  # a single row in the same order
 
 
 def weighted(array: FloatArray, weights: FloatArray) -> FloatArray:
@@ -93,8 +95,8 @@ def largest(array: FloatArray) -> FloatArray:
     >>> largest(np.array([[1.0, 2.0], [4.0, 3.0]])).tolist()
     [2.0, 4.0]
     """
-    n_classes = array.shape[1]
-    if n_classes <= FEW_CLASSES:
+    n, n_classes = array.shape
+    if n_classes <= FEW_CLASSES or n == 1:
         return np.asarray(np.maximum.reduce(array, axis=1))
     # On a flat array: reduceat is twice as quick as max(axis=1).
     return np.asarray(np.maximum.reduceat(array.reshape(-1), np.arange(0, array.size, n_classes)))
@@ -129,14 +131,14 @@ def put(array: FloatArray, column: IntArray, values: FloatArray | float) -> None
     >>> array.tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    rows = np.arange(len(column))
+    n, (size, n_classes) = len(column), array.shape
     # One index is several times as quick as two.
     if array.flags.c_contiguous:
-        array.reshape(-1)[rows * array.shape[1] + column] = values
+        array.reshape(-1)[np.arange(0, n * n_classes, n_classes) + column] = values
     elif array.flags.f_contiguous:
-        array.reshape(-1, order="F")[rows + column * len(array)] = values
+        array.reshape(-1, order="F")[np.arange(n) + column * size] = values
     else:
-        array[rows, column] = values
+        array[np.arange(n), column] = values
 
 
 def _order(n_classes: int) -> Literal["C", "F"]:

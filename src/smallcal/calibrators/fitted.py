@@ -289,15 +289,15 @@ class FittedCalibrator:
             )
         # A control's scores depend on the whole batch, so they cannot be made block by block.
         batch = None if self.signal.rowwise else self.routed(given)
-        n = len(array) if self.keep_predictions else 0
-        kept, found = np.empty((2, n), dtype=np.int64)
+        predicted = []  # before and after the correction
         for block in row_blocks(array, correction=self.correction):
             rows = block.rows
             scores = self._block_scores(given, block) if batch is None else batch[rows]
             self._write(block, scores, result[rows])
-            if n:
-                kept[rows], found[rows] = block.given_index, block.top_index
-        if n:
+            if self.keep_predictions:
+                predicted.append((block.given_index, block.top_index))
+        if self.keep_predictions:
+            kept, found = (np.concatenate(side) for side in zip(*predicted, strict=True))
             known = found if self.map.preserves_argmax else None
             keep_predictions(result, kept, preferred=known)
         self._shift(result, given.groups)

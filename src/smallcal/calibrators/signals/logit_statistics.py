@@ -70,7 +70,7 @@ class RowBlock:
     def squared_norm(self) -> FloatArray:
         """The squared norm of each row, without options that it does not have."""
         norm = by_row.sums(self.logits, self.logits)
-        if norm.max() <= MAX_MAGNITUDE**2:
+        if np.maximum.reduce(norm) <= MAX_MAGNITUDE**2:
             return norm
         present = np.where(is_masked(self.logits), 0, self.logits)
         return by_row.sums(by_row.laid_out(present, self.logits.dtype), present)
@@ -83,7 +83,8 @@ def row_blocks(logits: FloatArray, *, correction: Correction | None = None) -> I
     work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
     size = min(max(1, _BLOCK_BYTES // (n_classes * work.itemsize)), _BLOCK_ROWS)
     # Fresh memory costs more than the arithmetic done in it, so every block uses the same.
-    room = tuple(by_row.empty(min(size, n), n_classes, work) for _ in range(3))
+    n_buffers = 2 if correction is None else 3
+    room = tuple(by_row.empty(min(size, n), n_classes, work) for _ in range(n_buffers))
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
         given = block = _checked(by_row.laid_out(logits[rows], work), start)
