@@ -123,7 +123,8 @@ def accuracy_if_free(preds: Predictions, logits: FloatArray) -> dict[str, float]
     weight = np.ones(preds.n) if preds.weight is None else preds.weight
     share = weight / weight.sum()
     right = logits.argmax(axis=1) == preds.labels
-    value, n = float(share @ right), 1 / float(share @ share)
+    value, before = (float(min(share @ each, 1.0)) for each in (right, preds.correct))  # rounding
+    n = 1 / float(share @ share)
     gained = right.astype(float) - preds.correct
     gain = float(share @ gained)
     error = _TWO_SIDED * np.sqrt(float(share @ (gained - gain) ** 2) / n)
@@ -132,7 +133,7 @@ def accuracy_if_free(preds: Predictions, logits: FloatArray) -> dict[str, float]
     centre = (value + z2 / (2 * n)) / (1 + z2 / n)
     half = _TWO_SIDED * np.sqrt(value * (1 - value) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     return {
-        "before": float(share @ preds.correct),
+        "before": before,
         "value": value,
         "low": float(max(centre - half, 0.0)),
         "high": float(min(centre + half, 1.0)),

@@ -7,7 +7,7 @@ must not install scikit-learn reaches it through :mod:`smallcal.runtime`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -38,7 +38,6 @@ from smallcal.calibrators.softmax import (
 from smallcal.calibrators.soundness import require_sound
 from smallcal.calibrators.watching import watch
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_scores
-from smallcal.data.masks import checked_logits
 from smallcal.data.names import by_name
 from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
@@ -290,14 +289,17 @@ class FittedCalibrator:
             )
         # A control's scores depend on the whole batch, so they cannot be made block by block.
         batch = None if self.signal.rowwise else self.routed(given)
-        for rows, moved in self._moved(given):
-            written = result[rows]
-            for block in row_blocks(moved.logits):
-                inner = block.rows
-                scores = self._block_scores(moved, block) if batch is None else batch[rows][inner]
-                self._write(block, moved.logits[inner], scores, written[inner])
+        predicted = []  # before and after the correction
+        for block in row_blocks(array, correction=self.correction):
+            rows = block.rows
+            scores = self._block_scores(given, block) if batch is None else batch[rows]
+            self._write(block, scores, result[rows])
             if self.keep_predictions:
-                keep_predictions(written, array[rows].argmax(axis=1))
+                predicted.append((block.given_index, block.top_index))
+        if self.keep_predictions:
+            kept, found = (np.concatenate(side) for side in zip(*predicted, strict=True))
+            known = found if self.map.preserves_argmax else None
+            keep_predictions(result, kept, preferred=known)
         self._shift(result, given.groups)
         return result
 
@@ -315,26 +317,15 @@ class FittedCalibrator:
         """The column whose confidence groups shift; None where it is the predicted class."""
         return None if self.score is None else 1
 
-    def _moved(self, given: Given) -> Iterator[tuple[slice, Given]]:
-        """Give rows after rows as the correction moves them; all at once where there is none."""
-        n = len(given.logits)
-        if self.correction is None:
-            yield slice(0, n), given
-            return
-        for rows in slices(n, self.n_classes):
-            logits, _ = checked_logits(given.logits[rows], name="logits", first_row=rows.start)
-            yield rows, given.take(rows)._replace(logits=self.correction(logits))
-
     def watch(self, logits: object, *, features: object = None) -> Watched:
         """Return what a monitor watches of each row."""
         return watch(self, logits, features)
 
-    def _write(
-        self, block: RowBlock, logits: FloatArray, scores: FloatArray, out: FloatArray
-    ) -> None:
+    def _write(self, block: RowBlock, scores: FloatArray, out: FloatArray) -> None:
         """Write the probabilities of a block of corrected logits."""
         if isinstance(self.map, ProbabilityMap):
-            out[...] = self.map.of_options(logits.astype(np.float64), scores)
+            logits = np.array(block.logits, dtype=np.float64, order="C")
+            out[...] = self.map.of_options(logits, scores)
             if self.map.preserves_argmax:
                 keep_argmax(out, block.top_index)
             return
@@ -393,9 +384,8 @@ class FittedCalibrator:
             return self.signal.scores(Rows(logits, features=given.features, labels=given.labels))
         return np.concatenate(
             [
-                self._block_scores(moved, block)
-                for _, moved in self._moved(given)
-                for block in row_blocks(moved.logits)
+                self._block_scores(given, block)
+                for block in row_blocks(given.logits, correction=self.correction)
             ]
         )
 

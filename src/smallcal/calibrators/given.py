@@ -35,7 +35,7 @@ class Given(NamedTuple):
     def rows(self, block: RowBlock) -> Rows:
         """Return the rows of a block as a signal takes them."""
         part = self.take(block.rows)
-        return Rows(part.logits, block=block, features=part.features, labels=part.labels)
+        return Rows(block.logits, block=block, features=part.features, labels=part.labels)
 
 
 def checked(fitted: FittedCalibrator, logits: object, features: object, labels: object) -> Given:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from smallcal.calibrators import program
+from smallcal.calibrators import by_row, program
+from smallcal.calibrators.once import once
 from smallcal.calibrators.parts import Part, Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.masks import filled
@@ -75,17 +76,27 @@ class Correction(Part):
         """Biases that are not 0, and the entries of the matrix between directions."""
         return int(np.count_nonzero(self.bias)) + len(self.reads) ** 2
 
-    def __call__(self, logits: FloatArray, /) -> FloatArray:
-        """Return the moved logits of some rows (m, C), in the type that they are computed in."""
+    def __call__(self, logits: FloatArray, /, *, out: FloatArray | None = None) -> FloatArray:
+        """Return the moved logits of some rows (m, C), in the type that they are computed in.
+
+        ``out`` is where to write them, of that type.
+        """
         work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
-        z = np.ascontiguousarray(logits, dtype=work)
-        moved = z + np.array(self.bias, dtype=work)
-        if self.reads:
-            reads, writes = (np.array(side, dtype=work) for side in (self.reads, self.writes))
-            # einsum, not a matrix product: a row's bits must not depend on its batch.
-            seen = np.einsum("ij,kj->ik", filled(z), reads)
-            moved += np.einsum("ik,kj->ij", seen, writes)
-        return np.asarray(moved)
+        z = by_row.laid_out(logits, work)
+        moved = by_row.empty(len(z), self.n_classes, work) if out is None else out
+        reads, writes = self._matrices[work]
+        if not self.reads:
+            return np.asarray(np.add(z, writes[0], out=moved))
+        by_row.low_rank(filled(z), reads, writes, out=moved)
+        moved += z
+        return moved
+
+    @once
+    def _matrices(self) -> dict[np.dtype[Any], tuple[FloatArray, FloatArray]]:
+        """The directions, and what is written for them and, last, always."""
+        sides = np.array(self.reads), np.array((*self.writes, self.bias))
+        kinds = (np.dtype(np.float32), np.dtype(np.float64))
+        return {kind: (sides[0].astype(kind), sides[1].astype(kind)) for kind in kinds}
 
     def program(self, row: Row, /) -> Value:
         """Write the moved logits down, for exporters."""

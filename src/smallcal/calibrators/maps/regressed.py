@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from smallcal.calibrators import program
+from smallcal.calibrators import by_row, program
 from smallcal.calibrators.maps.base import (
     MapFit,
     Split,
@@ -22,6 +22,7 @@ from smallcal.calibrators.maps.base import (
     recipe,
 )
 from smallcal.calibrators.maps.regressed_fit import Problem, Solved
+from smallcal.calibrators.once import once
 from smallcal.calibrators.parts import Rule, Scores, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
@@ -77,8 +78,8 @@ class RegressedMap(TemperatureMap):
         width = len(self.coefficients) + self.extra_columns
         if scores.ndim != 2 or scores.shape[1] != width:
             raise InputError(f"scores must have {width} columns; got shape {scores.shape}")
-        with np.errstate(over="ignore"):  # what overflows is clipped
-            return np.asarray(np.clip(np.exp(-self._linear(scores)), self.low, self.high))
+        temperature = np.exp(np.minimum(-self._linear(scores), program.HIGHEST_EXPONENT))
+        return np.asarray(np.minimum(np.maximum(temperature, self.low), self.high))
 
     def weakened(self, weight: float) -> RegressedMap:
         """Return the map whose log-temperatures are this share of the map's own."""
@@ -95,10 +96,7 @@ class RegressedMap(TemperatureMap):
         return program.exp(exponent.at_most(highest)).at_least(self.low).at_most(self.high)
 
     def _linear(self, scores: FloatArray) -> FloatArray:
-        # einsum, not a matrix product, and always in the same order in memory: a row's bits must
-        # not depend on its batch.
-        rows = np.ascontiguousarray(scores)
-        return np.asarray(np.einsum("ij,j->i", rows, np.array(self.coefficients)) + self.intercept)
+        return by_row.weighted(scores, np.array(self.coefficients)) + self.intercept
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,11 @@ class ClassRegressedMap(RegressedMap):
         column = scores[:, -1].astype(np.int64)
         if len(column) and not 0 <= column.min() <= column.max() < len(self.effects):
             raise InputError(f"the class must lie in 0 .. {len(self.effects) - 1}")
-        return np.asarray(super()._linear(scores[:, :-1]) + np.array(self.effects)[column])
+        return np.asarray(super()._linear(scores[:, :-1]) + self._effects[column])
+
+    @once
+    def _effects(self) -> FloatArray:
+        return np.array(self.effects)
 
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the temperature; in a program the class is not a number but a column each."""

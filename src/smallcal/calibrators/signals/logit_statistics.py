@@ -8,81 +8,106 @@ the top logit move with a constant added to a row): logits are never centred.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smallcal.calibrators import by_row
 from smallcal.calibrators.once import once
 from smallcal.data.checks import FloatArray, IntArray, as_scores
-from smallcal.data.masks import MAX_MAGNITUDE, checked_logits, filled
+from smallcal.data.masks import MAX_MAGNITUDE, checked_logits, filled, is_masked
 from smallcal.errors import InputError, missing_input
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.maps.correction import Correction
 
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
 
-#: Bytes per block: with its scratch space a block stays in or near a core's own cache.
-_BLOCK_BYTES = 512 * 1024
+#: Bytes, and rows, per block: few enough for a processor's cache, and for what is kept of each row
+#: in float64; enough for calls to cost little beside the arithmetic.
+_BLOCK_BYTES = 1024 * 1024
+_BLOCK_ROWS = 4096
+
+#: Stands for the gap of the prediction itself: its exponential is 0 at every temperature.
+NO_GAP = -1e30
 
 
-class RowBlock(NamedTuple):
+class RowBlock:
     """Some consecutive rows of logits, with what statistics and softmax both need.
 
     Attributes
     ----------
     rows : slice
         Where the block stands in the whole array.
+    given : ndarray of shape (m, C)
+        The logits as they were given, of the type that they are computed in.
+    logits : ndarray of shape (m, C)
+        The same, corrected. How they lie in memory depends on the number of classes.
     gaps : ndarray of shape (m, C)
-        Logit minus the row's largest logit: at most 0, and 0 at the prediction. The memory is
-        used again by the next block.
+        Logit minus the row's largest logit; that of the prediction itself is :data:`NO_GAP`. The
+        memory is used again by the next block.
     scratch : ndarray of shape (m, C)
-        Room to work in, of the same type.
-    top_index, top, second_gap, squared_norm : ndarrays of shape (m,)
+        Room to work in, of the same type and layout.
+    top_index, top, second_gap : ndarrays of shape (m,)
     """
 
-    rows: slice
-    gaps: FloatArray
-    scratch: FloatArray
-    top_index: IntArray
-    top: FloatArray
-    second_gap: FloatArray
-    squared_norm: FloatArray
+    def __init__(
+        self, rows: slice, given: FloatArray, logits: FloatArray, room: tuple[FloatArray, ...]
+    ) -> None:
+        self.rows, self.given, self.logits = rows, given, logits
+        self.gaps, self.scratch = (buffer[: len(logits)] for buffer in room[:2])
+        self.top_index, self.top = by_row.first_largest(logits)
+        np.subtract(logits, self.top[:, None], out=self.gaps)
+        by_row.put(room[0], self.top_index, NO_GAP)
+        self.second_gap = by_row.largest(self.gaps)
+
+    @once
+    def given_index(self) -> IntArray:
+        """The predicted class of each row before the correction."""
+        return self.top_index if self.given is self.logits else by_row.first_largest(self.given)[0]
+
+    @once
+    def squared_norm(self) -> FloatArray:
+        """The squared norm of each row, without options that it does not have."""
+        norm = by_row.sums(self.logits, self.logits)
+        if np.maximum.reduce(norm) <= MAX_MAGNITUDE**2:
+            return norm
+        present = np.where(is_masked(self.logits), 0, self.logits)
+        return by_row.sums(by_row.laid_out(present, self.logits.dtype), present)
 
 
-def row_blocks(logits: FloatArray, *, name: str = "logits") -> Iterator[RowBlock]:
-    """Cut logits into blocks, checking each; float16 is computed in float32."""
+def row_blocks(logits: FloatArray, *, correction: Correction | None = None) -> Iterator[RowBlock]:
+    """Cut logits into blocks, checking and correcting each; float16 is computed in float32."""
     n, n_classes = logits.shape
     # By size: a file's byte order need not be this machine's.
     work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
-    size = max(1, _BLOCK_BYTES // (n_classes * work.itemsize))
+    size = min(max(1, _BLOCK_BYTES // (n_classes * work.itemsize)), _BLOCK_ROWS)
     # Fresh memory costs more than the arithmetic done in it, so every block uses the same.
-    buffers = np.empty((2, min(size, n), n_classes), dtype=work)
-    first = np.arange(0, buffers[0].size, n_classes)  # where each row of a block begins
+    n_buffers = 2 if correction is None else 3
+    room = tuple(by_row.empty(min(size, n), n_classes, work) for _ in range(n_buffers))
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
-        gaps, scratch = buffers[:, : rows.stop - start]
-        block, begins = logits[rows].astype(work, copy=False), first[: rows.stop - start]
-        # The row norm is finite exactly when every entry is: the check costs nothing extra.
-        squared_norm = np.einsum("ij,ij->i", block, block)
-        if not squared_norm.max() <= MAX_MAGNITUDE**2:  # so that NaN is caught too
-            block, norms = checked_logits(block, name=name, first_row=start)
-            squared_norm = norms.astype(work)
-        # On flat arrays: reduceat is twice as quick as max(axis=1), one index as two.
-        flat = gaps.reshape(-1)
-        top_index = block.argmax(axis=1)
-        at_top = begins + top_index
-        top = block.reshape(-1)[at_top]
-        np.subtract(block, top[:, None], out=gaps)
-        flat[at_top] = -np.inf
-        second_gap = np.maximum.reduceat(flat, begins)
-        flat[at_top] = 0
-        yield RowBlock(rows, gaps, scratch, top_index, top, second_gap, squared_norm)
+        given = block = _checked(by_row.laid_out(logits[rows], work), start)
+        if correction is not None:
+            block = _checked(correction(given, out=room[2][: len(given)]), start)
+        yield RowBlock(rows, given, block, room)
+
+
+def _checked(block: FloatArray, first_row: int) -> FloatArray:
+    """Return logits that are finite; minus infinity becomes a number."""
+    # One quick sum: where it is small every entry is, and else the rows are looked at.
+    flat = block.reshape(-1, order="A")
+    if np.dot(flat, flat) <= MAX_MAGNITUDE**2:
+        return block
+    found, _ = checked_logits(block, name="logits", first_row=first_row)
+    return by_row.laid_out(found, block.dtype)
 
 
 def block_statistics(block: RowBlock) -> FloatArray:
     """Return the six statistics of a block, shape (6, m), float64, in ``STATISTICS`` order."""
     weight = np.exp(block.gaps, out=block.scratch)
-    total = np.einsum("ij->i", weight)
-    weighted_gap = np.einsum("ij,ij->i", weight, block.gaps)
-    return six_statistics(total, weighted_gap, block.second_gap, block.top, block.squared_norm)
+    rest, weighted_gap = by_row.sums(weight), by_row.sums(weight, block.gaps)
+    return six_statistics(1 + rest, weighted_gap, block.second_gap, block.top, block.squared_norm)
 
 
 def six_statistics(
@@ -97,7 +122,8 @@ def six_statistics(
     top_probability = 1 / total
     result[0] = top_probability
     np.negative(second_gap, out=result[1])
-    np.multiply(-np.expm1(second_gap), top_probability, out=result[2])
+    np.expm1(second_gap, out=result[2], dtype=np.float64)  # quicker than in float32
+    result[2] *= -top_probability
     # H = -sum p log p with log p = gap - log(total); exact, so no floor under p is needed.
     np.subtract(np.log(total), weighted_gap * top_probability, out=result[3])
     np.sqrt(squared_norm, out=result[4])
@@ -194,7 +220,7 @@ class Rows:
     @once
     def logits(self) -> FloatArray:
         """The logits; an option that a row does not have looks like its least likely one."""
-        return filled(self._given)
+        return filled(np.ascontiguousarray(self._given))
 
     @once
     def predicted(self) -> IntArray:

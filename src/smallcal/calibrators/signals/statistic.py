@@ -108,9 +108,24 @@ class StandardisedStatistics(FittedSignal):
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return (statistic - mean) / scale for each, clipped, shape (m, statistics)."""
-        used = [STATISTICS.index(name) for name in self.statistics]
-        columns = (rows.statistics[used].T - self.mean) / self.scale
-        return np.asarray(np.clip(columns, -SIGNAL_LIMIT, SIGNAL_LIMIT))
+        scores = np.empty((len(self.statistics), len(rows)))
+        self._write(rows, scores)
+        return scores.T
+
+    @once
+    def _columns(self) -> tuple[list[int] | slice, FloatArray, FloatArray]:
+        """Which of the six, their means and their scales."""
+        some = [STATISTICS.index(name) for name in self.statistics]
+        used = slice(None) if self.statistics == STATISTICS else some  # all need no copy
+        return used, np.array(self.mean)[:, None], np.array(self.scale)[:, None]
+
+    def _write(self, rows: Rows, out: FloatArray) -> None:
+        """Write a row for each statistic: so they are made, and quickly scaled."""
+        used, mean, scale = self._columns
+        np.subtract(rows.statistics[used], mean, out=out)
+        out /= scale
+        np.maximum(out, -SIGNAL_LIMIT, out=out)
+        np.minimum(out, SIGNAL_LIMIT, out=out)
 
     def program(self, row: Row, /) -> Value:
         """Return the clipped columns side by side."""
@@ -131,7 +146,10 @@ class StatisticsAndClass(StandardisedStatistics):
 
     def scores(self, rows: Rows, /) -> FloatArray:
         """Return the statistics and, last, the number of the predicted class."""
-        return np.column_stack([super().scores(rows), rows.predicted])
+        scores = np.empty((len(self.statistics) + 1, len(rows)))
+        self._write(rows, scores[:-1])
+        scores[-1] = rows.predicted
+        return scores.T
 
     def program(self, row: Row, /) -> Value:
         """Return the statistics, and a column for each class that says whether it is predicted."""
