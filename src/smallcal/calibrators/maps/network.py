@@ -316,49 +316,44 @@ def _loss_and_gradient(
     """Return the loss and its gradient in all parameters; ``scores`` ascend.
 
     A rectifier is its line from some sample on, or up to some sample, and zero elsewhere. So the
-    samples fall into pieces, one more than units at most, on which the network is a line. Two sums
-    over the samples where a unit is on, of the pull and of the pull times the score, give the
-    gradient of its line and of its output weight alike.
+    samples fall into pieces on which the network is a line. Two sums over the samples where a unit
+    is on, of the pull and of the pull times the score, give the gradient of its line and of its
+    output weight alike.
     """
     lines, output, last = _views(theta)
-    starts, on = _pieces(lines, scores)
-    slope, intercept = np.repeat((output * on) @ lines, np.diff(starts, append=len(scores)), 0).T
-    raw = slope * scores
-    raw += intercept
-    raw += last
+    starts, sizes, on = _pieces(lines, scores)
+    rise, level = ((output * on) @ lines).T
+    raw = rise.repeat(sizes)
+    raw *= scores
+    raw += (level + last).repeat(sizes)
     temperature, steepness = _softplus_and_slope(raw)
-    temperature += SMART_OFFSET
-    loss, pull = loss_at(temperature)
-    pull *= steepness
-    pulls = np.add.reduceat(np.stack([pull * scores, pull]), starts, axis=1)
-    sums = on.T @ pulls.T
-    gradient = [(output[:, None] * sums).ravel(), (lines * sums).sum(axis=1), [pulls[1].sum()]]
+    loss, slope = loss_at(SMART_OFFSET + temperature)
+    pull = np.zeros((2, len(scores) + 1))  # a last piece may begin after the last sample
+    np.multiply(slope, steepness, out=pull[1, :-1])
+    np.multiply(pull[1, :-1], scores, out=pull[0, :-1])
+    sums = on.T @ np.add.reduceat(pull, starts, axis=1).T
+    gradient = [(output[:, None] * sums).ravel(), (lines * sums).sum(axis=1), [pull[1].sum()]]
     return loss, np.concatenate(gradient)
 
 
-def _pieces(lines: FloatArray, scores: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return where pieces of ascending scores begin, and which units are on in each (0 or 1).
+def _pieces(lines: FloatArray, scores: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return where pieces of ascending scores begin, their sizes, and which units are on in each.
 
-    A unit of slope w and intercept b is on where w x score + b > 0.
+    A unit of slope w and intercept b is on where w x score + b > 0. In a piece without samples none
+    is on.
     """
     rise, intercept = lines.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        edge = -intercept / rise
-    rising = rise >= 0  # a level line has its edge infinitely far away, or nowhere
-    first = np.where(rising, np.searchsorted(scores, edge, side="right"), 0)
-    end = np.where(rising, len(scores), np.searchsorted(scores, edge, side="left"))
-    starts = np.sort(np.concatenate([[0], first, end]))
-    new = np.diff(starts, append=len(scores)) > 0  # of equal ones the last
-    starts = starts[new]
-    on = (first <= starts[:, None]) & (starts[:, None] < end)
-    return starts, on.astype(np.float64)
+        edge = scores.searchsorted(-intercept / rise)
+    starts, ends = np.empty((2, len(edge) + 1), dtype=np.intp)
+    starts[0], ends[-1] = 0, len(scores)
+    starts[1:] = ends[:-1] = np.sort(edge)
+    sizes = ends - starts
+    on = ((starts[:, None] >= edge) == (rise >= 0)) & (sizes > 0)[:, None]
+    return starts, sizes, on.astype(np.float64)
 
 
 def _softplus_and_slope(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return log(1 + exp(x)) and its derivative, with one exponential."""
+    """Return log(1 + exp(x)) and its derivative, with one exponential for both."""
     small = np.exp(-np.abs(x))
-    value = np.maximum(x, 0)
-    value += np.log1p(small)
-    slope = np.where(x > 0, 1.0, small)
-    slope /= 1 + small
-    return value, slope
+    return np.maximum(x, 0) + np.log1p(small), np.where(x > 0, 1.0, small) / (1 + small)
