@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import MapFit, Split, TemperatureMap, loss_and_slope, recipe
+from smallcal.calibrators.maps.nearby import NearbyLoss
 from smallcal.calibrators.maps.temperature import LEAST_TEMPERATURE, one_sided, scalar_fallback
-from smallcal.calibrators.objectives import sigmoid, softplus
+from smallcal.calibrators.objectives import softplus
 from smallcal.calibrators.parts import ONE_SCORE, Rule, Scores, list_of, rule
 from smallcal.calibrators.program import Row, Value
-from smallcal.data.predictions import FloatArray
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.special import erf
 from smallcal.errors import InputError
 
@@ -296,11 +297,12 @@ def _views(theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 def _descend(split: Split, theta: FloatArray, *, epochs: int, rate: float) -> FloatArray:
     """Return the parameters with the lowest loss among those that Adam passes through."""
-    scores = np.vstack([split.scores, np.ones(split.gaps.n)])
+    order = np.argsort(split.scores, kind="stable")
+    scores, loss_at = split.scores[order], NearbyLoss(split.goal, split.gaps.take(order))
     lowest, best = math.inf, theta.copy()
     adam = Adam([theta], rate=rate)
     for epoch in range(epochs + 1):
-        loss, gradient = _loss_and_gradient(split, scores, theta)
+        loss, gradient = _loss_and_gradient(loss_at, scores, theta)
         if loss < lowest:
             lowest, best = loss, theta.copy()
         if epoch < epochs:
@@ -309,21 +311,49 @@ def _descend(split: Split, theta: FloatArray, *, epochs: int, rate: float) -> Fl
 
 
 def _loss_and_gradient(
-    split: Split, scores: FloatArray, theta: FloatArray
+    loss_at: Callable[[FloatArray], tuple[float, FloatArray]], scores: FloatArray, theta: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Return the loss and its gradient in all parameters; ``scores`` has a second row of ones.
+    """Return the loss and its gradient in all parameters; ``scores`` ascend.
 
-    A rectifier is its line where that is positive and zero elsewhere. So two sums over the
-    samples where it is on, of the pull and of the pull times the score, give the gradient of
-    its line and of its output weight alike.
+    A rectifier is its line from some sample on, or up to some sample, and zero elsewhere. So the
+    samples fall into pieces on which the network is a line. Two sums over the samples where a unit
+    is on, of the pull and of the pull times the score, give the gradient of its line and of its
+    output weight alike.
     """
     lines, output, last = _views(theta)
-    height = lines @ scores
-    on = (height > 0).astype(np.float64)
-    height *= on
-    raw = output @ height + last
-    loss, slope = loss_and_slope(split.goal, split.gaps, SMART_OFFSET + softplus(raw))
-    pull = slope * sigmoid(raw)
-    sums = on @ (pull * scores).T
-    gradient = [(output[:, None] * sums).ravel(), (lines * sums).sum(axis=1), [pull.sum()]]
+    starts, sizes, on = _pieces(lines, scores)
+    rise, level = ((output * on) @ lines).T
+    raw = rise.repeat(sizes)
+    raw *= scores
+    raw += (level + last).repeat(sizes)
+    temperature, steepness = _softplus_and_slope(raw)
+    loss, slope = loss_at(SMART_OFFSET + temperature)
+    pull = np.zeros((2, len(scores) + 1))  # a last piece may begin after the last sample
+    np.multiply(slope, steepness, out=pull[1, :-1])
+    np.multiply(pull[1, :-1], scores, out=pull[0, :-1])
+    sums = on.T @ np.add.reduceat(pull, starts, axis=1).T
+    gradient = [(output[:, None] * sums).ravel(), (lines * sums).sum(axis=1), [pull[1].sum()]]
     return loss, np.concatenate(gradient)
+
+
+def _pieces(lines: FloatArray, scores: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return where pieces of ascending scores begin, their sizes, and which units are on in each.
+
+    A unit of slope w and intercept b is on where w x score + b > 0. In a piece without samples none
+    is on.
+    """
+    rise, intercept = lines.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        edge = scores.searchsorted(-intercept / rise)
+    starts, ends = np.empty((2, len(edge) + 1), dtype=np.intp)
+    starts[0], ends[-1] = 0, len(scores)
+    starts[1:] = ends[:-1] = np.sort(edge)
+    sizes = ends - starts
+    on = ((starts[:, None] >= edge) == (rise >= 0)) & (sizes > 0)[:, None]
+    return starts, sizes, on.astype(np.float64)
+
+
+def _softplus_and_slope(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return log(1 + exp(x)) and its derivative, with one exponential for both."""
+    small = np.exp(-np.abs(x))
+    return np.maximum(x, 0) + np.log1p(small), np.where(x > 0, 1.0, small) / (1 + small)

@@ -1,0 +1,120 @@
+"""Tasks of the budget study against their fits alone, and SMART against its plain descent.
+
+``rows()`` gives (what, ours in seconds, reference in seconds, bound) for the table of `make bench`.
+Times are of the processor: other work on the machine counts less. No data is needed.
+"""
+
+from __future__ import annotations
+
+import os
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from smallcal.calibrators.discipline import Discipline
+from smallcal.calibrators.maps import network
+from smallcal.calibrators.maps.base import Split, loss_and_slope
+from smallcal.calibrators.maps.temperature import fit_temperature
+from smallcal.calibrators.objectives import Gaps, objective
+from smallcal.data.predictions import Predictions
+from smallcal.studies import study_named
+from smallcal.studies.collection import collection_of
+from smallcal.studies.measure import Order, work
+from smallcal.studies.probes.base import Site
+
+#: Classes of the models, and samples to draw from and to test on.
+MODELS, N_VAL, N_TEST = (10, 100), 3_000, 5_000
+BUDGETS = (250, 1250)
+
+
+def rows():
+    """Yield what was timed, the seconds of each side, and the bound."""
+    warnings.simplefilter("ignore")
+    study = study_named("budget").with_options(budgets=BUDGETS, draws=1)
+    with tempfile.TemporaryDirectory() as name:
+        collection = _collection(Path(name))
+        _fit_all(study.with_options(budgets=BUDGETS[:1]), collection)  # load what is loaded once
+        fits = _seconds(lambda: _fit_all(study, collection))
+        whole = _seconds(lambda: _do_tasks(study, collection))
+    yield "study budget, 4 tasks of 10 and 100 classes / their fits alone", whole, fits, 2.0
+    split = _split(1_250, 100)
+    ours = _seconds(lambda: network.fit_smart(split))
+    plain = _seconds(lambda: _plain_descent(split, epochs=2000))
+    yield "SMART, 1,250 x 100 / the kernel at each of its steps", ours, plain, 1 / 2.5
+
+
+def _seconds(function):
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
+def _collection(folder):
+    cells = []
+    for n_classes in MODELS:
+        parts = {}
+        for seed, (part, n) in enumerate((("val", N_VAL), ("test", N_TEST))):
+            parts[f"{part}_logits"], parts[f"{part}_labels"] = _logits(n, n_classes, seed)
+        np.savez(folder / f"{n_classes}.npz", **parts)
+        files = {"calibration": f"{n_classes}.npz:val", "test": f"{n_classes}.npz:test"}
+        cells.append({"dataset": f"classes{n_classes}", "backbone": "drawn", **files})
+    return collection_of({"cell": cells}, folder, source=str(folder))
+
+
+def _logits(n, n_classes, seed=0):
+    """Draw logits, and labels from softmax(logits / 1.5): an over-confident model."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, n_classes), dtype=np.float32) * 2
+    z[np.arange(n), rng.integers(n_classes, size=n)] += 16 * rng.random(n, dtype=np.float32)
+    return z, (z / 1.5 + rng.gumbel(size=(n, n_classes))).argmax(axis=1)
+
+
+def _fit_all(study, collection):
+    """Fit what a run fits, and do nothing else."""
+    for cell in collection.cells:
+        for budget in study.budgets:
+            site = Site(study, cell, cell.draw(budget, 0))
+            for entry in study.entries:
+                site.fit(entry)
+
+
+def _do_tasks(study, collection):
+    """Do what a process of a run does: read, draw, fit, apply and measure."""
+    for task in study.tasks(collection):
+        work(Order(study, inputs=""), (collection.cell(task.cell), task))
+
+
+def _split(n, n_classes):
+    preds, care = Predictions.of(*_logits(n, n_classes)), Discipline(seed=0)
+    gaps, goal = Gaps.of(preds), objective("bce")
+    pooled = fit_temperature(goal, gaps, bounds=care.bounds)
+    scores = (gaps.best.mean() - gaps.best) / gaps.best.std()
+    return Split(preds, gaps, goal, pooled, scores, care)
+
+
+def _plain_descent(split, epochs):
+    """Take SMART's steps with an exponential for each sample and class at each of them."""
+    scores = np.sort(split.scores)
+    gaps = split.gaps.take(np.argsort(split.scores))
+    theta = network._first_weights(split, 16)
+    adam = network.Adam([theta], rate=5e-3)
+
+    def loss_at(temperature):
+        return loss_and_slope(split.goal, gaps, temperature)
+
+    for _ in range(epochs):
+        adam.step([network._loss_and_gradient(loss_at, scores, theta)[1]])
+
+
+if __name__ == "__main__":
+    for what, ours, reference, bound in rows():
+        print(
+            f"{what}: {ours:.2f} s, {reference:.2f} s, ratio {ours / reference:.2f} ({bound:.2f})"
+        )
