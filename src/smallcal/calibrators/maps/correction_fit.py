@@ -52,6 +52,7 @@ _BLOCK_SIZE = 2**18  # numbers looked at together
 _FARTHEST = 1e4
 _FARTHEST_STEP = 2.0  # in u
 _SMALLEST_STEP = 1e-9
+_SMALL_HALF = 24  # of a triangle that is inverted as any matrix is
 
 
 def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, FloatArray]:
@@ -323,8 +324,8 @@ class _Scales:
         steps: list[FloatArray] = []
         for _ in range(_ROUNDS):
             before = np.log((self.bias, self.mixing))
-            covariance = np.linalg.inv(curvature + np.diag(self.penalty()))
-            self._agree(covariance @ target, np.diag(covariance))
+            minimum, variance = _solved(curvature + np.diag(self.penalty()), target)
+            self._agree(minimum, variance)
             steps.append(np.log((self.bias, self.mixing)) - before)
             if np.abs(steps[-1]).max() < 0.01:
                 break
@@ -344,6 +345,28 @@ class _Scales:
         self.each = (_DEGREES + 1) / (_DEGREES + self.bias * (theta[b] ** 2 + variance[b]))
         free = len(theta[k]) - self.mixing * variance[k].sum()
         self.mixing = _precision(float(theta[k] @ theta[k]), free, _MIXING_SEEN)
+
+
+def _solved(matrix: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the solution of a system, and the diagonal of the matrix's inverse."""
+    try:
+        inverse = _inverse_of_lower(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:  # by rounding alone: no penalised parabola bends downwards
+        covariance = np.linalg.inv(matrix)
+        return covariance @ target, np.diag(covariance)
+    return inverse.T @ (inverse @ target), np.einsum("ij,ij->j", inverse, inverse)
+
+
+def _inverse_of_lower(lower: FloatArray) -> FloatArray:
+    """Return the inverse of a lower triangular matrix, by halves: a third of a whole inverse."""
+    half = len(lower) // 2
+    if half < _SMALL_HALF:
+        return np.asarray(np.linalg.inv(lower))
+    inverse = np.zeros_like(lower)
+    first, last = _inverse_of_lower(lower[:half, :half]), _inverse_of_lower(lower[half:, half:])
+    inverse[:half, :half], inverse[half:, half:] = first, last
+    inverse[half:, :half] = -last @ (lower[half:, :half] @ first)
+    return inverse
 
 
 def _precision(squares: float, free: float, before: float) -> float:
