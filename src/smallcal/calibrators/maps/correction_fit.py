@@ -47,7 +47,7 @@ _ROUNDS = 10  # of balancing, for each look
 _PACE = 0.8
 _LARGEST_SCALE = 10.0
 _SMALL = 0.01  # log-likelihood still to gain by the last step; what is left after it is far less
-_BLOCK_SIZE = 2**18  # numbers looked at together
+_BLOCK_SIZE = 2**19  # numbers looked at together
 #: Where a logit is this far below the top one, no probability is left that could be corrected.
 _FARTHEST = 1e4
 _FARTHEST_STEP = 2.0  # in u
@@ -106,7 +106,7 @@ def _fitted(model: _Model, raw: FloatArray, u: float) -> tuple[Correction, Float
 
 
 class _Part(NamedTuple):
-    """Minus the log-likelihood of some rows, with two derivatives."""
+    """Minus the log-likelihood of some rows, with its slope, and what curvature they add up to."""
 
     loss: float
     slope: FloatArray
@@ -120,22 +120,23 @@ class _Looked(NamedTuple):
     parts: list[_Part]
 
     def total(self) -> tuple[FloatArray, FloatArray]:
-        slopes, curvatures = zip(
-            *((part.slope, part.curvature) for part in self.parts), strict=True
-        )
-        return np.sum(slopes, axis=0), np.sum(curvatures, axis=0)
+        slope, curvature = (np.sum(each, axis=0) for each in list(zip(*self.parts, strict=True))[1:])
+        # The second derivative of e^u adds its first; a negative one would bend the wrong way.
+        curvature[0, 0] += max(slope[0], 0)
+        return slope, curvature
 
     def objective(self, penalty: FloatArray) -> float:
         return sum(part.loss for part in self.parts) + float(penalty @ self.theta**2) / 2
 
 
 class _Rows(NamedTuple):
-    """Some rows at one place: logits, readings, probabilities, those by weight, and errors."""
+    """Some rows at one place: logits, readings, weights, probabilities, those by weight, errors."""
 
     scale: float
     loss: float
     z: FloatArray
     x: FloatArray
+    weight: FloatArray
     p: FloatArray
     weighted: FloatArray
     error: FloatArray
@@ -206,7 +207,19 @@ class _Model:
 
     def slopes_by_fold(self, theta: FloatArray) -> FloatArray:
         """Return the slope of the loss of each fold's rows."""
-        return np.array([self._slope(self._rows(theta, rows)) for rows in self.folds])
+        size = max(1, _BLOCK_SIZE // self.z[self.folds[0]].size)  # folds looked at together
+        parts = (self.folds[start : start + size] for start in range(0, len(self.folds), size))
+        return np.vstack([self._slopes(theta, folds) for folds in parts])
+
+    def _slopes(self, theta: FloatArray, folds: list[slice]) -> FloatArray:
+        """Return the slopes of folds that follow one another."""
+        first = folds[0].start
+        seen = self._rows(theta, slice(first, folds[-1].stop))
+        starts = [fold.start - first for fold in folds]
+        pulls = seen.scale * np.einsum("ij,ij->i", seen.error, seen.z)
+        by_row = (pulls[:, None], seen.error, _products(seen.error @ self.directions, seen.x))
+        pull, biases, mixing = (np.add.reduceat(part, starts, axis=0) for part in by_row)
+        return np.hstack([pull, biases[:, self.counts], mixing])
 
     def look(self, theta: FloatArray) -> _Looked:
         """Look at the data, block after block of rows."""
@@ -234,7 +247,7 @@ class _Model:
         weighted = p if bool((weight == 1).all()) else p * weight[:, None]
         error = weighted.copy()
         error[at_label] -= weight
-        return _Rows(scale, loss, z, x, p, weighted, error)
+        return _Rows(scale, loss, z, x, weight, p, weighted, error)
 
     def _slope(self, seen: _Rows) -> FloatArray:
         """Return the sum of J'(p - y) over rows; see :meth:`_curvature`."""
@@ -243,41 +256,43 @@ class _Model:
         return np.concatenate([[pull], seen.error.sum(axis=0)[self.counts], mixed.ravel()])
 
     def _curvature(self, seen: _Rows) -> FloatArray:
-        """Return the sum of J'(diag p - p p')J over rows.
+        """Return the sum of J'(diag p - p p')J over rows, without the second derivative of e^u.
 
         J, the derivative of a row's logits, is e^u z for u, one at its class for a bias, and a
         product of a direction of the class and the row's reading x for an entry of K.
         """
-        scale, _, z, x, p, weighted, error = seen
+        scale, _, z, x, weight, p, weighted, _ = seen
         v, some = self.directions, self.counts
         one, biases, _ = self.sizes
         u, b, k = slice(0, one), slice(one, one + biases), slice(one + biases, None)
         curvature = np.empty((sum(self.sizes),) * 2)
-        few = (p, weighted) if biases == self.n_classes else (p[:, some], weighted[:, some])
-        mean = np.einsum("ij,ij->i", p, z)
-        pz = weighted * z
-        total = pz.sum(axis=0)
-        weighted_mean = np.einsum("ij,ij->i", weighted, z)
-        # The second derivative of e^u adds its first; a negative one would bend the wrong way.
-        pull = scale * float(np.vdot(error, z))
-        curvature[u, u] = scale**2 * (np.vdot(pz, z) - mean @ weighted_mean) + max(pull, 0)
-        curvature[u, b] = scale * (total[some] - weighted_mean @ few[0])
-        curvature[b, b] = np.diag(few[1].sum(axis=0)) - few[0].T @ few[1]
-        pv, wv = p @ v, weighted @ v
+        pz, mean = weighted * z, np.einsum("ij,ij->i", p, z)
+        weighted_mean = weight * mean
+        curvature[u, u] = scale**2 * (np.vdot(pz, z) - mean @ weighted_mean)
+        curvature[u, b] = scale * (pz.sum(axis=0) - weighted_mean @ p)[some]
+        # The product of a matrix with itself costs half of one with another.
+        root = p if biases == self.n_classes else p[:, some]
+        root = root * np.sqrt(weight)[:, None]
+        curvature[b, b] = np.diag(weighted.sum(axis=0)[some]) - root.T @ root
+        pv = p @ v
         # Of each row: V'(diag p - p p')V.
-        pairs = (v[:, :, None] * v[:, None, :]).reshape(len(v), -1)
-        inner = weighted @ pairs - (pv[:, :, None] * wv[:, None, :]).reshape(len(x), -1)
-        readings = (x[:, :, None] * x[:, None, :]).reshape(len(x), -1)
+        pairs = _products(v, v)
+        inner = weighted @ pairs - _products(pv, weight[:, None] * pv)
         rank = v.shape[1]
-        both = (inner.T @ readings).reshape((rank,) * 4)
+        both = (inner.T @ _products(x, x)).reshape((rank,) * 4)
         curvature[k, k] = both.transpose(0, 2, 1, 3).reshape(rank**2, rank**2)
         curvature[u, k] = scale * ((pz @ v - weighted_mean[:, None] * pv).T @ x).ravel()
-        own = v[some][:, :, None] * (few[1].T @ x)[:, None, :]
-        crossed = few[1].T @ (pv[:, :, None] * x[:, None, :]).reshape(len(x), -1)
-        curvature[b, k] = own.reshape(biases, -1) - crossed
+        own = _products(v, weighted.T @ x)
+        crossed = weighted.T @ _products(pv, x)
+        curvature[b, k] = (own - crossed)[some]
         curvature[b, u], curvature[k, u] = curvature[u, b].T, curvature[u, k].T
         curvature[k, b] = curvature[b, k].T
         return curvature
+
+
+def _products(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the products of each row's entries (n, a) and (n, b), shape (n, a b)."""
+    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
 
 
 def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray, FloatArray]:
