@@ -153,7 +153,7 @@ def held_out_losses(
 
 
 def _fit_and_apply(method: Method, part: Predictions, held: Predictions, entry: HeldOut) -> Scored:
-    fitted = method.fit(part)
+    fitted = method.fit(part, record=False)
     entry.n_parameters = max(entry.n_parameters, fitted.n_parameters)
     for flag in fitted.flags:
         entry.flags[flag] = entry.flags.get(flag, 0) + 1
@@ -191,7 +191,7 @@ def out_of_fold(
     for fold in range(folds.n_folds):
         held, rest = (np.flatnonzero(found) for found in (folds.of[0] == fold, folds.of[0] != fold))
         try:
-            proba[held] = method.fit(preds.take(rest)).on(preds.take(held))
+            proba[held] = method.fit(preds.take(rest), record=False).on(preds.take(held))
         except InputError:
             if instead is None:
                 raise

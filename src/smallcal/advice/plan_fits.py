@@ -137,7 +137,7 @@ def fit_at_size(
     for draw in range(draws):
         rows, left = draw_rows(preds.n, size, draw, seed)
         try:
-            fitted = made.fit(preds.take(rows))
+            fitted = made.fit(preds.take(rows), record=False)
         except InputError as error:
             raise error.about(f"{method} cannot be fitted on {size} samples") from error
         view = _view(fitted, preds.take(left))
@@ -165,7 +165,7 @@ def uncalibrated(preds: Predictions) -> SizeFits:
 
 def _plain(preds: Predictions) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the raw model's confidence, residual and loss on each row."""
-    view = _view(METHODS["none"].fit(preds), preds)
+    view = _view(METHODS["none"].fit(preds, record=False), preds)
     return view.confidence, view.residual, _losses(view)
 
 

@@ -166,7 +166,7 @@ def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCal
     drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
     drawn.require_fittable()
     least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
-    fitted = composed.with_options({"min_group_size": least}).fit(drawn)
+    fitted = composed.with_options({"min_group_size": least}).fit(drawn, record=False)
     return replace(fitted, discipline=composed.discipline)
 
 

@@ -298,7 +298,7 @@ def candidates_for(
     every = _composed(usual_candidates(preds.kind), random_state, preds.kind)
     left_out = []
     for label in list(every)[1:]:
-        fitted = every[label].method.fit(preds)
+        fitted = every[label].method.fit(preds, record=False)
         flag = next((name for name in UNSOUND if name in fitted.flags), None)
         if flag is not None:
             del every[label]

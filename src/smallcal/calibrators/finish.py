@@ -51,7 +51,7 @@ class Made:
     odds: FloatArray
     freedom: float | None
 
-    def finished(self, seen: Seen) -> FittedCalibrator:
+    def finished(self, seen: Seen, *, measure: bool = True) -> FittedCalibrator:
         """Weigh the fit, put it together with its correction, and measure it on the split."""
         fitted, weight = replace(self.fitted, correction=self.correction), 1.0
         if self.freedom is not None:
@@ -59,6 +59,8 @@ class Made:
             faultless = bool(seen.gaps.correct.all())
             weight = 0.0 if faultless else weight_of_change(self._gain(seen), self.freedom)
             fitted = replace(self._at(weight), flags=self._flags(weight))
+        if not measure:
+            return replace(fitted, fit_metrics={"weight": weight})
         proba = fitted.calibrate(_given(seen.preds))
         metrics = {
             "accuracy": float(seen.gaps.correct.mean()),
@@ -99,6 +101,8 @@ class Made:
             bare = replace(self.fitted, map=alone, signal=NoSignal(), tail_temperature=None)
             return replace(bare, pooled_temperature=1.0, group_counts=(n,))
         tail, correction = self.fitted.tail_temperature, self.correction
+        if weight == 1:
+            return replace(self.fitted, correction=correction)
         return replace(
             self.fitted,
             map=self.fitted.map.weakened(weight),

@@ -210,27 +210,37 @@ class Method:
         made = replace(self, **axes, options=kept, discipline=replace(self.discipline, **care))
         return made if made._axes() == self._axes() else made.as_variant_of(self.origin or self)
 
-    def fit(self, preds: Predictions, /) -> FittedCalibrator:
-        """Fit on checked predictions."""
+    def fit(self, preds: Predictions, /, *, record: bool = True) -> FittedCalibrator:
+        """Fit on checked predictions.
+
+        Without ``record`` it is the same calibrator, bit for bit, without what only a file of it
+        tells: the losses on its split, the split's fingerprint, and counts for a monitor. Whoever
+        fits a hundred times to apply each once does without.
+        """
         seen = Seen.of(preds)
-        fitted = self._fit_corrected(seen) if self.correction else self._fit_plain(seen)
-        data = {"n": preds.n, "sha256": preds.sha256()}
+        fitted = (
+            self._fit_corrected(seen, record) if self.correction else self._fit_plain(seen, record)
+        )
+        fitted = replace(fitted, data={"n": preds.n})
+        if fitted.has_few_samples and "kept_raw" not in fitted.flags:
+            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
+        if not record:
+            return with_groups(fitted, preds)
+        data: dict[str, Any] = {"n": preds.n, "sha256": preds.sha256()}
         if any_masked(preds.logits):
             data["masked"] = int(is_masked(preds.logits).any(axis=1).sum())
         fitted = replace(fitted, data=data)
-        if fitted.has_few_samples and "kept_raw" not in fitted.flags:
-            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         given, odds = Given(preds.logits, preds.features, preds.labels), seen.raw.log_odds
         if preds.score is not None:
             fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
         return with_reference(with_groups(fitted, preds), given, odds)
 
-    def _fit_corrected(self, seen: Seen) -> FittedCalibrator:
+    def _fit_corrected(self, seen: Seen, record: bool) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""
         bounds = self.discipline.bounds
         anchor = pooled_prior(objective("bce"), seen.gaps, seen.raw, bounds=bounds)
         correction, logits = fit_correction(seen.preds, anchor.temperature)
-        fitted = self._fit_plain(seen, seen.moved(logits), correction)
+        fitted = self._fit_plain(seen, record, seen.moved(logits), correction)
         free = accuracy_if_free(seen.preds, logits)
         better = self.keep_predictions and free["gain_low"] > 0
         flags: dict[str, list[int]] = {"better_free": []} if better else {}
@@ -238,7 +248,11 @@ class Method:
         return replace(fitted, flags={**fitted.flags, **flags}, fit_metrics=metrics)
 
     def _fit_plain(
-        self, seen: Seen, moved: Seen | None = None, correction: Correction | None = None
+        self,
+        seen: Seen,
+        record: bool,
+        moved: Seen | None = None,
+        correction: Correction | None = None,
     ) -> FittedCalibrator:
         """Fit signal, map and tail on a split, or on it as it was moved by a correction."""
         split = moved or seen
@@ -261,11 +275,12 @@ class Method:
             discipline=self.discipline,
         )
         finishing = self.gate == "weight" or correction is not None
-        if not finishing:
+        measure = record and not finishing
+        if measure:
             fitted = replace(fitted, fit_metrics=_outcome(fitted, split, routed.deployed))
         # A model that is left alone is left alone altogether.
         if self.tail and split.preds.n_classes > 2 and "kept_raw" not in fit.flags:
-            fitted = self._with_tail(fitted, split, measure=not finishing)
+            fitted = self._with_tail(fitted, split, measure=measure)
         if not finishing:
             return fitted
         assert isinstance(fit.map, TemperatureMap)
@@ -273,7 +288,7 @@ class Method:
         freedom = None
         if self.gate == "weight":
             freedom = fit.map.n_parameters if fit.freedom is None else fit.freedom
-        return Made(fitted, correction, split, odds, freedom).finished(seen)
+        return Made(fitted, correction, split, odds, freedom).finished(seen, measure=record)
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
@@ -327,7 +342,7 @@ class Method:
         preds, gaps, _ = seen
         pooled, bounds = fitted.pooled_temperature, self.discipline.bounds
         tailed = replace(fitted, tail_temperature=tail_temperature(preds, pooled, bounds=bounds))
-        if not measure:
+        if not measure and self.gate != "evidence":
             return tailed
         given = Given(preds.logits.astype(np.float64), preds.features, preds.labels)
         proba = tailed.calibrate(given)
@@ -336,6 +351,8 @@ class Method:
             rise = log_of_label(proba, preds) - log_of_label(without, preds)
             if float(gaps.weights @ rise) <= evidence_needed(gaps.total):
                 return fitted
+        if not measure:
+            return tailed
         after = outcome_of(proba, preds, preds.predicted)
         return replace(tailed, fit_metrics={**fitted.fit_metrics, **after})
 

@@ -130,7 +130,10 @@ class _Looked(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Some rows at one place: logits, readings, weights, probabilities, those by weight, errors."""
+    """Some rows at one place, until the next ones are looked at.
+
+    Logits, readings, weights, probabilities, the same by weight, errors, and room for another.
+    """
 
     scale: float
     loss: float
@@ -140,6 +143,7 @@ class _Rows(NamedTuple):
     p: FloatArray
     weighted: FloatArray
     error: FloatArray
+    room: FloatArray
 
 
 class _Model:
@@ -163,8 +167,10 @@ class _Model:
         self.x = seen @ self.directions
         rank = self.directions.shape[1]
         self.sizes = 1, len(self.counts), rank * rank
-        size = max(1, _BLOCK_SIZE // preds.n_classes)
+        size = min(max(len(z[self.folds[0]]), _BLOCK_SIZE // preds.n_classes), preds.n)
         self.blocks = [slice(start, start + size) for start in range(0, preds.n, size)]
+        # Fresh memory would cost as much as the arithmetic.
+        self.scratch = [np.empty((size, preds.n_classes)) for _ in range(4)]
 
     def spread(self, theta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return e^u, the biases of all classes, and K."""
@@ -235,19 +241,20 @@ class _Model:
         scale, bias, mixing = self.spread(theta)
         z, x, weight = self.z[rows], self.x[rows], self.weight[rows]
         at_label = np.arange(len(z)), self.labels[rows]
-        p = x @ (self.directions @ mixing).T
+        p, weighted, error, scaled = (room[: len(z)] for room in self.scratch)
+        np.matmul(x, (self.directions @ mixing).T, out=p)
         p += bias
-        p += scale * z
+        p += np.multiply(scale, z, out=scaled)
         label = p[at_label]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             np.exp(p, out=p)
             total = np.einsum("ij->i", p)
             loss = float(weight @ (np.log(total) - label))  # infinite if the step was too long
             p /= total[:, None]
-        weighted = p if bool((weight == 1).all()) else p * weight[:, None]
-        error = weighted.copy()
+        np.multiply(p, weight[:, None], out=weighted)
+        error[...] = weighted
         error[at_label] -= weight
-        return _Rows(scale, loss, z, x, weight, p, weighted, error)
+        return _Rows(scale, loss, z, x, weight, p, weighted, error, scaled)
 
     def _slope(self, seen: _Rows) -> FloatArray:
         """Return the sum of J'(p - y) over rows; see :meth:`_curvature`."""
@@ -261,27 +268,27 @@ class _Model:
         J, the derivative of a row's logits, is e^u z for u, one at its class for a bias, and a
         product of a direction of the class and the row's reading x for an entry of K.
         """
-        scale, _, z, x, weight, p, weighted, _ = seen
+        scale, _, z, x, weight, p, weighted, _, room = seen
         v, some = self.directions, self.counts
         one, biases, _ = self.sizes
         u, b, k = slice(0, one), slice(one, one + biases), slice(one + biases, None)
         curvature = np.empty((sum(self.sizes),) * 2)
-        pz, mean = weighted * z, np.einsum("ij,ij->i", p, z)
+        mean = np.einsum("ij,ij->i", p, z)
         weighted_mean = weight * mean
+        pz = np.multiply(weighted, z, out=room)
         curvature[u, u] = scale**2 * (np.vdot(pz, z) - mean @ weighted_mean)
         curvature[u, b] = scale * (pz.sum(axis=0) - weighted_mean @ p)[some]
-        # The product of a matrix with itself costs half of one with another.
-        root = p if biases == self.n_classes else p[:, some]
-        root = root * np.sqrt(weight)[:, None]
-        curvature[b, b] = np.diag(weighted.sum(axis=0)[some]) - root.T @ root
         pv = p @ v
         # Of each row: V'(diag p - p p')V.
-        pairs = _products(v, v)
-        inner = weighted @ pairs - _products(pv, weight[:, None] * pv)
+        inner = weighted @ _products(v, v) - _products(pv, weight[:, None] * pv)
         rank = v.shape[1]
         both = (inner.T @ _products(x, x)).reshape((rank,) * 4)
         curvature[k, k] = both.transpose(0, 2, 1, 3).reshape(rank**2, rank**2)
         curvature[u, k] = scale * ((pz @ v - weighted_mean[:, None] * pv).T @ x).ravel()
+        # The product of a matrix with itself costs half of one with another.
+        root = np.multiply(p, np.sqrt(weight)[:, None], out=room)
+        root = root if biases == self.n_classes else root[:, some]
+        curvature[b, b] = np.diag(weighted.sum(axis=0)[some]) - root.T @ root
         own = _products(v, weighted.T @ x)
         crossed = weighted.T @ _products(pv, x)
         curvature[b, k] = (own - crossed)[some]
