@@ -17,6 +17,7 @@ from smallcal.calibrators.method import Method
 from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import in_order
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import mean_noise
 from smallcal.statistics.bootstrap import counts_of_draws
@@ -119,10 +120,16 @@ def gather_refits(
     plain = softmax(preds.logits.astype(np.float64), axis=1)
     raw = Scored.of(preds.labels, preds.measured(plain))
     found = Refits(audited, on_all=_metrics(audited.scored, raw))
-    for counts in draws:
+
+    def again(counts: FloatArray) -> CalibratedSplit | None:
         try:
-            refitted = CalibratedSplit.of(refit(composed, preds, counts), preds)
+            fitted = refit(composed, preds, counts, near=audited.fitted)
         except InputError:  # too few different rows were drawn, say
+            return None
+        return CalibratedSplit.of(fitted, preds)
+
+    for counts, refitted in in_order(again, draws):
+        if refitted is None:
             found.n_failed += 1
         else:
             found.add(refitted, counts, raw)
@@ -153,7 +160,13 @@ def resample_counts(
         yield counts
 
 
-def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCalibrator:
+def refit(
+    composed: Method,
+    preds: Predictions,
+    counts: FloatArray,
+    *,
+    near: FittedCalibrator | None = None,
+) -> FittedCalibrator:
     """Fit a method on one resample: each drawn row once, weighted by how often it was drawn.
 
     A group is too small by the number of draws in it, not of rows: else a resample of 200 would
@@ -166,7 +179,7 @@ def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCal
     drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
     drawn.require_fittable()
     least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
-    fitted = composed.with_options({"min_group_size": least}).fit(drawn, record=False)
+    fitted = composed.with_options({"min_group_size": least}).fit(drawn, record=False, near=near)
     return replace(fitted, discipline=composed.discipline)
 
 

@@ -14,11 +14,13 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
+from smallcal.calibrators.maps.base import ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.gate import weight_of_change
 from smallcal.calibrators.maps.temperature import ScalarMap
-from smallcal.calibrators.objectives import Seen, losses, sigmoid, softplus
+from smallcal.calibrators.objectives import Seen, log_odds, losses, sigmoid, softplus
 from smallcal.calibrators.signals import NoSignal
+from smallcal.calibrators.softmax import keep_predictions
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 
 #: Below this share of the change, the fit says that it is held back.
@@ -142,6 +144,26 @@ def accuracy_if_free(preds: Predictions, logits: FloatArray) -> dict[str, float]
         "high": float(min(centre + half, 1.0)),
         "gain_low": float(gain - error),
     }
+
+
+def metrics_of(fitted: FittedCalibrator, seen: Seen, scores: FloatArray) -> dict[str, Any]:
+    """Return the losses before and after calibration, and how many predictions changed."""
+    preds, gaps, raw = seen
+    before = {
+        "accuracy": float(gaps.correct.mean()),
+        "before": losses(gaps, 1.0, raw.log_odds),
+    }
+    if isinstance(fitted.map, TemperatureMap):
+        beta = 1 / fitted.map(scores)
+        after = losses(gaps, beta, log_odds(gaps, beta))
+        return before | {"after": after, "changed_predictions": 0}
+    assert isinstance(fitted.map, ProbabilityMap)
+    proba = fitted.map.of_options(preds.logits.astype(np.float64), scores)
+    predicted = proba.argmax(axis=1)
+    if fitted.preserves_argmax:
+        predicted = preds.predicted
+        keep_predictions(proba, predicted)
+    return before | outcome_of(proba, preds, predicted)
 
 
 def outcome_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from smallcal.calibrators.finish import (
     Made,
     accuracy_if_free,
     log_of_label,
+    metrics_of,
     outcome_of,
     with_claims,
 )
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
-from smallcal.calibrators.maps import RECIPES, MapFit, ProbabilityMap, Split, TemperatureMap
+from smallcal.calibrators.maps import RECIPES, FittedMap, MapFit, Split, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.correction_fit import fit_correction
 from smallcal.calibrators.maps.gate import evidence, evidence_needed
@@ -38,15 +39,14 @@ from smallcal.calibrators.maps.temperature import (
     one_sided,
     pooled_prior,
 )
-from smallcal.calibrators.objectives import Gaps, Seen, log_odds, losses, objective
+from smallcal.calibrators.objectives import Gaps, Seen, log_odds, objective
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
-from smallcal.calibrators.softmax import keep_predictions
 from smallcal.calibrators.watching import with_reference
 from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
 from smallcal.data.masks import any_masked, is_masked
-from smallcal.data.predictions import FloatArray, Predictions
+from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, choose, missing_input
 
 _CARE = tuple(entry.name for entry in fields(Discipline))
@@ -210,16 +210,19 @@ class Method:
         made = replace(self, **axes, options=kept, discipline=replace(self.discipline, **care))
         return made if made._axes() == self._axes() else made.as_variant_of(self.origin or self)
 
-    def fit(self, preds: Predictions, /, *, record: bool = True) -> FittedCalibrator:
+    def fit(
+        self, preds: Predictions, /, *, record: bool = True, near: FittedCalibrator | None = None
+    ) -> FittedCalibrator:
         """Fit on checked predictions.
 
         Without ``record`` it is the same calibrator, bit for bit, without what only a file of it
         tells: the losses on its split, the split's fingerprint, and counts for a monitor. Whoever
-        fits a hundred times to apply each once does without.
+        fits a hundred times to apply each once does without. ``near`` is a fit of this method on
+        much the same rows: searches begin there, and end where they would have anyway.
         """
-        seen = Seen.of(preds)
+        seen, asked = Seen.of(preds), _Asked(record, near)
         fitted = (
-            self._fit_corrected(seen, record) if self.correction else self._fit_plain(seen, record)
+            self._fit_corrected(seen, asked) if self.correction else self._fit_plain(seen, asked)
         )
         fitted = replace(fitted, data={"n": preds.n})
         if fitted.has_few_samples and "kept_raw" not in fitted.flags:
@@ -235,12 +238,13 @@ class Method:
             fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
         return with_reference(with_groups(fitted, preds), given, odds)
 
-    def _fit_corrected(self, seen: Seen, record: bool) -> FittedCalibrator:
+    def _fit_corrected(self, seen: Seen, asked: _Asked) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""
         bounds = self.discipline.bounds
         anchor = pooled_prior(objective("bce"), seen.gaps, seen.raw, bounds=bounds)
-        correction, logits = fit_correction(seen.preds, anchor.temperature)
-        fitted = self._fit_plain(seen, record, seen.moved(logits), correction)
+        near = None if asked.near is None else asked.near.correction
+        correction, logits = fit_correction(seen.preds, anchor.temperature, near)
+        fitted = self._fit_plain(seen, asked, seen.moved(logits), correction)
         free = accuracy_if_free(seen.preds, logits)
         better = self.keep_predictions and free["gain_low"] > 0
         flags: dict[str, list[int]] = {"better_free": []} if better else {}
@@ -250,13 +254,13 @@ class Method:
     def _fit_plain(
         self,
         seen: Seen,
-        record: bool,
+        asked: _Asked,
         moved: Seen | None = None,
         correction: Correction | None = None,
     ) -> FittedCalibrator:
         """Fit signal, map and tail on a split, or on it as it was moved by a correction."""
         split = moved or seen
-        found = self._fit_parts(split)
+        found = self._fit_parts(split, None if asked.near is None else asked.near.map)
         if self.gate == "evidence":
             found = found.gated(split.gaps)
         fit, routed = found.fit, found.routed
@@ -275,9 +279,9 @@ class Method:
             discipline=self.discipline,
         )
         finishing = self.gate == "weight" or correction is not None
-        measure = record and not finishing
+        measure = asked.record and not finishing
         if measure:
-            fitted = replace(fitted, fit_metrics=_outcome(fitted, split, routed.deployed))
+            fitted = replace(fitted, fit_metrics=metrics_of(fitted, split, routed.deployed))
         # A model that is left alone is left alone altogether.
         if self.tail and split.preds.n_classes > 2 and "kept_raw" not in fit.flags:
             fitted = self._with_tail(fitted, split, measure=measure)
@@ -288,14 +292,14 @@ class Method:
         freedom = None
         if self.gate == "weight":
             freedom = fit.map.n_parameters if fit.freedom is None else fit.freedom
-        return Made(fitted, correction, split, odds, freedom).finished(seen, measure=record)
+        return Made(fitted, correction, split, odds, freedom).finished(seen, measure=asked.record)
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
         seen = Seen.of(preds)
         return self._fit_parts(seen).weighed(seen.gaps)
 
-    def _fit_parts(self, seen: Seen) -> _Found:
+    def _fit_parts(self, seen: Seen, near: FittedMap | None = None) -> _Found:
         """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
         preds, gaps, raw = seen
         recipe, care = RECIPES[self.map], self.discipline
@@ -308,7 +312,7 @@ class Method:
                 prior = pooled_prior(goal, gaps, raw, bounds=care.bounds)
             pooled = fit_temperature(goal, gaps, bounds=care.bounds, start=start, prior=prior)
         alike = np.zeros(gaps.n)
-        split = Split(preds, gaps, goal, pooled, alike, care, prior)
+        split = Split(preds, gaps, goal, pooled, alike, care, prior, near=near)
         # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
         single = self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1)
         if single or self.signal == "none":
@@ -362,6 +366,13 @@ _EXTRAS = {"tail": ("nll",), "gate": ("evidence", "weight"), "correction": ("cla
 _AXES = ("objective", "signal", "tail", "gate", "correction", "keep_predictions")
 
 
+class _Asked(NamedTuple):
+    """What is asked of a fit, see :meth:`Method.fit`."""
+
+    record: bool
+    near: FittedCalibrator | None
+
+
 @dataclass(frozen=True, eq=False)
 class _Found:
     """The parts of a fit: the routing, the map, and one temperature for all."""
@@ -392,23 +403,3 @@ def _part_options(signal: str, map_name: str) -> dict[str, Any]:
     if signal not in ROUTES:
         raise InputError(f"unknown signal {signal!r}; {choose(signal, ROUTES)}")
     return {**ROUTES[signal].options, **RECIPES[map_name].options}
-
-
-def _outcome(fitted: FittedCalibrator, seen: Seen, scores: FloatArray) -> dict[str, Any]:
-    """Return the losses before and after calibration, and how many predictions changed."""
-    preds, gaps, raw = seen
-    before = {
-        "accuracy": float(gaps.correct.mean()),
-        "before": losses(gaps, 1.0, raw.log_odds),
-    }
-    if isinstance(fitted.map, TemperatureMap):
-        beta = 1 / fitted.map(scores)
-        after = losses(gaps, beta, log_odds(gaps, beta))
-        return before | {"after": after, "changed_predictions": 0}
-    assert isinstance(fitted.map, ProbabilityMap)
-    proba = fitted.map.of_options(preds.logits.astype(np.float64), scores)
-    predicted = proba.argmax(axis=1)
-    if fitted.preserves_argmax:
-        predicted = preds.predicted
-        keep_predictions(proba, predicted)
-    return before | outcome_of(proba, preds, predicted)

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import agreeing_scale
 from smallcal.calibrators.maps.correction import LARGEST, Correction
-from smallcal.calibrators.maps.temperature import ANCHOR_SCALE
+from smallcal.calibrators.maps.correction_scales import Scales
 from smallcal.data.masks import filled
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
@@ -31,31 +30,23 @@ from smallcal.errors import InputError
 RANK = 5
 N_FOLDS = 20
 
-#: The weak prior on the scales: as if two biases, and two entries of K, of this size had been seen.
-_SEEN = 2.0
-_BIAS_SEEN, _MIXING_SEEN = 0.1, 0.02
-#: Biases have a Student prior of so many degrees: a few large ones do not free all the others.
-_DEGREES = 4.0
 #: A class counts if it occurs, or should have occurred about this often.
 _EXPECTED = 0.5
 #: One class in five, it is thought beforehand, does not exist where the labels come from.
 _ABSENT = 0.2
 
-_START = (0.3, 0.05)  # scales where the search begins
 _MAX_LOOKS = 30
-_ROUNDS = 10  # of balancing, for each look
-_PACE = 0.8
-_LARGEST_SCALE = 10.0
 _SMALL = 0.01  # log-likelihood still to gain by the last step; what is left after it is far less
 _BLOCK_SIZE = 2**19  # numbers looked at together
 #: Where a logit is this far below the top one, no probability is left that could be corrected.
 _FARTHEST = 1e4
 _FARTHEST_STEP = 2.0  # in u
 _SMALLEST_STEP = 1e-9
-_SMALL_HALF = 24  # of a triangle that is inverted as any matrix is
 
 
-def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, FloatArray]:
+def fit_correction(
+    preds: Predictions, temperature: float, near: Correction | None = None
+) -> tuple[Correction, FloatArray]:
     """Fit a correction; return it with the split's logits, corrected out of fold.
 
     Parameters
@@ -63,6 +54,10 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     preds : Predictions
     temperature : float
         One for all that is best by log-likelihood: where the search begins.
+    near : Correction, optional
+        What was fitted on much the same rows: biases and matrix begin there. The scales of the
+        priors do not: their evidence may have two maxima, and which one is found must not depend
+        on other rows.
 
     Returns
     -------
@@ -82,7 +77,9 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     if np.ptp(filled(raw), axis=1).max() <= _FARTHEST:
         try:
             with np.errstate(all="ignore"):
-                correction, moved = _fitted(_Model(preds, raw), raw, -np.log(temperature))
+                model = _Model(preds, raw)
+                start = model.start(-float(np.log(temperature)), near)
+                correction, moved = _fitted(model, raw, start)
             if np.abs(moved - raw).max() < LARGEST:  # and not NaN
                 return correction, moved
         except (np.linalg.LinAlgError, InputError):  # nothing to be had of such logits
@@ -90,8 +87,8 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     return Correction((0.0,) * preds.n_classes), raw
 
 
-def _fitted(model: _Model, raw: FloatArray, u: float) -> tuple[Correction, FloatArray]:
-    theta, penalty, curvature = _search(model, u)
+def _fitted(model: _Model, raw: FloatArray, start: FloatArray) -> tuple[Correction, FloatArray]:
+    theta, penalty, curvature = _search(model, start)
     slopes = model.slopes_by_fold(theta)
     slope = slopes.sum(axis=0)
     absent = model.absent(slope, penalty * theta**2 / 2)
@@ -120,7 +117,8 @@ class _Looked(NamedTuple):
     parts: list[_Part]
 
     def total(self) -> tuple[FloatArray, FloatArray]:
-        slope, curvature = (np.sum(each, axis=0) for each in list(zip(*self.parts, strict=True))[1:])
+        slope = np.sum([part.slope for part in self.parts], axis=0)
+        curvature = np.sum([part.curvature for part in self.parts], axis=0)
         # The second derivative of e^u adds its first; a negative one would bend the wrong way.
         curvature[0, 0] += max(slope[0], 0)
         return slope, curvature
@@ -179,6 +177,19 @@ class _Model:
         bias[self.counts] = theta[1 : 1 + n_biases]
         rank = self.directions.shape[1]
         return float(np.exp(theta[0])), bias, theta[1 + n_biases :].reshape(rank, rank)
+
+    def start(self, u: float, near: Correction | None = None) -> FloatArray:
+        """Return where a search begins: no correction, or one of much the same rows."""
+        theta = np.append(u, np.zeros(sum(self.sizes[1:])))
+        if near is None or near.n_classes != self.n_classes:
+            return theta
+        # What is added for classes that may not exist is no part of the likelihood.
+        bias = np.where(self.occurred, near.bias, 0.0)
+        sides = (near.reads, near.writes)
+        reads, writes = (np.reshape(side, (-1, self.n_classes)) for side in sides)
+        mixing = (self.directions.T @ writes.T) @ (reads @ self.directions)
+        theta[1:] = np.exp(u) * np.concatenate([bias[self.counts], mixing.ravel()])
+        return theta
 
     def correction(self, theta: FloatArray) -> Correction:
         """Return what theta does beside scaling the logits."""
@@ -302,10 +313,10 @@ def _products(left: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
 
 
-def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _search(model: _Model, start: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the fit, its penalties, and the curvature of the log-likelihood beside it."""
-    scales = _Scales(model.sizes, model.rare)
-    looked = model.look(np.append(u, np.zeros(sum(model.sizes[1:]))))
+    scales = Scales(model.sizes, model.rare)
+    looked = model.look(start)
     for _ in range(_MAX_LOOKS):
         slope, curvature = looked.total()
         step = scales.balance(curvature, curvature @ looked.theta - slope) - looked.theta
@@ -320,81 +331,6 @@ def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray, FloatArray
             new = model.look(looked.theta + step)
         looked = new
     return looked.theta + step, penalty, curvature
-
-
-class _Scales:
-    """The priors' penalties, and how a parabola of the log-likelihood sets them."""
-
-    def __init__(self, sizes: tuple[int, int, int], rare: FloatArray) -> None:
-        self.sizes, self.rare = sizes, rare
-        self.bias, self.mixing = (scale**-2 for scale in _START)
-        self.each = np.ones(sizes[1])  # what Student's prior makes of each bias
-
-    def penalty(self) -> FloatArray:
-        """Return the penalty of each parameter: half of it times the parameter squared."""
-        one, _, entries = self.sizes
-        parts = np.full(one, ANCHOR_SCALE**-2), self.bias * self.each, np.full(entries, self.mixing)
-        return np.concatenate(parts)
-
-    def balance(self, curvature: FloatArray, target: FloatArray) -> FloatArray:
-        """Set the scales by the evidence under a parabola; return its penalised minimum.
-
-        Each round is MacKay's: a scale is such that the squares of its parameters, over their
-        effective number, agree with it. Rounds approach the end at a steady pace, so that every
-        second one goes on to where that leads (Aitken).
-        """
-        steps: list[FloatArray] = []
-        for _ in range(_ROUNDS):
-            before = np.log((self.bias, self.mixing))
-            minimum, variance = _solved(curvature + np.diag(self.penalty()), target)
-            self._agree(minimum, variance)
-            steps.append(np.log((self.bias, self.mixing)) - before)
-            if np.abs(steps[-1]).max() < 0.01:
-                break
-            if len(steps) % 2 == 0:
-                pace = np.clip(steps[-1] / np.where(steps[-2] == 0, 1, steps[-2]), 0, _PACE)
-                self.bias, self.mixing = np.exp(before + steps[-1] / (1 - pace)).tolist()
-        return np.asarray(np.linalg.solve(curvature + np.diag(self.penalty()), target))
-
-    def _agree(self, theta: FloatArray, variance: FloatArray) -> None:
-        """Make the scales agree with the parameters."""
-        b, k = slice(1, 1 + self.sizes[1]), slice(1 + self.sizes[1], None)
-        # Classes that neither occur nor are expected have biases too, if small ones.
-        small = self.rare / (self.rare + self.bias)
-        free = len(theta[b]) - (self.bias * self.each) @ variance[b] + small.sum()
-        squares = float(self.each @ theta[b] ** 2 + small @ small)
-        self.bias = _precision(squares, free, _BIAS_SEEN)
-        self.each = (_DEGREES + 1) / (_DEGREES + self.bias * (theta[b] ** 2 + variance[b]))
-        free = len(theta[k]) - self.mixing * variance[k].sum()
-        self.mixing = _precision(float(theta[k] @ theta[k]), free, _MIXING_SEEN)
-
-
-def _solved(matrix: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the solution of a system, and the diagonal of the matrix's inverse."""
-    try:
-        inverse = _inverse_of_lower(np.linalg.cholesky(matrix))
-    except np.linalg.LinAlgError:  # by rounding alone: no penalised parabola bends downwards
-        covariance = np.linalg.inv(matrix)
-        return covariance @ target, np.diag(covariance)
-    return inverse.T @ (inverse @ target), np.einsum("ij,ij->j", inverse, inverse)
-
-
-def _inverse_of_lower(lower: FloatArray) -> FloatArray:
-    """Return the inverse of a lower triangular matrix, by halves: a third of a whole inverse."""
-    half = len(lower) // 2
-    if half < _SMALL_HALF:
-        return np.asarray(np.linalg.inv(lower))
-    inverse = np.zeros_like(lower)
-    first, last = _inverse_of_lower(lower[:half, :half]), _inverse_of_lower(lower[half:, half:])
-    inverse[:half, :half], inverse[half:, half:] = first, last
-    inverse[half:, :half] = -last @ (lower[half:, :half] @ first)
-    return inverse
-
-
-def _precision(squares: float, free: float, before: float) -> float:
-    """Return one over the square of the scale that agrees with some parameters."""
-    scale = agreeing_scale(squares, free, before=before, seen=_SEEN)
-    return min(scale, _LARGEST_SCALE) ** -2
 
 
 def _dealt(z: FloatArray, labels: IntArray) -> tuple[IntArray, list[slice]]:
