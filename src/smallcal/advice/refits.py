@@ -123,7 +123,7 @@ def gather_refits(
 
     def again(counts: FloatArray) -> CalibratedSplit | None:
         try:
-            fitted = refit(composed, preds, counts, near=audited.fitted)
+            fitted = refit(composed, preds, counts)
         except InputError:  # too few different rows were drawn, say
             return None
         return CalibratedSplit.of(fitted, preds)
@@ -160,13 +160,7 @@ def resample_counts(
         yield counts
 
 
-def refit(
-    composed: Method,
-    preds: Predictions,
-    counts: FloatArray,
-    *,
-    near: FittedCalibrator | None = None,
-) -> FittedCalibrator:
+def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCalibrator:
     """Fit a method on one resample: each drawn row once, weighted by how often it was drawn.
 
     A group is too small by the number of draws in it, not of rows: else a resample of 200 would
@@ -179,7 +173,7 @@ def refit(
     drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
     drawn.require_fittable()
     least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
-    fitted = composed.with_options({"min_group_size": least}).fit(drawn, record=False, near=near)
+    fitted = composed.with_options({"min_group_size": least}).fit(drawn, record=False)
     return replace(fitted, discipline=composed.discipline)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from smallcal.calibrators.finish import (
 )
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
-from smallcal.calibrators.maps import RECIPES, FittedMap, MapFit, Split, TemperatureMap
+from smallcal.calibrators.maps import RECIPES, MapFit, Split, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.correction_fit import fit_correction
 from smallcal.calibrators.maps.gate import evidence, evidence_needed
@@ -210,20 +210,16 @@ class Method:
         made = replace(self, **axes, options=kept, discipline=replace(self.discipline, **care))
         return made if made._axes() == self._axes() else made.as_variant_of(self.origin or self)
 
-    def fit(
-        self, preds: Predictions, /, *, record: bool = True, near: FittedCalibrator | None = None
-    ) -> FittedCalibrator:
+    def fit(self, preds: Predictions, /, *, record: bool = True) -> FittedCalibrator:
         """Fit on checked predictions.
 
         Without ``record`` it is the same calibrator, bit for bit, without what only a file of it
         tells: the losses on its split, the split's fingerprint, and counts for a monitor. Whoever
-        fits a hundred times to apply each once does without. ``near`` is a fit of this method on
-        much the same rows: searches begin there, and end where they would have anyway.
+        fits a hundred times to apply each once does without.
         """
-        seen, asked = Seen.of(preds), _Asked(record, near)
-        fitted = (
-            self._fit_corrected(seen, asked) if self.correction else self._fit_plain(seen, asked)
-        )
+        seen = Seen.of(preds)
+        fit = self._fit_corrected if self.correction else self._fit_plain
+        fitted = fit(seen, record)
         fitted = replace(fitted, data={"n": preds.n})
         if fitted.has_few_samples and "kept_raw" not in fitted.flags:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
@@ -238,13 +234,12 @@ class Method:
             fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
         return with_reference(with_groups(fitted, preds), given, odds)
 
-    def _fit_corrected(self, seen: Seen, asked: _Asked) -> FittedCalibrator:
+    def _fit_corrected(self, seen: Seen, record: bool) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""
         bounds = self.discipline.bounds
         anchor = pooled_prior(objective("bce"), seen.gaps, seen.raw, bounds=bounds)
-        near = None if asked.near is None else asked.near.correction
-        correction, logits = fit_correction(seen.preds, anchor.temperature, near)
-        fitted = self._fit_plain(seen, asked, seen.moved(logits), correction)
+        correction, logits = fit_correction(seen.preds, anchor.temperature)
+        fitted = self._fit_plain(seen, record, seen.moved(logits), correction)
         free = accuracy_if_free(seen.preds, logits)
         better = self.keep_predictions and free["gain_low"] > 0
         flags: dict[str, list[int]] = {"better_free": []} if better else {}
@@ -254,13 +249,13 @@ class Method:
     def _fit_plain(
         self,
         seen: Seen,
-        asked: _Asked,
+        record: bool,
         moved: Seen | None = None,
         correction: Correction | None = None,
     ) -> FittedCalibrator:
         """Fit signal, map and tail on a split, or on it as it was moved by a correction."""
         split = moved or seen
-        found = self._fit_parts(split, None if asked.near is None else asked.near.map)
+        found = self._fit_parts(split)
         if self.gate == "evidence":
             found = found.gated(split.gaps)
         fit, routed = found.fit, found.routed
@@ -279,7 +274,7 @@ class Method:
             discipline=self.discipline,
         )
         finishing = self.gate == "weight" or correction is not None
-        measure = asked.record and not finishing
+        measure = record and not finishing
         if measure:
             fitted = replace(fitted, fit_metrics=metrics_of(fitted, split, routed.deployed))
         # A model that is left alone is left alone altogether.
@@ -292,14 +287,14 @@ class Method:
         freedom = None
         if self.gate == "weight":
             freedom = fit.map.n_parameters if fit.freedom is None else fit.freedom
-        return Made(fitted, correction, split, odds, freedom).finished(seen, measure=asked.record)
+        return Made(fitted, correction, split, odds, freedom).finished(seen, measure=record)
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
         seen = Seen.of(preds)
         return self._fit_parts(seen).weighed(seen.gaps)
 
-    def _fit_parts(self, seen: Seen, near: FittedMap | None = None) -> _Found:
+    def _fit_parts(self, seen: Seen) -> _Found:
         """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
         preds, gaps, raw = seen
         recipe, care = RECIPES[self.map], self.discipline
@@ -312,7 +307,7 @@ class Method:
                 prior = pooled_prior(goal, gaps, raw, bounds=care.bounds)
             pooled = fit_temperature(goal, gaps, bounds=care.bounds, start=start, prior=prior)
         alike = np.zeros(gaps.n)
-        split = Split(preds, gaps, goal, pooled, alike, care, prior, near=near)
+        split = Split(preds, gaps, goal, pooled, alike, care, prior)
         # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
         single = self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1)
         if single or self.signal == "none":
@@ -364,13 +359,6 @@ class Method:
 #: Choices beside the axes, for methods that divide a row by one temperature.
 _EXTRAS = {"tail": ("nll",), "gate": ("evidence", "weight"), "correction": ("classes",)}
 _AXES = ("objective", "signal", "tail", "gate", "correction", "keep_predictions")
-
-
-class _Asked(NamedTuple):
-    """What is asked of a fit, see :meth:`Method.fit`."""
-
-    record: bool
-    near: FittedCalibrator | None
 
 
 @dataclass(frozen=True, eq=False)

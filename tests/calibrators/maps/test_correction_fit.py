@@ -172,7 +172,7 @@ def best(model, penalty, start, keep=None):
 def test_the_fit_is_the_optimum_of_its_penalised_likelihood(n, n_classes, bias):
     given = np.resize(bias, n_classes) * (np.arange(n_classes) == 0)
     model = model_of(*planted(n, n_classes, seed=n, bias=given, scale=0.7))
-    theta, penalty, curvature = _search(model, model.start(0.0))
+    theta, penalty, curvature = _search(model, 0.0)
     slope, here = model.look(theta).total()
     left = slope + penalty * theta
     whole = here + np.diag(penalty)
@@ -205,7 +205,7 @@ def test_the_scales_are_those_of_the_largest_evidence(seed, spread, monkeypatch)
     rng = np.random.default_rng(seed)
     mix = 0.2 * spread * rng.normal(size=(5, 5))
     model = model_of(*planted(400, 5, seed=seed, bias=spread * rng.normal(size=5), mix=mix))
-    theta, penalty, _ = _search(model, model.start(0.0))
+    theta, penalty, _ = _search(model, 0.0)
     found = -np.log(penalty[[1, -1]]) / 2
     np.testing.assert_allclose(penalty[1:6], penalty[1], rtol=1e-9)
     np.testing.assert_array_equal(penalty[6:], penalty[-1])
@@ -226,7 +226,7 @@ def test_students_prior_holds_a_large_bias_less_and_the_others_as_firmly():
     bias = np.zeros(12)
     bias[0] = 4.0
     model = model_of(*planted(600, 12, seed=3, bias=bias))
-    theta, penalty, _ = _search(model, model.start(0.0))
+    theta, penalty, _ = _search(model, 0.0)
     held = penalty[1:13]
     assert held[0] < 0.2 * np.median(held)
     assert np.abs(theta[2:13] - np.median(theta[1:13])).max() < 0.8
@@ -339,7 +339,7 @@ def test_rows_are_corrected_as_by_a_fit_without_their_fold():
     preds = Predictions.of(z, y)
     correction, moved = fit_correction(preds, 1.0)
     model = model_of(z, y)
-    theta, penalty, _ = _search(model, model.start(0.0))
+    theta, penalty, _ = _search(model, 0.0)
     exact = np.empty_like(z)
     for rows in model.folds:
         inside = np.zeros(300, dtype=bool)

@@ -127,8 +127,6 @@ class Split:
         What the pooled temperature was drawn towards, if anything.
     thresholds : tuple of float, or None
         Where groups must begin, for signals that know; else quantiles of the scores.
-    near : FittedMap or None
-        What was fitted on much the same rows: where a search may begin.
     """
 
     preds: Predictions
@@ -139,7 +137,6 @@ class Split:
     discipline: Discipline
     prior: Prior | None = None
     thresholds: tuple[float, ...] | None = None
-    near: FittedMap | None = None
 
 
 @dataclass(frozen=True)

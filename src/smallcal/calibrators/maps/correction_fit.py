@@ -44,9 +44,7 @@ _FARTHEST_STEP = 2.0  # in u
 _SMALLEST_STEP = 1e-9
 
 
-def fit_correction(
-    preds: Predictions, temperature: float, near: Correction | None = None
-) -> tuple[Correction, FloatArray]:
+def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, FloatArray]:
     """Fit a correction; return it with the split's logits, corrected out of fold.
 
     Parameters
@@ -54,10 +52,6 @@ def fit_correction(
     preds : Predictions
     temperature : float
         One for all that is best by log-likelihood: where the search begins.
-    near : Correction, optional
-        What was fitted on much the same rows: biases and matrix begin there. The scales of the
-        priors do not: their evidence may have two maxima, and which one is found must not depend
-        on other rows.
 
     Returns
     -------
@@ -77,9 +71,7 @@ def fit_correction(
     if np.ptp(filled(raw), axis=1).max() <= _FARTHEST:
         try:
             with np.errstate(all="ignore"):
-                model = _Model(preds, raw)
-                start = model.start(-float(np.log(temperature)), near)
-                correction, moved = _fitted(model, raw, start)
+                correction, moved = _fitted(_Model(preds, raw), raw, -np.log(temperature))
             if np.abs(moved - raw).max() < LARGEST:  # and not NaN
                 return correction, moved
         except (np.linalg.LinAlgError, InputError):  # nothing to be had of such logits
@@ -87,8 +79,8 @@ def fit_correction(
     return Correction((0.0,) * preds.n_classes), raw
 
 
-def _fitted(model: _Model, raw: FloatArray, start: FloatArray) -> tuple[Correction, FloatArray]:
-    theta, penalty, curvature = _search(model, start)
+def _fitted(model: _Model, raw: FloatArray, u: float) -> tuple[Correction, FloatArray]:
+    theta, penalty, curvature = _search(model, u)
     slopes = model.slopes_by_fold(theta)
     slope = slopes.sum(axis=0)
     absent = model.absent(slope, penalty * theta**2 / 2)
@@ -177,19 +169,6 @@ class _Model:
         bias[self.counts] = theta[1 : 1 + n_biases]
         rank = self.directions.shape[1]
         return float(np.exp(theta[0])), bias, theta[1 + n_biases :].reshape(rank, rank)
-
-    def start(self, u: float, near: Correction | None = None) -> FloatArray:
-        """Return where a search begins: no correction, or one of much the same rows."""
-        theta = np.append(u, np.zeros(sum(self.sizes[1:])))
-        if near is None or near.n_classes != self.n_classes:
-            return theta
-        # What is added for classes that may not exist is no part of the likelihood.
-        bias = np.where(self.occurred, near.bias, 0.0)
-        sides = (near.reads, near.writes)
-        reads, writes = (np.reshape(side, (-1, self.n_classes)) for side in sides)
-        mixing = (self.directions.T @ writes.T) @ (reads @ self.directions)
-        theta[1:] = np.exp(u) * np.concatenate([bias[self.counts], mixing.ravel()])
-        return theta
 
     def correction(self, theta: FloatArray) -> Correction:
         """Return what theta does beside scaling the logits."""
@@ -313,10 +292,10 @@ def _products(left: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
 
 
-def _search(model: _Model, start: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the fit, its penalties, and the curvature of the log-likelihood beside it."""
     scales = Scales(model.sizes, model.rare)
-    looked = model.look(start)
+    looked = model.look(np.append(u, np.zeros(sum(model.sizes[1:]))))
     for _ in range(_MAX_LOOKS):
         slope, curvature = looked.total()
         step = scales.balance(curvature, curvature @ looked.theta - slope) - looked.theta

@@ -21,7 +21,7 @@ from smallcal.calibrators.maps.base import (
     TemperatureMap,
     recipe,
 )
-from smallcal.calibrators.maps.regressed_fit import Problem, Solved, Start
+from smallcal.calibrators.maps.regressed_fit import Problem, Solved
 from smallcal.calibrators.parts import Rule, Scores, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
@@ -161,7 +161,7 @@ def fit_regressed(split: Split, *, prior_scale: float = 0.05, prior: str = "spre
     agree. With ``prior="independent"`` they cost ``Σ coefficient² / (2 prior_scale²)``. The
     intercept has the prior of the pooled temperature.
     """
-    found = Problem.of(split, split.scores, prior_scale, prior).solved(_near(split, 0))
+    found = Problem.of(split, split.scores, prior_scale, prior).solved()
     low, high = split.discipline.bounds
     slopes = tuple(found.shared[1:].tolist())
     return _flagged(split, RegressedMap(float(found.shared[0]), slopes, low, high), found)
@@ -191,26 +191,14 @@ def fit_class_regressed(
     problem = Problem.of(split, scores, prior_scale, prior)
     with_classes = problem.with_classes(column, class_scale)
     if scales == "evidence":
-        found = with_classes.solved(_near(split, 1), seen=SEEN)
+        found = with_classes.solved(seen=SEEN)
         return _flagged(split, _class_map(split, found), found)
-    near = _near(split, 1)
-    plain = problem.solved(near)
-    found = with_classes.solved((plain.shared, np.empty(0)) if near is None else near)
+    plain = problem.solved()
+    found = with_classes.solved(plain.shared)
     without = plain._replace(effects=np.zeros(split.preds.n_classes))
     return replace(
         _flagged(split, _class_map(split, found), found), plain=_class_map(split, without)
     )
-
-
-def _near(split: Split, extra_columns: int) -> Start | None:
-    """Return where a search begins, if a map of the same scores was fitted on similar rows."""
-    near = split.near
-    if not isinstance(near, RegressedMap):
-        return None
-    if len(near.coefficients) != split.scores.shape[1] - extra_columns:
-        return None
-    effects = near.effects if isinstance(near, ClassRegressedMap) else ()
-    return np.append(near.intercept, near.coefficients), np.array(effects)
 
 
 def _class_map(split: Split, found: Solved) -> ClassRegressedMap:

@@ -31,10 +31,6 @@ _SETTLED = 1e-6  # of the logarithms of scales, from round to round
 _LARGEST_SCALE = 1.0
 
 
-#: Intercept and coefficients, and effects of classes, where a search begins.
-Start = tuple[FloatArray, FloatArray]
-
-
 class Solved(NamedTuple):
     """Intercept and coefficients, effects of classes, and how many parameters those amount to."""
 
@@ -193,14 +189,15 @@ class Problem:
         """Return the slopes with the priors' terms."""
         return look.slope + self.pull @ (shared - self.centre), look.each + self.held * effects
 
-    def solved(self, start: Start | None = None, *, seen: float | None = None) -> Solved:
+    def solved(self, start: FloatArray | None = None, *, seen: float | None = None) -> Solved:
         """Minimise by Newton's method, halving steps that go too far.
 
         With ``seen`` the scales follow the evidence, as if so many parameters of the scales given
-        had been seen before. They begin there wherever the parameters do.
+        had been seen before.
         """
-        shared, effects = self._start() if start is None else start
-        effects = effects if len(effects) == self.n_effects else np.zeros(self.n_effects)
+        shared, effects = start, np.zeros(self.n_effects)
+        if shared is None:
+            shared = np.append(-np.log(self.split.pooled.value), np.zeros(len(self.centre) - 1))
         if not self.split.goal.additive:
             return self._descended(shared, effects)
         problem, look = self, self.look(shared, effects)
@@ -227,11 +224,6 @@ class Problem:
         except np.linalg.LinAlgError:
             freedom = problem._freedom(self.look(shared, effects, dents=False))
         return Solved(shared + step, effects + each, freedom)
-
-    def _start(self) -> Start:
-        """Return one temperature for all, the pooled one."""
-        level = -np.log(self.split.pooled.value)
-        return np.append(level, np.zeros(len(self.centre) - 1)), np.zeros(self.n_effects)
 
     def _step(
         self,
