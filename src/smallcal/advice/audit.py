@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
 from smallcal.advice.audit_groups import group_rows
@@ -148,7 +147,7 @@ def _subject(
 ) -> tuple[Method, FittedCalibrator]:
     """Return what is refitted, and the fitted calibrator that is audited."""
     fitted = None if fit else asked._fitted()
-    composed = (asked if fit else clone(asked))._compose()
+    composed = asked._compose()
     if "labels" in composed.needs:
         raise InputError(
             f"{composed.name} reads the labels of what it predicts; there is nothing to audit"

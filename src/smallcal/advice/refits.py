@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import softmax
-from scipy.stats import spearmanr
 
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit, ordered
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
 from smallcal.data.predictions import FloatArray, Predictions
+from smallcal.data.special import softmax
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.io.threads import in_order
@@ -117,7 +116,7 @@ def gather_refits(
 
     ``draws`` says how often each sample is in a resample; see :func:`resample_counts`.
     """
-    plain = softmax(preds.logits.astype(np.float64), axis=1)
+    plain = softmax(preds.logits.astype(np.float64))
     raw = Scored.of(preds.labels, preds.measured(plain))
     found = Refits(audited, on_all=_metrics(audited.scored, raw))
 
@@ -128,7 +127,7 @@ def gather_refits(
             return None
         return CalibratedSplit.of(fitted, preds)
 
-    for counts, refitted in in_order(again, draws):
+    for counts, refitted in in_order(again, draws, threads=composed.threads):
         if refitted is None:
             found.n_failed += 1
         else:
@@ -197,8 +196,24 @@ def _temperatures(audited: CalibratedSplit, refitted: CalibratedSplit) -> dict[s
         levels = np.quantile(refitted.temperature, LEVELS)
         found |= {f"level{level}": float(t) for level, t in zip(LEVELS, levels, strict=True)}
         if min(np.ptp(refitted.temperature), np.ptp(audited.temperature)) > 0:
-            found["rank"] = float(spearmanr(refitted.temperature, audited.temperature).statistic)
+            found["rank"] = rank_correlation(refitted.temperature, audited.temperature)
     return found
+
+
+def rank_correlation(first: FloatArray, second: FloatArray) -> float:
+    """Return Spearman's: the correlation of ranks, those of equal values averaged.
+
+    Examples
+    --------
+    >>> rank_correlation(np.array([1.0, 5.0, 5.0, 9.0]), np.array([1.0, 2.0, 3.0, 40.0]))
+    0.9486832980505138
+    """
+    return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
 
 
 def _order(

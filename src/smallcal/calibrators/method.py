@@ -179,6 +179,11 @@ class Method:
         """Whether it can be used where labels are unknown, and saved."""
         return "labels" not in self.needs and RECIPES[self.map].saved
 
+    @property
+    def threads(self) -> int | None:
+        """How many fits may run at once: of other packages one, of ours as many as one likes."""
+        return None if RECIPES[self.map].saved else 1
+
     def _axes(self) -> dict[str, Any]:
         """Return the choices that make the method what it is, beside its map."""
         found = {"objective": self.objective, "signal": self.signal, **self.options}
@@ -219,7 +224,7 @@ class Method:
         """
         seen = Seen.of(preds)
         fit = self._fit_corrected if self.correction else self._fit_plain
-        fitted = fit(seen, record)
+        fitted = fit(seen, record=record)
         fitted = replace(fitted, data={"n": preds.n})
         if fitted.has_few_samples and "kept_raw" not in fitted.flags:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
@@ -234,12 +239,12 @@ class Method:
             fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
         return with_reference(with_groups(fitted, preds), given, odds)
 
-    def _fit_corrected(self, seen: Seen, record: bool) -> FittedCalibrator:
+    def _fit_corrected(self, seen: Seen, *, record: bool) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""
         bounds = self.discipline.bounds
         anchor = pooled_prior(objective("bce"), seen.gaps, seen.raw, bounds=bounds)
         correction, logits = fit_correction(seen.preds, anchor.temperature)
-        fitted = self._fit_plain(seen, record, seen.moved(logits), correction)
+        fitted = self._fit_plain(seen, seen.moved(logits), correction, record=record)
         free = accuracy_if_free(seen.preds, logits)
         better = self.keep_predictions and free["gain_low"] > 0
         flags: dict[str, list[int]] = {"better_free": []} if better else {}
@@ -249,9 +254,10 @@ class Method:
     def _fit_plain(
         self,
         seen: Seen,
-        record: bool,
         moved: Seen | None = None,
         correction: Correction | None = None,
+        *,
+        record: bool,
     ) -> FittedCalibrator:
         """Fit signal, map and tail on a split, or on it as it was moved by a correction."""
         split = moved or seen
