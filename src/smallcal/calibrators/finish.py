@@ -61,11 +61,12 @@ class Made:
             faultless = bool(seen.gaps.correct.all())
             weight = 0.0 if faultless else weight_of_change(self._gain(seen), self.freedom)
             fitted = replace(self._at(weight), flags=self._flags(weight))
+        told = {"accuracy": float(seen.gaps.correct.mean()), "weight": weight}
         if not measure:
-            return replace(fitted, fit_metrics={"weight": weight})
+            return replace(fitted, fit_metrics=told)
         proba = fitted.calibrate(_given(seen.preds))
         metrics = {
-            "accuracy": float(seen.gaps.correct.mean()),
+            "accuracy": told["accuracy"],
             "before": losses(seen.gaps, 1.0, seen.raw.log_odds),
             **outcome_of(proba, seen.preds, proba.argmax(axis=1)),
             "weight": weight,
