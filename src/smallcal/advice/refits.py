@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from smallcal.io.threads import in_order
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import mean_noise
 from smallcal.statistics.bootstrap import counts_of_draws
+
+#: Refits where no number is asked for: at least, and at most.
+FEWEST, MOST = 50, 100
 
 #: Measured on the samples that a resample left out.
 HELD_OUT = ("top_label_bce", "ece15", "nll")
@@ -90,18 +94,17 @@ class Refits:
         variance = self.moved / count - (self.shift / count) ** 2
         return np.asarray(np.sqrt(np.maximum(variance, 0)))
 
-    def add(self, refitted: CalibratedSplit, counts: FloatArray, raw: Scored) -> None:
-        """Take in one refit."""
+    def add(self, refitted: CalibratedSplit | None, numbers: Mapping[str, float]) -> None:
+        """Take in one refit and the numbers that were read from it; None if it failed."""
+        if refitted is None:
+            self.n_failed += 1
+            return
         self.n += 1
         difference = refitted.scored.confidence - self.audited.scored.confidence
         self.shift = self.shift + difference
         self.moved = self.moved + difference**2
         self.flags.update(refitted.fitted.flags.keys())
-        found = {**_temperatures(self.audited, refitted), **_order(self.audited, refitted, counts)}
-        rows = np.flatnonzero(counts == 0)
-        if len(rows):
-            found |= _metrics(refitted.scored.take(rows), raw.take(rows))
-        for key, value in found.items():
+        for key, value in numbers.items():
             self.numbers.setdefault(key, []).append(value)
 
 
@@ -111,10 +114,14 @@ def gather_refits(
     preds: Predictions,
     draws: Iterable[FloatArray],
     advance: Advance,
+    *,
+    judged: Callable[[Refits], object] | None = None,
 ) -> Refits:
     """Fit a method on resample after resample and gather what each fit shows.
 
-    ``draws`` says how often each sample is in a resample; see :func:`resample_counts`.
+    ``draws`` says how often each sample is in a resample; see :func:`resample_counts`. With
+    ``judged`` there are no more after the first 50 if their two halves, and they all together, are
+    judged alike: more of them would change digits, and nothing that is concluded from them.
     """
     plain = softmax(preds.logits.astype(np.float64))
     raw = Scored.of(preds.labels, preds.measured(plain))
@@ -127,18 +134,31 @@ def gather_refits(
             return None
         return CalibratedSplit.of(fitted, preds)
 
-    for counts, refitted in in_order(again, draws, threads=composed.threads):
-        if refitted is None:
-            found.n_failed += 1
-        else:
-            found.add(refitted, counts, raw)
-        advance(1)
+    halves = [replace(found, numbers={}, flags=Counter()) for _ in range(2)]
+    rest = iter(draws)
+    for part in (rest,) if judged is None else (islice(rest, FEWEST), rest):
+        for counts, refitted in in_order(again, part, threads=composed.threads):
+            half = halves[(found.n + found.n_failed) % 2]
+            numbers = None if refitted is None else _numbers(audited, refitted, counts, raw)
+            for each in (found, half):
+                each.add(refitted, numbers or {})
+            advance(1)
+        if judged is not None and _alike(judged, [found, *halves]):
+            break
     if not found.n:
         raise InputError(
             "no resample of these samples could be fitted; there are too few of them, or size is "
             "too small"
         )
     return found
+
+
+def _alike(judged: Callable[[Refits], object], gathered: Sequence[Refits]) -> bool:
+    """Return whether all of these are judged as the first one is; none without a refit is."""
+    if not all(each.n for each in gathered):
+        return False
+    first, *others = map(judged, gathered)
+    return all(other == first for other in others)
 
 
 def resample_counts(
@@ -174,6 +194,17 @@ def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCal
     least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
     fitted = composed.with_options({"min_group_size": least}).fit(drawn, record=False)
     return replace(fitted, discipline=composed.discipline)
+
+
+def _numbers(
+    audited: CalibratedSplit, refitted: CalibratedSplit, counts: FloatArray, raw: Scored
+) -> dict[str, float]:
+    """Return what is read from one refit."""
+    found = {**_temperatures(audited, refitted), **_order(audited, refitted, counts)}
+    rows = np.flatnonzero(counts == 0)
+    if len(rows):
+        found |= _metrics(refitted.scored.take(rows), raw.take(rows))
+    return found
 
 
 def _temperatures(audited: CalibratedSplit, refitted: CalibratedSplit) -> dict[str, float]:

@@ -10,9 +10,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -52,7 +52,7 @@ def in_order(
     [(-2, 2), (1, 1), (-3, 3)]
     """
     count = cores() if threads is None else threads
-    with _one_core_each():
+    with one_core_each():
         if count == 1:
             for task in tasks:
                 yield task, work(task)
@@ -72,11 +72,17 @@ def in_order(
             pool.shutdown(cancel_futures=True)
 
 
-def _one_core_each() -> AbstractContextManager[Any]:
-    """Keep matrix products from starting threads of their own, where that can be asked for."""
+@contextmanager
+def one_core_each() -> Iterator[None]:
+    """Keep matrix products from starting threads of their own, where that can be asked for.
+
+    Of a few hundred rows and columns they are no faster for it, and where other work wants the
+    cores, much slower: the threads wait for one another by turning in circles. Also a decorator.
+    """
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:  # it comes with scikit-learn
-        return nullcontext()
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits
+        yield
+        return
+    with threadpool_limits(1):
+        yield
