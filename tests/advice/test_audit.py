@@ -11,10 +11,13 @@ from scipy.stats import spearmanr
 
 import smallcal as sc
 from smallcal.advice.audit_findings import Finding, findings_of, verdict_of
-from smallcal.advice.refits import Spread
+from smallcal.advice.calibrated_split import CalibratedSplit
+from smallcal.advice.refits import Spread, gather_refits, rank_correlation, resample_counts
 from smallcal.advice.signal_to_noise import AUDITED as SIGNALS
 from smallcal.calibrators.catalogue import METHODS
+from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from smallcal.io import threads
 from smallcal.metrics import METRICS
 from smallcal.metrics.scored import Scored
 from smallcal.statistics.bootstrap import counts_of_draws
@@ -426,3 +429,50 @@ def test_rows_that_are_drawn_twice_are_no_more_evidence_for_the_default():
     own, raw = (found.held_out[key].mean for key in ("top_label_bce", "raw_top_label_bce"))
     assert own < raw + 0.01
     assert found.confidence_sd["mean"] < 0.03
+
+
+def test_refits_stop_at_half_where_halves_lead_to_the_same_findings():
+    z, y = simulate(200, 5)
+    told = []
+    found = sc.audit(z, y, method="tva-ts", n_null=0, advance=told.append)
+    assert (found.n_refits, sum(told)) == (50, 100)
+    assert found == sc.audit(z, y, method="tva-ts", n_refits=50, n_null=0)
+
+
+def test_refits_go_on_where_halves_are_judged_differently():
+    z, y = simulate(120, 4)
+    preds = Predictions.of(z, y)
+    composed = sc.make("tva-ts")._compose()
+    audited = CalibratedSplit.of(composed.fit(preds), preds)
+    draws = list(resample_counts(120, 60))
+    looks = []
+
+    def judged(some):
+        looks.append(some.n)
+        return some.n
+
+    differing = gather_refits(audited, composed, preds, draws, lambda _: None, judged=judged)
+    assert (differing.n, looks[:3]) == (60, [50, 25, 25])
+    alike = gather_refits(audited, composed, preds, draws, lambda _: None, judged=lambda _: 0)
+    assert alike.n == 50
+    assert alike.numbers["pooled"] == differing.numbers["pooled"][:50]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_number_of_cores_changes_nothing(count, monkeypatch):
+    z, y = simulate(150, 5)
+    wanted = sc.audit(z, y, n_refits=6, n_null=9)
+    chosen = sc.select(z, y, candidates=["none", "adaptive"], n_repeats=1)
+    planned = sc.plan(z, y, method="adaptive", sizes=[60], draws=5)
+    monkeypatch.setattr(threads, "cores", lambda: count)
+    assert sc.audit(z, y, n_refits=6, n_null=9) == wanted
+    assert sc.select(z, y, candidates=["none", "adaptive"], n_repeats=1) == chosen
+    assert sc.plan(z, y, method="adaptive", sizes=[60], draws=5) == planned
+
+
+def test_rank_correlation_is_scipys():
+    rng = np.random.default_rng(0)
+    for first in (rng.normal(size=80), rng.integers(5, size=80).astype(float)):
+        second = rng.normal(size=80) + first
+        wanted = spearmanr(first, second).statistic
+        assert rank_correlation(first, second) == pytest.approx(wanted, abs=1e-12)

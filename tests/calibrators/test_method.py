@@ -229,3 +229,19 @@ def test_the_seed_matters_where_chance_has_a_say_and_only_there(name):
     chance = METHODS[name].signal in BY_CHANCE or METHODS[name].map in DEALT
     if METHODS[name].map not in CHOSEN:
         assert (numbers[0] != numbers[2]) is chance
+
+
+@pytest.mark.parametrize(
+    "name", ["adaptive", "adaptive-free", "class-linear+tail+gate", "srts-bce", "vector", "none"]
+)
+@pytest.mark.parametrize("n", [25, 300])
+def test_a_fit_without_a_record_is_the_same_calibrator_bit_for_bit(name, n):
+    z, y = simulate(n, 6, seed=3)
+    preds, other = Predictions.of(z, y), simulate(80, 6, seed=4)[0]
+    whole, bare = (method(name).fit(preds, record=record) for record in (True, False))
+    np.testing.assert_array_equal(bare.predict_proba(other), whole.predict_proba(other))
+    assert (bare.flags, bare.n_parameters) == (whole.flags, whole.n_parameters)
+    assert bare.fit_metrics.get("weight") == whole.fit_metrics.get("weight")
+    for flag in bare.flags:
+        assert bare.flag_text(flag) == whole.flag_text(flag)
+    assert (bare.reference, whole.reference is None) == (None, False)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from smallcal.advice.audit_findings import Audit, findings_of, verdict_of
 from smallcal.advice.audit_groups import group_rows
@@ -15,6 +14,7 @@ from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
 from smallcal.advice.recommend import Recommendation, default_of, recommend
 from smallcal.advice.refits import (
     HELD_OUT,
+    MOST,
     Refits,
     Spread,
     bands_of,
@@ -30,8 +30,10 @@ from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import one_core_each
 
 
+@one_core_each()
 def audit(
     logits: object,
     labels: object,
@@ -40,7 +42,7 @@ def audit(
     options: Mapping[str, Any] | None = None,
     calibrator: BaseCalibrator | None = None,
     apply_to: Mapping[str, object] | None = None,
-    n_refits: int = 100,
+    n_refits: int | None = None,
     size: int | None = None,
     n_null: int = 499,
     input: str = "logits",
@@ -66,8 +68,9 @@ def audit(
     apply_to : mapping of str to array, optional
         Logits of other samples, or pairs of logits and features: which share of them falls into
         each group. Labels are not needed.
-    n_refits : int
-        Resamples, each with a new fit.
+    n_refits : int, optional
+        Resamples, each with a new fit. By default 50, and 50 more unless both halves of those lead
+        to the same findings.
     size : int, optional
         Draw this many samples without replacement for each refit. By default as many as there
         are, with replacement; a row drawn twice enters once, with weight 2.
@@ -81,7 +84,7 @@ def audit(
         accuracy in each, before and after.
     random_state : int
     advance : callable, optional
-        Told how many refits, and draws for p-values, were done.
+        Told how many refits, and draws for p-values, were done or need not be.
 
     Returns
     -------
@@ -101,7 +104,7 @@ def audit(
     given: dict[str, Any] = {"features": features, "groups": groups, "score": known}
     preds = Predictions.of(logits, labels, input=input, **given)
     preds.require_fittable(input=input)
-    whole_number(n_refits, "n_refits", least=2)
+    limit = MOST if n_refits is None else whole_number(n_refits, "n_refits", least=2)
     if size is not None and not MIN_FIT_SAMPLES <= size < preds.n:
         raise InputError(
             f"size must be at least {MIN_FIT_SAMPLES} and less than the {preds.n:,} samples there "
@@ -115,8 +118,15 @@ def audit(
         flags = {**preds.score.flags(logits), **fitted.flags}
         fitted = replace(fitted, score=preds.score, flags=flags)
     audited = CalibratedSplit.of(fitted, preds)
-    draws = resample_counts(preds.n, n_refits, size=size, random_state=random_state)
-    refits = gather_refits(audited, composed, preds, draws, advance)
+    draws = resample_counts(preds.n, limit, size=size, random_state=random_state)
+
+    def judged(some: Refits) -> list[str]:
+        found = findings_of(_summary(audited, some, preds, size, {}, None), fitted)
+        return [finding.level for finding in found]
+
+    chosen = judged if n_refits is None else None
+    refits = gather_refits(audited, composed, preds, draws, advance, judged=chosen)
+    advance(limit - refits.n - refits.n_failed)
     signals = None
     if n_null and preds.score is None:
         signals = signal_to_noise(
@@ -148,7 +158,7 @@ def _subject(
 ) -> tuple[Method, FittedCalibrator]:
     """Return what is refitted, and the fitted calibrator that is audited."""
     fitted = None if fit else asked._fitted()
-    composed = (asked if fit else clone(asked))._compose()
+    composed = asked._compose()
     if "labels" in composed.needs:
         raise InputError(
             f"{composed.name} reads the labels of what it predicts; there is nothing to audit"

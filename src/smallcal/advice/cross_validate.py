@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.model_selection import StratifiedShuffleSplit
 
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals.crossfit import stratified_folds
-from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError, SmallcalError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import in_order
 from smallcal.metrics import Metric, Scored
 
 #: What a fit, or another package's fit, raises when a fold is too thin for it.
@@ -43,6 +45,11 @@ class Folds:
     def n_repeats(self) -> int:
         """How often the samples are cut anew."""
         return int(self.of.shape[0])
+
+    def parts(self, repeat: int, fold: int) -> tuple[BoolArray, BoolArray]:
+        """Return which samples are held out, and which are not."""
+        held = self.of[repeat] == fold
+        return held, ~held
 
     @property
     def tested(self) -> IntArray:
@@ -75,6 +82,8 @@ def single_split(preds: Predictions, *, seed: int) -> Folds:
     Where classes have too few samples for that, right and wrong predictions are shared out
     evenly instead; where there are too few of these, chance alone decides.
     """
+    from sklearn.model_selection import StratifiedShuffleSplit  # slow to load, seldom asked for
+
     fold = np.full((1, preds.n), -1)
     for strata in (preds.labels, preds.came, np.zeros(preds.n)):
         cut = StratifiedShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)
@@ -134,35 +143,47 @@ def held_out_losses(
         )
         for name in methods
     }
-    for repeat in range(folds.n_repeats):
-        for fold in range(folds.n_folds):
-            held = np.flatnonzero(folds.of[repeat] == fold)
-            part = preds.take(np.flatnonzero(folds.of[repeat] != fold))
-            for name, method in methods.items():
-                try:
-                    view = _fit_and_apply(method, part, preds.take(held), found[name])
-                except _UNFITTABLE as error:
-                    found[name].failures.append(" ".join(str(error).split()))
-                else:
-                    _measure(found[name], view, metrics, (repeat, fold), held)
-                advance(1)
+
+    def without(cut: tuple[int, int, str]) -> _Applied | str:
+        repeat, fold, name = cut
+        held, rest = (np.flatnonzero(each) for each in folds.parts(repeat, fold))
+        try:
+            fitted = methods[name].fit(preds.take(rest), record=False)
+            view = Scored.of(preds.labels[held], fitted.on(preds.take(held)))
+        except _UNFITTABLE as error:
+            return " ".join(str(error).split())
+        return _Applied(held, view, fitted.n_parameters, tuple(fitted.flags))
+
+    cuts = product(range(folds.n_repeats), range(folds.n_folds), methods)
+    threads = 1 if any(method.threads == 1 for method in methods.values()) else None
+    for (repeat, fold, name), applied in in_order(without, cuts, threads=threads):
+        if isinstance(applied, str):
+            found[name].failures.append(applied)
+        else:
+            _measure(found[name], applied, metrics, (repeat, fold))
+        advance(1)
     for entry in found.values():
         for metric, values in entry.samples.items():
             entry.samples[metric] = values[folds.tested] / folds.n_repeats
     return found
 
 
-def _fit_and_apply(method: Method, part: Predictions, held: Predictions, entry: HeldOut) -> Scored:
-    fitted = method.fit(part)
-    entry.n_parameters = max(entry.n_parameters, fitted.n_parameters)
-    for flag in fitted.flags:
-        entry.flags[flag] = entry.flags.get(flag, 0) + 1
-    return Scored.of(held.labels, fitted.on(held))
+class _Applied(NamedTuple):
+    """What a fit gives the rows held out, and what is told of it."""
+
+    held: IntArray
+    view: Scored
+    n_parameters: int
+    flags: tuple[str, ...]
 
 
 def _measure(
-    entry: HeldOut, view: Scored, metrics: Sequence[Metric], where: tuple[int, int], held: IntArray
+    entry: HeldOut, applied: _Applied, metrics: Sequence[Metric], where: tuple[int, int]
 ) -> None:
+    held, view, n_parameters, flags = applied
+    entry.n_parameters = max(entry.n_parameters, n_parameters)
+    for flag in flags:
+        entry.flags[flag] = entry.flags.get(flag, 0) + 1
     for metric in metrics:
         entry.folds[metric.name][where] = metric.of(view)
         if metric.values is not None:
@@ -189,9 +210,9 @@ def out_of_fold(
     proba = np.zeros(shape) if instead is None else np.array(instead, dtype=np.float64)
     folds = repeated_folds(preds, n_repeats=1, n_folds=N_FOLDS, seed=seed)
     for fold in range(folds.n_folds):
-        held, rest = (np.flatnonzero(found) for found in (folds.of[0] == fold, folds.of[0] != fold))
+        held, rest = (np.flatnonzero(each) for each in folds.parts(0, fold))
         try:
-            proba[held] = method.fit(preds.take(rest)).on(preds.take(held))
+            proba[held] = method.fit(preds.take(rest), record=False).on(preds.take(held))
         except InputError:
             if instead is None:
                 raise

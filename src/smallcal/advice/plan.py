@@ -19,6 +19,7 @@ from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import one_core_each
 from smallcal.statistics.interval import Interval, interval_of, require_options
 
 #: The fewest rows a plan is made from.
@@ -42,6 +43,7 @@ _APPLIED = 0.9
 _FAR = 100
 
 
+@one_core_each()
 def plan(
     logits: object,
     labels: object,

@@ -21,6 +21,7 @@ from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
+from smallcal.io.threads import in_order
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
 from smallcal.metrics.debiased import binned_gaps
@@ -134,17 +135,20 @@ def fit_at_size(
     held = np.zeros((draws, preds.n), dtype=bool)
     confidence, residual, loss = np.zeros((3, draws, preds.n))
     weights = np.ones(draws)
-    for draw in range(draws):
+
+    def fitted_on(draw: int) -> tuple[IntArray, Scored, float]:
         rows, left = draw_rows(preds.n, size, draw, seed)
         try:
-            fitted = made.fit(preds.take(rows))
+            fitted = made.fit(preds.take(rows), record=False)
         except InputError as error:
             raise error.about(f"{method} cannot be fitted on {size} samples") from error
-        view = _view(fitted, preds.take(left))
+        return left, _view(fitted, preds.take(left)), fitted.fit_metrics.get("weight", 1.0)
+
+    for draw, (left, view, weight) in in_order(fitted_on, range(draws), threads=made.threads):
         held[draw, left] = True
         confidence[draw, left], residual[draw, left] = view.confidence, view.residual
         loss[draw, left] = _losses(view)
-        weights[draw] = fitted.fit_metrics.get("weight", 1.0)
+        weights[draw] = weight
     same = np.isclose(confidence, plain[0], rtol=0, atol=_SAME) | ~held
     raw = _size_fits(size, held, *(np.broadcast_to(part, held.shape) for part in plain))
     return replace(
@@ -165,7 +169,7 @@ def uncalibrated(preds: Predictions) -> SizeFits:
 
 def _plain(preds: Predictions) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the raw model's confidence, residual and loss on each row."""
-    view = _view(METHODS["none"].fit(preds), preds)
+    view = _view(METHODS["none"].fit(preds, record=False), preds)
     return view.confidence, view.residual, _losses(view)
 
 

@@ -126,7 +126,7 @@ def recommend(preds: Predictions) -> Recommendation:
     >>> recommend(Predictions.of(val.logits, val.labels)).method
     'adaptive'
     """
-    return Recommendation.of(METHODS[default_of(preds.kind)].fit(preds))
+    return Recommendation.of(METHODS[default_of(preds.kind)].fit(preds, record=False))
 
 
 def errors_needed(n_others: int, n_folds: int) -> float:

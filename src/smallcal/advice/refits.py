@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
-from scipy.special import softmax
-from scipy.stats import spearmanr
 
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit, ordered
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
 from smallcal.data.predictions import FloatArray, Predictions
+from smallcal.data.special import softmax
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import in_order
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import mean_noise
 from smallcal.statistics.bootstrap import counts_of_draws
+
+#: Refits where no number is asked for: at least, and at most.
+FEWEST, MOST = 50, 100
 
 #: Measured on the samples that a resample left out.
 HELD_OUT = ("top_label_bce", "ece15", "nll")
@@ -90,18 +94,17 @@ class Refits:
         variance = self.moved / count - (self.shift / count) ** 2
         return np.asarray(np.sqrt(np.maximum(variance, 0)))
 
-    def add(self, refitted: CalibratedSplit, counts: FloatArray, raw: Scored) -> None:
-        """Take in one refit."""
+    def add(self, refitted: CalibratedSplit | None, numbers: Mapping[str, float]) -> None:
+        """Take in one refit and the numbers that were read from it; None if it failed."""
+        if refitted is None:
+            self.n_failed += 1
+            return
         self.n += 1
         difference = refitted.scored.confidence - self.audited.scored.confidence
         self.shift = self.shift + difference
         self.moved = self.moved + difference**2
         self.flags.update(refitted.fitted.flags.keys())
-        found = {**_temperatures(self.audited, refitted), **_order(self.audited, refitted, counts)}
-        rows = np.flatnonzero(counts == 0)
-        if len(rows):
-            found |= _metrics(refitted.scored.take(rows), raw.take(rows))
-        for key, value in found.items():
+        for key, value in numbers.items():
             self.numbers.setdefault(key, []).append(value)
 
 
@@ -111,28 +114,51 @@ def gather_refits(
     preds: Predictions,
     draws: Iterable[FloatArray],
     advance: Advance,
+    *,
+    judged: Callable[[Refits], object] | None = None,
 ) -> Refits:
     """Fit a method on resample after resample and gather what each fit shows.
 
-    ``draws`` says how often each sample is in a resample; see :func:`resample_counts`.
+    ``draws`` says how often each sample is in a resample; see :func:`resample_counts`. With
+    ``judged`` there are no more after the first 50 if their two halves, and they all together, are
+    judged alike: more of them would change digits, and nothing that is concluded from them.
     """
-    plain = softmax(preds.logits.astype(np.float64), axis=1)
+    plain = softmax(preds.logits.astype(np.float64))
     raw = Scored.of(preds.labels, preds.measured(plain))
     found = Refits(audited, on_all=_metrics(audited.scored, raw))
-    for counts in draws:
+
+    def again(counts: FloatArray) -> CalibratedSplit | None:
         try:
-            refitted = CalibratedSplit.of(refit(composed, preds, counts), preds)
+            fitted = refit(composed, preds, counts)
         except InputError:  # too few different rows were drawn, say
-            found.n_failed += 1
-        else:
-            found.add(refitted, counts, raw)
-        advance(1)
+            return None
+        return CalibratedSplit.of(fitted, preds)
+
+    halves = [replace(found, numbers={}, flags=Counter()) for _ in range(2)]
+    rest = iter(draws)
+    for part in (rest,) if judged is None else (islice(rest, FEWEST), rest):
+        for counts, refitted in in_order(again, part, threads=composed.threads):
+            half = halves[(found.n + found.n_failed) % 2]
+            numbers = None if refitted is None else _numbers(audited, refitted, counts, raw)
+            for each in (found, half):
+                each.add(refitted, numbers or {})
+            advance(1)
+        if judged is not None and _alike(judged, [found, *halves]):
+            break
     if not found.n:
         raise InputError(
             "no resample of these samples could be fitted; there are too few of them, or size is "
             "too small"
         )
     return found
+
+
+def _alike(judged: Callable[[Refits], object], gathered: Sequence[Refits]) -> bool:
+    """Return whether all of these are judged as the first one is; none without a refit is."""
+    if not all(each.n for each in gathered):
+        return False
+    first, *others = map(judged, gathered)
+    return all(other == first for other in others)
 
 
 def resample_counts(
@@ -166,8 +192,19 @@ def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCal
     drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
     drawn.require_fittable()
     least = math.ceil(composed.discipline.min_group_size * len(rows) / weight.sum())
-    fitted = composed.with_options({"min_group_size": least}).fit(drawn)
+    fitted = composed.with_options({"min_group_size": least}).fit(drawn, record=False)
     return replace(fitted, discipline=composed.discipline)
+
+
+def _numbers(
+    audited: CalibratedSplit, refitted: CalibratedSplit, counts: FloatArray, raw: Scored
+) -> dict[str, float]:
+    """Return what is read from one refit."""
+    found = {**_temperatures(audited, refitted), **_order(audited, refitted, counts)}
+    rows = np.flatnonzero(counts == 0)
+    if len(rows):
+        found |= _metrics(refitted.scored.take(rows), raw.take(rows))
+    return found
 
 
 def _temperatures(audited: CalibratedSplit, refitted: CalibratedSplit) -> dict[str, float]:
@@ -190,8 +227,24 @@ def _temperatures(audited: CalibratedSplit, refitted: CalibratedSplit) -> dict[s
         levels = np.quantile(refitted.temperature, LEVELS)
         found |= {f"level{level}": float(t) for level, t in zip(LEVELS, levels, strict=True)}
         if min(np.ptp(refitted.temperature), np.ptp(audited.temperature)) > 0:
-            found["rank"] = float(spearmanr(refitted.temperature, audited.temperature).statistic)
+            found["rank"] = rank_correlation(refitted.temperature, audited.temperature)
     return found
+
+
+def rank_correlation(first: FloatArray, second: FloatArray) -> float:
+    """Return Spearman's: the correlation of ranks, those of equal values averaged.
+
+    Examples
+    --------
+    >>> rank_correlation(np.array([1.0, 5.0, 5.0, 9.0]), np.array([1.0, 2.0, 3.0, 40.0]))
+    0.9486832980505138
+    """
+    return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
 
 
 def _order(

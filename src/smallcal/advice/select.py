@@ -35,6 +35,7 @@ from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import one_core_each
 from smallcal.metrics import METRICS
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import DEFAULT_BOOT
@@ -121,6 +122,7 @@ class Selection:
         return {name.removeprefix("choice_"): entry for name, entry in plain_fields(self).items()}
 
 
+@one_core_each()
 def select(
     logits: object,
     labels: object,
@@ -298,7 +300,7 @@ def candidates_for(
     every = _composed(usual_candidates(preds.kind), random_state, preds.kind)
     left_out = []
     for label in list(every)[1:]:
-        fitted = every[label].method.fit(preds)
+        fitted = every[label].method.fit(preds, record=False)
         flag = next((name for name in UNSOUND if name in fitted.flags), None)
         if flag is not None:
             del every[label]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from smallcal.advice.slopes import Groups, Slopes, cut
+from smallcal.calibrators.objectives import sigmoid
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.io.progress import Advance
 
@@ -97,9 +98,19 @@ def _relearned(
     scores of the samples around it, and so errors gather in groups even where nothing is wrong.
     """
     values = np.zeros(len(drawn))
-    for i, outcome in enumerate(correct):
-        fit = slopes.score(name, outcome)
-        if fit.signal.kind != "none":
-            groups = Groups(name, cut(fit.scores, n_groups), learned=True)
+    for i, scores in enumerate(_scores_drawn(slopes, name, correct)):
+        if scores is not None:
+            groups = Groups(name, cut(scores, n_groups), learned=True)
             values[i] = _standardised(slopes, drawn[i : i + 1], groups.indicator)[0]
     return values
+
+
+def _scores_drawn(slopes: Slopes, name: str, correct: BoolArray) -> Iterator[FloatArray | None]:
+    """Yield the signal's scores for draw after draw of outcomes; None where it learns nothing."""
+    if name == "risk":
+        for risks in slopes.drawn_risks(correct):
+            yield None if np.isnan(risks).any() else sigmoid(risks)
+        return
+    for outcome in correct:
+        fit = slopes.score(name, outcome)
+        yield None if fit.signal.kind == "none" else fit.scores

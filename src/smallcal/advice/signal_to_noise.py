@@ -24,6 +24,7 @@ from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import one_core_each
 from smallcal.metrics.units import X100
 from smallcal.statistics.groups import holm
 from smallcal.statistics.interval import require_options
@@ -188,6 +189,7 @@ class SignalToNoise:
         return {**plain_fields(self), "verdict": self.verdict()}
 
 
+@one_core_each()
 def signal_to_noise(
     logits: object,
     y: object,

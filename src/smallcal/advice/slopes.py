@@ -15,7 +15,8 @@ from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import fit_temperature
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
 from smallcal.calibrators.objectives import Gaps, Moments, moments, objective
-from smallcal.calibrators.signals import Observed, SignalFit, fit_signal
+from smallcal.calibrators.signals import STATISTICS, Observed, SignalFit, fit_signal
+from smallcal.calibrators.signals.crossfit import risks_of_outcomes
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.data.special import softmax
 
@@ -95,6 +96,10 @@ class Slopes:
         other = (preds.predicted + 1) % preds.n_classes
         drawn = replace(preds, labels=np.where(correct, preds.predicted, other))
         return fit_signal(name, replace(self.seen, preds=drawn))
+
+    def drawn_risks(self, correct: BoolArray) -> FloatArray:
+        """Return the risks out of fold, (m, n), as if these had been the outcomes; NaN for none."""
+        return risks_of_outcomes(self.seen, self.seen.rows.columns(STATISTICS), ~correct)
 
 
 def _by_correctness_drawn(

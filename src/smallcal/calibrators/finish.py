@@ -14,11 +14,13 @@ import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
+from smallcal.calibrators.maps.base import ProbabilityMap, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.gate import weight_of_change
 from smallcal.calibrators.maps.temperature import ScalarMap
-from smallcal.calibrators.objectives import Seen, losses, sigmoid, softplus
+from smallcal.calibrators.objectives import Seen, log_odds, losses, sigmoid, softplus
 from smallcal.calibrators.signals import NoSignal
+from smallcal.calibrators.softmax import keep_predictions
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 
 #: Below this share of the change, the fit says that it is held back.
@@ -51,7 +53,7 @@ class Made:
     odds: FloatArray
     freedom: float | None
 
-    def finished(self, seen: Seen) -> FittedCalibrator:
+    def finished(self, seen: Seen, *, measure: bool = True) -> FittedCalibrator:
         """Weigh the fit, put it together with its correction, and measure it on the split."""
         fitted, weight = replace(self.fitted, correction=self.correction), 1.0
         if self.freedom is not None:
@@ -59,9 +61,12 @@ class Made:
             faultless = bool(seen.gaps.correct.all())
             weight = 0.0 if faultless else weight_of_change(self._gain(seen), self.freedom)
             fitted = replace(self._at(weight), flags=self._flags(weight))
+        told = {"accuracy": float(seen.gaps.correct.mean()), "weight": weight}
+        if not measure:
+            return replace(fitted, fit_metrics=told)
         proba = fitted.calibrate(_given(seen.preds))
         metrics = {
-            "accuracy": float(seen.gaps.correct.mean()),
+            "accuracy": told["accuracy"],
             "before": losses(seen.gaps, 1.0, seen.raw.log_odds),
             **outcome_of(proba, seen.preds, proba.argmax(axis=1)),
             "weight": weight,
@@ -99,6 +104,8 @@ class Made:
             bare = replace(self.fitted, map=alone, signal=NoSignal(), tail_temperature=None)
             return replace(bare, pooled_temperature=1.0, group_counts=(n,))
         tail, correction = self.fitted.tail_temperature, self.correction
+        if weight == 1:
+            return replace(self.fitted, correction=correction)
         return replace(
             self.fitted,
             map=self.fitted.map.weakened(weight),
@@ -139,6 +146,26 @@ def accuracy_if_free(preds: Predictions, logits: FloatArray) -> dict[str, float]
         "high": float(min(centre + half, 1.0)),
         "gain_low": float(gain - error),
     }
+
+
+def metrics_of(fitted: FittedCalibrator, seen: Seen, scores: FloatArray) -> dict[str, Any]:
+    """Return the losses before and after calibration, and how many predictions changed."""
+    preds, gaps, raw = seen
+    before = {
+        "accuracy": float(gaps.correct.mean()),
+        "before": losses(gaps, 1.0, raw.log_odds),
+    }
+    if isinstance(fitted.map, TemperatureMap):
+        beta = 1 / fitted.map(scores)
+        after = losses(gaps, beta, log_odds(gaps, beta))
+        return before | {"after": after, "changed_predictions": 0}
+    assert isinstance(fitted.map, ProbabilityMap)
+    proba = fitted.map.of_options(preds.logits.astype(np.float64), scores)
+    predicted = proba.argmax(axis=1)
+    if fitted.preserves_argmax:
+        predicted = preds.predicted
+        keep_predictions(proba, predicted)
+    return before | outcome_of(proba, preds, predicted)
 
 
 def outcome_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> dict[str, Any]:

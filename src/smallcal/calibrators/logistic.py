@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from smallcal.calibrators.objectives import sigmoid
@@ -17,8 +19,9 @@ class Logistic:
     ----------
     design : ndarray of shape (p, n)
         A row per coefficient.
-    sign : ndarray of shape (n,)
-        -1 where the outcome is true, 1 where it is false.
+    sign : ndarray of shape (n,) or (k, n)
+        -1 where the outcome is true, 1 where it is false; the same for each problem, or one row
+        each.
     penalty : ndarray of shape (p,) or (k, p)
         The same for each of the k problems, or one row each.
     centre : ndarray of shape (p,) or (k, p), or 0
@@ -46,6 +49,14 @@ class Logistic:
         self.ridge = (penalty + 1e-12)[..., None] * np.eye(len(design))
         self.upper = np.triu_indices(len(design))  # each pair of coefficients once
         self.products = design[self.upper[0]] * design[self.upper[1]]
+
+    def repeated(self, times: int) -> Logistic:
+        """Return the problems that each row of signs makes with several rows of weights."""
+        if len(self.sign) > 1:
+            again = copy(self)
+            again.sign = self.sign.repeat(times, axis=0)
+            return again
+        return self
 
     def slopes(self, theta: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return each problem's gradient (k, p) and curvature (k, p, p), priors included."""

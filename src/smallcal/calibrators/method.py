@@ -19,12 +19,13 @@ from smallcal.calibrators.finish import (
     Made,
     accuracy_if_free,
     log_of_label,
+    metrics_of,
     outcome_of,
     with_claims,
 )
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
-from smallcal.calibrators.maps import RECIPES, MapFit, ProbabilityMap, Split, TemperatureMap
+from smallcal.calibrators.maps import RECIPES, MapFit, Split, TemperatureMap
 from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.maps.correction_fit import fit_correction
 from smallcal.calibrators.maps.gate import evidence, evidence_needed
@@ -38,15 +39,14 @@ from smallcal.calibrators.maps.temperature import (
     one_sided,
     pooled_prior,
 )
-from smallcal.calibrators.objectives import Gaps, Seen, log_odds, losses, objective
+from smallcal.calibrators.objectives import Gaps, Seen, log_odds, objective
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
-from smallcal.calibrators.softmax import keep_predictions
 from smallcal.calibrators.watching import with_reference
 from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
 from smallcal.data.masks import any_masked, is_masked
-from smallcal.data.predictions import FloatArray, Predictions
+from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, choose, missing_input
 
 _CARE = tuple(entry.name for entry in fields(Discipline))
@@ -179,6 +179,11 @@ class Method:
         """Whether it can be used where labels are unknown, and saved."""
         return "labels" not in self.needs and RECIPES[self.map].saved
 
+    @property
+    def threads(self) -> int | None:
+        """How many fits may run at once: of other packages one, of ours as many as one likes."""
+        return None if RECIPES[self.map].saved else 1
+
     def _axes(self) -> dict[str, Any]:
         """Return the choices that make the method what it is, beside its map."""
         found = {"objective": self.objective, "signal": self.signal, **self.options}
@@ -210,27 +215,36 @@ class Method:
         made = replace(self, **axes, options=kept, discipline=replace(self.discipline, **care))
         return made if made._axes() == self._axes() else made.as_variant_of(self.origin or self)
 
-    def fit(self, preds: Predictions, /) -> FittedCalibrator:
-        """Fit on checked predictions."""
+    def fit(self, preds: Predictions, /, *, record: bool = True) -> FittedCalibrator:
+        """Fit on checked predictions.
+
+        Without ``record`` it is the same calibrator, bit for bit, without what only a file of it
+        tells: the losses on its split, the split's fingerprint, and counts for a monitor. Whoever
+        fits a hundred times to apply each once does without.
+        """
         seen = Seen.of(preds)
-        fitted = self._fit_corrected(seen) if self.correction else self._fit_plain(seen)
-        data = {"n": preds.n, "sha256": preds.sha256()}
+        fit = self._fit_corrected if self.correction else self._fit_plain
+        fitted = fit(seen, record=record)
+        fitted = replace(fitted, data={"n": preds.n})
+        if fitted.has_few_samples and "kept_raw" not in fitted.flags:
+            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
+        if not record:
+            return with_groups(fitted, preds)
+        data: dict[str, Any] = {"n": preds.n, "sha256": preds.sha256()}
         if any_masked(preds.logits):
             data["masked"] = int(is_masked(preds.logits).any(axis=1).sum())
         fitted = replace(fitted, data=data)
-        if fitted.has_few_samples and "kept_raw" not in fitted.flags:
-            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
         given, odds = Given(preds.logits, preds.features, preds.labels), seen.raw.log_odds
         if preds.score is not None:
             fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
         return with_reference(with_groups(fitted, preds), given, odds)
 
-    def _fit_corrected(self, seen: Seen) -> FittedCalibrator:
+    def _fit_corrected(self, seen: Seen, *, record: bool) -> FittedCalibrator:
         """Rid the logits of biases of classes, then fit on logits corrected out of fold."""
         bounds = self.discipline.bounds
         anchor = pooled_prior(objective("bce"), seen.gaps, seen.raw, bounds=bounds)
         correction, logits = fit_correction(seen.preds, anchor.temperature)
-        fitted = self._fit_plain(seen, seen.moved(logits), correction)
+        fitted = self._fit_plain(seen, seen.moved(logits), correction, record=record)
         free = accuracy_if_free(seen.preds, logits)
         better = self.keep_predictions and free["gain_low"] > 0
         flags: dict[str, list[int]] = {"better_free": []} if better else {}
@@ -238,7 +252,12 @@ class Method:
         return replace(fitted, flags={**fitted.flags, **flags}, fit_metrics=metrics)
 
     def _fit_plain(
-        self, seen: Seen, moved: Seen | None = None, correction: Correction | None = None
+        self,
+        seen: Seen,
+        moved: Seen | None = None,
+        correction: Correction | None = None,
+        *,
+        record: bool,
     ) -> FittedCalibrator:
         """Fit signal, map and tail on a split, or on it as it was moved by a correction."""
         split = moved or seen
@@ -261,11 +280,12 @@ class Method:
             discipline=self.discipline,
         )
         finishing = self.gate == "weight" or correction is not None
-        if not finishing:
-            fitted = replace(fitted, fit_metrics=_outcome(fitted, split, routed.deployed))
+        measure = record and not finishing
+        if measure:
+            fitted = replace(fitted, fit_metrics=metrics_of(fitted, split, routed.deployed))
         # A model that is left alone is left alone altogether.
         if self.tail and split.preds.n_classes > 2 and "kept_raw" not in fit.flags:
-            fitted = self._with_tail(fitted, split, measure=not finishing)
+            fitted = self._with_tail(fitted, split, measure=measure)
         if not finishing:
             return fitted
         assert isinstance(fit.map, TemperatureMap)
@@ -273,7 +293,7 @@ class Method:
         freedom = None
         if self.gate == "weight":
             freedom = fit.map.n_parameters if fit.freedom is None else fit.freedom
-        return Made(fitted, correction, split, odds, freedom).finished(seen)
+        return Made(fitted, correction, split, odds, freedom).finished(seen, measure=record)
 
     def weigh(self, preds: Predictions, /) -> tuple[float, float]:
         """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
@@ -327,7 +347,7 @@ class Method:
         preds, gaps, _ = seen
         pooled, bounds = fitted.pooled_temperature, self.discipline.bounds
         tailed = replace(fitted, tail_temperature=tail_temperature(preds, pooled, bounds=bounds))
-        if not measure:
+        if not measure and self.gate != "evidence":
             return tailed
         given = Given(preds.logits.astype(np.float64), preds.features, preds.labels)
         proba = tailed.calibrate(given)
@@ -336,6 +356,8 @@ class Method:
             rise = log_of_label(proba, preds) - log_of_label(without, preds)
             if float(gaps.weights @ rise) <= evidence_needed(gaps.total):
                 return fitted
+        if not measure:
+            return tailed
         after = outcome_of(proba, preds, preds.predicted)
         return replace(tailed, fit_metrics={**fitted.fit_metrics, **after})
 
@@ -375,23 +397,3 @@ def _part_options(signal: str, map_name: str) -> dict[str, Any]:
     if signal not in ROUTES:
         raise InputError(f"unknown signal {signal!r}; {choose(signal, ROUTES)}")
     return {**ROUTES[signal].options, **RECIPES[map_name].options}
-
-
-def _outcome(fitted: FittedCalibrator, seen: Seen, scores: FloatArray) -> dict[str, Any]:
-    """Return the losses before and after calibration, and how many predictions changed."""
-    preds, gaps, raw = seen
-    before = {
-        "accuracy": float(gaps.correct.mean()),
-        "before": losses(gaps, 1.0, raw.log_odds),
-    }
-    if isinstance(fitted.map, TemperatureMap):
-        beta = 1 / fitted.map(scores)
-        after = losses(gaps, beta, log_odds(gaps, beta))
-        return before | {"after": after, "changed_predictions": 0}
-    assert isinstance(fitted.map, ProbabilityMap)
-    proba = fitted.map.of_options(preds.logits.astype(np.float64), scores)
-    predicted = proba.argmax(axis=1)
-    if fitted.preserves_argmax:
-        predicted = preds.predicted
-        keep_predictions(proba, predicted)
-    return before | outcome_of(proba, preds, predicted)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from smallcal.calibrators.maps import correction_fit
+from smallcal.calibrators.maps import correction_fit, correction_scales
 from smallcal.calibrators.maps.correction_fit import (
     _leading_directions,
     _Model,
@@ -116,6 +116,31 @@ def test_blocks_and_folds_add_up_to_the_whole(monkeypatch):
     np.testing.assert_allclose(by_fold.sum(axis=0), whole.look(theta).total()[0], atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 7, 7 * 3, 10**6])
+def test_what_is_looked_at_together_does_not_matter(size, monkeypatch):
+    z, y = planted(90, 7, seed=1, bias=np.linspace(0, 1, 7))
+    preds = Predictions.of(z, y, weight=np.linspace(0.5, 2, 90))
+    whole, moved = fit_correction(preds, 1.0)
+    monkeypatch.setattr(correction_fit, "_BLOCK_SIZE", size)
+    parts, moved_in_parts = fit_correction(preds, 1.0)
+    np.testing.assert_allclose(parts.bias, whole.bias, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(moved_in_parts, moved, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 47, 48, 49, 200, 371])
+def test_a_system_is_solved_with_the_diagonal_of_its_inverse(size):
+    rng = np.random.default_rng(size)
+    half, target = rng.normal(size=(size, size + 5)), rng.normal(size=size)
+    matrix = half @ half.T + 0.1 * np.eye(size)
+    solution, diagonal = correction_scales._solved(matrix, target)
+    np.testing.assert_allclose(solution, np.linalg.solve(matrix, target), rtol=1e-8)
+    np.testing.assert_allclose(diagonal, np.diag(np.linalg.inv(matrix)), rtol=1e-8)
+    # What rounding has bent downwards is solved all the same.
+    odd = matrix - 2 * np.linalg.eigvalsh(matrix)[0] * np.eye(size)
+    solution, diagonal = correction_scales._solved(odd, target)
+    np.testing.assert_allclose(odd @ solution, target, atol=1e-6)
+
+
 def test_folds_share_rows_out_evenly_whatever_their_number():
     for n in (2, 19, 20, 47):
         model = model_of(*planted(n, 3, seed=n))
@@ -195,13 +220,13 @@ def log_evidence(model, log_scales, start):
     _, curvature = model.look(theta).total()
     found = -plain_loss(model, theta) - penalty @ theta**2 / 2 + np.log(penalty).sum() / 2
     found -= np.linalg.slogdet(curvature + np.diag(penalty))[1] / 2
-    seen = np.array([correction_fit._BIAS_SEEN, correction_fit._MIXING_SEEN])
-    return found + correction_fit._SEEN / 2 * (np.log(precision) - precision * seen**2).sum()
+    seen = np.array([correction_scales._BIAS_SEEN, correction_scales._MIXING_SEEN])
+    return found + correction_scales._SEEN / 2 * (np.log(precision) - precision * seen**2).sum()
 
 
 @pytest.mark.parametrize(("seed", "spread"), [(0, 0.0), (1, 0.5), (2, 1.5)])
 def test_the_scales_are_those_of_the_largest_evidence(seed, spread, monkeypatch):
-    monkeypatch.setattr(correction_fit, "_DEGREES", 1e12)  # Student's prior is then normal
+    monkeypatch.setattr(correction_scales, "_DEGREES", 1e12)  # Student's prior is then normal
     rng = np.random.default_rng(seed)
     mix = 0.2 * spread * rng.normal(size=(5, 5))
     model = model_of(*planted(400, 5, seed=seed, bias=spread * rng.normal(size=5), mix=mix))

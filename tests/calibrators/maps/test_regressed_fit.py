@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.maps.base import Split
+from smallcal.calibrators.maps.base import Settling, Split
 from smallcal.calibrators.maps.regressed import SEEN, fit_class_regressed
 from smallcal.calibrators.maps.regressed_fit import RIDGE, Problem
 from smallcal.calibrators.maps.temperature import Prior, fit_temperature
@@ -215,3 +215,23 @@ def test_a_weakened_map_has_that_share_of_its_log_temperatures(weight):
         expected = weight * np.log(full(split.scores))
         assert np.abs(np.log(full(split.scores))).max() > 0.1
         np.testing.assert_allclose(np.log(weak(split.scores)), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("pace", [0.2, 0.9, -0.5])
+def test_rounds_that_settle_slowly_are_taken_to_their_end(pace):
+    end, across = np.array([0.3, -1.2]), np.array([[pace, 0.05], [0.02, pace]])
+
+    def once(x):
+        return end + across @ (x - end) + 0.02 * (x - end) ** 2
+
+    x, settling = np.array([1.0, 0.0]), Settling()
+    for _ in range(14):
+        x = settling.after(x, once(x))
+    np.testing.assert_allclose(x, end, atol=1e-6)
+
+
+def test_a_scale_that_stays_does_not_keep_the_other_from_settling():
+    x, settling = np.array([1.0, 5.0]), Settling()
+    for _ in range(6):
+        x = settling.after(x, np.array([0.9 * x[0], 5.0]))
+    np.testing.assert_allclose(x, [0.0, 5.0], atol=1e-9)

@@ -1,12 +1,14 @@
 """The risk router against scikit-learn, and every way a split can be too thin for one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import StratifiedKFold
 
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.objectives import Gaps, moments
+from smallcal.calibrators.objectives import Gaps, moments, sigmoid
 from smallcal.calibrators.signals import (
     STATISTICS,
     NoSignal,
@@ -17,7 +19,11 @@ from smallcal.calibrators.signals import (
     fit_signal,
     statistics,
 )
-from smallcal.calibrators.signals.crossfit import fit_logistic, stratified_folds
+from smallcal.calibrators.signals.crossfit import (
+    fit_logistic,
+    risks_of_outcomes,
+    stratified_folds,
+)
 from smallcal.calibrators.signals.statistic import LogEntropy
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
@@ -306,3 +312,29 @@ def test_single_signals_by_hand(split):
     assert margin.std() == pytest.approx(1)
     certain = Rows(np.array([[1000.0, 0.0]]))
     assert np.isfinite(LogEntropy(2).scores(certain)).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_routers_of_many_outcomes_are_those_of_each_alone(weighted):
+    rng = np.random.default_rng(0)
+    z, y = simulate(150, 5, seed=1)
+    weight = rng.uniform(0.5, 2.0, size=150) if weighted else None
+    preds = Predictions.of(z, y, weight=weight)
+    gaps = Gaps.of(preds)
+    seen = Observed.of(preds, gaps, moments(gaps, 1.0), Discipline(seed=4))
+    shares = np.array([0.5, 0.3, 0.02, 0.9, *np.full(30, 0.4)])
+    wrong = rng.random((34, 150)) < shares[:, None]
+    wrong[4], wrong[5] = False, False
+    wrong[5, 7] = True  # one error: too few to learn from, as none
+    wrong[6] = False
+    wrong[6, :3] = True  # three: as many folds
+    found = risks_of_outcomes(seen, seen.rows.columns(STATISTICS), wrong)
+    for outcome, risks in zip(wrong, found, strict=True):
+        other = (preds.predicted + 1) % 5
+        labels = np.where(outcome, other, preds.predicted)
+        alone = fit_signal("risk", replace(seen, preds=replace(preds, labels=labels)))
+        if alone.signal.kind == "none":
+            assert np.isnan(risks).all()
+        else:
+            np.testing.assert_allclose(sigmoid(risks), alone.scores, rtol=1e-6)
+    assert np.isnan(found).all(axis=1).sum() == 2

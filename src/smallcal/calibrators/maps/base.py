@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import numpy as np
+
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Objective, moments
 from smallcal.calibrators.parts import Part, Scores, keyword_defaults
@@ -15,6 +17,9 @@ from smallcal.calibrators.program import Row, Value
 from smallcal.data.masks import any_masked, filled, without_masked
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
+
+#: Of the logarithm of a scale, in one round: further no guess is trusted.
+_FARTHEST_GUESS = 1.0
 
 if TYPE_CHECKING:
     from smallcal.calibrators.maps.temperature import Prior, Temperature
@@ -242,6 +247,39 @@ def agreeing_scale(squares: float, free: float, *, before: float, seen: float) -
     1.0
     """
     return math.sqrt((squares + seen * before**2) / (max(free, 0.0) + seen))
+
+
+class Settling:
+    """Takes rounds x -> g(x) to where they lead: multisecant steps (Anderson acceleration).
+
+    Scales that must agree with their parameters approach the end by a tenth of the way in each
+    round, where a prior and the data weigh about the same. What the last rounds did to one another
+    says where they are going.
+
+    Examples
+    --------
+    >>> x, settling = np.array([1.0, 1.0]), Settling()
+    >>> for _ in range(6):
+    ...     x = settling.after(x, np.cos(0.9 * x))
+    >>> bool(np.abs(x - np.cos(0.9 * x)).max() < 1e-8)
+    True
+    """
+
+    def __init__(self) -> None:
+        self._rounds: list[tuple[FloatArray, FloatArray]] = []
+
+    def after(self, x: FloatArray, image: FloatArray) -> FloatArray:
+        """Return where the next round should begin, from where one began and what it gave."""
+        moved = image - x
+        following = image
+        if self._rounds:
+            images, moves = (np.array(part).T for part in zip(*self._rounds, strict=True))
+            weights = np.linalg.lstsq(moved[:, None] - moves, moved, rcond=1e-8)[0]
+            guess = image - (image[:, None] - images) @ weights
+            if np.abs(guess - x).max() <= _FARTHEST_GUESS:
+                following = guess
+        self._rounds = [*self._rounds, (image, moved)][-len(x) :]
+        return np.asarray(following)
 
 
 def minimise(

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import agreeing_scale
 from smallcal.calibrators.maps.correction import LARGEST, Correction
-from smallcal.calibrators.maps.temperature import ANCHOR_SCALE
+from smallcal.calibrators.maps.correction_scales import Scales
 from smallcal.data.masks import filled
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
@@ -31,23 +30,14 @@ from smallcal.errors import InputError
 RANK = 5
 N_FOLDS = 20
 
-#: The weak prior on the scales: as if two biases, and two entries of K, of this size had been seen.
-_SEEN = 2.0
-_BIAS_SEEN, _MIXING_SEEN = 0.1, 0.02
-#: Biases have a Student prior of so many degrees: a few large ones do not free all the others.
-_DEGREES = 4.0
 #: A class counts if it occurs, or should have occurred about this often.
 _EXPECTED = 0.5
 #: One class in five, it is thought beforehand, does not exist where the labels come from.
 _ABSENT = 0.2
 
-_START = (0.3, 0.05)  # scales where the search begins
 _MAX_LOOKS = 30
-_ROUNDS = 10  # of balancing, for each look
-_PACE = 0.8
-_LARGEST_SCALE = 10.0
 _SMALL = 0.01  # log-likelihood still to gain by the last step; what is left after it is far less
-_BLOCK_SIZE = 2**18  # numbers looked at together
+_BLOCK_SIZE = 2**19  # numbers looked at together
 #: Where a logit is this far below the top one, no probability is left that could be corrected.
 _FARTHEST = 1e4
 _FARTHEST_STEP = 2.0  # in u
@@ -105,7 +95,7 @@ def _fitted(model: _Model, raw: FloatArray, u: float) -> tuple[Correction, Float
 
 
 class _Part(NamedTuple):
-    """Minus the log-likelihood of some rows, with two derivatives."""
+    """Minus the log-likelihood of some rows, with its slope, and what curvature they add up to."""
 
     loss: float
     slope: FloatArray
@@ -119,25 +109,31 @@ class _Looked(NamedTuple):
     parts: list[_Part]
 
     def total(self) -> tuple[FloatArray, FloatArray]:
-        slopes, curvatures = zip(
-            *((part.slope, part.curvature) for part in self.parts), strict=True
-        )
-        return np.sum(slopes, axis=0), np.sum(curvatures, axis=0)
+        slope = np.sum([part.slope for part in self.parts], axis=0)
+        curvature = np.sum([part.curvature for part in self.parts], axis=0)
+        # The second derivative of e^u adds its first; a negative one would bend the wrong way.
+        curvature[0, 0] += max(slope[0], 0)
+        return slope, curvature
 
     def objective(self, penalty: FloatArray) -> float:
         return sum(part.loss for part in self.parts) + float(penalty @ self.theta**2) / 2
 
 
 class _Rows(NamedTuple):
-    """Some rows at one place: logits, readings, probabilities, those by weight, and errors."""
+    """Some rows at one place, until the next ones are looked at.
+
+    Logits, readings, weights, probabilities, the same by weight, errors, and room for another.
+    """
 
     scale: float
     loss: float
     z: FloatArray
     x: FloatArray
+    weight: FloatArray
     p: FloatArray
     weighted: FloatArray
     error: FloatArray
+    room: FloatArray
 
 
 class _Model:
@@ -161,8 +157,10 @@ class _Model:
         self.x = seen @ self.directions
         rank = self.directions.shape[1]
         self.sizes = 1, len(self.counts), rank * rank
-        size = max(1, _BLOCK_SIZE // preds.n_classes)
+        size = min(max(len(z[self.folds[0]]), _BLOCK_SIZE // preds.n_classes), preds.n)
         self.blocks = [slice(start, start + size) for start in range(0, preds.n, size)]
+        # Fresh memory would cost as much as the arithmetic.
+        self.scratch = [np.empty((size, preds.n_classes)) for _ in range(4)]
 
     def spread(self, theta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return e^u, the biases of all classes, and K."""
@@ -205,7 +203,19 @@ class _Model:
 
     def slopes_by_fold(self, theta: FloatArray) -> FloatArray:
         """Return the slope of the loss of each fold's rows."""
-        return np.array([self._slope(self._rows(theta, rows)) for rows in self.folds])
+        size = max(1, _BLOCK_SIZE // self.z[self.folds[0]].size)  # folds looked at together
+        parts = (self.folds[start : start + size] for start in range(0, len(self.folds), size))
+        return np.vstack([self._slopes(theta, folds) for folds in parts])
+
+    def _slopes(self, theta: FloatArray, folds: list[slice]) -> FloatArray:
+        """Return the slopes of folds that follow one another."""
+        first = folds[0].start
+        seen = self._rows(theta, slice(first, folds[-1].stop))
+        starts = [fold.start - first for fold in folds]
+        pulls = seen.scale * np.einsum("ij,ij->i", seen.error, seen.z)
+        by_row = (pulls[:, None], seen.error, _products(seen.error @ self.directions, seen.x))
+        pull, biases, mixing = (np.add.reduceat(part, starts, axis=0) for part in by_row)
+        return np.hstack([pull, biases[:, self.counts], mixing])
 
     def look(self, theta: FloatArray) -> _Looked:
         """Look at the data, block after block of rows."""
@@ -221,19 +231,20 @@ class _Model:
         scale, bias, mixing = self.spread(theta)
         z, x, weight = self.z[rows], self.x[rows], self.weight[rows]
         at_label = np.arange(len(z)), self.labels[rows]
-        p = x @ (self.directions @ mixing).T
+        p, weighted, error, scaled = (room[: len(z)] for room in self.scratch)
+        np.matmul(x, (self.directions @ mixing).T, out=p)
         p += bias
-        p += scale * z
+        p += np.multiply(scale, z, out=scaled)
         label = p[at_label]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             np.exp(p, out=p)
             total = np.einsum("ij->i", p)
             loss = float(weight @ (np.log(total) - label))  # infinite if the step was too long
             p /= total[:, None]
-        weighted = p if bool((weight == 1).all()) else p * weight[:, None]
-        error = weighted.copy()
+        np.multiply(p, weight[:, None], out=weighted)
+        error[...] = weighted
         error[at_label] -= weight
-        return _Rows(scale, loss, z, x, p, weighted, error)
+        return _Rows(scale, loss, z, x, weight, p, weighted, error, scaled)
 
     def _slope(self, seen: _Rows) -> FloatArray:
         """Return the sum of J'(p - y) over rows; see :meth:`_curvature`."""
@@ -242,46 +253,48 @@ class _Model:
         return np.concatenate([[pull], seen.error.sum(axis=0)[self.counts], mixed.ravel()])
 
     def _curvature(self, seen: _Rows) -> FloatArray:
-        """Return the sum of J'(diag p - p p')J over rows.
+        """Return the sum of J'(diag p - p p')J over rows, without the second derivative of e^u.
 
         J, the derivative of a row's logits, is e^u z for u, one at its class for a bias, and a
         product of a direction of the class and the row's reading x for an entry of K.
         """
-        scale, _, z, x, p, weighted, error = seen
+        scale, _, z, x, weight, p, weighted, _, room = seen
         v, some = self.directions, self.counts
         one, biases, _ = self.sizes
         u, b, k = slice(0, one), slice(one, one + biases), slice(one + biases, None)
         curvature = np.empty((sum(self.sizes),) * 2)
-        few = (p, weighted) if biases == self.n_classes else (p[:, some], weighted[:, some])
         mean = np.einsum("ij,ij->i", p, z)
-        pz = weighted * z
-        total = pz.sum(axis=0)
-        weighted_mean = np.einsum("ij,ij->i", weighted, z)
-        # The second derivative of e^u adds its first; a negative one would bend the wrong way.
-        pull = scale * float(np.vdot(error, z))
-        curvature[u, u] = scale**2 * (np.vdot(pz, z) - mean @ weighted_mean) + max(pull, 0)
-        curvature[u, b] = scale * (total[some] - weighted_mean @ few[0])
-        curvature[b, b] = np.diag(few[1].sum(axis=0)) - few[0].T @ few[1]
-        pv, wv = p @ v, weighted @ v
+        weighted_mean = weight * mean
+        pz = np.multiply(weighted, z, out=room)
+        curvature[u, u] = scale**2 * (np.vdot(pz, z) - mean @ weighted_mean)
+        curvature[u, b] = scale * (pz.sum(axis=0) - weighted_mean @ p)[some]
+        pv = p @ v
         # Of each row: V'(diag p - p p')V.
-        pairs = (v[:, :, None] * v[:, None, :]).reshape(len(v), -1)
-        inner = weighted @ pairs - (pv[:, :, None] * wv[:, None, :]).reshape(len(x), -1)
-        readings = (x[:, :, None] * x[:, None, :]).reshape(len(x), -1)
+        inner = weighted @ _products(v, v) - _products(pv, weight[:, None] * pv)
         rank = v.shape[1]
-        both = (inner.T @ readings).reshape((rank,) * 4)
+        both = (inner.T @ _products(x, x)).reshape((rank,) * 4)
         curvature[k, k] = both.transpose(0, 2, 1, 3).reshape(rank**2, rank**2)
         curvature[u, k] = scale * ((pz @ v - weighted_mean[:, None] * pv).T @ x).ravel()
-        own = v[some][:, :, None] * (few[1].T @ x)[:, None, :]
-        crossed = few[1].T @ (pv[:, :, None] * x[:, None, :]).reshape(len(x), -1)
-        curvature[b, k] = own.reshape(biases, -1) - crossed
+        # The product of a matrix with itself costs half of one with another.
+        root = np.multiply(p, np.sqrt(weight)[:, None], out=room)
+        root = root if biases == self.n_classes else root[:, some]
+        curvature[b, b] = np.diag(weighted.sum(axis=0)[some]) - root.T @ root
+        own = _products(v, weighted.T @ x)
+        crossed = weighted.T @ _products(pv, x)
+        curvature[b, k] = (own - crossed)[some]
         curvature[b, u], curvature[k, u] = curvature[u, b].T, curvature[u, k].T
         curvature[k, b] = curvature[b, k].T
         return curvature
 
 
+def _products(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the products of each row's entries (n, a) and (n, b), shape (n, a b)."""
+    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
+
+
 def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the fit, its penalties, and the curvature of the log-likelihood beside it."""
-    scales = _Scales(model.sizes, model.rare)
+    scales = Scales(model.sizes, model.rare)
     looked = model.look(np.append(u, np.zeros(sum(model.sizes[1:]))))
     for _ in range(_MAX_LOOKS):
         slope, curvature = looked.total()
@@ -297,59 +310,6 @@ def _search(model: _Model, u: float) -> tuple[FloatArray, FloatArray, FloatArray
             new = model.look(looked.theta + step)
         looked = new
     return looked.theta + step, penalty, curvature
-
-
-class _Scales:
-    """The priors' penalties, and how a parabola of the log-likelihood sets them."""
-
-    def __init__(self, sizes: tuple[int, int, int], rare: FloatArray) -> None:
-        self.sizes, self.rare = sizes, rare
-        self.bias, self.mixing = (scale**-2 for scale in _START)
-        self.each = np.ones(sizes[1])  # what Student's prior makes of each bias
-
-    def penalty(self) -> FloatArray:
-        """Return the penalty of each parameter: half of it times the parameter squared."""
-        one, _, entries = self.sizes
-        parts = np.full(one, ANCHOR_SCALE**-2), self.bias * self.each, np.full(entries, self.mixing)
-        return np.concatenate(parts)
-
-    def balance(self, curvature: FloatArray, target: FloatArray) -> FloatArray:
-        """Set the scales by the evidence under a parabola; return its penalised minimum.
-
-        Each round is MacKay's: a scale is such that the squares of its parameters, over their
-        effective number, agree with it. Rounds approach the end at a steady pace, so that every
-        second one goes on to where that leads (Aitken).
-        """
-        steps: list[FloatArray] = []
-        for _ in range(_ROUNDS):
-            before = np.log((self.bias, self.mixing))
-            covariance = np.linalg.inv(curvature + np.diag(self.penalty()))
-            self._agree(covariance @ target, np.diag(covariance))
-            steps.append(np.log((self.bias, self.mixing)) - before)
-            if np.abs(steps[-1]).max() < 0.01:
-                break
-            if len(steps) % 2 == 0:
-                pace = np.clip(steps[-1] / np.where(steps[-2] == 0, 1, steps[-2]), 0, _PACE)
-                self.bias, self.mixing = np.exp(before + steps[-1] / (1 - pace)).tolist()
-        return np.asarray(np.linalg.solve(curvature + np.diag(self.penalty()), target))
-
-    def _agree(self, theta: FloatArray, variance: FloatArray) -> None:
-        """Make the scales agree with the parameters."""
-        b, k = slice(1, 1 + self.sizes[1]), slice(1 + self.sizes[1], None)
-        # Classes that neither occur nor are expected have biases too, if small ones.
-        small = self.rare / (self.rare + self.bias)
-        free = len(theta[b]) - (self.bias * self.each) @ variance[b] + small.sum()
-        squares = float(self.each @ theta[b] ** 2 + small @ small)
-        self.bias = _precision(squares, free, _BIAS_SEEN)
-        self.each = (_DEGREES + 1) / (_DEGREES + self.bias * (theta[b] ** 2 + variance[b]))
-        free = len(theta[k]) - self.mixing * variance[k].sum()
-        self.mixing = _precision(float(theta[k] @ theta[k]), free, _MIXING_SEEN)
-
-
-def _precision(squares: float, free: float, before: float) -> float:
-    """Return one over the square of the scale that agrees with some parameters."""
-    scale = agreeing_scale(squares, free, before=before, seen=_SEEN)
-    return min(scale, _LARGEST_SCALE) ** -2
 
 
 def _dealt(z: FloatArray, labels: IntArray) -> tuple[IntArray, list[slice]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import Split, agreeing_scale, minimise
+from smallcal.calibrators.maps.base import Settling, Split, agreeing_scale, minimise
 from smallcal.calibrators.objectives import moments
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
@@ -26,6 +26,7 @@ _MAX_STEPS = 100
 _SMALL_GAIN = 1e-11
 _SMALL_STEP = 1e-12
 _FARTHEST_STEP = 5.0  # of a log-temperature's parameters
+_SETTLED = 1e-6  # of the logarithms of scales, from round to round
 #: No evidence makes a scale larger: temperatures that differ by factors of e are no calibration.
 _LARGEST_SCALE = 1.0
 
@@ -233,7 +234,7 @@ class Problem:
         seen: float | None,
     ) -> tuple[Problem, FloatArray, FloatArray]:
         """Return the step to the parabola's minimum, with scales that agree with it."""
-        problem = self
+        problem, settling = self, Settling()
         for _ in range(100):
             curved = _Curved.of(look, problem.pull, problem.held)
             step, each = curved.solve(*problem.slopes(look, shared, effects))
@@ -241,17 +242,19 @@ class Problem:
             step, each = (part / max(1.0, farthest / _FARTHEST_STEP) for part in (step, each))
             if seen is None:
                 break
-            last = problem
-            problem = last._rescaled(curved, shared + step, effects + each, before, seen)
-            moved = np.log([problem.spread / last.spread, problem.each / last.each])
-            if np.abs(moved).max() < 1e-3:
+            scales = np.log([problem.spread, problem.each])
+            agreeing = problem._agreeing(curved, shared + step, effects + each, before, seen)
+            # Scales that creep on from look to look would cost a look each.
+            if np.abs(agreeing - scales).max() < _SETTLED:
                 break
+            spread, scale = np.exp(settling.after(scales, agreeing)).tolist()
+            problem = replace(problem, spread=spread, each=scale)
         return problem, step, each
 
-    def _rescaled(
+    def _agreeing(
         self, curved: _Curved, shared: FloatArray, effects: FloatArray, before: Problem, seen: float
-    ) -> Problem:
-        """Return the problem with scales that agree with its parameters (MacKay's rule)."""
+    ) -> FloatArray:
+        """Return the logarithms of scales that agree with the parameters (MacKay's rule)."""
         given_up = float(np.vdot(curved.inverse, self.shape)) / self.spread**2
         squares = self.split.gaps.total * float(shared @ self.shape @ shared)
         free = len(shared) - 1 - given_up
@@ -260,7 +263,7 @@ class Problem:
         squares, free = float(effects @ effects), self.n_effects - given_up
         each = agreeing_scale(squares, free, before=before.each, seen=seen)
         largest = max(before.spread, _LARGEST_SCALE), max(before.each, _LARGEST_SCALE)
-        return replace(self, spread=min(spread, largest[0]), each=min(each, largest[1]))
+        return np.log(np.minimum((spread, each), largest))
 
     def _descended(self, shared: FloatArray, effects: FloatArray) -> Solved:
         """Minimise by slopes alone, where samples have no curvatures of their own."""

@@ -26,6 +26,9 @@ OUT_OF_FOLD = "out-of-fold scores"
 #: general solver's steps.
 _MAX_NEWTON_COLUMNS = 24
 
+#: Outcomes whose routers are fitted together: more would not fit into a core's cache.
+_DRAWS_AT_ONCE = 16
+
 #: Fits a linear model for each row of weights (k, n); gives coefficients, shape (k, p).
 Solver = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -70,20 +73,54 @@ def cross_fit(
     n_folds = min(seen.discipline.n_folds, rarer)
     flags: dict[str, list[int]] = {"fewer_folds": []} if n_folds < seen.discipline.n_folds else {}
 
-    # Standardised once on the whole split: moments of the columns leak no labels.
+    design, mean, scale = _standardised(columns)
+    fold, weights = _left_out(seen, wrong, n_folds)
+    deployed, *held_out = solve(design, weights)
+    scores = link((np.array(held_out) @ design)[fold, np.arange(n)])
+    signal = signal_of(LinearModel(deployed[:-1], float(deployed[-1]), mean, scale))
+    return SignalFit(scores, signal, signal.scores(seen.rows), flags)
+
+
+def _standardised(columns: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the design, with ones for an intercept, and the moments of the columns.
+
+    Standardised once on the whole split: moments of the columns leak no labels.
+    """
     mean, scale = columns.mean(axis=1), columns.std(axis=1)
     scale[scale < 1e-12] = 1
-    design = np.vstack([(columns - mean[:, None]) / scale[:, None], np.ones(n)])
+    ones = np.ones(columns.shape[1])
+    return np.vstack([(columns - mean[:, None]) / scale[:, None], ones]), mean, scale
 
-    weight = np.full(n, seen.discipline.C)
+
+def _left_out(seen: Observed, wrong: BoolArray, n_folds: int) -> tuple[IntArray, FloatArray]:
+    """Return each sample's fold, and weights (1 + folds, n): of all, and with each fold at 0."""
+    weight = np.full(len(wrong), seen.discipline.C)
     if seen.preds.weight is not None:
         weight *= seen.preds.weight
     fold = stratified_folds(wrong, n_folds, seen.discipline.seed)
     training = fold != np.arange(n_folds)[:, None]
-    deployed, *held_out = solve(design, np.vstack([weight, weight * training]))
-    scores = link((np.array(held_out) @ design)[fold, np.arange(n)])
-    signal = signal_of(LinearModel(deployed[:-1], float(deployed[-1]), mean, scale))
-    return SignalFit(scores, signal, signal.scores(seen.rows), flags)
+    return fold, np.vstack([weight, weight * training])
+
+
+def risks_of_outcomes(seen: Observed, columns: FloatArray, wrong: BoolArray) -> FloatArray:
+    """Return the out-of-fold log-odds of being wrong, (m, n), had these been the outcomes (m, n).
+
+    The same as :func:`cross_fit` gives for each of them, but the router's Newton steps are shared.
+    NaN where an outcome leaves too little to learn from.
+    """
+    scores = np.full(wrong.shape, np.nan)
+    rarer = np.minimum(wrong.sum(axis=1), (~wrong).sum(axis=1))
+    counts = np.minimum(seen.discipline.n_folds, rarer)
+    design, *_ = _standardised(columns)
+    for n_folds in np.unique(counts[counts >= 2]).tolist():
+        alike = np.flatnonzero(counts == n_folds)
+        for start in range(0, len(alike), _DRAWS_AT_ONCE):
+            draws = alike[start : start + _DRAWS_AT_ONCE]
+            cuts = [_left_out(seen, wrong[draw], n_folds) for draw in draws]
+            folds, weights = (np.array(part) for part in zip(*cuts, strict=True))
+            found = fit_logistic(design, wrong[draws], weights)[:, 1:] @ design
+            scores[draws] = np.take_along_axis(found, folds[:, None], axis=1)[:, 0]
+    return scores
 
 
 def logistic_solver(target: BoolArray) -> Solver:
@@ -151,23 +188,27 @@ def fit_logistic(design: FloatArray, target: BoolArray, weights: FloatArray) -> 
     ----------
     design : ndarray of shape (p, n)
         A row per coefficient; the last one's coefficient is not penalised.
-    target : ndarray of bool, shape (n,)
-    weights : ndarray of shape (k, n)
+    target : ndarray of bool, shape (n,) or (m, n)
+        One, or several.
+    weights : ndarray of shape (k, n) or (m, k, n)
         Each row is a problem of its own. With weights C this is the minimum of scikit-learn's
         ``LogisticRegression(C=C)``; weight 0 leaves a sample out.
 
     Returns
     -------
-    ndarray of shape (k, p)
+    ndarray of shape (k, p) or (m, k, p)
         Seven parameters make Newton exact in a handful of steps, where a general solver needs
         milliseconds.
     """
     penalty = np.ones(len(design))
     penalty[-1] = 0
-    problem = Logistic(design, np.where(target, -1.0, 1.0), penalty)
-    start = np.zeros((1, len(design)))
-    start[0, -1] = np.log((target.sum() + 0.5) / ((~target).sum() + 0.5))
+    k, n = weights.shape[-2:]
+    sign = np.where(target, -1.0, 1.0).reshape(-1, n)
+    problem = Logistic(design, sign, penalty)
+    start = np.zeros((len(sign), len(design)))
+    start[:, -1] = np.log(((sign < 0).sum(axis=1) + 0.5) / ((sign > 0).sum(axis=1) + 0.5))
     # Each minimum is unique, so where the search starts leaks nothing: all of them begin near
     # the first one's.
-    near = problem.newton(start, weights[:1], enough=1e-2)
-    return problem.newton(np.tile(near, (len(weights), 1)), weights, enough=1e-6)
+    near = problem.newton(start, weights.reshape(-1, k, n)[:, 0], enough=1e-2)
+    every = problem.repeated(k).newton(near.repeat(k, axis=0), weights.reshape(-1, n), enough=1e-6)
+    return every.reshape(*weights.shape[:-1], len(design))

@@ -8,7 +8,7 @@ from typing import Annotated
 from smallcal import load as load_calibrator
 from smallcal.advice.audit import audit as inspect_closely
 from smallcal.advice.audit_findings import Audit
-from smallcal.advice.refits import Spread
+from smallcal.advice.refits import MOST, Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import FLAGS
 from smallcal.cli import choices, inputs, options, terminal
@@ -44,7 +44,10 @@ def audit(
         list[str] | None,
         option("FILE", "Also say which groups these samples fall into. May be repeated."),
     ] = None,
-    n_refits: Annotated[int, option("N", "How often to fit again.", min=2)] = 100,
+    n_refits: Annotated[
+        int | None,
+        option("N", "How often to fit again. Default: 50, or 100 if two halves differ.", min=2),
+    ] = None,
     size: Annotated[
         int | None, option("N", "Refit on N samples drawn without replacement.")
     ] = None,
@@ -78,7 +81,7 @@ def audit(
     others = _others(apply_to or [], loaded, asked)
     scale = None if fitted is None else fitted.score
     checked = inputs.require_agreement(inputs.predictions(loaded, scale), data, force=force)
-    with terminal.progress("Auditing", n_refits + n_null) as advance, inputs.naming(data):
+    with terminal.progress("Auditing", (n_refits or MOST) + n_null) as advance, inputs.naming(data):
         found = inspect_closely(
             loaded.logits,
             checked.labels,
