@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 #: Numbers on a grid at a time: 16 MB.
 _AT_ONCE = 1 << 21
 
+#: A matrix that is quicker than a transform has fewer entries; what it leaves out is rounding.
+_SMALL_MATRIX = 100_000
+_ROUNDING = 1e-15
+
+#: Bounds nearer than this to a width do not decide.
+_MARGIN = 1e-9
+
 #: A width is known to this, which is 1e-6 percentage points.
 _SMALL_STEP = 1e-8
 _MOST_STEPS = 60
@@ -97,10 +104,27 @@ class _Width:
     def offset(self) -> float:
         return RELEASED_DENSITY_OFFSET * len(self._places[0])
 
+    @cached_property
+    def _read(self) -> FloatArray | None:
+        """From cosine sums to places in one matrix, where few cosines are left; else None."""
+        nodes, (left, beyond) = self.nodes, self._places
+        damping = self._damping.real / (nodes - 1)
+        damping[[0, -1]] /= 2
+        few = int(np.flatnonzero(np.abs(damping) > _ROUNDING * damping.max())[-1]) + 1
+        if few * len(left) > _SMALL_MATRIX or nodes % 2 == 0:
+            return None
+        table = np.cos(math.pi * np.arange(2 * (nodes - 1)) / (nodes - 1))
+        turn = np.arange(few)[:, None]
+        here, there = (table[turn * node % len(table)] for node in (left, left + 1))
+        return np.asarray(damping[:few, None] * (here + beyond * (there - here)))
+
     def size(self, waves: FloatArray) -> FloatArray:
         """Return the sum over places of absolute smoothed masses, from their cosine sums."""
         left, beyond = self._places
         nodes = self.nodes
+        if self._read is not None:
+            found = waves[:, : len(self._read)] @ self._read
+            return np.asarray(np.abs(found, out=found).sum(axis=1))
         if nodes % 2:  # the kernel is even
             smoothed = dct(waves * self._damping.real, type=1) / (2 * (nodes - 1))
         else:
@@ -144,7 +168,7 @@ class ManyReleased:
             error = np.full(len(mass), np.inf)  # so that too narrow a width is too narrow
             for width in np.unique(middle[middle >= RELEASED_NARROWEST]):
                 rows = np.flatnonzero(middle == width)
-                error[rows] = grids.errors(float(width), rows, above=float(width))
+                error[rows] = grids.compared(float(width), rows)
             narrow = middle < error
             low, high = np.where(narrow, middle, low), np.where(narrow, high, middle)
             found = np.where(narrow, found, error)
@@ -167,21 +191,29 @@ class _Grids:
 
     def __init__(self, many: ManyReleased, mass: FloatArray, weight: FloatArray) -> None:
         self._many, self._mass, self._weight = many, mass, weight
-        usual = _width(1.0).nodes
-        grid = many.spread(mass, usual)
-        self._usual = usual, np.abs(grid), dct(grid, type=1), many.spread(weight, usual)
+        self._nodes = _width(1.0).nodes
+        self._usual = many.spread(mass, self._nodes)
+        self._waves = dct(self._usual, type=1)
+        self._dense = many.spread(weight, self._nodes)
 
-    def errors(self, width: float, rows: IntArray, above: float | None = None) -> FloatArray:
-        """Return errors at one width; -1 where one is certainly not ``above`` so much."""
+    def errors(self, width: float, rows: IntArray) -> FloatArray:
+        """Return errors at one width."""
         at = _width(width)
-        usual, size, waves, weight = self._usual
-        if at.nodes != usual:
+        if at.nodes != self._nodes:
             return self._narrow(at, rows)
-        whole = weight[rows] @ at.total + at.offset
-        found = np.full(len(rows), -1.0)
-        # Smoothing never adds to the sum of absolute masses.
-        due = np.ones(len(rows), bool) if above is None else size[rows] @ at.total >= above * whole
-        found[due] = at.size(waves[rows[due]]) / whole[due]
+        return at.size(self._waves[rows]) / (self._dense[rows] @ at.total + at.offset)
+
+    def compared(self, width: float, rows: IntArray) -> FloatArray:
+        """Return errors at one width; infinity and -1 where they are above or below it for sure."""
+        at = _width(width)
+        if at.nodes != self._nodes:
+            return self._narrow(at, rows)
+        # The error is at least the sum of smoothed masses, and at most that of absolute ones.
+        own, whole = self._usual[rows], self._dense[rows] @ at.total + at.offset
+        least, most = np.abs(own @ at.total) / whole, np.abs(own) @ at.total / whole
+        found = np.where(least > width + _MARGIN, np.inf, -1.0)
+        due = (found < 0) & (most > width - _MARGIN)
+        found[due] = at.size(self._waves[rows[due]]) / whole[due]
         return found
 
     def _narrow(self, at: _Width, rows: IntArray) -> FloatArray:
