@@ -34,7 +34,7 @@ from smallcal.metrics.scored import Scored
 from smallcal.metrics.selective import DEFAULT_COVERAGE, confidence_blocks
 from smallcal.metrics.smooth import smece_exact
 from smallcal.metrics.smooth_many import ManyExact, ManyReleased
-from smallcal.metrics.table import METRICS, Metric
+from smallcal.metrics.table import Metric
 from smallcal.metrics.threshold import DEFAULT_THRESHOLD, HCFP_PERCENTS
 
 if TYPE_CHECKING:

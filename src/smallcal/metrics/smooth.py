@@ -161,16 +161,22 @@ def reflected_smooth(
     """Return masses in [0, 1] smoothed with the reflected Gaussian, on an even grid with both ends.
 
     At each t of the grid, sum_i K_s(t, position_i) mass_i. Masses are shared between the two nodes
-    they lie between first, which is right to (1 / (width x nodes))^2 / 8.
+    they lie between first, which is right to (1 / (width x nodes))^2 / 8. Many sets of masses at
+    the same positions: :class:`smallcal.metrics.smooth_many.ReflectedSmooth`.
 
     Examples
     --------
     >>> reflected_smooth(np.array([0.25]), np.array([2.0]), 5.0, nodes=3).round(6).tolist()
     [2.0, 2.0, 2.0]
     """
-    grid = _spread(position, mass, nodes)
+    return smoothed_grid(_spread(position, mass, nodes), width)
+
+
+def smoothed_grid(grid: FloatArray, width: float) -> FloatArray:
+    """Return masses on the nodes of even grids, shape (..., nodes), smoothed; changes ``grid``."""
+    nodes = grid.shape[-1]
     # This transform counts the ends half; what lies there has no less weight.
-    grid[[0, -1]] *= 2
+    grid[..., [0, -1]] *= 2
     waves = dct(grid, type=1) / 2
     damped = waves * np.exp(-((math.pi * np.arange(nodes) * width) ** 2) / 2)
     return np.asarray(dct(damped, type=1))
@@ -234,9 +240,7 @@ def _absolute_sum(value: FloatArray, step: FloatArray) -> float:
     return total + float(added.sum())
 
 
-def split_cells(
-    left: FloatArray, right: FloatArray, step: FloatArray, *, cells: int
-) -> FloatArray:
+def split_cells(left: FloatArray, right: FloatArray, step: FloatArray, *, cells: int) -> FloatArray:
     """Return what cells in which the sign changes add to the integral of |v|, beyond |step|."""
     # Split the cell at the zero of the chord. A wrong zero matters only to second order, and the
     # cubic through both ends is good to the fourth.

@@ -22,10 +22,11 @@ from smallcal.metrics.smooth import (
     RELEASED_DENSITY_OFFSET,
     RELEASED_HALVINGS,
     RELEASED_NARROWEST,
-    waves_left,
     released_kernel,
     shares,
+    smoothed_grid,
     split_cells,
+    waves_left,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,13 @@ def _sparse(rows: IntArray, parts: FloatArray, cells: int) -> csr_array:
 
     starts = np.arange(0, rows.size + 1, rows.shape[1])
     return csc_array((parts.ravel(), rows.ravel(), starts), shape=(cells, len(rows))).tocsr()
+
+
+def _linear(position: FloatArray, nodes: int) -> csr_array:
+    """Share a sample between the two nodes that it lies between."""
+    left, beyond = shares(position, nodes)
+    both = np.column_stack([left, left + 1]), np.column_stack([1 - beyond, beyond])
+    return _sparse(*both, nodes)
 
 
 def _rows(mass: FloatArray, rows: IntArray) -> FloatArray:
@@ -180,9 +188,7 @@ class ManyReleased:
     def spread(self, mass: FloatArray, nodes: int) -> FloatArray:
         """Share masses (k, n) between the two nodes that each lies between."""
         if nodes not in self._spreads:
-            left, beyond = shares(self._confidence, nodes)
-            both = np.column_stack([left, left + 1]), np.column_stack([1 - beyond, beyond])
-            self._spreads[nodes] = _sparse(*both, nodes)
+            self._spreads[nodes] = _linear(self._confidence, nodes)
         return np.ascontiguousarray((self._spreads[nodes] @ mass.T).T)
 
 
@@ -229,6 +235,24 @@ class _Grids:
         return found
 
 
+class ReflectedSmooth:
+    """:func:`smallcal.metrics.smooth.reflected_smooth` of many sets of masses.
+
+    Examples
+    --------
+    >>> smooth = ReflectedSmooth(np.array([0.25]), nodes=3)
+    >>> smooth(np.array([[2.0], [1.0]]), 5.0).round(6).tolist()
+    [[2.0, 2.0, 2.0], [1.0, 1.0, 1.0]]
+    """
+
+    def __init__(self, position: FloatArray, *, nodes: int) -> None:
+        self._spread = _linear(position, nodes)
+
+    def __call__(self, mass: FloatArray, width: float) -> FloatArray:
+        """Smooth each row of masses (k, n); shape (k, nodes)."""
+        return smoothed_grid(np.ascontiguousarray((self._spread @ mass.T).T), width)
+
+
 class ManyExact:
     """The smooth calibration error, as defined, of many sets of masses at the same confidences.
 
@@ -270,7 +294,7 @@ class ManyExact:
                 found[rows[solved]] = np.maximum(error, least[rows])[solved]
                 unsolved.append(rows[~solved])
             left, width = np.concatenate(unsolved), max(width / 4, NARROWEST)
-        return found
+        return np.asarray(found)
 
     def _solved(self, mass: FloatArray, width: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return where E(s) = s at or above a width, and where s is below it, E(width) instead."""

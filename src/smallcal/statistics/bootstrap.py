@@ -16,13 +16,14 @@ import numpy as np
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import in_threads
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.kept import value
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.draws import REPEATS, Draws
 from smallcal.statistics.enough import MOST, Enough, stages
 from smallcal.statistics.interval import Interval, require_options
-from smallcal.statistics.replication import Replication, in_threads, shared_length
+from smallcal.statistics.replication import Replication, shared_length
 
 #: Resamples by method and metric.
 Resamples = dict[tuple[str, str], Draws]
@@ -78,9 +79,7 @@ def interval(
     (row,) = chosen_metrics([metric])
     view = Scored.of(y_true, y_proba)
     enough = Enough(level)
-    drawn = resample(
-        {"it": view}, [row], n_boot=n_boot, enough=enough, random_state=random_state
-    )
+    drawn = resample({"it": view}, [row], n_boot=n_boot, enough=enough, random_state=random_state)
     return intervals_by_method(drawn, unit="test samples", level=level)["it"][metric]
 
 
@@ -238,10 +237,10 @@ def resample(
 ) -> Resamples:
     """Return every metric of every method in each resample of the samples they share.
 
-    With no number given, resamples are drawn until they are ``enough`` for each metric; they are the
-    first ones of those that a number would give. A generator draws on. ``points`` has the metrics themselves, if they
-    are known. ``plain`` leaves the noise in calibration errors: then intervals are percentiles of
-    what a loop over resamples would give.
+    With no number given, resamples are drawn until they are ``enough`` for each metric; they are
+    the first ones of those that a number would give. A generator draws on. ``points`` has the
+    metrics themselves, if they are known. ``plain`` leaves the noise in calibration errors: then
+    intervals are percentiles of what a loop over resamples would give.
     """
     replicate = Replication.of_metrics(scored, metrics, plain=plain)
     values, sums = _replicated(

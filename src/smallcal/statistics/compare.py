@@ -10,6 +10,7 @@ from typing import Any, overload
 from smallcal.data.plain import plain
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import in_threads
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import (
@@ -303,19 +304,30 @@ def compare(
     return compare_of(scored, chosen, baseline=reference, bootstrap=bootstrap, advance=advance)
 
 
+def points_of(scored: Mapping[str, Scored], metrics: Sequence[Metric]) -> Table:
+    """Return metrics of several checked predictions, by name."""
+    rows = in_threads(
+        lambda view: {metric.name: metric.of(view) for metric in metrics}, scored.values()
+    )
+    return dict(zip(scored, rows, strict=True))
+
+
 def compare_of(
     scored: Mapping[str, Scored],
     metrics: Sequence[Metric],
     *,
+    points: Table | None = None,
     baseline: str,
     bootstrap: tuple[int | None, float, int],
     advance: Advance = lambda rows: None,
 ) -> Comparison:
-    """Return :func:`compare` of checked predictions; ``bootstrap`` is (n_boot, level, seed)."""
+    """Return :func:`compare` of checked predictions; ``bootstrap`` is (n_boot, level, seed).
+
+    ``points`` has their metrics, these and perhaps others, if they are known.
+    """
     n_boot, level, seed = bootstrap
-    points = {
-        name: {metric.name: metric.of(view) for metric in metrics} for name, view in scored.items()
-    }
+    known = points_of(scored, metrics) if points is None else points
+    points = {name: {row.name: known[name][row.name] for row in metrics} for name in scored}
     differences = {
         name: {metric: value - points[baseline][metric] for metric, value in row.items()}
         for name, row in points.items()

@@ -1,12 +1,9 @@
-"""Metrics of several methods in resamples of the samples they share, block by block, in threads."""
+"""Metrics of several methods in resamples of the samples they share, block by block."""
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +15,6 @@ from smallcal.statistics.draws import side_of
 
 #: A method and a metric.
 Key = tuple[str, str]
-
-In = TypeVar("In")
-Out = TypeVar("Out")
 
 
 class Block(NamedTuple):
@@ -104,32 +98,3 @@ def shared_length(scored: Mapping[str, Scored]) -> int:
         shown = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
         raise InputError(f"methods must be compared on the same samples; they have {shown}")
     return next(iter(lengths.values()))
-
-
-def in_threads(work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
-    """Yield what becomes of each item, in order, on as many cores as there are.
-
-    An item's result is the same on any number of cores. Few items wait: they may be large.
-
-    Examples
-    --------
-    >>> list(in_threads(abs, [-1, 2, -3]))
-    [1, 2, 3]
-    """
-    cores = _cores()
-    if cores == 1:
-        yield from map(work, items)
-        return
-    waiting: deque[Future[Out]] = deque()
-    with ThreadPoolExecutor(cores) as pool:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > cores:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

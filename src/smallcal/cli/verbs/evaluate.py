@@ -214,9 +214,9 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
     terminal.show_table(headers, rows, text=(0, 2, len(headers) - 1))
     if found:
         terminal.say(
-            f"Intervals: {resamples(found.values())} of the test samples. Floor: what a perfectly calibrated model with "
-            f"these {CLAIMS[kind].confidences} would show on average; an error near its floor is "
-            "noise."
+            f"Intervals: {resamples(found.values())} of the test samples. Floor: what a perfectly "
+            f"calibrated model with these {CLAIMS[kind].confidences} would show on average; an "
+            "error near its floor is noise."
         )
     if binned:
         each = ", ".join(f"{name} {METRICS[name].unit.value(found[name].point)}" for name in binned)
