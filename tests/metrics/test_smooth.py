@@ -10,8 +10,8 @@ from smallcal.metrics.smooth import (
     NARROWEST,
     _cosine_sums,
     _error_at,
-    waves_left,
     reflected_smooth,
+    waves_left,
 )
 
 KINDS = ("calibrated", "overconfident", "many_ones", "sharp", "coarse")

@@ -56,7 +56,8 @@ class Replication:
 
     def __call__(self, counts: FloatArray) -> Block:
         """Return each metric in each resample."""
-        counts = np.asfortranarray(counts)
+        if not all(isinstance(how, Linear) for how in self.parts.values()):
+            counts = np.asfortranarray(counts)
         found = Block(len(counts), {}, {})
         sums, start = counts @ self.columns, 0
         falling: dict[int, Falling] = {}
