@@ -6,7 +6,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -23,17 +26,20 @@ def in_threads(work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
     [1, 2, 3]
     """
     cores = _cores()
-    if cores == 1:
-        yield from map(work, items)
-        return
     waiting: deque[Future[Out]] = deque()
-    with ThreadPoolExecutor(cores) as pool:
+    # Matrix products with threads of their own would have them wait for one another.
+    with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(cores) as pool:
         for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) > cores:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _cores() -> int:
