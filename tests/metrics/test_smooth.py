@@ -10,8 +10,8 @@ from smallcal.metrics.smooth import (
     NARROWEST,
     _cosine_sums,
     _error_at,
-    _modes,
     reflected_smooth,
+    waves_left,
 )
 
 KINDS = ("calibrated", "overconfident", "many_ones", "sharp", "coarse")
@@ -47,7 +47,7 @@ def brute_force_error(confidence, correct, width, points=100_001):
 
 def exact_error(confidence, correct, width):
     residual = (confidence - correct) / len(confidence)
-    return _error_at(width, _cosine_sums(confidence, residual, _modes(width)))
+    return _error_at(width, _cosine_sums(confidence, residual, waves_left(width)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

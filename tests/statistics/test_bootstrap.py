@@ -6,6 +6,7 @@ import pytest
 import smallcal as sc
 from smallcal.advice.refit_bootstrap import refit_bootstrap
 from smallcal.errors import InputError
+from smallcal.io import threads
 from smallcal.statistics import bootstrap
 from smallcal.statistics.bootstrap import Run, counts_of_draws, interval, seed_samples
 from smallcal.statistics.groups import by_group, holm
@@ -40,16 +41,28 @@ def test_counts_are_draws_with_replacement_and_do_not_depend_on_blocks(monkeypat
     assert many.var() == pytest.approx(0.95, abs=0.03)  # binomial: n p (1 - p)
 
 
-def test_slow_metrics_have_one_cap_for_all_blocks_together(monkeypatch):
+def test_resamples_do_not_depend_on_blocks(monkeypatch):
     run = runs(1, 60)[0]
-    options = {"metrics": ["smece", "nll"], "n_boot": 12}
-    whole = sc.compare(run.y_true, run.y_probas, **options).intervals["scaled"]
-    monkeypatch.setattr(bootstrap, "SLOW_BOOT", 5)
-    monkeypatch.setattr(bootstrap, "_BLOCK_SIZE", 60 * 3)  # three resamples at a time
-    found = sc.compare(run.y_true, run.y_probas, **options).intervals["scaled"]
-    assert (found["smece"].n_boot, found["nll"].n_boot) == (5, 12)
-    np.testing.assert_allclose(found["smece"].values, whole["smece"].values[:5], atol=1e-12)
-    np.testing.assert_allclose(found["nll"].values, whole["nll"].values, atol=1e-12)
+    whole = sc.compare(run.y_true, run.y_probas, n_boot=12).intervals["scaled"]
+    monkeypatch.setattr(bootstrap, "_BLOCK_SIZE", 60 * 5)
+    monkeypatch.setattr(bootstrap, "_CHUNK", 3)
+    found = sc.compare(run.y_true, run.y_probas, n_boot=12).intervals["scaled"]
+    for metric, row in whole.items():
+        np.testing.assert_allclose(found[metric].values, row.values, atol=1e-9, err_msg=metric)
+        assert tuple(found[metric]) == pytest.approx(tuple(row), abs=1e-9, nan_ok=True)
+
+
+def test_resamples_are_the_same_on_any_number_of_cores(monkeypatch):
+    run = runs(1, 90)[0]
+    monkeypatch.setattr(bootstrap, "_CHUNK", 4)
+    found = []
+    for cores in (1, 2, 5):
+        monkeypatch.setattr(threads, "cores", lambda own=cores: own)
+        found.append(sc.compare(run.y_true, run.y_probas, n_boot=30))
+    for other in found[1:]:
+        for key, draws in found[0].drawn.items():
+            np.testing.assert_array_equal(other.drawn[key].values, draws.values)
+        assert other.value_intervals == found[0].value_intervals
 
 
 def test_an_abandoned_iteration_leaves_no_thread_behind():

@@ -7,8 +7,7 @@ import pytest
 
 import smallcal as sc
 from smallcal.metrics import METRICS
-from smallcal.metrics.replicas import SLOW
-from smallcal.statistics.bootstrap import SLOW_BOOT, counts_of_draws
+from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.noise import noise_floor
 from support.simulated import simulate
 
@@ -40,7 +39,7 @@ def test_values_and_differences_are_those_of_evaluate(three):
 
 def test_intervals_equal_a_plain_loop_over_the_same_resamples(three):
     y, probas = three
-    quick = [name for name in METRICS if name not in SLOW and not METRICS[name].biased]
+    quick = [name for name in METRICS if not METRICS[name].biased]
     result = sc.compare(y, probas, baseline="none", metrics=quick, n_boot=30)
     (counts,) = counts_of_draws(400, 30, np.random.default_rng(0))
     rows = [np.repeat(np.arange(400), row.astype(int)) for row in counts]
@@ -61,12 +60,13 @@ def test_intervals_equal_a_plain_loop_over_the_same_resamples(three):
         assert tuple(result.intervals[name]["accuracy"]) == (0.0, 0.0)  # the argmax never changes
 
 
-def test_every_metric_has_an_interval_and_slow_ones_fewer_resamples(three):
+def test_every_metric_has_an_interval_of_as_many_resamples_as_were_asked_for(three):
     y, probas = three
     result = sc.compare(y, probas, n_boot=210)
     assert set(result.intervals["srts-bce"]) == set(METRICS)
-    for metric, found in result.intervals["srts-bce"].items():
-        assert found.n_boot == (SLOW_BOOT if metric in SLOW else 210)
+    for found in result.intervals["srts-bce"].values():
+        assert found.n_boot == 210
+    assert result.n_boot == 210
     assert sc.compare(y, probas, n_boot=0).intervals == {}
 
 

@@ -96,5 +96,14 @@ Cost = Annotated[
 Metrics = Annotated[str | None, option("A,B,...", "Which metrics, separated by commas.")]
 Seed = Annotated[int, option("N", "Seed of the folds and draws.", min=0, max=2**32 - 1)]
 Boot = Annotated[int, option("N", "Resamples for intervals; 0 leaves them out.", min=0)]
+EnoughBoot = Annotated[
+    int | None,
+    option(
+        "N",
+        "Resamples for intervals; 0 leaves them out. Default: until the ends of intervals are "
+        "steady, 500 to 2,000.",
+        min=0,
+    ),
+]
 Level = Annotated[float, option("P", "Level of the intervals, such as 0.95.")]
 Json = Annotated[bool, flag("--json", "Print JSON for machines.")]

@@ -79,13 +79,6 @@ def leave(complaints: Iterable[str], *, code: int = CHECK_FAILED) -> None:
 
 
 @contextmanager
-def resampling(n_boot: int, level: float, seed: int) -> Iterator[dict[str, Any]]:
-    """Show a bar while a bootstrap works; what it is told of its resamples is given."""
-    with progress("Resampling", n_boot) as advance:
-        yield {"n_boot": n_boot, "level": level, "random_state": seed, "advance": advance}
-
-
-@contextmanager
 def noted_warnings(about: str = "") -> Iterator[None]:
     """Turn each different warning into one note when the block ends."""
     with warnings.catch_warnings(record=True) as caught:

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.fft import dct, dst, irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 
-from smallcal.data.predictions import FloatArray
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics.binned import bin_sums
 from smallcal.metrics.measure import measure
 from smallcal.metrics.scored import Scored
@@ -28,9 +28,10 @@ from smallcal.metrics.scored import Scored
 #: Below this width the exact error is bounded instead of solved: 0.01 percentage points.
 NARROWEST = 1e-4
 
-_RELEASED_NARROWEST = 1e-3
-_RELEASED_HALVINGS = 10
-_RELEASED_DENSITY_OFFSET = 1e-4
+#: The released estimator's narrowest width, how often it halves, and what it adds to densities.
+RELEASED_NARROWEST = 1e-3
+RELEASED_HALVINGS = 10
+RELEASED_DENSITY_OFFSET = 1e-4
 
 # exp(-x^2 / 2) is below 1e-16 beyond this x.
 _GAUSSIAN_REACH = 8.6
@@ -63,9 +64,9 @@ def smece(scored: Scored) -> float:
     0.2995
     """
     low, high = 0.0, 1.0
-    for _ in range(_RELEASED_HALVINGS):
+    for _ in range(RELEASED_HALVINGS):
         middle = (low + high) / 2
-        if middle < _RELEASED_NARROWEST or middle < _released_error(scored, middle):
+        if middle < RELEASED_NARROWEST or middle < _released_error(scored, middle):
             low = middle
         else:
             high = middle
@@ -73,13 +74,12 @@ def smece(scored: Scored) -> float:
 
 
 def _released_error(scored: Scored, width: float) -> float:
-    nodes = max(2000, round(20 / width)) // 2 + 1
+    kernel = released_kernel(width)
+    nodes = len(kernel)
     masses = (scored.residual, np.ones(scored.n))
     grids = np.stack([_spread(scored.confidence, mass, nodes) for mass in masses])
     # The mirror does not repeat the end nodes, so what lies on them counts half.
     mirrored = np.pad(grids, ((0, 0), (nodes - 1, nodes - 1)), mode="reflect")
-    offset = np.linspace(-0.5, 0.5, nodes)
-    kernel = np.exp(-(offset**2) / (2 * width**2)) / (math.sqrt(2 * math.pi) * width)
     length = next_fast_len(mirrored.shape[1], real=True)
     smoothed = irfft(rfft(mirrored, length) * rfft(kernel, length), length)
     first = nodes - 1 + nodes // 2
@@ -87,14 +87,26 @@ def _released_error(scored: Scored, width: float) -> float:
     place = np.linspace(0, 1, max(round(10 / width), 200))
     node = np.linspace(0, 1, nodes)
     residual, density = (np.interp(place, node, row) for row in on_nodes)
-    return float(np.abs(residual).sum() / (density + _RELEASED_DENSITY_OFFSET).sum())
+    return float(np.abs(residual).sum() / (density + RELEASED_DENSITY_OFFSET).sum())
+
+
+def released_kernel(width: float) -> FloatArray:
+    """Return the released estimator's kernel, on as many nodes as its grid has."""
+    offset = np.linspace(-0.5, 0.5, max(2000, round(20 / width)) // 2 + 1)
+    found = np.exp(-(offset**2) / (2 * width**2)) / (math.sqrt(2 * math.pi) * width)
+    return np.asarray(found)
+
+
+def shares(position: FloatArray, nodes: int) -> tuple[IntArray, FloatArray]:
+    """Return the node left of each position, and the share that the next one gets."""
+    scaled = position * (nodes - 1)
+    left = np.minimum(scaled.astype(np.int64), nodes - 2)
+    return left, scaled - left
 
 
 def _spread(position: FloatArray, mass: FloatArray, nodes: int) -> FloatArray:
     """Share each sample's mass between the two grid nodes it lies between."""
-    scaled = position * (nodes - 1)
-    left = np.minimum(scaled.astype(np.int64), nodes - 2)
-    share = scaled - left
+    left, share = shares(position, nodes)
     return bin_sums(left, (1 - share) * mass, nodes) + bin_sums(left + 1, share * mass, nodes)
 
 
@@ -130,7 +142,7 @@ def smece_exact(scored: Scored) -> float:
     floor = max(least, NARROWEST)
     while upper - least > 1e-12:
         lower = max(floor, upper / 4)
-        waves = _cosine_sums(position, mass, _modes(lower))
+        waves = _cosine_sums(position, mass, waves_left(lower))
         error = _error_at(lower, waves)
         if error < lower:  # the fixed point is narrower, unless we are at the floor already
             if lower == floor:
@@ -149,22 +161,28 @@ def reflected_smooth(
     """Return masses in [0, 1] smoothed with the reflected Gaussian, on an even grid with both ends.
 
     At each t of the grid, sum_i K_s(t, position_i) mass_i. Masses are shared between the two nodes
-    they lie between first, which is right to (1 / (width x nodes))^2 / 8.
+    they lie between first, which is right to (1 / (width x nodes))^2 / 8. Many sets of masses at
+    the same positions: :class:`smallcal.metrics.smooth_many.ReflectedSmooth`.
 
     Examples
     --------
     >>> reflected_smooth(np.array([0.25]), np.array([2.0]), 5.0, nodes=3).round(6).tolist()
     [2.0, 2.0, 2.0]
     """
-    grid = _spread(position, mass, nodes)
+    return smoothed_grid(_spread(position, mass, nodes), width)
+
+
+def smoothed_grid(grid: FloatArray, width: float) -> FloatArray:
+    """Return masses on the nodes of even grids, shape (..., nodes), smoothed; changes ``grid``."""
+    nodes = grid.shape[-1]
     # This transform counts the ends half; what lies there has no less weight.
-    grid[[0, -1]] *= 2
+    grid[..., [0, -1]] *= 2
     waves = dct(grid, type=1) / 2
     damped = waves * np.exp(-((math.pi * np.arange(nodes) * width) ** 2) / 2)
     return np.asarray(dct(damped, type=1))
 
 
-def _modes(width: float) -> int:
+def waves_left(width: float) -> int:
     """Return how many cosines a Gaussian of this width leaves above rounding error."""
     return math.ceil(_GAUSSIAN_REACH / (math.pi * width)) + 1
 
@@ -203,7 +221,7 @@ def _error_at(width: float, waves: FloatArray) -> float:
     exp(-(pi k width)^2 / 2). The smoothed residual and its antiderivative are therefore
     known exactly on any grid.
     """
-    modes = min(len(waves), _modes(width))
+    modes = min(len(waves), waves_left(width))
     frequency = math.pi * np.arange(modes)
     damped = waves[:modes] * np.exp(-((frequency * width) ** 2) / 2)
     cells = _fine_grid(modes)  # at least 43 cells per width
@@ -218,10 +236,15 @@ def _absolute_sum(value: FloatArray, step: FloatArray) -> float:
     left, right = value[:-1], value[1:]
     total = float(np.abs(step).sum())
     crossing = np.signbit(left) != np.signbit(right)
-    left, right, step = left[crossing], right[crossing], step[crossing]
-    # Where the sign changes, split the cell at the zero of the chord. A wrong zero matters
-    # only to second order, and the cubic through both ends is good to the fourth.
+    added = split_cells(left[crossing], right[crossing], step[crossing], cells=len(step))
+    return total + float(added.sum())
+
+
+def split_cells(left: FloatArray, right: FloatArray, step: FloatArray, *, cells: int) -> FloatArray:
+    """Return what cells in which the sign changes add to the integral of |v|, beyond |step|."""
+    # Split the cell at the zero of the chord. A wrong zero matters only to second order, and the
+    # cubic through both ends is good to the fourth.
     s = left / (left - right)
     slope = left * s * (1 - s) ** 2 - right * s**2 * (1 - s)
-    before = step * s**2 * (3 - 2 * s) + slope / (len(value) - 1)
-    return total + float((np.abs(before) + np.abs(step - before) - np.abs(step)).sum())
+    before = step * s**2 * (3 - 2 * s) + slope / cells
+    return np.asarray(np.abs(before) + np.abs(step - before) - np.abs(step))

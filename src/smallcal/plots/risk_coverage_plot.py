@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.io.threads import in_order
 from smallcal.metrics import Scored
 from smallcal.metrics.replicas import Order, resampled_risk
 from smallcal.metrics.selective import aurc, selective_risks_of
@@ -20,8 +21,8 @@ from smallcal.statistics.interval import binomial_interval, require_options
 #: Points of the curve, evenly spread over coverage.
 _POINTS = 50
 
-#: Counts at a time, so that the running sums of a block of resamples stay below 16 MB.
-_CACHED = 500_000
+#: Resamples at a time.
+_AT_ONCE = 50
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,14 +97,14 @@ def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> RiskCurve:
 
 def _resampled(view: Scored, kept: IntArray, n_boot: int, seed: int) -> FloatArray:
     """Return the risk at each number kept in each resample, shape (n_boot, m)."""
-    order, found = Order.of(view), []
-    few = max(1, _CACHED // view.n)
-    for block in counts_of_draws(view.n, n_boot, np.random.default_rng(seed)):
-        for start in range(0, len(block), few):
-            falling = order.fall(block[start : start + few])
-            risks = [resampled_risk(int(number), falling) for number in kept]
-            found.append(np.column_stack(risks))
-    return np.concatenate(found)
+    order = Order.of(view)
+
+    def risks(block: FloatArray) -> FloatArray:
+        falling = order.fall(np.asfortranarray(block))
+        return np.column_stack([resampled_risk(int(number), falling) for number in kept])
+
+    blocks = counts_of_draws(view.n, n_boot, np.random.default_rng(seed), most=_AT_ONCE)
+    return np.concatenate([found for _, found in in_order(risks, blocks)])
 
 
 @draws(risk_coverage_data)

@@ -9,17 +9,23 @@ import numpy as np
 
 from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import BoolArray, FloatArray
+from smallcal.io.threads import in_order
 from smallcal.metrics import Scored
 from smallcal.metrics.smooth import reflected_smooth, smece_exact
+from smallcal.metrics.smooth_many import ReflectedSmooth
 from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.plots.series import claim_of, prefix_of, views_of
 from smallcal.plots.twins import draws
 from smallcal.statistics.bootstrap import counts_of_draws
 from smallcal.statistics.interval import binomial_interval, require_options
+from smallcal.statistics.threshold_curve import band_of
 
 #: Nodes of the fine grid, and every how many of them the curve has a point.
 _NODES, _STRIDE = 8193, 32
+
+#: Resamples at a time.
+_AT_ONCE = 50
 
 #: A curve any narrower would only follow single samples.
 NARROWEST = 0.005
@@ -85,7 +91,7 @@ def smooth_reliability_data(
 def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> SmoothCurve:
     error = smece_exact.of(view)
     width = max(error, NARROWEST)
-    residual, density = _smoothed(view, np.ones(view.n), width)
+    residual, density = _smooth(view, -view.residual, width), _smooth(view, np.ones(view.n), width)
     place = np.linspace(0, 1, len(density))
     shown = density * width * np.sqrt(2 * np.pi) >= min(LEAST_SAMPLES, view.n / 2)
     # The kernel reaches beyond the samples; the curve need not.
@@ -108,11 +114,6 @@ def _curve_of(view: Scored, level: float, n_boot: int, seed: int) -> SmoothCurve
     )
 
 
-def _smoothed(view: Scored, counts: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
-    """Return the smoothed residuals b - c, and the smoothed number of samples."""
-    return _smooth(view, -view.residual * counts, width), _smooth(view, counts, width)
-
-
 def _smooth(view: Scored, mass: FloatArray, width: float) -> FloatArray:
     """Smooth what each sample weighs, at the points of the curve."""
     return reflected_smooth(view.confidence, mass, width, nodes=_NODES)[::_STRIDE]
@@ -122,15 +123,20 @@ def _band(
     view: Scored, width: float, shown: BoolArray, bootstrap: tuple[float, int, int]
 ) -> tuple[FloatArray, FloatArray]:
     level, n_boot, seed = bootstrap
-    drawn = []
-    for block in counts_of_draws(view.n, n_boot, np.random.default_rng(seed)):
-        for counts in block:
-            residual, density = _smoothed(view, counts, width)
-            # A resample may hold next to nothing where the data hold ten samples.
-            drawn.append(residual[shown] / np.maximum(density[shown], 1e-9))
-    tail = (1 - level) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
-    return low, high
+    smooth = ReflectedSmooth(view.confidence, nodes=_NODES)
+
+    def gaps(block: FloatArray) -> FloatArray:
+        counts = np.asfortranarray(block)
+        residual, density = (
+            smooth(mass, width)[:, ::_STRIDE][:, shown]
+            for mass in (-view.residual * counts, counts)
+        )
+        # A resample may hold next to nothing where the data hold ten samples.
+        return np.asarray(residual / np.maximum(density, 1e-9))
+
+    blocks = counts_of_draws(view.n, n_boot, np.random.default_rng(seed), most=_AT_ONCE)
+    drawn = np.concatenate([found for _, found in in_order(gaps, blocks)])
+    return band_of(drawn, level=level)
 
 
 def _exact_band(view: Scored, width: float, level: float) -> tuple[FloatArray, FloatArray]:

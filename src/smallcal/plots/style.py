@@ -271,7 +271,9 @@ def with_tips(
     marks = _n_marks(artist)
     if marks != len(texts):
         raise InputError(f"{len(texts)} texts for {marks} marks of {name}")
-    number = len(tips_of(figure_of(artist)))
+    figure = figure_of(artist)
+    number = getattr(figure, _TIPS, 0)
+    setattr(figure, _TIPS, number + 1)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     artist.set_gid(f"tip-{slug}-{number}")
     setattr(artist, _TIPS, list(map(visible, texts)))
@@ -294,7 +296,7 @@ def tips_of(figure: Figure, *, prefix: str = "") -> dict[str, list[str]]:
 
     ``prefix`` is that given to :func:`to_svg`.
     """
-    found = [artist for artist in figure.findobj() if hasattr(artist, _TIPS)]
+    found = [a for a in figure.findobj() if hasattr(a, _TIPS) and a is not figure]
     tips = {str(artist.get_gid()): list(getattr(artist, _TIPS)) for artist in found}
     in_order = sorted(tips, key=lambda gid: int(gid.rpartition("-")[2]))
     return {prefix + gid: tips[gid] for gid in in_order}

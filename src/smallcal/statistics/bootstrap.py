@@ -16,12 +16,14 @@ import numpy as np
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import in_order
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.kept import value
-from smallcal.metrics.replicas import SLOW, Falling, Linear, Ordered, Replicator, replicators
 from smallcal.metrics.table import chosen_metrics
-from smallcal.statistics.draws import REPEATS, Draws, side_of
+from smallcal.statistics.draws import REPEATS, Draws
+from smallcal.statistics.enough import MOST, Enough, stages
 from smallcal.statistics.interval import Interval, require_options
+from smallcal.statistics.replication import Replication, shared_length
 
 #: Resamples by method and metric.
 Resamples = dict[tuple[str, str], Draws]
@@ -31,13 +33,11 @@ _Values = dict[tuple[str, str], FloatArray]
 #: Counts at a time: 16 MB of them.
 _BLOCK_SIZE = 2_000_000
 
-#: Counts at a time for metrics that pass over them often: 1 MB.
-_CACHED = 131_072
+#: Resamples at a time that one core works on.
+_CHUNK = 125
 
-#: Metrics that must gather the rows of each resample are given at most so many.
-SLOW_BOOT = 200
-
-DEFAULT_BOOT = 2_000
+#: Resamples where their number is fixed: at most so many are drawn where it is not.
+DEFAULT_BOOT = MOST
 
 
 def interval(
@@ -45,7 +45,7 @@ def interval(
     y_proba: object,
     metric: str,
     *,
-    n_boot: int = DEFAULT_BOOT,
+    n_boot: int | None = None,
     level: float = 0.95,
     random_state: int = 0,
 ) -> Interval:
@@ -60,8 +60,9 @@ def interval(
     y_proba : array-like of shape (n, C), or (n,) for the probability of outcome 1
     metric : str
         A name in :data:`smallcal.metrics.METRICS`.
-    n_boot : int
-        Resamples, at least 1; at most 200 are used for ``smece`` and ``smece_exact``.
+    n_boot : int, optional
+        Resamples, at least 1. By default as many as make the ends of the interval steady, 500 to
+        2,000: see :mod:`smallcal.statistics.enough`.
     level : float
     random_state : int
 
@@ -77,7 +78,8 @@ def interval(
     require_options(n_boot, level, least=1, why="evaluate gives the value alone")
     (row,) = chosen_metrics([metric])
     view = Scored.of(y_true, y_proba)
-    drawn = resample({"it": view}, [row], n_boot=n_boot, random_state=random_state)
+    enough = Enough(level)
+    drawn = resample({"it": view}, [row], n_boot=n_boot, enough=enough, random_state=random_state)
     return intervals_by_method(drawn, unit="test samples", level=level)["it"][metric]
 
 
@@ -192,7 +194,6 @@ def resampled_seeds(
                 n_boot=n,
                 random_state=rng,
                 advance=advance,
-                capped=False,
                 plain=plain,
             ),
         )
@@ -202,7 +203,7 @@ def _views(run: Run, baseline: str) -> dict[str, Scored]:
     if baseline not in run.y_probas:
         raise InputError(f"baseline {baseline!r} is not among {', '.join(run.y_probas)}")
     views = {name: Scored.of(run.y_true, proba) for name, proba in run.y_probas.items()}
-    _shared_length(views)
+    shared_length(views)
     return views
 
 
@@ -227,136 +228,86 @@ def resample(
     scored: Mapping[str, Scored],
     metrics: Sequence[Metric],
     *,
-    n_boot: int,
+    n_boot: int | None,
+    enough: Enough | None = None,
     points: Mapping[str, Mapping[str, float]] | None = None,
     random_state: int | np.random.Generator = 0,
     advance: Advance = lambda rows: None,
-    capped: bool = True,
     plain: bool = False,
 ) -> Resamples:
     """Return every metric of every method in each resample of the samples they share.
 
-    Slow metrics are given at most ``SLOW_BOOT`` of them, if capped. A generator draws on.
-    ``points`` has the metrics themselves, if they are known. ``plain`` leaves the noise in
-    calibration errors: then intervals are percentiles of what a loop over resamples would give.
+    With no number given, resamples are drawn until they are ``enough`` for each metric; they are
+    the first ones of those that a number would give. A generator draws on. ``points`` has the
+    metrics themselves, if they are known. ``plain`` leaves the noise in calibration errors: then
+    intervals are percentiles of what a loop over resamples would give.
     """
-    rng = np.random.default_rng(random_state)
-    replicate = Replication(scored, metrics, plain=plain)
-    parts: dict[tuple[str, str], list[FloatArray]] = {key: [] for key in replicate.parts}
-    done = 0
-    for counts in counts_of_draws(_shared_length(scored), n_boot, rng):
-        few = max(0, SLOW_BOOT - done) if capped else None
-        for key, values in replicate(counts, slow=few).items():
-            parts[key].append(values)
-        done += len(counts)
-        advance(len(counts))
+    replicate = Replication.of_metrics(scored, metrics, plain=plain)
+    values, sums = _replicated(
+        replicate,
+        n_boot,
+        Enough() if enough is None else enough,
+        np.random.default_rng(random_state),
+        advance,
+    )
     known = {metric.name: metric for metric in metrics}
     found = {}
-    for (name, metric), blocks in parts.items():
-        values = np.concatenate(blocks) if blocks else np.empty(0)
+    for (name, metric), own in values.items():
         if plain:
             point = value(known[metric], scored[name])
-            found[name, metric] = Draws(point, point, point, values)
+            found[name, metric] = Draws(point, point, point, own)
             continue
+        kept = sums.get((name, metric))
         found[name, metric] = Draws.of(
             known[metric],
             scored[name],
-            values,
+            own,
             plain=None if points is None else points[name][metric],
-            again=replicate.again(name, metric),
+            again=None if kept is None else replicate.again((name, metric), kept),
         )
     return found
 
 
-class Replication:
-    """Several methods' metrics on the same samples, ready to be computed for any resample.
-
-    Every linear metric of every method is one stretch of one matrix, so that a single product
-    serves them all; a method's samples are put in order once for all metrics that need it. The
-    sums of the first resamples of calibration errors are kept, to be resampled again.
-    """
-
-    def __init__(
-        self, scored: Mapping[str, Scored], metrics: Sequence[Metric], *, plain: bool = False
-    ) -> None:
-        self.parts: dict[tuple[str, str], Replicator] = {
-            (name, metric): how
-            for name, view in scored.items()
-            for metric, how in replicators(metrics, view, plain=plain).items()
-        }
-        columns = [how.columns for how in self.parts.values() if isinstance(how, Linear)]
-        self.columns = np.hstack(columns) if columns else np.empty((_shared_length(scored), 0))
-        self.sums: dict[tuple[str, str], FloatArray] = {}
-
-    def __call__(self, counts: FloatArray, *, slow: int | None = None) -> _Values:
-        """Return each metric in each resample; slow ones for the first ``slow`` only."""
-        found: _Values = {}
-        sums, start = counts @ self.columns, 0
-        for key, how in self.parts.items():
-            if isinstance(how, Linear):
-                stop = start + how.columns.shape[1]
-                found[key] = how.finish(sums[:, start:stop])
-                if how.bent:
-                    self._keep(key, sums[:, start:stop])
-                start = stop
-        few = max(1, _CACHED // counts.shape[1])
-        pieces = [self._others(counts[i : i + few]) for i in range(0, len(counts), few)]
-        for key in pieces[0]:
-            found[key] = np.concatenate([piece[key] for piece in pieces])
-        for key, how in self.parts.items():
-            if key[1] in SLOW:
-                found[key] = np.asarray(how(counts if slow is None else counts[:slow]))
-        return found
-
-    def _keep(self, key: tuple[str, str], sums: FloatArray) -> None:
-        kept = self.sums.get(key, np.empty((0, sums.shape[1])))
-        self.sums[key] = np.vstack([kept, sums[: 2 * REPEATS - len(kept)]])
-
-    def again(self, name: str, metric: str) -> FloatArray | None:
-        """Return the first resamples of an error in bins, each resampled by the next ones.
-
-        Sums are linear in the resample, so a resample's resample is its sums plus the deviations
-        of another one. After them come resamples of some of those. See :class:`Draws`.
-        """
-        how = self.parts[name, metric]
-        if not isinstance(how, Linear) or (name, metric) not in self.sums:
-            return None
-        sums = self.sums[name, metric]
-        k, total = len(sums) // 2, how.columns.sum(axis=0)
-        side = side_of(k)
-        pairs = sums[:side, None] + sums[side : 2 * side] - total
-        centres = np.vstack([sums[:k], pairs.reshape(-1, sums.shape[1])])
-        return how.finish(centres[:, None] + (sums[k : 2 * k] - total))
-
-    def _others(self, counts: FloatArray) -> _Values:
-        """Return what is neither linear nor slow, for a few resamples that fit in cache."""
-        found: _Values = {}
-        falling: dict[int, Falling] = {}
-        for key, how in self.parts.items():
-            if isinstance(how, Ordered):
-                if id(how.order) not in falling:
-                    falling[id(how.order)] = how.order.fall(counts)
-                found[key] = how.finish(falling[id(how.order)])
-            elif not isinstance(how, Linear) and key[1] not in SLOW:
-                found[key] = how(counts)
-        return found
+def _replicated(
+    replicate: Replication,
+    n_boot: int | None,
+    enough: Enough,
+    rng: np.random.Generator,
+    advance: Advance,
+) -> tuple[_Values, _Values]:
+    """Return metrics in resamples, and the sums of the first of them, to be resampled again."""
+    values: _Values = {key: np.empty(0) for key in replicate.parts}
+    sums: _Values = {}
+    done = 0
+    for stage in stages(n_boot):
+        blocks = []
+        drawn = counts_of_draws(replicate.n, stage, rng, most=_CHUNK)
+        for _, block in in_order(replicate, drawn):
+            blocks.append(block.values)
+            advance(block.size)
+            for key, own in block.sums.items():
+                kept = sums.get(key, own[:0])
+                sums[key] = np.vstack([kept, own[: 2 * REPEATS - len(kept)]])
+        for key in replicate.parts:
+            values[key] = np.concatenate([values[key], *(block[key] for block in blocks)])
+        done += stage
+        if n_boot is None:
+            replicate = replicate.of(enough.unsteady({key: values[key] for key in replicate.parts}))
+            if not replicate.parts:
+                advance(MOST - done)  # what is not needed is done
+                break
+    return values, sums
 
 
-def _shared_length(scored: Mapping[str, Scored]) -> int:
-    lengths = {name: view.n for name, view in scored.items()}
-    if len(set(lengths.values())) != 1:
-        shown = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
-        raise InputError(f"methods must be compared on the same samples; they have {shown}")
-    return next(iter(lengths.values()))
-
-
-def counts_of_draws(n: int, n_boot: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+def counts_of_draws(
+    n: int, n_boot: int, rng: np.random.Generator, *, most: int | None = None
+) -> Iterator[FloatArray]:
     """Yield, block by block, how often each of n samples is drawn in each resample.
 
     A resample is n draws with replacement. The next block is drawn while this one is used; the
-    draws are the same whatever is done with them.
+    draws are the same whatever is done with them. ``most`` resamples are in a block at most.
     """
-    size = max(1, _BLOCK_SIZE // n)
+    size = max(1, min(_BLOCK_SIZE // n, n_boot if most is None else most))
 
     def block(start: int) -> FloatArray:
         counts = np.empty((min(size, n_boot - start), n))

@@ -10,6 +10,7 @@ from typing import Any, overload
 from smallcal.data.plain import plain
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import in_order
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import (
@@ -18,9 +19,10 @@ from smallcal.statistics.bootstrap import (
     intervals_by_method,
     resample,
 )
+from smallcal.statistics.enough import Enough
 from smallcal.statistics.groups import GroupRow, by_group
 from smallcal.statistics.interval import Interval, require_options
-from smallcal.statistics.noise import FLOORED, noise_floor
+from smallcal.statistics.noise import FLOORED, noise_floor_of
 
 Table = dict[str, dict[str, float]]
 Intervals = dict[str, dict[str, Interval]]
@@ -41,7 +43,7 @@ def evaluate(
     *,
     metrics: Iterable[str] | None = ...,
     ci: bool,
-    n_boot: int = ...,
+    n_boot: int | None = ...,
     level: float = ...,
     random_state: int = ...,
     advance: Advance = ...,
@@ -55,7 +57,7 @@ def evaluate(
     *,
     metrics: Iterable[str] | None = ...,
     by: object,
-    n_boot: int = ...,
+    n_boot: int | None = ...,
     level: float = ...,
     random_state: int = ...,
 ) -> dict[str, dict[str, GroupRow]]: ...
@@ -68,7 +70,7 @@ def evaluate(
     metrics: Iterable[str] | None = None,
     ci: bool = False,
     by: object = None,
-    n_boot: int = DEFAULT_BOOT,
+    n_boot: int | None = None,
     level: float = 0.95,
     random_state: int = 0,
     advance: Advance = lambda rows: None,
@@ -89,8 +91,10 @@ def evaluate(
     by : array-like of shape (n,), optional
         The group of each sample. Then every group gets its own row, see
         :func:`smallcal.statistics.groups.by_group`.
-    n_boot : int
-        Resamples.
+    n_boot : int, optional
+        Resamples. By default as many as make the ends of the intervals steady, 500 to 2,000, see
+        :mod:`smallcal.statistics.enough`; an interval's ``n_boot`` says how many. With ``by``,
+        2,000.
     level : float
     random_state : int
     advance : callable, optional
@@ -122,7 +126,7 @@ def evaluate(
             y_proba,
             by,
             metrics=names,
-            n_boot=n_boot,
+            n_boot=DEFAULT_BOOT if n_boot is None else n_boot,
             level=level,
             random_state=random_state,
         )
@@ -132,11 +136,17 @@ def evaluate(
         return points
     known = {"": points}
     drawn = resample(
-        {"": view}, chosen, points=known, n_boot=n_boot, random_state=random_state, advance=advance
+        {"": view},
+        chosen,
+        points=known,
+        n_boot=n_boot,
+        enough=Enough(level),
+        random_state=random_state,
+        advance=advance,
     )
     found = intervals_by_method(drawn, unit=_UNIT, level=level)[""]
     shown = [name for name in found if name in FLOORED]
-    floors = noise_floor(view.proba, metrics=shown, random_state=random_state)
+    floors = noise_floor_of(view, shown, level=level, random_state=random_state)
     return {
         name: replace(row, floor=floors[name].mean) if name in floors else row
         for name, row in found.items()
@@ -160,6 +170,7 @@ class Comparison:
         Of the values.
     level : float
     n_boot, n : int
+        Resamples that were drawn, and test samples.
     drawn : dict of (method, metric) to Draws
         The resamples behind the intervals.
     """
@@ -237,7 +248,7 @@ def compare(
     *,
     baseline: str | None = None,
     metrics: Iterable[str] | None = None,
-    n_boot: int = DEFAULT_BOOT,
+    n_boot: int | None = None,
     level: float = 0.95,
     random_state: int = 0,
     advance: Advance = lambda rows: None,
@@ -252,9 +263,10 @@ def compare(
         The method others are compared with; the first by default.
     metrics : iterable of str, optional
         Names in :data:`smallcal.metrics.METRICS`; all by default.
-    n_boot : int
-        Resamples of the test samples, the same for all methods; 0 gives point values only.
-        ``smece`` and ``smece_exact``, which take milliseconds each, get at most 200.
+    n_boot : int, optional
+        Resamples of the test samples, the same for all methods; 0 gives point values only. By
+        default as many as make the ends of all intervals steady, 500 to 2,000, see
+        :mod:`smallcal.statistics.enough`; the result's ``n_boot`` says how many.
     level : float
         Of the intervals.
     random_state : int
@@ -292,31 +304,51 @@ def compare(
     return compare_of(scored, chosen, baseline=reference, bootstrap=bootstrap, advance=advance)
 
 
+def points_of(scored: Mapping[str, Scored], metrics: Sequence[Metric]) -> Table:
+    """Return metrics of several checked predictions, by name."""
+    return dict(
+        in_order(lambda name: {each.name: each.of(scored[name]) for each in metrics}, scored)
+    )
+
+
 def compare_of(
     scored: Mapping[str, Scored],
     metrics: Sequence[Metric],
     *,
+    points: Table | None = None,
     baseline: str,
-    bootstrap: tuple[int, float, int],
+    bootstrap: tuple[int | None, float, int],
     advance: Advance = lambda rows: None,
 ) -> Comparison:
-    """Return :func:`compare` of checked predictions; ``bootstrap`` is (n_boot, level, seed)."""
+    """Return :func:`compare` of checked predictions; ``bootstrap`` is (n_boot, level, seed).
+
+    ``points`` has their metrics, these and perhaps others, if they are known.
+    """
     n_boot, level, seed = bootstrap
-    points = {
-        name: {metric.name: metric.of(view) for metric in metrics} for name, view in scored.items()
-    }
+    known = points_of(scored, metrics) if points is None else points
+    points = {name: {row.name: known[name][row.name] for row in metrics} for name in scored}
     differences = {
         name: {metric: value - points[baseline][metric] for metric, value in row.items()}
         for name, row in points.items()
         if name != baseline
     }
-    result = Comparison(
-        points, baseline, differences, level=level, n_boot=n_boot, n=scored[baseline].n
-    )
-    if not n_boot:
+    result = Comparison(points, baseline, differences, level=level, n=scored[baseline].n)
+    if n_boot == 0:
         return result
     drawn = resample(
-        scored, metrics, points=points, n_boot=n_boot, random_state=seed, advance=advance
+        scored,
+        metrics,
+        points=points,
+        n_boot=n_boot,
+        enough=Enough(level, baseline),
+        random_state=seed,
+        advance=advance,
     )
     told = partial(intervals_by_method, drawn, unit=_UNIT, level=level)
-    return replace(result, intervals=told(baseline=baseline), value_intervals=told(), drawn=drawn)
+    return replace(
+        result,
+        intervals=told(baseline=baseline),
+        value_intervals=told(),
+        n_boot=max((len(own.values) for own in drawn.values()), default=0),
+        drawn=drawn,
+    )

@@ -31,6 +31,7 @@ class Interval:
         Its ends; the point lies between them.
     level : float
     n_boot : int
+        Resamples that were drawn.
     unit : str
         What was resampled.
     p_below, p_above : float
@@ -167,11 +168,12 @@ def binomial_interval(
 
 
 def require_options(
-    n_boot: int, level: float, *, name: str = "n_boot", least: int = 0, why: str = ""
+    n_boot: int | None, level: float, *, name: str = "n_boot", least: int = 0, why: str = ""
 ) -> None:
-    """Raise unless the options of a bootstrap make sense."""
+    """Raise unless the options of a bootstrap make sense; None leaves the number open."""
     require_level(level)
-    whole_number(n_boot, name, least=least, why=why)
+    if n_boot is not None:
+        whole_number(n_boot, name, least=least, why=why)
 
 
 def require_level(level: float) -> None:

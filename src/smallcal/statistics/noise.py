@@ -10,16 +10,20 @@ needs whole labels, which are drawn from the rows of the probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from smallcal.data.checks import BoolArray, FloatArray, as_numpy, whole_number
+from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_numpy, whole_number
+from smallcal.io.threads import in_order
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, equal_width
 from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.scored import BLOCK_SIZE, Scored, row_blocks
+from smallcal.metrics.smooth import smece_exact
+from smallcal.metrics.smooth_many import ManyExact, ManyReleased
 from smallcal.metrics.table import METRICS, chosen_metrics
 from smallcal.statistics.interval import require_level
 
@@ -29,6 +33,11 @@ SLOW_SIMULATIONS = 200
 _DEFAULT = ("ece15", "adaece15", "smece")
 #: Metrics that have a noise floor.
 FLOORED = tuple(name for name, row in METRICS.items() if row.biased)
+
+_Simulation = Callable[..., dict[str, FloatArray]]
+
+#: Entries of a list that is searched: 32 kB.
+_NEAR = 4096
 
 # Two sums of the same numbers in another order differ by less; a tie must count as a tie.
 _ROUNDING = 1e-12
@@ -146,13 +155,46 @@ def noise_floor_of(
     scored: Scored, metrics: Sequence[str], *, n_sim: int = 1000, level: float, random_state: int
 ) -> dict[str, Floor]:
     """Return :func:`noise_floor` of checked predictions, whose labels do not matter."""
-    found = {}
-    for name, values in _simulated(scored, metrics, n_sim, random_state).items():
-        high = float(np.quantile(values, level))
-        found[name] = Floor(
-            mean=float(values.mean()), high=high, n_sim=len(values), level=level, values=values
-        )
-    return found
+    found = noise_floors_of(
+        {"": scored}, metrics, n_sim=n_sim, level=level, random_state=random_state
+    )
+    return found[""]
+
+
+def noise_floors_of(
+    scored: Mapping[str, Scored],
+    metrics: Sequence[str],
+    *,
+    n_sim: int = 1000,
+    level: float,
+    random_state: int,
+) -> dict[str, dict[str, Floor]]:
+    """Return :func:`noise_floor` of several checked predictions, by name."""
+    whole_number(n_sim, "n_sim", least=1)
+    whole_number(random_state, "random_state")
+    few = min(n_sim, SLOW_SIMULATIONS)
+    fast = [name for name in metrics if name in CUTS]
+    # One task is one simulation of some metrics, every one of them begun from the seed.
+    ways: list[_Simulation] = [partial(_binned_values, names=fast, n_sim=n_sim)] if fast else []
+    for name in metrics:
+        if name not in CUTS:
+            ways.append(partial(_slow_values, name=name, n_sim=few))
+    tasks = [(name, way) for name in scored for way in ways]
+    found: dict[str, dict[str, FloatArray]] = {name: {} for name in scored}
+    simulated = in_order(lambda task: task[1](scored[task[0]], seed=random_state), tasks)
+    for (name, _), values in simulated:
+        found[name] |= values
+    return {
+        name: {metric: _floor(own[metric], level) for metric in metrics}
+        for name, own in found.items()
+    }
+
+
+def _floor(values: FloatArray, level: float) -> Floor:
+    high = float(np.quantile(values, level))
+    return Floor(
+        mean=float(values.mean()), high=high, n_sim=len(values), level=level, values=values
+    )
 
 
 def spiegelhalter(y_true: object, y_proba: object) -> TestResult:
@@ -252,23 +294,6 @@ def _known(names: Iterable[str]) -> list[str]:
     return [row.name for row in chosen_metrics(names, FLOORED, lack="no noise floor for")]
 
 
-def _simulated(
-    scored: Scored, names: Sequence[str], n_sim: int, seed: int
-) -> dict[str, FloatArray]:
-    """Return simulated values of each metric, every one of them begun from the seed."""
-    whole_number(n_sim, "n_sim", least=1)
-    whole_number(seed, "random_state")
-    fast = [name for name in names if name in CUTS]
-    found = _binned_values(scored, fast, n_sim, seed) if fast else {}
-    few = min(n_sim, SLOW_SIMULATIONS)
-    for name in names:
-        if name == "cwece15":
-            found[name] = _classwise_values(scored, few, seed)
-        elif name not in CUTS:
-            found[name] = _looped_values(scored, name, few, seed)
-    return {name: found[name] for name in names}
-
-
 def _correctness(scored: Scored, n_sim: int, seed: int) -> Iterator[BoolArray]:
     """Yield blocks of simulations, one per row; how they are cut does not change the draws."""
     rng = np.random.default_rng(seed)
@@ -278,7 +303,7 @@ def _correctness(scored: Scored, n_sim: int, seed: int) -> Iterator[BoolArray]:
 
 
 def _binned_values(
-    scored: Scored, names: Sequence[str], n_sim: int, seed: int
+    scored: Scored, *, names: Sequence[str], n_sim: int, seed: int
 ) -> dict[str, FloatArray]:
     """Simulate binned errors together: one matrix product counts the hits of all bins."""
     bins, n = DEFAULT_BINS, scored.n
@@ -293,11 +318,31 @@ def _binned_values(
     return dict(zip(names, gaps.sum(axis=2).T / n, strict=True))
 
 
-def _looped_values(scored: Scored, name: str, n_sim: int, seed: int) -> FloatArray:
-    """Simulate a top-label metric: it reads ``correct`` alone, so labels may stay as they are."""
-    metric = METRICS[name].of
+def _slow_values(scored: Scored, *, name: str, n_sim: int, seed: int) -> dict[str, FloatArray]:
+    simulate = _classwise_values if name == "cwece15" else partial(_smooth_values, name)
+    return {name: simulate(scored, n_sim, seed)}
+
+
+def _smooth_values(name: str, scored: Scored, n_sim: int, seed: int) -> FloatArray:
+    """Simulate a smooth error: masses change, confidences stay."""
+    # A calibrated model's error decides the grid of the exact one to begin with.
+    first = next(_correctness(scored, 1, seed))[0]
+    many = _MANY[name](replace(scored, correct=first))
     blocks = _correctness(scored, n_sim, seed)
-    return np.array([metric(replace(scored, correct=row)) for block in blocks for row in block])
+    return np.concatenate([many(np.asfortranarray(scored.confidence - block)) for block in blocks])
+
+
+def _released(scored: Scored) -> Callable[[FloatArray], FloatArray]:
+    many = ManyReleased(scored.confidence)
+    return lambda residual: many(residual, np.ones((1, scored.n)))
+
+
+def _exact(scored: Scored) -> Callable[[FloatArray], FloatArray]:
+    many = ManyExact(scored.confidence, guess=smece_exact.of(scored))
+    return lambda residual: many(residual / scored.n)
+
+
+_MANY = {"smece": _released, "smece_exact": _exact}
 
 
 def _classwise_values(scored: Scored, n_sim: int, seed: int) -> FloatArray:
@@ -310,14 +355,26 @@ def _classwise_values(scored: Scored, n_sim: int, seed: int) -> FloatArray:
         proba = scored.proba[rows]
         cell = (equal_width(proba, bins) + bins * np.arange(n_classes)).ravel()
         sums += bin_sums(cell, proba.ravel(), cells)
-        # Row i of the cumulated probabilities is moved to (i, i + 1], so that one search in one
-        # long sorted list draws a label in every row.
-        row = np.arange(len(proba))
-        ladder = np.maximum(proba, 0.0).cumsum(axis=1)
-        ladder = (ladder / ladder[:, -1:] + row[:, None]).ravel()
-        for total in sums:
-            drawn = np.searchsorted(ladder, rng.random(len(row)) + row, side="right")
-            # Rounding may lift a draw of nearly 1 into the next row.
-            drawn = np.minimum(drawn, (row + 1) * n_classes - 1)
-            total -= np.bincount(cell[drawn], minlength=cells)
+        drawn = _drawn_entries(proba, rng.random((n_sim, len(proba))))
+        for total, own in zip(sums, drawn, strict=True):
+            total -= np.bincount(cell[own], minlength=cells)
     return np.asarray(np.abs(sums).sum(axis=1) / (scored.n * n_classes))
+
+
+def _drawn_entries(proba: FloatArray, chance: FloatArray) -> IntArray:
+    """Return which entry of the raveled probabilities is drawn in each row, by chances (k, n)."""
+    n, n_classes = proba.shape
+    found = np.empty(chance.shape, dtype=np.int64)
+    few = max(1, _NEAR // n_classes)
+    for start in range(0, n, few):
+        # Row i of the cumulated probabilities is moved to (i, i + 1], so that one search in one
+        # long sorted list draws a label in every row. A list of a few rows stays near the core.
+        ladder = np.maximum(proba[start : start + few], 0.0).cumsum(axis=1)
+        row = np.arange(len(ladder))
+        ladder = (ladder / ladder[:, -1:] + row[:, None]).ravel()
+        own = np.searchsorted(ladder, chance[:, start : start + few] + row, side="right")
+        # Rounding may lift a draw of nearly 1 into the next row.
+        found[:, start : start + few] = start * n_classes + np.minimum(
+            own, (row + 1) * n_classes - 1
+        )
+    return found

@@ -196,7 +196,6 @@ def _each_unit(
             n_boot=n_boot,
             random_state=rng,
             advance=advance,
-            capped=False,
             plain=True,
         )
         for key, (point, resampled) in _averaged(drawn).items():

@@ -12,6 +12,7 @@ from smallcal.calibrators.estimators import Calibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import notes_of
 from smallcal.cli.options import option
+from smallcal.cli.resampled import resamples, resampling
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError, MissingExtraError
 from smallcal.io import Loaded
@@ -54,7 +55,7 @@ def compare(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
-    n_boot: options.Boot = 2000,
+    n_boot: options.EnoughBoot = None,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -92,7 +93,7 @@ def compare(
     probas = {name: tested_on.measured(proba) for name, proba in probas.items()}
     if probas:
         reference = baseline if baseline in probas else None
-        with terminal.resampling(n_boot, level, seed) as how:
+        with resampling(n_boot, level, seed) as how:
             result = put_together(labels, probas, baseline=reference, metrics=wanted, **how)
     if as_json:
         found = {} if result is None else result.to_dict()
@@ -201,7 +202,11 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
             headers = [_heading(metric, difference=True) for metric in part]
             terminal.show_table(["method", *headers], _rows(result.differences, part, signed=True))
         return
-    terminal.say(f"Difference to {result.baseline}, {100 * result.level:g} % interval:")
+    drawn = resamples(own for row in result.intervals.values() for own in row.values())
+    terminal.say(
+        f"Difference to {result.baseline}, {100 * result.level:g} % interval ({drawn} of the test "
+        "samples):"
+    )
     for start in range(0, len(wanted), _DIFFERENCES_ABREAST):
         part = wanted[start : start + _DIFFERENCES_ABREAST]
         rows = []

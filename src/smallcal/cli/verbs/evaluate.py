@@ -17,6 +17,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, costs, inputs, inputs_streamed, options, terminal
 from smallcal.cli.gaps import show_gaps
 from smallcal.cli.options import option
+from smallcal.cli.resampled import resamples, resampling
 from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.special import softmax
@@ -24,6 +25,7 @@ from smallcal.io import Loaded
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.condition import Condition
 from smallcal.metrics.debiased import CUTS
+from smallcal.statistics.bootstrap import DEFAULT_BOOT
 from smallcal.statistics.compare import evaluate as measure
 from smallcal.statistics.gaps import gaps_by_group
 from smallcal.statistics.interval import Interval, require_options
@@ -57,7 +59,7 @@ def evaluate(
             "CONDITION", 'Exit with 1 if this holds: "ece15>0.03" or "ece15>3%". May be repeated.'
         ),
     ] = None,
-    n_boot: options.Boot = 2000,
+    n_boot: options.EnoughBoot = None,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -73,7 +75,7 @@ def evaluate(
     asked = inputs.Asked.of({**locals(), "group": group or by})
     source, spent = None, None
     if by is None and priced is None:
-        source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot > 0)
+        source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot != 0)
     if source is None:
         loaded = inputs.load(data, asked, fitted)
         kind = loaded.input
@@ -88,7 +90,7 @@ def evaluate(
         values, n = inputs_streamed.measured(
             source, fitted, metrics=wanted, asked=asked, force=force
         )
-        if n_boot:
+        if n_boot != 0:
             terminal.note(f"{data} does not fit in memory: values without intervals")
     checks = [condition.check(values[condition.metric]) for condition in conditions]
     if as_json:
@@ -162,9 +164,9 @@ def _measured(
         with inputs.naming(loaded.source):
             rows = gaps_by_group(codes, proba, by, before=before, level=how["level"])
     size = len(proba), 2 if proba.ndim == 1 else proba.shape[1]
-    if not how["n_boot"]:
+    if how["n_boot"] == 0:
         return _Measured(measure(codes, proba, metrics=wanted), {}, size, rows)
-    with terminal.resampling(how["n_boot"], how["level"], how["random_state"]) as drawn:
+    with resampling(how["n_boot"], how["level"], how["random_state"]) as drawn:
         found = measure(codes, proba, metrics=wanted, ci=True, **drawn)
     return _Measured({name: row.plain for name, row in found.items()}, found, size, rows)
 
@@ -183,8 +185,9 @@ def _spent(
     if fitted is not None and fitted.score is not None and fitted.score.kind != "probability":
         terminal.note(f"{loaded.source}: raw scores are no probabilities, so they decide nothing")
         before = None
-    bootstrap = (how["n_boot"], how["level"], how["random_state"])
-    with terminal.progress("Resampling", how["n_boot"]) as advance:
+    n_boot = DEFAULT_BOOT if how["n_boot"] is None else how["n_boot"]
+    bootstrap = (n_boot, how["level"], how["random_state"])
+    with terminal.progress("Resampling", n_boot) as advance:
         found = expected_cost_of(after, before, table, bootstrap=bootstrap, advance=advance)
     return found, table
 
@@ -211,9 +214,9 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
     terminal.show_table(headers, rows, text=(0, 2, len(headers) - 1))
     if found:
         terminal.say(
-            "Intervals: resampled test samples. Floor: what a perfectly calibrated model with "
-            f"these {CLAIMS[kind].confidences} would show on average; an error near its floor is "
-            "noise."
+            f"Intervals: {resamples(found.values())} of the test samples. Floor: what a perfectly "
+            f"calibrated model with these {CLAIMS[kind].confidences} would show on average; an "
+            "error near its floor is noise."
         )
     if binned:
         each = ", ".join(f"{name} {METRICS[name].unit.value(found[name].point)}" for name in binned)

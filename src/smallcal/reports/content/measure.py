@@ -20,9 +20,9 @@ from smallcal.metrics.debiased import debiased_ece
 from smallcal.reports.content.shown import COMPARED, shown_of, told_of
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
-from smallcal.statistics.compare import Comparison, compare_of
+from smallcal.statistics.compare import Comparison, Table, compare_of, points_of
 from smallcal.statistics.interval import Interval, interval_of
-from smallcal.statistics.noise import FLOORED, Floor, noise_floor_of
+from smallcal.statistics.noise import FLOORED, Floor, noise_floors_of
 
 #: The method everybody knows; differences from it are shown where it was fitted.
 CLASSIC = "ts-nll"
@@ -142,24 +142,18 @@ def measure(
     n_boot, level, seed = bootstrap
     fits, failures = fit_all(names, calibration, test, seed=seed, advance=advance)
     scored = {name: fit.scored for name, fit in fits.items()}
-    points = {
-        name: {metric.name: metric.of(view) for metric in METRICS.values()}
-        for name, view in scored.items()
-    }
+    points = points_of(scored, list(METRICS.values()))
     kind = test.preds.kind
     shown = shown_of(kind)
     rows = [METRICS[name] for name in shown]
-    result = compared(scored, rows, bootstrap=bootstrap, advance=advance)
+    result = compared(scored, rows, points=points, bootstrap=bootstrap, advance=advance)
     floored = [name for name in shown if name in FLOORED] if n_boot else []
     return Measured(
         fits=fits,
         failures=failures,
         points=points,
         result=result,
-        floors={
-            name: noise_floor_of(view, floored, level=level, random_state=seed)
-            for name, view in scored.items()
-        },
+        floors=noise_floors_of(scored, floored, level=level, random_state=seed),
         debiased={name: debiased_ece.of(view) for name, view in scored.items()},
         kind=kind,
     )
@@ -210,11 +204,17 @@ def compared(
     scored: Mapping[str, Scored],
     metrics: Sequence[Metric],
     *,
+    points: Table | None = None,
     bootstrap: tuple[int, float, int],
     advance: Advance = lambda steps: None,
 ) -> Comparison:
-    """Compare methods with the raw model; without resamples, values have no intervals."""
-    result = compare_of(scored, metrics, baseline=RAW, bootstrap=bootstrap, advance=advance)
+    """Compare methods with the raw model; without resamples, values have no intervals.
+
+    ``points`` has their metrics, these and perhaps others, if they are known.
+    """
+    result = compare_of(
+        scored, metrics, points=points, baseline=RAW, bootstrap=bootstrap, advance=advance
+    )
     if bootstrap[0]:
         return result
     bare = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 from smallcal.data.shown import visible
@@ -17,8 +18,11 @@ def drawn(figure: Figure) -> str:
     """Draw a figure from what the report keeps of it, and return SVG for a page."""
     import matplotlib
 
-    # Neither a user's style file nor what else they have set may change the page.
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):
+    # Neither a user's style file nor what else they have set may change the page. To set a backend,
+    # which plays no part here, would import pyplot.
+    plain: dict[Any, Any] = dict(matplotlib.rcParamsDefault)
+    del plain["backend"]
+    with matplotlib.rc_context(plain):
         picture = style.figure_of(redraw(figure.plot, figure.data))
         # Ids must differ between the figures of a page.
         prefix = f"{figure.id}-"
