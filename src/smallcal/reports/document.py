@@ -11,8 +11,8 @@ from typing import Any
 
 from smallcal.advice.costs import Costs
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.estimators import seed_of
 from smallcal.calibrators.fitted import FittedCalibrator, load
+from smallcal.calibrators.variants import seed_of
 from smallcal.data.shown import in_json
 from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path, is_special
