@@ -6,7 +6,7 @@ place that imports late: a verb's module imports what it needs at its top.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from smallcal.cli.as_typed import as_typed
 from smallcal.cli.complete import outline
 from smallcal.errors import InputError, choose
 
@@ -75,8 +76,8 @@ class LazyGroup(TyperGroup):
     #: What one of them is called.
     what: ClassVar[str] = "verb"
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, params: Sequence[Any] = (), **given: Any) -> None:
+        super().__init__(params=as_typed(params), **given)
         for name, verb in self.verbs.items():
             listed = TyperCommand(name, help=verb.help, rich_help_panel=verb.panel)
             self.add_command(listed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
 from typer.core import TyperCommand
 
+from smallcal.cli.as_typed import as_typed
 from smallcal.io.atomic import stream_of
 from smallcal.io.paths import require_apart, split_path
 
@@ -32,6 +33,9 @@ _STDOUT = 1
 
 class Careful(TyperCommand):
     """A verb that is not called where it would write onto what it reads."""
+
+    def __init__(self, *args: Any, params: Sequence[Any] = (), **more: Any) -> None:
+        super().__init__(*args, params=as_typed(params), **more)
 
     def invoke(self, ctx: Any) -> Any:
         """Call the verb; what it says goes to stderr where stdout takes what it writes."""
