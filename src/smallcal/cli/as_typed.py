@@ -7,17 +7,17 @@ insides: then a command begins later, and does the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 
-def as_typed(parameters: Iterable[Any]) -> list[Any]:
+def as_typed(parameters: list[Any]) -> list[Any]:
     """Return what typer made of a verb's parameters, converting no more than is needed."""
-    found = list(parameters)
-    for one in found:
-        one.process_value = partial(_processed, one, one.process_value)
-    return found
+    for one in parameters:
+        if not isinstance(one.process_value, partial):
+            one.process_value = partial(_processed, one, one.process_value)
+    return parameters
 
 
 def _processed(

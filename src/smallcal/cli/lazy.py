@@ -6,7 +6,7 @@ place that imports late: a verb's module imports what it needs at its top.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
@@ -76,11 +76,15 @@ class LazyGroup(TyperGroup):
     #: What one of them is called.
     what: ClassVar[str] = "verb"
 
-    def __init__(self, *, params: Sequence[Any] = (), **given: Any) -> None:
-        super().__init__(params=as_typed(params), **given)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         for name, verb in self.verbs.items():
             listed = TyperCommand(name, help=verb.help, rich_help_panel=verb.panel)
             self.add_command(listed)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the group itself."""
+        return as_typed(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Return the command that was typed, imported now; a name that is unknown is an error.

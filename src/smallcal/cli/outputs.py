@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
@@ -34,8 +34,9 @@ _STDOUT = 1
 class Careful(TyperCommand):
     """A verb that is not called where it would write onto what it reads."""
 
-    def __init__(self, *args: Any, params: Sequence[Any] = (), **more: Any) -> None:
-        super().__init__(*args, params=as_typed(params), **more)
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters of the verb."""
+        return as_typed(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Call the verb; what it says goes to stderr where stdout takes what it writes."""
