@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from sklearn.model_selection import StratifiedShuffleSplit
 
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals.crossfit import stratified_folds
@@ -75,6 +74,8 @@ def single_split(preds: Predictions, *, seed: int) -> Folds:
     Where classes have too few samples for that, right and wrong predictions are shared out
     evenly instead; where there are too few of these, chance alone decides.
     """
+    from sklearn.model_selection import StratifiedShuffleSplit  # a second, for one rule of several
+
     fold = np.full((1, preds.n), -1)
     for strata in (preds.labels, preds.came, np.zeros(preds.n)):
         cut = StratifiedShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)

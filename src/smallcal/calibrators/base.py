@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.fitting import fit_arrays, warn_of_flags
+from smallcal.calibrators.holder import Holder
 from smallcal.calibrators.maps import GroupMap
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.objectives import sigmoid
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="BaseCalibrator")
 
 
-class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BaseCalibrator(Holder, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What every calibrator can do; subclasses say which method they are."""
 
     fitted_: FittedCalibrator
