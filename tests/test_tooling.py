@@ -37,7 +37,6 @@ def test_modules_stay_small():
 
 #: Functions that may import a part of smallcal late, and why.
 LATE = {
-    ("advice/certify.py", "_refitted"): "scikit-learn, which only refits of an estimator need",
     ("calibrators/base.py", "to_torch"): "an extra, and a room above",
     ("cli/__init__.py", "_invoke"): "who interrupts while packages load sees one line, too",
     ("cli/verbs/paper.py", "paper"): "an extra, and a list of options needs none",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smallcal import calibrators
 from smallcal.advice.certify_walk import (
     GRID,
     Counts,
@@ -341,12 +342,11 @@ def _refitted(
     seed: int,
 ) -> FloatArray:
     """Return probabilities of the rows of the fit, each by a fit that has not seen it."""
-    # Not at the top: scikit-learn, which nothing else here needs.
-    from sklearn.base import clone
+    from sklearn.base import clone  # not at the top: nothing else here needs scikit-learn
 
-    from smallcal.calibrators.estimators import estimator_of
-
-    asked = estimator_of(fitted) if isinstance(calibrator, FittedCalibrator) else calibrator
+    asked = (
+        calibrators.estimator_of(fitted) if isinstance(calibrator, FittedCalibrator) else calibrator
+    )
     own = preds if fitted.groups is not None else replace(preds, groups=None, group_names=())
     proba = out_of_fold(clone(asked)._compose(), own, seed=seed)
     return proba if fitted.score is None else np.column_stack([1 - proba, proba])
