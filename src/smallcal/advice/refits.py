@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import softmax
-from scipy.stats import spearmanr
+import scipy
 
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit, ordered
 from smallcal.calibrators.fitted import FittedCalibrator
@@ -116,7 +115,7 @@ def gather_refits(
 
     ``draws`` says how often each sample is in a resample; see :func:`resample_counts`.
     """
-    plain = softmax(preds.logits.astype(np.float64), axis=1)
+    plain = scipy.special.softmax(preds.logits.astype(np.float64), axis=1)
     raw = Scored.of(preds.labels, preds.measured(plain))
     found = Refits(audited, on_all=_metrics(audited.scored, raw))
     for counts in draws:
@@ -190,7 +189,9 @@ def _temperatures(audited: CalibratedSplit, refitted: CalibratedSplit) -> dict[s
         levels = np.quantile(refitted.temperature, LEVELS)
         found |= {f"level{level}": float(t) for level, t in zip(LEVELS, levels, strict=True)}
         if min(np.ptp(refitted.temperature), np.ptp(audited.temperature)) > 0:
-            found["rank"] = float(spearmanr(refitted.temperature, audited.temperature).statistic)
+            found["rank"] = float(
+                scipy.stats.spearmanr(refitted.temperature, audited.temperature).statistic
+            )
     return found
 
 
