@@ -49,8 +49,8 @@ MAY_LOAD = {
 }
 #: Verbs that work for long are asked for their help: what stands at the top of their modules.
 HELPED = {
-    **dict.fromkeys(("audit", "logits", "paper", "plan", "select", "study", "train"), set()),
-    **dict.fromkeys(("demo", "refresh", "report"), SPECIAL),
+    **dict.fromkeys(("audit", "logits", "paper", "plan", "select", "study", "train"), frozenset()),
+    **dict.fromkeys(("demo", "refresh", "report"), frozenset(SPECIAL)),
     "adapt": SPECIAL | {"scipy.linalg"},
 }
 MAY_LOAD |= {f"{verb} -h": NUMPY | RICH | more for verb, more in HELPED.items()}
