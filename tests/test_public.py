@@ -49,7 +49,14 @@ def test_a_lazy_package_gives_the_names_that_it_shows_to_type_checkers(file):
 
 
 def test_the_lazy_packages_are_found():
-    assert [file.parent.name for file in LAZY] == ["smallcal", "adapters", "plots", "vision"]
+    assert [file.parent.name for file in LAZY] == [
+        "smallcal",
+        "calibrators",
+        "adapters",
+        "io",
+        "plots",
+        "vision",
+    ]
 
 
 def test_importing_smallcal_loads_nothing_heavy():

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -113,21 +112,17 @@ def test_bash_completes_with_the_script_that_is_printed(tmp_path):
     assert found == ["srts-bce", "srts-brier", "srts-bce+tail"]
 
 
-def test_completing_imports_neither_verbs_nor_numpy_and_is_quick():
+def test_completing_imports_neither_verbs_nor_numpy():
     code = (
         "import sys, atexit\n"
         f"atexit.register(lambda: print(*(m for m in {HEAVY!r} if m in sys.modules)))\n"
         "sys.argv = ['smallcal']\n"
         "from smallcal.cli import main; main()"
     )
-    took = []
     for line in ("smallcal fit x --method srts-bc", "smallcal fit --metho", "smallcal study budge"):
-        began = time.perf_counter()
         found, *loaded = asked(line, program=("-c", code)).split("\n")
-        took.append(time.perf_counter() - began)
         assert found in ("srts-bce", "--method", "budget")
         assert loaded in ([], ["srts-bce+tail"])
-    assert min(took) < 1.5  # a fifth of a second, where nothing else runs
 
 
 def test_completion_can_be_installed(cli):

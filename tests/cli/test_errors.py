@@ -148,16 +148,6 @@ def test_errors_of_the_process_itself(here):
     assert done.stderr == "smallcal: error: cannot read gone.npz: No such file or directory\n"
 
 
-def test_help_does_not_load_what_it_does_not_need():
-    code = (
-        "import sys; from smallcal.cli import run; run(['-h'])\n"
-        "heavy = {'sklearn', 'scipy', 'torch', 'pandas', 'pyarrow', 'numpy'} & set(sys.modules)\n"
-        "sys.exit(str(heavy) if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.skipif(os.name == "nt", reason="pipes differ on Windows")
 def test_a_closed_pipe_is_quiet(here):
     for args in (["methods"], ["methods", "--json"], ["inspect", "cal.json"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,15 +22,17 @@ from smallcal.advice.refits import (
     resample_counts,
 )
 from smallcal.advice.signal_to_noise import AUDITED, SignalToNoise, signal_to_noise
-from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
+from smallcal.calibrators.variants import chosen
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.io.threads import one_core_each
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 
 @one_core_each()
@@ -110,10 +112,10 @@ def audit(
             f"size must be at least {MIN_FIT_SAMPLES} and less than the {preds.n:,} samples there "
             f"are; got {size}"
         )
-    asked = calibrator or Calibrator(
-        method=method, options=options, input=input, random_state=random_state
-    )
-    composed, fitted = _subject(preds, asked, input, fit=calibrator is None)
+    composed = chosen(method, options=options, input=input, random_state=random_state)
+    if calibrator is not None:
+        composed = calibrator._compose()
+    fitted = _subject(preds, composed, calibrator, input)
     if preds.score is not None:
         flags = {**preds.score.flags(logits), **fitted.flags}
         fitted = replace(fitted, score=preds.score, flags=flags)
@@ -124,8 +126,8 @@ def audit(
         found = findings_of(_summary(audited, some, preds, size, {}, None), fitted)
         return [finding.level for finding in found]
 
-    chosen = judged if n_refits is None else None
-    refits = gather_refits(audited, composed, preds, draws, advance, judged=chosen)
+    until = judged if n_refits is None else None
+    refits = gather_refits(audited, composed, preds, draws, advance, judged=until)
     advance(limit - refits.n - refits.n_failed)
     signals = None
     if n_null and preds.score is None:
@@ -154,17 +156,16 @@ def audit(
 
 
 def _subject(
-    preds: Predictions, asked: BaseCalibrator, input: str, *, fit: bool
-) -> tuple[Method, FittedCalibrator]:
-    """Return what is refitted, and the fitted calibrator that is audited."""
-    fitted = None if fit else asked._fitted()
-    composed = asked._compose()
+    preds: Predictions, composed: Method, calibrator: BaseCalibrator | None, input: str
+) -> FittedCalibrator:
+    """Return the fitted calibrator that is audited."""
     if "labels" in composed.needs:
         raise InputError(
             f"{composed.name} reads the labels of what it predicts; there is nothing to audit"
         )
-    if fitted is None:
-        return composed, composed.fit(preds)
+    if calibrator is None:
+        return composed.fit(preds)
+    fitted = calibrator._fitted()
     if fitted.input != input:
         raise InputError(
             f"this calibrator was fitted on {fitted.input}; the samples are said to be {input}"
@@ -173,7 +174,7 @@ def _subject(
         raise InputError(
             f"this calibrator is for {fitted.n_classes} classes; logits have {preds.n_classes}"
         )
-    return composed, fitted
+    return fitted
 
 
 def _occupancy(audited: CalibratedSplit, name: str, given: object, input: str) -> tuple[float, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 
+from smallcal import calibrators
 from smallcal.advice.certify_walk import (
     GRID,
     Counts,
@@ -24,13 +24,15 @@ from smallcal.advice.certify_walk import (
 from smallcal.advice.certify_words import Certificate, Certification, Certified
 from smallcal.advice.cross_validate import out_of_fold
 from smallcal.advice.own_rows import learned_from
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.decision import BY, RULES, Threshold
-from smallcal.calibrators.estimators import estimator_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import labelled
+from smallcal.calibrators.holder import fitted_of
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import GroupWarning, InputError, choose
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 #: How several classes or groups share the chance that a promise is broken.
 CORRECTIONS = ("holm", "bonferroni")
@@ -100,9 +102,7 @@ def certify(
     >>> int(found.calibrator.accept(test.logits).sum()) == row.accepted
     True
     """
-    if not isinstance(calibrator, BaseCalibrator | FittedCalibrator):
-        raise InputError(f"certify needs a fitted calibrator; got {type(calibrator).__name__}")
-    fitted = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
+    fitted = fitted_of(calibrator, "certify needs a fitted calibrator")
     asked = Asked.of(risk, confidence=confidence, rule=rule, by=by, correction=correction)
     _require_possible(fitted, by, groups)
     preds = labelled(fitted, X, y, features=features, groups=groups)
@@ -342,7 +342,11 @@ def _refitted(
     seed: int,
 ) -> FloatArray:
     """Return probabilities of the rows of the fit, each by a fit that has not seen it."""
-    asked = calibrator if isinstance(calibrator, BaseCalibrator) else estimator_of(fitted)
+    from sklearn.base import clone  # not at the top: nothing else here needs scikit-learn
+
+    asked = (
+        calibrators.estimator_of(fitted) if isinstance(calibrator, FittedCalibrator) else calibrator
+    )
     own = preds if fitted.groups is not None else replace(preds, groups=None, group_names=())
     proba = out_of_fold(clone(asked)._compose(), own, seed=seed)
     return proba if fitted.score is None else np.column_stack([1 - proba, proba])

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from smallcal.calibrators.catalogue import METHODS
-from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.variants import chosen
 from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 from smallcal.io.threads import in_order
@@ -131,7 +131,7 @@ def fit_at_size(
 ) -> SizeFits:
     """Fit a method on each draw of one size, measure it on the rows left out."""
     plain = _plain(preds)
-    made = Calibrator(method=method, options=options, random_state=seed)._compose()
+    made = chosen(method, options=options, random_state=seed)
     held = np.zeros((draws, preds.n), dtype=bool)
     confidence, residual, loss = np.zeros((3, draws, preds.n))
     weights = np.ones(draws)

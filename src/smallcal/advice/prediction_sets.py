@@ -13,15 +13,15 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import betaincinv
+import scipy
 
 from smallcal.advice.own_rows import learned_from
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import coded, labelled, slices
+from smallcal.calibrators.holder import fitted_of
 from smallcal.calibrators.prediction_set import SCORES, PredictionSet, class_scores, predicted_sets
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, whole_number
 from smallcal.data.masks import is_masked
@@ -30,6 +30,9 @@ from smallcal.data.predictions import Predictions
 from smallcal.data.shown import visible
 from smallcal.errors import FitWarning, InputError, choose
 from smallcal.metrics.units import SHARE
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 #: Of the bands of coverage.
 LEVEL = 0.95
@@ -175,9 +178,7 @@ def prediction_sets(
     >>> bool(sets.coverage.low < covered < sets.coverage.high)
     True
     """
-    if not isinstance(cal, BaseCalibrator | FittedCalibrator):
-        raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
-    fitted = cal if isinstance(cal, FittedCalibrator) else cal._fitted()
+    fitted = fitted_of(cal, "cal must be a fitted calibrator")
     _require_options(alpha, score, penalty, k_reg)
     preds, digest = _rows(fitted, X, y, features=features, groups=groups)
     proba = _exact(fitted, preds)
@@ -255,7 +256,7 @@ def coverage_of(n: int, alpha: float, *, name: str = "") -> Coverage:
     if rank > n:
         return Coverage(name, n, 1.0, 1.0, 1.0)
     tails = np.array([1 - LEVEL, 1 + LEVEL]) / 2
-    low, high = betaincinv(rank, n + 1 - rank, tails)
+    low, high = scipy.special.betaincinv(rank, n + 1 - rank, tails)
     return Coverage(name, n, rank / (n + 1), float(low), float(high))
 
 
@@ -271,7 +272,7 @@ def _overall(classes: tuple[Coverage, ...], alpha: float) -> Coverage:
         return Coverage("", total, centre, centre, centre)
     worth = centre * (1 - centre) / variance - 1
     tails = np.array([1 - LEVEL, 1 + LEVEL]) / 2
-    low, high = betaincinv(centre * worth, (1 - centre) * worth, tails)
+    low, high = scipy.special.betaincinv(centre * worth, (1 - centre) * worth, tails)
     return Coverage("", total, centre, float(low), float(high))
 
 

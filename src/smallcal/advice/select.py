@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smallcal import calibrators
 from smallcal.advice.cross_validate import held_out_losses, rarer, repeated_folds, single_split
 from smallcal.advice.recommend import DEFAULT, UNSOUND, default_of, errors_needed, recommend
 from smallcal.advice.select_walk import (
@@ -25,9 +26,7 @@ from smallcal.advice.select_walk import (
     walk,
     with_intervals,
 )
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.catalogue import METHODS, OF_SCORES, true_name
-from smallcal.calibrators.estimators import make
 from smallcal.calibrators.method import Method
 from smallcal.data.checks import MAX_SEED, whole_number
 from smallcal.data.claims import CLAIMS
@@ -40,6 +39,9 @@ from smallcal.metrics import METRICS
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import DEFAULT_BOOT
 from smallcal.statistics.interval import require_options
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 #: The default, and what may take its place: the raw model, one temperature by either objective,
 #: the former default without a gate, and the paper's method. None of them changes a prediction.
@@ -113,9 +115,9 @@ class Selection:
     def estimator(self) -> BaseCalibrator:
         """Return the chosen calibrator, unfitted: fit it on all samples."""
         own = {"input": self.input, "random_state": self.random_state}
-        known = make(self.choice_method).get_params()
+        known = calibrators.make(self.choice_method).get_params()
         shared = {key: value for key, value in own.items() if key in known}
-        return make(self.choice_method, **{**shared, **self.choice_options})
+        return calibrators.make(self.choice_method, **{**shared, **self.choice_options})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
@@ -331,7 +333,7 @@ def _composed(
     for label, recipe in labelled:
         name, options = _parted(recipe)
         name = true_name(name, kind)
-        estimator = make(name, **options)
+        estimator = calibrators.make(name, **options)
         if "random_state" in estimator.get_params() and "random_state" not in options:
             estimator.set_params(random_state=random_state)
         method = estimator._compose()

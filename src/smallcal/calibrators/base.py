@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.fitting import fit_arrays, warn_of_flags
+from smallcal.calibrators.holder import Holder
 from smallcal.calibrators.maps import GroupMap
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
 from smallcal.calibrators.signals.controls import ShuffledRisk
-from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, as_numpy
-from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.score import ScoreScale
-from smallcal.errors import FitWarning, InputError
+from smallcal.errors import InputError
 
 if TYPE_CHECKING:
     from smallcal.deploy.export.torch import TorchCalibrator
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="BaseCalibrator")
 
 
-class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BaseCalibrator(Holder, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What every calibrator can do; subclasses say which method they are."""
 
     fitted_: FittedCalibrator
@@ -80,21 +78,12 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         method, options = self._compose(), self.get_params(deep=False)
         kind, names = options["input"], options["class_names"]
-        features = features if "features" in method.needs else None
         given = {"input": kind, "class_names": names, "weight": sample_weight, "groups": groups}
-        preds = Predictions.of(X, y, features=features, **given).counted()
-        preds.require_fittable(input=kind)
-        fitted = method.fit(preds)
-        fitted = replace(fitted, score=preds.score)  # the table is of what is claimed of rows
-        fitted = with_classes(fitted, preds.logits, preds.features, preds.group_labels)
-        fitted = replace(fitted, input=kind, class_names=preds.class_names)
-        if preds.score is not None:
-            fitted = replace(fitted, flags={**preds.score.flags(X), **fitted.flags})
+        fitted = fit_arrays(method, X, y, features=features, **given)
         self._adopt(fitted)
         if names is None and as_numpy(y, name="y").dtype.kind in "iubf":
             self.classes_ = np.arange(fitted.n_classes)  # answer in the words that were asked in
-        if fitted.flags:
-            _warn(fitted)
+        warn_of_flags(fitted)
         return self
 
     def _adopt(self, fitted: FittedCalibrator) -> None:
@@ -357,15 +346,3 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def signal_scale_(self) -> FloatArray:
         """Standard deviation of each statistic on the calibration split."""
         return np.array(self._router().scale)
-
-
-def _warn(fitted: FittedCalibrator) -> None:
-    """Say once, in words, what about this fit a person should act on."""
-    for name, groups in fitted.flags.items():
-        if name in NOTES:
-            continue
-        where = ""
-        if groups:
-            plural = "s" if len(groups) > 1 else ""
-            where = f" in group{plural} {', '.join(map(str, groups))}"
-        warnings.warn(f"{name}{where}: {fitted.flag_text(name)}", FitWarning, stacklevel=3)

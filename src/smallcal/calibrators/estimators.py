@@ -12,17 +12,14 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.catalogue import ALIASES, METHODS, method, named
+from smallcal.calibrators.catalogue import ALIASES, METHODS, method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.fitted import load as load_fitted
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES, STATISTICS
+from smallcal.calibrators.variants import RandomState, chosen, seed_of, variant
 from smallcal.errors import ArtefactError, InputError, choose
-
-RandomState = int | np.random.Generator | np.random.RandomState | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -87,7 +84,7 @@ class TemperatureScaling(BaseCalibrator):
 
     def _compose(self) -> Method:
         chosen = {"objective": self.objective, "tail": self.tail, "gate": self.gate}
-        return _variant(_ONE_TEMPERATURE, {**chosen, "bounds": self.bounds})
+        return variant(_ONE_TEMPERATURE, {**chosen, "bounds": self.bounds})
 
     @property
     def temperature_(self) -> float:
@@ -179,7 +176,7 @@ class SRTS(BaseCalibrator):
         options |= {"seed": seed_of(self.random_state), "statistics": tuple(self.statistics)}
         if self.signal in ROUTES and "statistics" not in ROUTES[self.signal].options:
             del options["statistics"]
-        return _variant(_SRTS, {key: options[key] for key in options if key not in _SHELL_OPTIONS})
+        return variant(_SRTS, {key: options[key] for key in options if key not in _SHELL_OPTIONS})
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -221,40 +218,17 @@ class Calibrator(BaseCalibrator):
     random_state: RandomState = 0
 
     def _compose(self) -> Method:
-        options = dict(self.options or {})
-        options["seed"] = seed_of(options.pop("random_state", self.random_state))
-        row = method(self.method, self.input)
-        keep = self.keep_predictions
-        if not (keep is None or isinstance(keep, bool | np.bool_)):
-            raise InputError(f"keep_predictions must be True, False or None; got {keep!r}")
-        if keep is not None and "keep_predictions" in row.known_options():
-            options["keep_predictions"] = bool(keep)
-        renaming = {"objective", "signal", "keep_predictions"}
-        try:
-            return _variant(row, options, renamed=bool(options.keys() & renaming))
-        except InputError as error:
-            raise error.about(self.method) from None
+        return chosen(
+            self.method,
+            input=self.input,
+            options=self.options,
+            keep_predictions=self.keep_predictions,
+            random_state=self.random_state,
+        )
 
 
 #: What the estimators of one map each are variants of.
 _ONE_TEMPERATURE, _SRTS = METHODS["ts-nll"], METHODS["srts-bce"]
-
-
-def _variant(row: Method, options: Mapping[str, Any], *, renamed: bool = True) -> Method:
-    """Return a row with other options, ``renamed`` after the row that has its choices."""
-    known = row.known_options()
-    # The type counts: 3.0 groups are as many as 3, and yet to be refused.
-    changed = {
-        key: value
-        for key, value in options.items()
-        if key not in known or type(value) is not type(known[key]) or value != known[key]
-    }
-    if not changed:
-        return row
-    if "bounds" in changed:
-        changed["bounds"] = _pair(changed["bounds"])
-    made = row.with_options(changed)
-    return named(made) if renamed else made
 
 
 #: Maps with an estimator class of their own; :class:`Calibrator` serves the others.
@@ -371,24 +345,3 @@ def estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
     chosen = {key: value for key, value in {**options, **shell}.items() if key in known}
     estimator.set_params(**chosen)
     return estimator
-
-
-def _pair(bounds: Sequence[float]) -> tuple[float, float]:
-    try:
-        low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        raise InputError(f"bounds must be two temperatures (low, high); got {bounds!r}") from None
-    return low, high
-
-
-def seed_of(random_state: RandomState) -> int:
-    """Return the seed that a ``random_state`` stands for; None draws one."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    if isinstance(random_state, int | np.integer) and 0 <= int(random_state) < 2**32:
-        return int(random_state)
-    raise InputError(f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}")

@@ -9,9 +9,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "smallcal.methods"
 
@@ -19,6 +22,8 @@ GROUP = "smallcal.methods"
 @cache
 def offered() -> Mapping[str, EntryPoint]:
     """Return what installed packages offer, by name; nothing is imported."""
+    from importlib.metadata import entry_points  # it loads half the standard library
+
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from smallcal.cli.as_typed import as_typed
 from smallcal.cli.complete import outline
 from smallcal.errors import InputError, choose
 
@@ -80,6 +81,10 @@ class LazyGroup(TyperGroup):
         for name, verb in self.verbs.items():
             listed = TyperCommand(name, help=verb.help, rich_help_panel=verb.panel)
             self.add_command(listed)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the group itself."""
+        return as_typed(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Return the command that was typed, imported now; a name that is unknown is an error.

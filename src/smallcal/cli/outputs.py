@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
@@ -9,8 +10,9 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from smallcal.io import require_apart, split_path
+from smallcal.cli.as_typed import as_typed
 from smallcal.io.atomic import stream_of
+from smallcal.io.paths import require_apart, split_path
 
 #: Parameters of verbs that name what is read.
 READ = (
@@ -32,8 +34,13 @@ _STDOUT = 1
 class Careful(TyperCommand):
     """A verb that is not called where it would write onto what it reads."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters of the verb."""
+        return as_typed(super().get_params(ctx))
+
     def invoke(self, ctx: Any) -> Any:
         """Call the verb; what it says goes to stderr where stdout takes what it writes."""
+        gc.enable()
         written = [path for name in WRITTEN for path in _paths(ctx.params.get(name))]
         for output in written:
             for name in (name for name in READ if name != IN_PLACE.get(str(self.name))):

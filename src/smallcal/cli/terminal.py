@@ -12,10 +12,6 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from smallcal.data import shown
 from smallcal.data.plain import plain
@@ -48,6 +44,12 @@ def show_table(
 
     ``bold`` names cells by row and column.
     """
+    # Not at the top: verbs that print sentences, or JSON, do without.
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for number, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if number in text else "right"
@@ -56,7 +58,10 @@ def show_table(
         styles = ("bold" if (i, j) in bold else "" for j in range(len(row)))
         cells = zip(map(shown.visible, row), styles, strict=True)
         table.add_row(*(Text(cell, style) for cell, style in cells))
-    _PlainConsole(highlight=False).print(table, "", sep="\n")
+    console = Console(highlight=False)
+    with console.capture() as drawn:  # a closed pipe is told by our own writing
+        console.print(table, "", sep="\n")
+    sys.stdout.write(drawn.get())
 
 
 def show_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -133,10 +138,3 @@ def typed_words(
         for one in value if isinstance(value, list | tuple) else [value]:
             words += [*flag, *([] if one is True else [str(one)])]
     return words
-
-
-class _PlainConsole(Console):
-    """A console that leaves a closed pipe to the command line's own handling."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError

@@ -13,8 +13,7 @@ from typing import Any
 
 from smallcal.errors import FileError, file_errors
 
-#: What stands for standard input, and what messages call it.
-DASH = "-"
+#: What messages call it.
 NAMED = "standard input"
 
 #: How files of each type begin.

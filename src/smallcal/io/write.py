@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -19,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.data.names import require_names
-from smallcal.errors import FileError, InputError, file_errors, needing
-from smallcal.io.atomic import atomic_path, behind_links, is_special
+from smallcal.errors import FileError, needing
+from smallcal.io.atomic import atomic_path
 from smallcal.io.parts import write_tables
+from smallcal.io.paths import require_folder
 from smallcal.io.readers import suffix_of
-from smallcal.io.stdin import DASH
 from smallcal.io.tables import codes_of, csv_rows, to_columns
 from smallcal.io.words import SCORE_KINDS, parse_name
 
@@ -61,76 +60,6 @@ def require_writable(path: str | os.PathLike[str], *, suffix: str | None = None)
     if (suffix_of(file) if suffix is None else suffix) not in WRITERS:
         raise FileError(f"cannot write {file}: the suffix must be one of {', '.join(WRITERS)}")
     return require_folder(file)
-
-
-def require_folder(path: str | os.PathLike[str]) -> Path:
-    """Raise before the work is done if no file can have this path."""
-    file = Path(path)
-    with file_errors(f"cannot write {file}"):
-        if file.is_dir():
-            raise FileError(f"{file} is a folder; name a file to write")
-        if not is_special(file):
-            require_parent(file)
-    return file
-
-
-def require_parent(file: Path) -> None:
-    """Raise where the folder of what would be written is not there."""
-    folder = behind_links(file).absolute().parent
-    with file_errors(f"cannot write {file}"):
-        if not folder.is_dir():
-            said = file.parent if folder == file.absolute().parent else folder
-            raise FileError(f"cannot write {file}: the folder {said} does not exist")
-
-
-def require_apart(
-    output: str | os.PathLike[str], given: str | os.PathLike[str], *, inside: bool = False
-) -> None:
-    """Raise where a result would be written onto what it is made of, however that is spelt.
-
-    Parameters
-    ----------
-    output, given : path
-        What is written and what is read; ``-`` is read from standard input.
-    inside : bool
-        Whether what is read may be a folder that is written into.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "d.npz"
-    >>> file.touch()
-    >>> require_apart(file.with_name("cal.json"), file)
-    >>> require_apart(file.parent / "." / "d.npz", file)
-    Traceback (most recent call last):
-    smallcal.errors.InputError: ...d.npz is read, and would be written over; name another output
-    """
-    read = _status(0 if os.fspath(given) == DASH else given)
-    if read is None or (inside and stat.S_ISDIR(read.st_mode)):
-        return
-    if stat.S_ISDIR(read.st_mode):
-        above = map(_status, Path(os.path.realpath(output)).parents)
-        if any(one is not None and os.path.samestat(read, one) for one in above):
-            raise InputError(f"{output} would be written into {given}, which is read; name another")
-    elif not stat.S_ISREG(read.st_mode):
-        return
-    written = _status(output)
-    if written is not None and os.path.samestat(read, written):
-        raise InputError(f"{output} is read, and would be written over; name another output")
-
-
-def _status(path: int | str | os.PathLike[str]) -> os.stat_result | None:
-    """Return what the system knows of a path or an open stream; None if there is no such thing."""
-    try:
-        return os.stat(path)
-    except (OSError, ValueError):
-        return None
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, if need be; what stops that is one line."""
-    with file_errors(f"cannot make the folder {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
 
 
 def _npy(file: Path, arrays: NamedArrays) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy
 
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics.binned import DEFAULT_BINS, bin_sums, ece, equal_mass, equal_width
@@ -30,9 +31,6 @@ CUTS: Mapping[str, Callable[[FloatArray, int], IntArray]] = MappingProxyType(
 _REACH = 4.0
 _VALUES = (-1.553, -0.725, 0.896, 2.171, 2.847, 2.983, 2.833, 2.401, _REACH)
 _FLAT, _STEEP = np.zeros(()), np.ones(())  # its slopes at zero and where it ends
-_SPLINE = CubicSpline(
-    np.linspace(0.0, _REACH, len(_VALUES)), _VALUES, bc_type=((1, _FLAT), (1, _STEEP))
-)
 
 
 def without_noise(gaps: FloatArray, noise: FloatArray) -> FloatArray:
@@ -60,8 +58,14 @@ def without_noise(gaps: FloatArray, noise: FloatArray) -> FloatArray:
     ratio = np.where(noise > 0, size / scale, _REACH)
     near = ratio < _REACH
     found = size.copy()
-    found[near] = np.broadcast_to(scale, size.shape)[near] * _SPLINE(ratio[near])
+    found[near] = np.broadcast_to(scale, size.shape)[near] * _spline()(ratio[near])
     return found
+
+
+@cache
+def _spline() -> scipy.interpolate.CubicSpline[np.float64]:
+    knots = np.linspace(0.0, _REACH, len(_VALUES))
+    return scipy.interpolate.CubicSpline(knots, _VALUES, bc_type=((1, _FLAT), (1, _STEEP)))
 
 
 @measure

@@ -17,8 +17,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.fft import dct, dst, irfft, next_fast_len, rfft
-from scipy.optimize import brentq
+import scipy
 
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.metrics.binned import bin_sums
@@ -80,8 +79,10 @@ def _released_error(scored: Scored, width: float) -> float:
     grids = np.stack([_spread(scored.confidence, mass, nodes) for mass in masses])
     # The mirror does not repeat the end nodes, so what lies on them counts half.
     mirrored = np.pad(grids, ((0, 0), (nodes - 1, nodes - 1)), mode="reflect")
-    length = next_fast_len(mirrored.shape[1], real=True)
-    smoothed = irfft(rfft(mirrored, length) * rfft(kernel, length), length)
+    length = scipy.fft.next_fast_len(mirrored.shape[1], real=True)
+    smoothed = scipy.fft.irfft(
+        scipy.fft.rfft(mirrored, length) * scipy.fft.rfft(kernel, length), length
+    )
     first = nodes - 1 + nodes // 2
     on_nodes = smoothed[:, first : first + nodes]
     place = np.linspace(0, 1, max(round(10 / width), 200))
@@ -151,7 +152,11 @@ def smece_exact(scored: Scored) -> float:
             continue
         # E(upper) <= upper holds up to rounding; a hair above it holds for certain.
         upper += 1e-9
-        return float(brentq(lambda s, a: _error_at(s, a) - s, lower, upper, (waves,), xtol=1e-12))
+        return float(
+            scipy.optimize.brentq(
+                lambda s, a: _error_at(s, a) - s, lower, upper, (waves,), xtol=1e-12
+            )
+        )
     return least
 
 
@@ -177,9 +182,9 @@ def smoothed_grid(grid: FloatArray, width: float) -> FloatArray:
     nodes = grid.shape[-1]
     # This transform counts the ends half; what lies there has no less weight.
     grid[..., [0, -1]] *= 2
-    waves = dct(grid, type=1) / 2
+    waves = scipy.fft.dct(grid, type=1) / 2
     damped = waves * np.exp(-((math.pi * np.arange(nodes) * width) ** 2) / 2)
-    return np.asarray(dct(damped, type=1))
+    return np.asarray(scipy.fft.dct(damped, type=1))
 
 
 def waves_left(width: float) -> int:
@@ -202,7 +207,7 @@ def _cosine_sums(position: FloatArray, mass: FloatArray, modes: int) -> FloatArr
     sums = np.zeros(modes, dtype=np.complex128)
     power = np.ones(modes, dtype=np.complex128)
     for term in range(_TAYLOR_TERMS):
-        transform = rfft(bin_sums(node, mass, cells + 1), 2 * cells)
+        transform = scipy.fft.rfft(bin_sums(node, mass, cells + 1), 2 * cells)
         sums += power * np.conj(transform[:modes])
         mass = mass * offset / (term + 1)
         power *= angle
@@ -225,8 +230,8 @@ def _error_at(width: float, waves: FloatArray) -> float:
     frequency = math.pi * np.arange(modes)
     damped = waves[:modes] * np.exp(-((frequency * width) ** 2) / 2)
     cells = _fine_grid(modes)  # at least 43 cells per width
-    value = dct(np.pad(damped, (0, cells + 1 - modes)), type=1)
-    ripple = dst(np.pad(damped[1:] / frequency[1:], (0, cells - modes)), type=1)
+    value = scipy.fft.dct(np.pad(damped, (0, cells + 1 - modes)), type=1)
+    ripple = scipy.fft.dst(np.pad(damped[1:] / frequency[1:], (0, cells - modes)), type=1)
     step = np.diff(ripple, prepend=0.0, append=0.0) + damped[0] / cells
     return _absolute_sum(value, step)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.holder import fitted_of
 from smallcal.calibrators.maps import ScalarMap
 from smallcal.calibrators.signals import FeatureRisk, NoSignal, Risk
 from smallcal.data.predictions import FloatArray, IntArray
@@ -21,17 +21,6 @@ from smallcal.plots.twins import draws
 from smallcal.statistics.interval import require_level
 
 ONE = "one temperature"
-
-
-def fitted_of(calibrator: object) -> FittedCalibrator:
-    """Return the numbers of a fitted estimator, or those given themselves."""
-    if isinstance(calibrator, BaseCalibrator):
-        return calibrator._fitted()
-    if isinstance(calibrator, FittedCalibrator):
-        return calibrator
-    raise InputError(
-        f"calibrator must be fitted, such as sc.SRTS().fit(...); got {type(calibrator).__name__}"
-    )
 
 
 @dataclass(frozen=True, eq=False)

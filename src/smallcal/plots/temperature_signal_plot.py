@@ -8,13 +8,14 @@ from typing import Literal
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.holder import fitted_of
 from smallcal.calibrators.maps import FittedMap, GroupMap, ScalarMap, TemperatureMap
 from smallcal.calibrators.signals import FeatureRisk, Risk
 from smallcal.calibrators.signals.statistic import Standardised, Statistic
 from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import FloatArray
 from smallcal.plots import style
-from smallcal.plots.risk_groups import at_one_temperature, fitted_of
+from smallcal.plots.risk_groups import at_one_temperature
 from smallcal.plots.twins import draws
 
 Kind = Literal["steps", "curve", "cloud"]

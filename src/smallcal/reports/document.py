@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smallcal.advice.costs import Costs
-from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.estimators import seed_of
 from smallcal.calibrators.fitted import FittedCalibrator, load
+from smallcal.calibrators.holder import fitted_of
+from smallcal.calibrators.variants import seed_of
 from smallcal.data.shown import in_json
 from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path, is_special
@@ -23,6 +23,9 @@ from smallcal.reports.content.promise import Certified
 from smallcal.reports.render import html, markdown
 from smallcal.reports.samples import Samples, require_pair, require_same_model, samples_of
 from smallcal.reports.settings import DEFAULT_BOOT, Settings, usual_methods
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 #: What a file's suffix means.
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
@@ -216,11 +219,7 @@ def _certified(
     source = os.fspath(calibrator) if isinstance(calibrator, str | os.PathLike) else ""
     if source:
         calibrator = load(source)
-    fitted = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
-    if not isinstance(fitted, FittedCalibrator):
-        raise InputError(
-            f"calibrator must be a fitted one, or its file; got {type(fitted).__name__}"
-        )
+    fitted = fitted_of(calibrator, "calibrator must be a fitted one, or its file")
     if (fitted.input, fitted.n_classes) != (calibration.input, calibration.preds.n_classes):
         raise InputError(
             f"{source or 'the calibrator'} takes {fitted.input} of {fitted.n_classes:,} classes, "

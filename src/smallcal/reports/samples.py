@@ -12,7 +12,7 @@ from smallcal import io
 from smallcal.data.checks import as_class_names
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
-from smallcal.io.read import file_sha256, split_path
+from smallcal.io.paths import file_sha256, split_path
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import bdtr
+import scipy
 
 from smallcal.data.checks import IntArray
 
@@ -67,7 +67,7 @@ class Agreement:
             f"only {_percent(right / n)} of predictions are right, where always saying {name} "
             f"would be right in {_percent(self.labels[often] / n)}"
         )
-        if _at_most(right, n, chance) < _STOP_LEVEL:
+        if right < n * chance and _at_most(right, n, chance) < _STOP_LEVEL:
             return Verdict(stop=True, text=said)
         gained = right - int(self.hits[often])
         lost = int(self.labels[often] - self.hits[often])
@@ -90,4 +90,4 @@ def _percent(share: float) -> str:
 
 def _at_most(k: int, n: int, p: float) -> float:
     """Return the probability of at most k successes among n."""
-    return float(bdtr(k, n, p))
+    return float(scipy.special.bdtr(k, n, p))

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from smallcal.data.groups import as_groups, group_codes, group_names
 from smallcal.data.predictions import FloatArray, IntArray
@@ -101,7 +101,8 @@ def _side(scored: Scored, codes: IntArray, bins: int, *, level: float) -> _Side:
 
 def exact_p_values(right: FloatArray, n: IntArray, chance: FloatArray) -> FloatArray:
     """Return twice the smaller tail of the binomial law, the test that the interval inverts."""
-    below, above = binom.cdf(right, n, chance), binom.sf(right - 1, n, chance)
+    below = scipy.special.bdtr(right, n, chance)
+    above = scipy.special.bdtrc(right - 1, n, chance)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
 
 

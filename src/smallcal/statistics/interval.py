@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import betaincinv
+import scipy
 
 from smallcal.data.checks import whole_number
 from smallcal.data.plain import plain_fields
@@ -162,8 +162,8 @@ def binomial_interval(
     """
     tail = (1 - level) / 2
     # An argument of 0 is not allowed; the end it belongs to is known.
-    low = betaincinv(np.maximum(successes, 1e-9), n - successes + 1, tail)
-    high = betaincinv(successes + 1, np.maximum(n - successes, 1e-9), 1 - tail)
+    low = scipy.special.betaincinv(np.maximum(successes, 1e-9), n - successes + 1, tail)
+    high = scipy.special.betaincinv(successes + 1, np.maximum(n - successes, 1e-9), 1 - tail)
     return np.where(successes > 0, low, 0.0), np.where(successes < n, high, 1.0)
 
 

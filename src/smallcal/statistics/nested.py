@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+import scipy
 
 from smallcal.data.checks import FloatArray, IntArray, whole_number
 from smallcal.errors import InputError
@@ -255,8 +255,8 @@ def student(
     if n < 2:
         raise InputError(f"Student's interval needs at least two {name}s; got {n}")
     point, spread = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(n)
-    reach = float(stdtrit(n - 1, (1 + level) / 2)) * spread
-    below = float(stdtr(n - 1, -point / spread)) if spread else float(point < 0)
+    reach = float(scipy.special.stdtrit(n - 1, (1 + level) / 2)) * spread
+    below = float(scipy.special.stdtr(n - 1, -point / spread)) if spread else float(point < 0)
     return Interval(
         point=point,
         plain=point,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from smallcal import calibrators
 from smallcal.calibrators.catalogue import settable_options
-from smallcal.calibrators.estimators import make
 from smallcal.data.checks import whole_number
 from smallcal.errors import InputError, choose
 from smallcal.metrics import METRICS
@@ -101,7 +101,7 @@ def other_settings(study: Study, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _options_of(method: str) -> dict[str, Any]:
     """Return the options that an entry of this method can have, with their defaults."""
-    params = make(method).get_params()
+    params = calibrators.make(method).get_params()
     known = settable_options(method).items()
     return {name: value for name, value in known if name in params or "options" in params}
 
@@ -125,7 +125,7 @@ def _refused(study: Study, name: str) -> InputError:
 def _with_option(entry: Entry, name: str, value: Any) -> Entry:
     options = {**entry.options, name: value}
     try:
-        make(entry.name, **options)._compose()
+        calibrators.make(entry.name, **options)._compose()
     except InputError as error:
         raise error.about(f"{name}={value} of {entry.label}") from None
     return replace(entry, options=options)

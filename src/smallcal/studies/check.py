@@ -14,7 +14,7 @@ import numpy as np
 from smallcal.data.checks import on_simplex
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError, SmallcalError
-from smallcal.io.read import split_path
+from smallcal.io.paths import split_path
 from smallcal.studies.collection import Cell, Collection, ShiftSet
 from smallcal.studies.frame import CLEAN
 from smallcal.studies.portions import FIXED, Portion, others

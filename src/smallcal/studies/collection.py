@@ -34,7 +34,7 @@ from typing import Any
 from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.errors import FileError, InputError
-from smallcal.io.read import file_sha256, split_path
+from smallcal.io.paths import file_sha256, split_path
 from smallcal.studies.portions import (
     CLASSES,
     COLUMNS,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from smallcal import io
 from smallcal.errors import FileError, SmallcalError
 from smallcal.io.layout import Layout, score_role, two_columns
-from smallcal.io.read import read_labels
 from smallcal.io.readers import Arrays, nested_h5, readable
+from smallcal.io.reading import read_labels
 from smallcal.studies.collection import (
     FILE_NAME,
     Cell,

@@ -19,7 +19,7 @@ from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.errors import FileError, InputError, choose
 from smallcal.io.layout import Loaded
-from smallcal.io.read import read_labels
+from smallcal.io.reading import read_labels
 from smallcal.studies.frame import ALL
 
 #: How rows are drawn: at random with the shares of the classes, at random and as many of each

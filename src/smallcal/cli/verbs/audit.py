@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from smallcal import load as load_calibrator
+import smallcal
 from smallcal.advice.audit import audit as inspect_closely
 from smallcal.advice.audit_findings import Audit
 from smallcal.advice.refits import MOST, Spread
@@ -71,7 +71,7 @@ def audit(
     if calibrator is not None and (setting or method != "default"):
         raise InputError("--calibrator brings its own method; leave out --method and --set")
     chosen = choices.method_options(method, setting or [])
-    given = None if calibrator is None else load_calibrator(calibrator)
+    given = None if calibrator is None else smallcal.load(calibrator)
     asked = inputs.Asked.of(locals())
     fitted = None if given is None else given.fitted_
     loaded = inputs.named(inputs.load(data, asked, fitted), fitted)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Annotated, Any
 
-from smallcal import io
-from smallcal import load as load_calibrator
+from smallcal import io, runtime
 from smallcal.advice.certify import Asked
 from smallcal.advice.certify import certify as find
 from smallcal.advice.certify_words import Certificate, Certification, level_of, rounded
 from smallcal.advice.prediction_sets import PredictionSets, prediction_sets
-from smallcal.calibrators.base import BaseCalibrator
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.options import flag, option
 from smallcal.data.claims import CLAIMS
@@ -99,14 +98,14 @@ def certify(
     Asked.of(risks or [0.02], **wanted)  # before anything is read
     if output is not None:
         io.require_folder(output)
-    known = load_calibrator(calibrator)
+    known = runtime.load(calibrator)
     named = None if by in (None, _CLASS) else by
     _require_one_group(known, named, group, calibrator)
     asked = inputs.Asked.of({**locals(), "group": named or group})
     loaded = _loaded(known, data, asked, by=named)
     rows = _rows(known, loaded, grouped=named is not None, force=force)
     with inputs.naming(data), terminal.noted_warnings(data):
-        found = Certification(certificates=(), calibrator=known.fitted_)
+        found = Certification(certificates=(), calibrator=known)
         if risks:
             how: dict[str, Any] = {"cross": cross, "random_state": seed}
             found = find(known, **rows, risk=risks, **wanted, **how)
@@ -131,29 +130,30 @@ def certify(
 
 
 def _require_one_group(
-    known: BaseCalibrator, by: str | None, group: str | None, calibrator: str
+    known: FittedCalibrator, by: str | None, group: str | None, calibrator: str
 ) -> None:
     """Raise where a row would need two groups: one for its probability, one for its threshold."""
-    if by is not None and group not in (None, by) and known.fitted_.groups is not None:
+    if by is not None and group not in (None, by) and known.groups is not None:
         raise InputError(
             f"{calibrator} has effects of groups, and a row belongs to one: --by {by} and --group "
             f"{group} must name the same"
         )
 
 
-def _loaded(known: BaseCalibrator, data: str, asked: inputs.Asked, *, by: str | None) -> Loaded:
+def _loaded(known: FittedCalibrator, data: str, asked: inputs.Asked, *, by: str | None) -> Loaded:
     """Read the file; what is wrong with its groups is said of the option that named them."""
     try:
-        return inputs.named(inputs.load(data, asked, known.fitted_), known.fitted_)
+        return inputs.named(inputs.load(data, asked, known), known)
     except SmallcalError as error:
         if by is None:
             raise
         raise error.calling("--group", "--by") from error
 
 
-def _rows(known: BaseCalibrator, loaded: Loaded, *, grouped: bool, force: bool) -> dict[str, Any]:
+def _rows(
+    fitted: FittedCalibrator, loaded: Loaded, *, grouped: bool, force: bool
+) -> dict[str, Any]:
     """Return the labelled rows of a file, checked."""
-    fitted = known.fitted_
     inputs.require_same_input(fitted, loaded.input, loaded.source)
     checked = inputs.predictions(loaded, fitted.score)
     inputs.require_agreement(checked, loaded.source, force=force)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from smallcal.advice.recommend import default_of, on_test
 from smallcal.calibrators.catalogue import METHODS, OF_SCORES, true_name
 from smallcal.calibrators.discipline import FLAGS
-from smallcal.calibrators.estimators import Calibrator
+from smallcal.calibrators.fitting import fit_arrays, warn_of_flags
+from smallcal.calibrators.variants import chosen
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import notes_of
 from smallcal.cli.options import option
@@ -171,11 +172,12 @@ def _fit_all(
 
 
 def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
-    estimator = Calibrator(method=name, input=cal.input, random_state=seed)
+    method = chosen(name, input=cal.input, random_state=seed)
     # The raw model is what others are compared with; effects of groups would make it another.
     groups = None if true_name(name) == "none" else cal.groups
-    estimator.fit(cal.logits, cal.labels, features=cal.features, groups=groups)
-    fitted = estimator.fitted_
+    given: dict[str, Any] = {"input": cal.input, "features": cal.features, "groups": groups}
+    fitted = fit_arrays(method, cal.logits, cal.labels, **given)
+    warn_of_flags(fitted)
     known = None if fitted.groups is None else test.groups
     own = (text for text in notes_of(fitted) if not text.startswith("score_as_"))
     terminal.note(*(f"{name}: {text}" for text in own))

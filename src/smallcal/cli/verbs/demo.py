@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,13 +13,14 @@ import numpy as np
 
 from smallcal import io
 from smallcal.advice.recommend import DEFAULT, on_test
-from smallcal.calibrators.estimators import make
+from smallcal.calibrators.fitting import fit_arrays
+from smallcal.calibrators.variants import chosen
 from smallcal.cli import options, terminal
 from smallcal.cli.options import option
 from smallcal.data.demo import DemoSplit, load_demo
 from smallcal.data.predictions import MIN_FIT_SAMPLES, IntArray
 from smallcal.data.shown import command
-from smallcal.errors import FileError, FitWarning, InputError, MissingExtraError, SmallcalError
+from smallcal.errors import FileError, InputError, MissingExtraError, SmallcalError
 from smallcal.io import write_arrays
 from smallcal.metrics import METRICS
 from smallcal.reports import report
@@ -138,10 +138,8 @@ def _subsets(n: int, budget: int, draws: int, seed: int) -> list[IntArray]:
 
 
 def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[str, float]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
-        estimator = make(method).fit(cal.logits[rows], cal.labels[rows])
-    return evaluate(test.labels, estimator.predict_proba(test.logits), metrics=MEASURED)
+    fitted = fit_arrays(chosen(method), cal.logits[rows], cal.labels[rows])
+    return evaluate(test.labels, fitted.predict_proba(test.logits), metrics=MEASURED)
 
 
 def _rows(cells: list[Cell]) -> Iterator[list[str]]:

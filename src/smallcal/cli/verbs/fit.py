@@ -7,8 +7,11 @@ from functools import partial
 from typing import Annotated
 
 from smallcal import io
-from smallcal.calibrators.estimators import Calibrator
+from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.fitting import fit_arrays, warn_of_flags
+from smallcal.calibrators.method import Method
 from smallcal.calibrators.summary import summary
+from smallcal.calibrators.variants import chosen
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli import per as each
 from smallcal.cli.describe import describe, notes_of
@@ -49,24 +52,23 @@ def fit(
     as_json: options.Json = False,
 ) -> None:
     """Fit a calibrator on held-out logits and labels, or scores and outcomes."""
-    chosen = choices.method_options(method, setting or [])
+    settings = choices.method_options(method, setting or [])
     asked = inputs.Asked.of(locals())
-    blank = partial(
-        Calibrator,
-        method=method,
-        options=chosen,
+    compose = partial(
+        chosen,
+        method,
+        options=settings,
         keep_predictions=False if may_change_predictions else None,
         random_state=seed,
     )
     if per is not None:
-        _fit_each(data, asked, blank, output, force=force, as_json=as_json)
+        _fit_each(data, asked, compose, output, force=force, as_json=as_json)
         return
     if output is not None:
         io.require_folder(output)
-    estimator = _fitted(inputs.load(data, asked), asked, blank, force=force)
+    fitted = _fitted(inputs.load(data, asked), asked, compose, force=force)
     if output is not None:
-        estimator.save(output)
-    fitted = estimator.fitted_
+        fitted.save(output)
     terminal.note(*notes_of(fitted))
     if as_json:
         terminal.show_json({"output": output, **summary(fitted)})
@@ -79,22 +81,25 @@ def fit(
 
 
 def _fitted(
-    loaded: Loaded, asked: inputs.Asked, blank: Callable[..., Calibrator], *, force: bool
-) -> Calibrator:
+    loaded: Loaded, asked: inputs.Asked, compose: Callable[..., Method], *, force: bool
+) -> FittedCalibrator:
     """Fit on the samples of a file."""
     inputs.note_groups(loaded, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), loaded.source, force=force)
-    estimator = blank(input=loaded.input, class_names=loaded.class_names)
+    names = loaded.class_names
+    groups = None if asked.group is None else loaded.groups
+    given = {"class_names": names, "features": loaded.features, "groups": groups}
     with terminal.noted_warnings(), inputs.naming(loaded.source), terminal.progress("Fitting"):
-        groups = None if asked.group is None else loaded.groups
-        estimator.fit(loaded.logits, checked.labels, features=loaded.features, groups=groups)
-    return estimator
+        method = compose(input=loaded.input)
+        fitted = fit_arrays(method, loaded.logits, checked.labels, input=loaded.input, **given)
+        warn_of_flags(fitted)
+    return fitted
 
 
 def _fit_each(
     data: str,
     asked: inputs.Asked,
-    blank: Callable[..., Calibrator],
+    compose: Callable[..., Method],
     output: str | None,
     *,
     force: bool,
@@ -103,21 +108,18 @@ def _fit_each(
     """Fit a calibrator for each model or task, and write all of them or none."""
     if output is None:
         raise InputError("--per fits several calibrators; name a folder for them with -o")
-    found: dict[str, Calibrator] = {}
+    found: dict[str, FittedCalibrator] = {}
     with each.whole_folder(output) as folder:
         parts = each.apart(data, asked)
         files = each.file_names(list(parts))
         for value, loaded in parts.items():
-            found[value] = _fitted(loaded, asked, blank, force=force)
+            found[value] = _fitted(loaded, asked, compose, force=force)
             found[value].save(folder / files[value])
         each.write_index(folder, str(asked.per), files)
-    told = {value: summary(one.fitted_) for value, one in found.items()}
+    told = {value: summary(one) for value, one in found.items()}
     if as_json:
         terminal.show_json({"output": output, "per": asked.per, "files": files, "fits": told})
         return
-    rows = [
-        [value, f"{one.fitted_.data['n']:,}", one.fitted_.method, files[value]]
-        for value, one in found.items()
-    ]
+    rows = [[value, f"{one.data['n']:,}", one.method, files[value]] for value, one in found.items()]
     terminal.show_table([str(asked.per), "samples", "method", "file"], rows, text=(0, 2, 3))
     terminal.say(f"Wrote {terminal.count(len(rows), 'calibrator')} to {output}.")

@@ -20,7 +20,7 @@ from smallcal.cli.verbs.fit import fit
 from smallcal.deploy.decided_rows import require_decisions
 from smallcal.errors import FileError, InputError
 from smallcal.io import READERS
-from smallcal.io.read import split_path
+from smallcal.io.paths import split_path
 from smallcal.reports import Report
 from smallcal.reports import report as make
 from smallcal.reports.conditions import require_known

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.class_frequencies import ClassFrequencies
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given, checked, coded, slices
+from smallcal.calibrators.holder import fitted_of
 from smallcal.calibrators.later import with_later, without_last
 from smallcal.data.checks import FloatArray
 from smallcal.data.masks import checked_logits
@@ -30,6 +30,9 @@ from smallcal.io import Source
 from smallcal.io.progress import Advance
 from smallcal.statistics.class_frequencies import factors
 from smallcal.statistics.moved_classes import Moved, Split, moved
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 
 def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
@@ -100,7 +103,7 @@ def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
     >>> sc.adapt(cal, rows(2000, [1 / 3, 1 / 3, 1 / 3])[0]).adapted
     False
     """
-    fitted = fitted_of(cal)
+    fitted = fitted_of(cal, "cal must be a fitted calibrator")
     if undo:
         if any(each is not None for each in (logits, rates)):
             raise InputError("undo takes away what was adapted; it needs neither rows nor rates")
@@ -180,13 +183,6 @@ def undone(fitted: FittedCalibrator) -> FittedCalibrator:
 def names_of(fitted: FittedCalibrator) -> tuple[str, ...]:
     """Return what classes are called in tables, and in files of rates."""
     return fitted.class_names or tuple(map(str, range(fitted.n_classes)))
-
-
-def fitted_of(cal: BaseCalibrator | FittedCalibrator) -> FittedCalibrator:
-    """Return the numbers of a calibrator."""
-    if not isinstance(cal, BaseCalibrator | FittedCalibrator):
-        raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
-    return cal if isinstance(cal, FittedCalibrator) else cal._fitted()
 
 
 def source_blocks(fitted: FittedCalibrator, source: Source) -> Iterator[Given]:

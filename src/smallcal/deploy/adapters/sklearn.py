@@ -19,7 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallcal.calibrators.catalogue import method as method_row
 from smallcal.calibrators.catalogue import true_name
-from smallcal.calibrators.estimators import Calibrator, RandomState, seed_of
+from smallcal.calibrators.estimators import Calibrator
+from smallcal.calibrators.variants import RandomState, seed_of
 from smallcal.data.checks import FloatArray, IntArray, as_features
 from smallcal.deploy.adapters.sklearn_samples import Samples, of_rows, shuffled_folds
 from smallcal.deploy.adapters.sklearn_scores import (

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given, checked, coded
+from smallcal.calibrators.holder import fitted_of
 from smallcal.calibrators.reference import Reference
 from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
@@ -27,6 +27,9 @@ from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State, fingerprint, unlike_error
 from smallcal.errors import InputError
 from smallcal.io.lock import one_at_a_time
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 #: Rows at a time, so that memory does not grow with them.
 _BLOCK = 2**15
@@ -81,9 +84,7 @@ class Monitor:
     ) -> None:
         _require_between("alpha", alpha, above=0.0)
         _require_between("tolerance", tolerance)
-        if not isinstance(cal, BaseCalibrator | FittedCalibrator):
-            raise InputError(f"cal must be a fitted calibrator; got {type(cal).__name__}")
-        self._fitted = cal if isinstance(cal, FittedCalibrator) else cal._fitted()
+        self._fitted = fitted_of(cal, "cal must be a fitted calibrator")
         if state is not None:
             self._state = State.from_dict(state)
             if self._state.calibrator != (mine := fingerprint(self._fitted)):

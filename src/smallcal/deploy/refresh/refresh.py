@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.class_table import UNIT
 from smallcal.calibrators.confidence_shift import BATCHES, ROWS_OF_A_BATCH, ConfidenceShift
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.holder import fitted_of
 from smallcal.calibrators.later import with_later, without_last
 from smallcal.deploy.refresh.changes import Refreshed, changes
 from smallcal.deploy.refresh.posterior import Known, information, posterior
 from smallcal.deploy.refresh.rows import Rows
 from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 #: How narrow the confidences of a split usually are, where a file does not say: see `information`.
 _USUAL_NARROWNESS = 2.8
@@ -70,9 +75,7 @@ def refresh(
     >>> more.rows, more.rows_in_all
     (10, 310)
     """
-    given = calibrator._fitted() if isinstance(calibrator, BaseCalibrator) else calibrator
-    if not isinstance(given, FittedCalibrator):
-        raise InputError(f"calibrator must be a fitted one; got {type(given).__name__}")
+    given = fitted_of(calibrator)
     base, before = _before(given)
     rows = Rows.of(base, X, y, features, groups)
     batches = _batches(rows, base, before)

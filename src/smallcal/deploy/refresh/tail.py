@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy
 
 from smallcal.calibrators.evidence import EXPONENTS, UNIT, Evidence
 from smallcal.data.checks import FloatArray
@@ -74,7 +74,9 @@ def tail_of(evidence: Evidence, wrong: float, scales: tuple[FloatArray, FloatArr
     if not evidence.tail or not n:
         return Tail()
     told = evidence.spread / UNIT / evidence.rows
-    losses = CubicSpline(EXPONENTS, np.array(evidence.tail, dtype=np.float64) / UNIT)(_FINE)
+    losses = scipy.interpolate.CubicSpline(
+        EXPONENTS, np.array(evidence.tail, dtype=np.float64) / UNIT
+    )(_FINE)
     moves, chances = scales
     variance = (1 / (wrong * told + 1) + moves**2)[:, None]
     each = chances[:, None] - _FINE**2 / variance / 2 - np.log(variance) / 2

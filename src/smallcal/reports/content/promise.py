@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtrc
+import scipy
 
 from smallcal.advice.certify import certificate_of
 from smallcal.advice.certify_words import percent
@@ -168,7 +168,7 @@ def _counts(accepted: BoolArray, correct: BoolArray, rule: str) -> dict[str, Any
 def _judged(rule: Threshold, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Say of each row whether the promise held: "kept", "broken" beyond chance, or "above"."""
     chances = {
-        str(place): float(bdtrc(row["errors"] - 1, _tried(row, rule.rule), rule.risk))
+        str(place): float(scipy.special.bdtrc(row["errors"] - 1, _tried(row, rule.rule), rule.risk))
         for place, row in enumerate(rows)
         if row["errors"]
     }

@@ -5,16 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.estimators import make
+from smallcal import calibrators
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.statistics.compare import evaluate
 from smallcal.studies.collection import Cell
 from smallcal.studies.frame import CLEAN, Rows
 from smallcal.studies.predictions import Keeper
 from smallcal.studies.study import Entry, Study
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 #: Numbers with the set they were measured on: set, severity, values by metric.
 Found = tuple[str, int, Mapping[str, float]]
@@ -41,7 +43,7 @@ class Site:
 
     def estimator(self, entry: Entry) -> BaseCalibrator:
         """Return an entry's estimator, unfitted; folds are seeded by the cell's seed."""
-        estimator = make(entry.name, **entry.options)
+        estimator = calibrators.make(entry.name, **entry.options)
         if "random_state" in estimator.get_params():
             estimator.set_params(random_state=self.cell.seed)
         return estimator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.stats import spearmanr
+import scipy
 
 from smallcal.calibrators.maps.groups import group_members, group_thresholds
 from smallcal.calibrators.objectives import Seen, sigmoid
@@ -111,7 +111,7 @@ def _ranking(risk: FloatArray, preds: Predictions, seen: Seen) -> dict[str, floa
     found = {f"auroc_{name}": auroc(score, wrong) for name, score in scores.items()}
     medians = {"right": risk[~wrong], "wrong": risk[wrong]}
     found |= {f"median_risk_{name}": _median(some) for name, some in medians.items()}
-    rho = spearmanr(risk, scores["confidence"]).statistic
+    rho = scipy.stats.spearmanr(risk, scores["confidence"]).statistic
     return found | {"average_risk": float(risk.mean()), "rank_correlation": float(rho)}
 
 

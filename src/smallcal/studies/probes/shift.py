@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps.groups import GroupMap, group_thresholds
 from smallcal.calibrators.signals import row_blocks
@@ -18,6 +18,9 @@ from smallcal.statistics.compare import evaluate
 from smallcal.studies.collection import Cell
 from smallcal.studies.probes.base import Found, Site, groups_of, is_grouped, scores_of, sets_of
 from smallcal.studies.study import Entry, Study
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.base import BaseCalibrator
 
 
 def shifted(site: Site, entry: Entry) -> Iterator[Found]:

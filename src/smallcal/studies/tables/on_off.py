@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import spearmanr
+import scipy
 
 from smallcal.data.predictions import FloatArray
 from smallcal.metrics.units import SHARE, X100
@@ -146,7 +146,7 @@ def _ranked(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str | Nu
     rho, low, high = rank_interval(x, gain)
     yield Number(rho) if math.isnan(low) else Number(rho, None, low, high)
     defined = not math.isnan(rho)
-    yield Number(float(spearmanr(x, gain).pvalue) if defined else math.nan, digits=3)
+    yield Number(float(scipy.stats.spearmanr(x, gain).pvalue) if defined else math.nan, digits=3)
     if not both:
         yield from (Number(math.nan), Number(math.nan))
         return

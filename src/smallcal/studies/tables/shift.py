@@ -12,8 +12,7 @@ from dataclasses import replace
 from itertools import chain, product
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import spearmanr
+import scipy
 
 from smallcal.data.corruptions import STANDARD
 from smallcal.data.predictions import FloatArray
@@ -284,8 +283,8 @@ def rank_interval(
     """
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan, math.nan, math.nan
-    rho = float(spearmanr(a, b).statistic)
+    rho = float(scipy.stats.spearmanr(a, b).statistic)
     if len(a) < 4 or abs(rho) > 1 - 1e-9:
         return rho, math.nan, math.nan
-    reach = float(ndtri((1 + level) / 2)) * math.sqrt((1 + rho**2 / 2) / (len(a) - 3))
+    reach = float(scipy.special.ndtri((1 + level) / 2)) * math.sqrt((1 + rho**2 / 2) / (len(a) - 3))
     return rho, math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach)

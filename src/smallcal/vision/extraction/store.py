@@ -35,7 +35,7 @@ from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.documents import read_document
 from smallcal.io.layout import AS_IT_IS
 from smallcal.io.npy import write_npy_header
-from smallcal.io.read import file_sha256
+from smallcal.io.paths import file_sha256
 from smallcal.io.readers import READERS, explained
 from smallcal.io.resumable import Resumable, changes
 from smallcal.vision.extraction.cell_images import LogitSet

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose, missing_file, needing
-from smallcal.io.read import file_sha256
+from smallcal.io.paths import file_sha256
 from smallcal.vision.models.model import InputSpec, VisionModel
 from smallcal.vision.models.preprocess import Preprocess
 from smallcal.vision.models.processor import processor_input

@@ -15,8 +15,8 @@ import numpy as np
 
 from smallcal.deploy.adapters.torch_batches import require_torch
 from smallcal.errors import FileError, InputError, SmallcalError
+from smallcal.io.paths import require_apart
 from smallcal.io.progress import progress
-from smallcal.io.write import require_apart
 from smallcal.vision.image_set import Files, ImageSet
 from smallcal.vision.images import image_parts, open_images
 from smallcal.vision.models.downloads import BY_HAND

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from smallcal.errors import FileError
 from smallcal.io.documents import read_document
-from smallcal.io.read import file_sha256
+from smallcal.io.paths import file_sha256
 from smallcal.studies.collection import Collection, load_collection
 from smallcal.studies.reproduce.reference import MAX_BYTES, Reference, load_reference
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -18,9 +16,10 @@ from numpy.typing import NDArray
 from smallcal.data.checks import as_numpy, require_input_kind
 from smallcal.data.groups import as_groups
 from smallcal.data.names import require_names
-from smallcal.errors import FileError, SmallcalError, file_errors, missing_file
+from smallcal.errors import FileError, SmallcalError, missing_file
 from smallcal.io.layout import AS_IT_IS, Choice, Layout, Loaded, score_role, two_columns
 from smallcal.io.memory import require_memory
+from smallcal.io.paths import DASH, PathLike, split_path
 from smallcal.io.readers import (
     READERS,
     TEXT_READERS,
@@ -34,14 +33,8 @@ from smallcal.io.readers import (
 )
 from smallcal.io.shaping import flattened, kind_of, refuse_predicted, scored
 from smallcal.io.source import KINDS, open_source
-from smallcal.io.stdin import DASH, NAMED, spooled
+from smallcal.io.stdin import NAMED, spooled
 from smallcal.io.text import lines_of
-
-PathLike = str | os.PathLike[str]
-
-_PREFIX = re.compile(r"[A-Za-z0-9_.+-]+")
-#: A group of an HDF5 file has a slash in it, which no split has; a split may follow.
-_GROUPED = re.compile(r"(.+\.(?:h5|hdf5)):([^:]*/[^:]*(?::[A-Za-z0-9_.+-]+)?)", re.IGNORECASE)
 
 
 def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
@@ -276,28 +269,6 @@ def read_names(path: PathLike) -> tuple[str, ...]:
     return names
 
 
-def split_path(path: PathLike) -> tuple[Path, str | None]:
-    """Return the file and the split, or group and split, it is asked for.
-
-    Examples
-    --------
-    >>> split_path("a/cells.npz:val")[1], split_path("a/cells.npz")[1]
-    ('val', None)
-    >>> split_path("bench.h5:adult/forest:cal")[1]
-    'adult/forest:cal'
-    """
-    text = os.fspath(path)
-    grouped = _GROUPED.fullmatch(text)
-    # os.path, which does not raise where a name is too long: opening it says so in one line.
-    if grouped and not os.path.exists(text):
-        return Path(grouped[1]), grouped[2]
-    file, colon, prefix = text.rpartition(":")
-    typed = Path(file).suffix or file == DASH
-    if colon and _PREFIX.fullmatch(prefix) and typed and not os.path.exists(text):
-        return Path(file), prefix
-    return Path(text), None
-
-
 def type_of(path: PathLike) -> str:
     """Return the suffix that tells the type of what a path names: a file, a folder, or ``-``.
 
@@ -312,15 +283,6 @@ def type_of(path: PathLike) -> str:
     if os.path.isdir(file):
         return next((one.suffix for one in sorted(file.rglob("*")) if one.suffix in KINDS), "")
     return suffix_of(file)
-
-
-def file_sha256(path: PathLike) -> str:
-    """Return the fingerprint of a file's bytes."""
-    digest = hashlib.sha256()
-    with file_errors(f"cannot read {path}"), open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 @contextmanager
