@@ -1,23 +1,14 @@
-"""Tasks of the budget study against their fits alone, and SMART against its plain descent.
-
-``rows()`` gives (what, ours in seconds, reference in seconds, bound) for the table of `make bench`.
-Times are of the processor: other work on the machine counts less. No data is needed.
-"""
+"""Tasks of the budget study against their fits alone, and SMART against its plain descent."""
 
 from __future__ import annotations
 
-import os
-
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
-
 import tempfile
-import time
-import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from ratio import Ratio, logits, timed
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import network
 from smallcal.calibrators.maps.base import Split, loss_and_slope
@@ -34,26 +25,19 @@ MODELS, N_VAL, N_TEST = (10, 100), 3_000, 5_000
 BUDGETS = (250, 1250)
 
 
-def rows():
-    """Yield what was timed, the seconds of each side, and the bound."""
-    warnings.simplefilter("ignore")
+def rows() -> Iterator[Ratio]:
     study = study_named("budget").with_options(budgets=BUDGETS, draws=1)
     with tempfile.TemporaryDirectory() as name:
         collection = _collection(Path(name))
         _fit_all(study.with_options(budgets=BUDGETS[:1]), collection)  # load what is loaded once
-        fits = _seconds(lambda: _fit_all(study, collection))
-        whole = _seconds(lambda: _do_tasks(study, collection))
-    yield "study budget, 4 tasks of 10 and 100 classes / their fits alone", whole, fits, 2.0
+        fits = timed(lambda: _fit_all(study, collection))
+        whole = timed(lambda: _do_tasks(study, collection))
+    what = "`study budget`, four tasks of 10 and 100 classes"
+    yield Ratio.of(what, "their fits alone", whole, fits, 2.0)
     split = _split(1_250, 100)
-    ours = _seconds(lambda: network.fit_smart(split))
-    plain = _seconds(lambda: _plain_descent(split, epochs=2000))
-    yield "SMART, 1,250 x 100 / the kernel at each of its steps", ours, plain, 1 / 2.5
-
-
-def _seconds(function):
-    start = time.process_time()
-    function()
-    return time.process_time() - start
+    ours = timed(lambda: network.fit_smart(split))
+    plain = timed(lambda: _plain_descent(split, epochs=2000))
+    yield Ratio.of("SMART, 1,250 x 100", "the kernel at each step", ours, plain, 1 / 2.5)
 
 
 def _collection(folder):
@@ -61,19 +45,11 @@ def _collection(folder):
     for n_classes in MODELS:
         parts = {}
         for seed, (part, n) in enumerate((("val", N_VAL), ("test", N_TEST))):
-            parts[f"{part}_logits"], parts[f"{part}_labels"] = _logits(n, n_classes, seed)
+            parts[f"{part}_logits"], parts[f"{part}_labels"] = logits(n, n_classes, seed)
         np.savez(folder / f"{n_classes}.npz", **parts)
         files = {"calibration": f"{n_classes}.npz:val", "test": f"{n_classes}.npz:test"}
         cells.append({"dataset": f"classes{n_classes}", "backbone": "drawn", **files})
     return collection_of({"cell": cells}, folder, source=str(folder))
-
-
-def _logits(n, n_classes, seed=0):
-    """Draw logits, and labels from softmax(logits / 1.5): an over-confident model."""
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal((n, n_classes), dtype=np.float32) * 2
-    z[np.arange(n), rng.integers(n_classes, size=n)] += 16 * rng.random(n, dtype=np.float32)
-    return z, (z / 1.5 + rng.gumbel(size=(n, n_classes))).argmax(axis=1)
 
 
 def _fit_all(study, collection):
@@ -92,7 +68,7 @@ def _do_tasks(study, collection):
 
 
 def _split(n, n_classes):
-    preds, care = Predictions.of(*_logits(n, n_classes)), Discipline(seed=0)
+    preds, care = Predictions.of(*logits(n, n_classes)), Discipline(seed=0)
     gaps, goal = Gaps.of(preds), objective("bce")
     pooled = fit_temperature(goal, gaps, bounds=care.bounds)
     scores = (gaps.best.mean() - gaps.best) / gaps.best.std()
@@ -111,10 +87,3 @@ def _plain_descent(split, epochs):
 
     for _ in range(epochs):
         adam.step([network._loss_and_gradient(loss_at, scores, theta)[1]])
-
-
-if __name__ == "__main__":
-    for what, ours, reference, bound in rows():
-        print(
-            f"{what}: {ours:.2f} s, {reference:.2f} s, ratio {ours / reference:.2f} ({bound:.2f})"
-        )

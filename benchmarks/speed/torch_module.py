@@ -1,0 +1,43 @@
+"""The torch module against `torch.softmax(z / 1.5, 1)`: float32, one thread, nothing else asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+import smallcal as sc
+from ratio import Ratio, in_turns, logits
+
+#: By method: what to call it, and the bound for a batch.
+METHODS = {
+    "ts-nll": ("one temperature", 1.5),
+    "srts-bce": ("SRTS", 2.5),
+    "default": ("the default", 3.0),
+}
+ONE_ROW = 5.0
+#: Compiled, a module cannot look at its numbers: all guards run on all rows.
+COMPILED = 20.0
+
+
+def against_softmax(what, module, x, bound, **how) -> Ratio:
+    times = in_turns(lambda: module(x), lambda: torch.softmax(x / 1.5, 1), **how)
+    return Ratio.of(what, "`torch.softmax`", *times, bound)
+
+
+def rows() -> Iterator[Ratio]:
+    torch.set_num_threads(1)
+    for n_classes, repeats in ((1_000, 15), (100, 60)):
+        z, y = logits(10_000, n_classes)
+        x = torch.from_numpy(z)
+        one = x[:1].clone()
+        size = f"10,000 x {n_classes:,}"
+        for method, (name, bound) in METHODS.items():
+            module = sc.make(method).fit(z[:2_500], y[:2_500]).to_torch()
+            yield against_softmax(f"{name}, {size}", module, x, bound, repeats=repeats)
+            what = f"{name}, one row of {n_classes:,}"
+            yield against_softmax(what, module, one, ONE_ROW, repeats=50, calls=50)
+        fused = torch.compile(module, fullgraph=True)
+        what = f"the default by `torch.compile`, {size}"
+        with torch.no_grad():
+            yield against_softmax(what, fused, x, COMPILED, repeats=repeats)
