@@ -15,7 +15,7 @@ from support.simulated import simulate
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-FAST = ["ts-nll", "srts-bce", "default", "srts-bce+tail", "hts-bce", "meta-cal"]
+FAST = ["ts-nll", "srts-bce", "default", "srts-bce+tail", "class-linear"]
 #: Two, few, many in equal parts, many in none.
 WIDTHS = (2, 12, 300, 257)
 
@@ -42,6 +42,7 @@ def test_which_methods_are_in_single_precision():
     assert quick("default", dtype="float16")
     assert not quick("default", dtype="float64")
     assert not quick("dirichlet-odir")
+    assert not quick("hts-bce")  # the logarithm of an entropy near 0 needs all its digits
 
 
 def hostile(rng, kind, n_classes):

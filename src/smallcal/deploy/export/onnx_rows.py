@@ -41,12 +41,14 @@ class Columns(NamedTuple):
 
 
 def has_quick_form(onnx: object, program: Program, *, opset: int) -> bool:
-    """Tell whether every step of a program can be written in single precision."""
+    """Tell whether single precision is enough for a program, and has a form of every step."""
+    if not program.narrow or program.score is not None:
+        return False
     try:
         FastGraph(Graph(onnx, opset=opset), "tried", tie=0.0).write(program, {"logits": "logits"})
     except NotFastError:
         return False
-    return program.score is None and program.takes == "logits"
+    return True
 
 
 def in_double(graph: Graph, program: Program, tensors: dict[str, str]) -> Columns:
