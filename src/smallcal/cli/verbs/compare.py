@@ -204,11 +204,7 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
             headers = [_heading(metric, difference=True) for metric in part]
             terminal.show_table(["method", *headers], _rows(result.differences, part, signed=True))
         return
-    drawn = resamples(own for row in result.intervals.values() for own in row.values())
-    terminal.say(
-        f"Difference to {result.baseline}, {100 * result.level:g} % interval ({drawn} of the test "
-        "samples):"
-    )
+    terminal.say(f"Difference to {result.baseline}, {100 * result.level:g} % interval:")
     for start in range(0, len(wanted), _DIFFERENCES_ABREAST):
         part = wanted[start : start + _DIFFERENCES_ABREAST]
         rows = []
@@ -221,6 +217,8 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
             rows.append(cells)
         headers = [h for metric in part for h in (_heading(metric, difference=True), "interval")]
         terminal.show_table(["method", *headers], rows)
+    drawn = resamples(own for row in result.intervals.values() for own in row.values())
+    terminal.say(f"Intervals: {drawn} of the test samples.")
     terminal.say(*map(result.verdict, result.intervals))
 
 
