@@ -146,6 +146,12 @@ class Frame:
             own.append(((key[0], key[1], key[2]), value))
         return found
 
+    @cached_property
+    def model(self) -> dict[str, tuple[str, str]]:
+        """The model of each cell, as data set and backbone."""
+        columns = (self.columns[name].tolist() for name in ("cell", "dataset", "backbone"))
+        return {cell: (dataset, own) for cell, dataset, own in zip(*columns, strict=True)}
+
     def rows(self) -> Iterable[dict[str, Any]]:
         """Yield rows as dictionaries."""
         lists = {name: column.tolist() for name, column in self.columns.items()}

@@ -188,12 +188,10 @@ def paired(frame: Frame, metric: str, ours: str, theirs: str) -> Values:
 
 def models_of(frame: Frame, values: Values) -> list[list[list[float]]]:
     """Return values as (data set and backbone) -> seed -> draw, which is what resampling needs."""
-    columns = (frame.columns[name].tolist() for name in ("cell", "dataset", "backbone"))
-    model = {cell: (dataset, backbone) for cell, dataset, backbone in zip(*columns, strict=True)}
     models: dict[tuple[str, str], list[list[float]]] = {}
     for cell, draws in values.items():
         if kept := [value for value in draws if math.isfinite(value)]:
-            models.setdefault(model[cell], []).append(kept)
+            models.setdefault(frame.model[cell], []).append(kept)
     return list(models.values())
 
 
