@@ -35,10 +35,9 @@ def program_of(fitted: FittedCalibrator) -> Program:
     probabilities = found
     if temperature is not None:
         tail = fitted.tail_temperature
-        probabilities = softmax(row.gaps / temperature) if tail is None else found
-        if tail is not None:
-            parts = row.top, row.gaps, row.second_gap, temperature, constant(tail)
-            probabilities = Value("tailed", row.gaps.width, parts)
+        probabilities = (
+            softmax(row.gaps / temperature) if tail is None else _tailed(row, temperature, tail)
+        )
     else:
         probabilities = row.without_masked(probabilities)
     if fitted.keep_predictions:
@@ -62,6 +61,11 @@ def program_of(fitted: FittedCalibrator) -> Program:
         decisions=tuple(flags_of(fitted, probabilities)),
         narrow=takes == "logits" and not masks and effects is None and _single(fitted),
     )
+
+
+def _tailed(row: Row, temperature: Value, tail: float) -> Value:
+    parts = row.top, row.gaps, row.second_gap, temperature, constant(tail)
+    return Value("tailed", row.gaps.width, parts)
 
 
 def _single(fitted: FittedCalibrator) -> bool:
