@@ -136,7 +136,7 @@ def _interpolation() -> tuple[FloatArray, FloatArray]:
     """Return the nodes, from -2 to 2, and the matrix from values there to coefficients of powers.
 
     By way of Chebyshev's polynomials: the inverse of the powers of the nodes has three digits less.
-    Polynomials are used between -1 and 1, where high powers do not magnify what is left.
+    Polynomials are used well inside, where high powers do not magnify what is left.
     """
     angles = math.pi * (np.arange(_NODES) + 0.5) / _NODES
     degrees = np.arange(_NODES)
