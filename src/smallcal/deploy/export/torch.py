@@ -245,13 +245,12 @@ class TorchCalibrator(nn.Module):
         return p.view(logits.shape)
 
     def _row_by_row(self, row: Narrow, logits: Tensor) -> Tensor:
-        given = logits.numpy()
-        rows = given.reshape(-1, self.n_classes)
-        out = np.empty_like(rows)
-        for place, each in enumerate(rows):
-            found = row_done(row, each, self._allowed)
-            out[place] = self._whole(torch.from_numpy(each), None, None) if found is None else found
-        return torch.from_numpy(out.reshape(given.shape))
+        out = []
+        for each in logits.numpy().reshape(-1, self.n_classes):
+            p = row_done(row, each, self._allowed)
+            out.append(self._whole(torch.from_numpy(each), None, None).numpy() if p is None else p)
+        p = np.asarray(out[0] if len(out) == 1 else out, dtype=np.float32)
+        return torch.from_numpy(p.reshape(logits.shape))
 
     def _made_ready(self) -> _Ready:
         """Return the program with the buffer's numbers, which a state dict may have changed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -26,15 +26,6 @@ NEAR = 2e-6
 FEW = 4
 #: Numbers of a block: a few such matrices fit in the cache.
 BLOCK = 2**18
-
-
-class Move(NamedTuple):
-    """One operation ready to run: on what, where its result goes, and what none needs after it."""
-
-    place: int
-    function: Callable[..., Any]
-    of: tuple[int, ...]
-    done: tuple[int, ...]
 
 
 def folded(steps: Sequence[Step]) -> tuple[Step, ...] | None:
@@ -95,45 +86,49 @@ class Narrow:
             (torch_fast.BLOCKS, torch_fast.made) if rows else (torch_row.ROW, torch_row.made)
         )
         narrow = _of_classes(steps)
-        self._known: list[Any] = [None] * len(steps)
-        moves: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
+        known: dict[str, Any] = {"NEAR": NEAR}
+        moves: list[tuple[int, str, list[str]]] = []
         for place, step in enumerate(steps):
-            of = step.of
+            names = [f"v{part}" for part in step.of]
             array = numbers[step.start : step.start + math.prod(step.shape)].reshape(step.shape)
             if step.operation == "constant":
                 one = array.item() if step.width == 1 else None
-                self._known[place] = made(array, narrow=place in narrow) if one is None else one
-                continue
-            if step.operation == "logits":
-                self._logits = place
-            if step.operation not in table:
-                continue
-            if step.shape:
-                self._known.append(made(array, narrow=of[0] in narrow))
-                of = (*of, len(self._known) - 1)
-            moves.append((place, table[step.operation], of))
-        last = {part: place for place, _, of in moves for part in of}
-        fixed = {place for place, known in enumerate(self._known) if known is not None}
-        self._moves = tuple(
-            Move(place, function, of, tuple(p for p in {*of} - fixed if last[p] == place))
-            for place, function, of in moves
-        )
-        self._reached = table["reached"]
+                known[f"v{place}"] = made(array, narrow=place in narrow) if one is None else one
+            elif step.operation in table:
+                if step.shape:
+                    known[f"numbers{place}"] = made(array, narrow=step.of[0] in narrow)
+                    names.append(f"numbers{place}")
+                known[step.operation] = table[step.operation]
+                moves.append((place, step.operation, names))
+        logits = next(place for place, step in enumerate(steps) if step.operation == "logits")
+        exec(_text(f"v{logits}", moves, known), known)
+        self._run: Callable[[Any, list[Any]], Any] = known["run"]
         self.shares = any(step.operation == "kept" for step in steps)
 
     def __call__(self, logits: Any, near: list[Any]) -> Any:
         """Return the probabilities; ``near`` takes in what is near to a threshold, by row."""
-        known = self._known.copy()
-        known[self._logits] = logits
-        place = 0
-        for place, function, of, done in self._moves:
-            parts = [known[part] for part in of]
-            if function is self._reached:
-                near.append(abs(parts[0] - parts[1]) <= NEAR * (1 + abs(parts[1])))
-            known[place] = function(*parts)
-            for part in done:
-                known[part] = None
-        return known[place]
+        return self._run(logits, near)
+
+
+def _text(
+    logits: str, moves: Sequence[tuple[int, str, list[str]]], known: Mapping[str, Any]
+) -> str:
+    """Return the moves as a function in Python: a loop over them takes as long as one row does.
+
+    What none needs any more is let go: large blocks would else hold every step in memory.
+    """
+    last = {name: place for place, _, names in moves for name in names}
+    lines = [f"def run({logits}, near):"]
+    for place, operation, names in moves:
+        if operation == "reached":
+            value, threshold = names
+            far = f"NEAR * (1 + abs({threshold}))"
+            lines.append(f" near.append(abs({value} - {threshold}) <= {far})")
+        lines.append(f" v{place} = {operation}({', '.join(names)})")
+        done = sorted(name for name in {*names} - {*known} if last[name] == place)
+        lines += [f" {name} = None" for name in done]
+    lines.append(f" return v{moves[-1][0]}")
+    return "\n".join(lines)
 
 
 def rows_done(
