@@ -338,7 +338,7 @@ def _relative(case, top):
 
 def with_tail(case, top, tail):
     """Return probabilities with a temperature for the top and one for the rest, row by row."""
-    logits = case.test.preds.logits
+    logits = case.test.preds.logits.astype(np.float64)
     out = np.empty(logits.shape)
     tail = np.broadcast_to(tail, len(logits))
     for block in row_blocks(logits):

@@ -189,7 +189,7 @@ def test_cross_takes_refits_that_have_not_seen_the_row(cal, split):
 
 def test_a_fold_that_cannot_be_fitted_is_an_error_unless_there_is_something_instead():
     class Fussy:
-        def fit(self, preds):
+        def fit(self, preds, *, record=True):
             raise InputError(f"{preds.n} rows are too few")
 
     preds, instead = Predictions.of(*simulate(20, 3)), np.full((20, 3), 1 / 3)

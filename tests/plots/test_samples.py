@@ -327,7 +327,7 @@ def test_a_calibrator_without_groups_is_refused_in_one_line(split):
     for name in ("signal-linear", "vector-scaling"):
         with pytest.raises(sc.InputError, match="must have groups"):
             plots.matched_confidence(y, z, calibrator=fit(name, z, y))
-    with pytest.raises(sc.InputError, match="calibrator must be fitted"):
+    with pytest.raises(sc.InputError, match="calibrator must be a fitted calibrator"):
         plots.group_residuals(y, z, calibrator="srts-bce")
 
 

@@ -29,7 +29,7 @@ name = "digits"
 dataset = "digits"
 backbone = "resnet8"
 seeds = 2
-model = "torch:small_resnet:resnet8?width=4"
+model = "torch:small_resnet:resnet8?width=8"
 recipe = "recipe.toml"
 train = "folder:digits:train"
 split = "20%"
@@ -57,7 +57,7 @@ def start(tmp_path_factory):
     write_digits(root / "data" / "digits")
     (root / "cells.toml").write_text(CELLS, encoding="utf-8")
     recipe = (END_TO_END / "recipe.toml").read_text(encoding="utf-8")
-    small = recipe.replace("epochs = 10", "epochs = 3").replace("width = 16", "width = 4")
+    small = recipe.replace("epochs = 10", "epochs = 3").replace("width = 16", "width = 8")
     small = small.replace("batch_size = 128", "batch_size = 20")
     (root / "recipe.toml").write_text(small, encoding="utf-8")
     ops = ROOT / "tests" / "support" / "torchvision_ops"

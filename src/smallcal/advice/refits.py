@@ -236,8 +236,8 @@ def rank_correlation(first: FloatArray, second: FloatArray) -> float:
 
     Examples
     --------
-    >>> rank_correlation(np.array([1.0, 5.0, 5.0, 9.0]), np.array([1.0, 2.0, 3.0, 40.0]))
-    0.9486832980505138
+    >>> round(rank_correlation(np.array([1.0, 5.0, 5.0, 9.0]), np.array([1.0, 2.0, 3.0, 40.0])), 6)
+    0.948683
     """
     return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
 

@@ -24,7 +24,8 @@ _SMALL = -60.0
 def scaled_softmax(block: RowBlock, temperature: FloatArray, *, out: FloatArray) -> None:
     """Write softmax(z / T) of a block into ``out``, using up the block's gaps."""
     weight = block.gaps
-    weight *= (1 / temperature).astype(weight.dtype)[:, None]
+    with np.errstate(over="ignore"):  # a gap that becomes infinite has the exponential 0 too
+        weight *= (1 / temperature).astype(weight.dtype)[:, None]
     np.exp(weight, out=weight)
     top = 1 / (1 + by_row.sums(weight))
     _write(weight, top, block.top_index, top, out=out)
@@ -50,11 +51,12 @@ def tailed_softmax(
     best = block.second_gap * inverse.reshape(-1)
     # Relative to the second where the others' exponentials would be too small for their type.
     lift = np.where(best < _SMALL, best, kind.type(0))
-    np.multiply(gaps, inverse, out=own)
+    with np.errstate(over="ignore"):  # a gap that becomes infinite has the exponential 0 too
+        np.multiply(gaps, inverse, out=own)
+        gaps *= (1 / temperature).astype(kind)[:, None]
     if lift.any():
         own -= lift[:, None]
     own_sum, own_best = by_row.sums(np.exp(own, out=own)), np.exp(best - lift)
-    gaps *= (1 / temperature).astype(kind)[:, None]
     rest = by_row.sums(np.exp(gaps, out=gaps))  # (1 - c) / c
     top = 1 / (1 + rest)
     scale = rest * top / own_sum

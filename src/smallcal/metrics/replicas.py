@@ -76,6 +76,7 @@ def replicators(
 
     Examples
     --------
+    >>> from smallcal.metrics import METRICS
     >>> scored = Scored.of([0, 1], [[0.75, 0.25], [0.5, 0.5]])
     >>> accuracy = replicators([METRICS["accuracy"]], scored)["accuracy"]
     >>> accuracy(np.array([[2.0, 0.0], [1.0, 1.0]])).tolist()

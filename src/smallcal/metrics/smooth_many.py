@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.fft import dct, dst, irfft, rfft
+import scipy
 
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 from smallcal.metrics.smooth import (
@@ -90,7 +90,7 @@ class _Width:
         nodes = self.nodes
         around = np.zeros(2 * (nodes - 1))
         around[(np.arange(nodes) - nodes // 2) % len(around)] = self._kernel
-        return np.asarray(rfft(around))
+        return np.asarray(scipy.fft.rfft(around))
 
     @cached_property
     def _places(self) -> tuple[IntArray, FloatArray]:
@@ -103,7 +103,7 @@ class _Width:
         nodes, (left, beyond) = self.nodes, self._places
         reads = np.bincount(left, 1 - beyond, nodes) + np.bincount(left + 1, beyond, nodes)
         length = 2 * (nodes - 1)
-        added = irfft(rfft(reads, length) * np.conj(self._damping), length)
+        added = scipy.fft.irfft(scipy.fft.rfft(reads, length) * np.conj(self._damping), length)
         folded = added[:nodes].copy()
         folded[1:-1] += added[:-nodes:-1][: nodes - 2]
         return folded
@@ -134,9 +134,9 @@ class _Width:
             found = waves[:, : len(self._read)] @ self._read
             return np.asarray(np.abs(found, out=found).sum(axis=1))
         if nodes % 2:  # the kernel is even
-            smoothed = dct(waves * self._damping.real, type=1) / (2 * (nodes - 1))
+            smoothed = scipy.fft.dct(waves * self._damping.real, type=1) / (2 * (nodes - 1))
         else:
-            smoothed = irfft(waves * self._damping, 2 * (nodes - 1))
+            smoothed = scipy.fft.irfft(waves * self._damping, 2 * (nodes - 1))
         here, step = smoothed.take(left, axis=1), smoothed.take(left + 1, axis=1)
         step -= here
         step *= beyond
@@ -199,7 +199,7 @@ class _Grids:
         self._many, self._mass, self._weight = many, mass, weight
         self._nodes = _width(1.0).nodes
         self._usual = many.spread(mass, self._nodes)
-        self._waves = dct(self._usual, type=1)
+        self._waves = scipy.fft.dct(self._usual, type=1)
         self._dense = many.spread(weight, self._nodes)
 
     def errors(self, width: float, rows: IntArray) -> FloatArray:
@@ -231,7 +231,7 @@ class _Grids:
             grid = self._many.spread(_rows(self._mass, part), at.nodes)
             weight = self._many.spread(_rows(self._weight, part), at.nodes)
             whole = weight @ at.total + at.offset
-            found[start : start + few] = at.size(dct(grid, type=1)) / whole
+            found[start : start + few] = at.size(scipy.fft.dct(grid, type=1)) / whole
         return found
 
 
@@ -313,7 +313,7 @@ class ManyExact:
             self._spreads[cells] = _cubic(self._position, cells)
         grid = np.ascontiguousarray((self._spreads[cells] @ mass.T).T)
         grid[:, [0, -1]] *= 2  # the transform counts the ends half
-        return np.asarray(dct(grid, type=1)[:, : waves_left(width)] / 2)
+        return np.asarray(scipy.fft.dct(grid, type=1)[:, : waves_left(width)] / 2)
 
 
 def _cells(width: float) -> int:
@@ -371,9 +371,9 @@ def _errors_at(width: FloatArray, waves: FloatArray) -> FloatArray:
     frequency = math.pi * np.arange(some)
     damped = waves[:, :some] * np.exp(-((frequency * width[:, None]) ** 2) / 2)
     cells = max(64, 1 << some.bit_length())  # more than two for each wave
-    value = dct(damped, type=1, n=cells + 1)
+    value = scipy.fft.dct(damped, type=1, n=cells + 1)
     step = np.empty((len(waves), cells))
-    ripple = dst(damped[:, 1:] / frequency[1:], type=1, n=cells - 1)
+    ripple = scipy.fft.dst(damped[:, 1:] / frequency[1:], type=1, n=cells - 1)
     step[:, 0], step[:, -1] = ripple[:, 0], -ripple[:, -1]
     np.subtract(ripple[:, 1:], ripple[:, :-1], out=step[:, 1:-1])
     step += damped[:, :1] / cells
