@@ -6,6 +6,8 @@ collect_ignore = []
 if importlib.util.find_spec("torch") is None:
     collect_ignore += [
         "smallcal/deploy/export/torch.py",
+        "smallcal/deploy/export/torch_fast.py",
+        "smallcal/deploy/export/torch_narrow.py",
         "smallcal/deploy/export/torch_steps.py",
         "smallcal/deploy/adapters/torch_wrapped.py",
         "smallcal/vision/extraction",
