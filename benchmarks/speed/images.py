@@ -36,7 +36,7 @@ from smallcal.vision.loading import loader_of
 from smallcal.vision.models.preprocess import Preprocess
 
 BATCH = 64
-TURNS = 7
+TURNS = 3
 
 
 class Network(nn.Module):

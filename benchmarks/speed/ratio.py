@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
-PROCESSES = 5
+PROCESSES = 3
 #: What any program with a command line and arrays pays before its first line.
 NOTHING = ("-c", "import numpy, typer")
 
@@ -135,7 +135,7 @@ def logits(n, n_classes, dtype=np.float32, seed=0):
 
 
 def own_processes(module: str, function: str, z, y, repeats: int) -> Iterator[np.ndarray]:
-    """Time functions of a part in five processes that only load data and do that.
+    """Time functions of a part in processes of their own that only load data and do that.
 
     What a process allocated and freed before decides whether its large arrays cost page faults,
     and even equal processes differ in that, for every side: so each side's time is the best in

@@ -45,7 +45,7 @@ def _collection(folder):
     for n_classes in MODELS:
         parts = {}
         for seed, (part, n) in enumerate((("val", N_VAL), ("test", N_TEST))):
-            parts[f"{part}_logits"], parts[f"{part}_labels"] = logits(n, n_classes, seed)
+            parts[f"{part}_logits"], parts[f"{part}_labels"] = logits(n, n_classes, seed=seed)
         np.savez(folder / f"{n_classes}.npz", **parts)
         files = {"calibration": f"{n_classes}.npz:val", "test": f"{n_classes}.npz:test"}
         cells.append({"dataset": f"classes{n_classes}", "backbone": "drawn", **files})

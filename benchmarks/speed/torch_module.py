@@ -37,7 +37,8 @@ def rows() -> Iterator[Ratio]:
             yield against_softmax(f"{name}, {size}", module, x, bound, repeats=repeats)
             what = f"{name}, one row of {n_classes:,}"
             yield against_softmax(what, module, one, ONE_ROW, repeats=50, calls=50)
-        fused = torch.compile(module, fullgraph=True)
-        what = f"the default by `torch.compile`, {size}"
-        with torch.no_grad():
-            yield against_softmax(what, fused, x, COMPILED, repeats=repeats)
+        if n_classes == 1_000:  # compiling takes a minute or two
+            fused = torch.compile(module, fullgraph=True)
+            what = f"the default by `torch.compile`, {size}"
+            with torch.no_grad():
+                yield against_softmax(what, fused, x, COMPILED, repeats=repeats)
