@@ -210,8 +210,6 @@ def test_an_image_is_changed_alike_whoever_loads_it(pictures, changes):
     assert not torch.equal(loaded(pictures, training__seed=1, **changes)[(3, rows)][0], images)
 
 
-# What a killed process leaves open in torch's own start is closed with a warning, now and then.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_process_that_is_killed_is_one_line_and_none_stays(pictures):
     makes = Loaded(pictures, Deadly())
     asked = [(0, np.array([row])) for row in range(24)]
