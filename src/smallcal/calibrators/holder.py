@@ -5,16 +5,18 @@ No scikit-learn here: the command line, which has numbers alone, does not load e
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.errors import InputError
 
 
-class Holder:
+class Holder(ABC):
     """What holds a fitted calibrator: every estimator."""
 
+    @abstractmethod
     def _fitted(self) -> FittedCalibrator:
         """Return the numbers, or raise where there are none yet."""
-        raise NotImplementedError
 
 
 def fitted_of(
