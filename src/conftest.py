@@ -15,6 +15,11 @@ if importlib.util.find_spec("torch") is None:
         "smallcal/vision/paper/measure.py",
         "smallcal/vision/training",
     ]
+if importlib.util.find_spec("numba") is None:
+    collect_ignore += [
+        "smallcal/calibrators/compiled/kernel.py",
+        "smallcal/calibrators/compiled/plan.py",
+    ]
 if importlib.util.find_spec("timm") is None:
     collect_ignore += [
         "smallcal/vision/models/opening.py",

@@ -55,6 +55,7 @@ def test_the_lazy_packages_are_found():
         "adapters",
         "io",
         "plots",
+        "reports",
         "vision",
     ]
 

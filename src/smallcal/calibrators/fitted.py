@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smallcal._version import __version__
-from smallcal.calibrators import artefact
+from smallcal.calibrators import artefact, compiled
 from smallcal.calibrators.decision import Decision, accepted
 from smallcal.calibrators.discipline import Discipline, explained
 from smallcal.calibrators.given import Given, checked, coded, slices
@@ -287,10 +287,17 @@ class FittedCalibrator:
                 f"out must have shape {array.shape} and type float16, float32 or float64 in this "
                 f"machine's byte order; got {result.shape}, {result.dtype}"
             )
+        if not compiled.fill(self, given, result, self._fill):
+            self._fill(given, result)
+        self._shift(result, given.groups)
+        return result
+
+    def _fill(self, given: Given, result: FloatArray) -> None:
+        """Write all probabilities by NumPy, before the effects of groups."""
         # A control's scores depend on the whole batch, so they cannot be made block by block.
         batch = None if self.signal.rowwise else self.routed(given)
         predicted = []  # before and after the correction
-        for block in row_blocks(array, correction=self.correction):
+        for block in row_blocks(given.logits, correction=self.correction):
             rows = block.rows
             scores = self._block_scores(given, block) if batch is None else batch[rows]
             self._write(block, scores, result[rows])
@@ -300,8 +307,6 @@ class FittedCalibrator:
             kept, found = (np.concatenate(side) for side in zip(*predicted, strict=True))
             known = found if self.map.preserves_argmax else None
             keep_predictions(result, kept, preferred=known)
-        self._shift(result, given.groups)
-        return result
 
     def _shift(self, result: FloatArray, groups: IntArray | None) -> None:
         """Give the probabilities the effects of groups, and what was learned after the fit."""

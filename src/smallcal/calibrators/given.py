@@ -28,7 +28,7 @@ class Given(NamedTuple):
     labels: IntArray | None
     groups: IntArray | None = None
 
-    def take(self, rows: slice) -> Given:
+    def take(self, rows: slice | IntArray) -> Given:
         """Return some of the rows."""
         return Given(*(None if array is None else array[rows] for array in self))  # type: ignore[arg-type]
 

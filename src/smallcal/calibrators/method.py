@@ -215,14 +215,15 @@ class Method:
         made = replace(self, **axes, options=kept, discipline=replace(self.discipline, **care))
         return made if made._axes() == self._axes() else made.as_variant_of(self.origin or self)
 
-    def fit(self, preds: Predictions, /, *, record: bool = True) -> FittedCalibrator:
-        """Fit on checked predictions.
+    def fit(self, preds: Predictions | Seen, /, *, record: bool = True) -> FittedCalibrator:
+        """Fit on checked predictions; several methods may share one look at them.
 
         Without ``record`` it is the same calibrator, bit for bit, without what only a file of it
         tells: the losses on its split, the split's fingerprint, and counts for a monitor. Whoever
         fits a hundred times to apply each once does without.
         """
-        seen = Seen.of(preds)
+        seen = preds if isinstance(preds, Seen) else Seen.of(preds)
+        preds = seen.preds
         fit = self._fit_corrected if self.correction else self._fit_plain
         fitted = fit(seen, record=record)
         fitted = replace(fitted, data={"n": preds.n})

@@ -67,7 +67,7 @@ def fit_correction(preds: Predictions, temperature: float) -> tuple[Correction, 
     >>> round(correction.bias[0] - correction.bias[1])
     2
     """
-    raw = preds.logits.astype(np.float64)
+    raw = preds.logits.astype(np.float64, copy=False)
     if np.ptp(filled(raw), axis=1).max() <= _FARTHEST:
         try:
             with np.errstate(all="ignore"):
@@ -122,7 +122,7 @@ class _Looked(NamedTuple):
 class _Rows(NamedTuple):
     """Some rows at one place, until the next ones are looked at.
 
-    Logits, readings, weights, probabilities, the same by weight, errors, and room for another.
+    Logits, readings, weights, labels, probabilities, and room for another such matrix.
     """
 
     scale: float
@@ -130,10 +130,26 @@ class _Rows(NamedTuple):
     z: FloatArray
     x: FloatArray
     weight: FloatArray
+    labels: IntArray
     p: FloatArray
-    weighted: FloatArray
-    error: FloatArray
     room: FloatArray
+
+
+class _Sums(NamedTuple):
+    """What some rows' probabilities p add up to.
+
+    Over classes, for each row: with the logits, with the directions, and with products of two
+    directions. Over rows, by weight, for each class: alone, with the mean logits, with the
+    readings, and with products of directions and readings.
+    """
+
+    mean: FloatArray
+    directed: FloatArray
+    crossed: FloatArray
+    expected: FloatArray
+    with_mean: FloatArray
+    with_x: FloatArray
+    with_both: FloatArray
 
 
 class _Model:
@@ -149,6 +165,7 @@ class _Model:
         self.z, self.labels = z[self.order], preds.labels[self.order]
         weight = np.ones(preds.n) if preds.weight is None else preds.weight
         self.weight = weight[self.order]
+        self.weighted = bool((weight != 1).any())
         self.n_classes = preds.n_classes
         self.occurred = np.bincount(preds.labels, minlength=preds.n_classes) > 0
         self.counts, self.rare = _classes_that_count(self.z, self.weight, self.occurred)
@@ -156,11 +173,15 @@ class _Model:
         self.directions = _leading_directions(seen, self.weight)
         self.x = seen @ self.directions
         rank = self.directions.shape[1]
+        # One product with these costs little more than one with the directions alone.
+        self.directions_and_products = np.hstack(
+            [self.directions, _products(self.directions, self.directions)]
+        )
         self.sizes = 1, len(self.counts), rank * rank
         size = min(max(len(z[self.folds[0]]), _BLOCK_SIZE // preds.n_classes), preds.n)
         self.blocks = [slice(start, start + size) for start in range(0, preds.n, size)]
         # Fresh memory would cost as much as the arithmetic.
-        self.scratch = [np.empty((size, preds.n_classes)) for _ in range(4)]
+        self.scratch = [np.empty((size, preds.n_classes)) for _ in range(2)]
 
     def spread(self, theta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return e^u, the biases of all classes, and K."""
@@ -211,9 +232,13 @@ class _Model:
         """Return the slopes of folds that follow one another."""
         first = folds[0].start
         seen = self._rows(theta, slice(first, folds[-1].stop))
+        error = seen.p
+        if self.weighted:
+            error *= seen.weight[:, None]
+        error[np.arange(len(error)), seen.labels] -= seen.weight
         starts = [fold.start - first for fold in folds]
-        pulls = seen.scale * np.einsum("ij,ij->i", seen.error, seen.z)
-        by_row = (pulls[:, None], seen.error, _products(seen.error @ self.directions, seen.x))
+        pulls = seen.scale * np.einsum("ij,ij->i", error, seen.z)
+        by_row = (pulls[:, None], error, _products(error @ self.directions, seen.x))
         pull, biases, mixing = (np.add.reduceat(part, starts, axis=0) for part in by_row)
         return np.hstack([pull, biases[:, self.counts], mixing])
 
@@ -225,63 +250,71 @@ class _Model:
         if not np.isfinite(seen.loss):
             size = sum(self.sizes)
             return _Part(np.inf, np.zeros(size), np.zeros((size, size)))
-        return _Part(seen.loss, self._slope(seen), self._curvature(seen))
+        sums = self._sums(seen)
+        return _Part(seen.loss, self._slope(seen, sums), self._curvature(seen, sums))
 
     def _rows(self, theta: FloatArray, rows: slice) -> _Rows:
         scale, bias, mixing = self.spread(theta)
         z, x, weight = self.z[rows], self.x[rows], self.weight[rows]
-        at_label = np.arange(len(z)), self.labels[rows]
-        p, weighted, error, scaled = (room[: len(z)] for room in self.scratch)
+        labels = self.labels[rows]
+        p, room = (room[: len(z)] for room in self.scratch)
         np.matmul(x, (self.directions @ mixing).T, out=p)
         p += bias
-        p += np.multiply(scale, z, out=scaled)
-        label = p[at_label]
+        p += np.multiply(scale, z, out=room)
+        label = p[np.arange(len(z)), labels]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             np.exp(p, out=p)
             total = np.einsum("ij->i", p)
             loss = float(weight @ (np.log(total) - label))  # infinite if the step was too long
             p /= total[:, None]
-        np.multiply(p, weight[:, None], out=weighted)
-        error[...] = weighted
-        error[at_label] -= weight
-        return _Rows(scale, loss, z, x, weight, p, weighted, error, scaled)
+        return _Rows(scale, loss, z, x, weight, labels, p, room)
 
-    def _slope(self, seen: _Rows) -> FloatArray:
+    def _sums(self, seen: _Rows) -> _Sums:
+        """Sum probabilities over classes, and over rows: one product for all there is of each."""
+        rank, weight = self.directions.shape[1], seen.weight[:, None]
+        directed, crossed = np.split(seen.p @ self.directions_and_products, [rank], axis=1)
+        mean = np.einsum("ij,ij->i", seen.p, seen.z)
+        beside = np.hstack([np.ones_like(weight), mean[:, None], seen.x])
+        beside = np.hstack([beside, _products(directed, seen.x)])
+        by_class = seen.p.T @ (weight * beside)
+        return _Sums(mean, directed, crossed, *np.split(by_class, [1, 2, 2 + rank], axis=1))
+
+    def _slope(self, seen: _Rows, sums: _Sums) -> FloatArray:
         """Return the sum of J'(p - y) over rows; see :meth:`_curvature`."""
-        mixed = (seen.error @ self.directions).T @ seen.x
-        pull = seen.scale * np.vdot(seen.error, seen.z)
-        return np.concatenate([[pull], seen.error.sum(axis=0)[self.counts], mixed.ravel()])
+        at_label = seen.z[np.arange(len(seen.z)), seen.labels]
+        pull = seen.scale * (seen.weight @ (sums.mean - at_label))
+        occurred = np.bincount(seen.labels, seen.weight, minlength=self.n_classes)
+        biases = (sums.expected[:, 0] - occurred)[self.counts]
+        error = seen.weight[:, None] * (sums.directed - self.directions[seen.labels])
+        return np.concatenate([[pull], biases, (error.T @ seen.x).ravel()])
 
-    def _curvature(self, seen: _Rows) -> FloatArray:
+    def _curvature(self, seen: _Rows, sums: _Sums) -> FloatArray:
         """Return the sum of J'(diag p - p p')J over rows, without the second derivative of e^u.
 
         J, the derivative of a row's logits, is e^u z for u, one at its class for a bias, and a
         product of a direction of the class and the row's reading x for an entry of K.
         """
-        scale, _, z, x, weight, p, weighted, _, room = seen
-        v, some = self.directions, self.counts
+        scale, z, x, p, room = seen.scale, seen.z, seen.x, seen.p, seen.room
+        mean, pv, weight = sums.mean, sums.directed, seen.weight[:, None]
+        v, some, rank = self.directions, self.counts, self.directions.shape[1]
         one, biases, _ = self.sizes
         u, b, k = slice(0, one), slice(one, one + biases), slice(one + biases, None)
         curvature = np.empty((sum(self.sizes),) * 2)
-        mean = np.einsum("ij,ij->i", p, z)
-        weighted_mean = weight * mean
-        pz = np.multiply(weighted, z, out=room)
-        curvature[u, u] = scale**2 * (np.vdot(pz, z) - mean @ weighted_mean)
-        curvature[u, b] = scale * (pz.sum(axis=0) - weighted_mean @ p)[some]
-        pv = p @ v
+        pz = np.multiply(p, z, out=room)
+        spread = np.einsum("ij,ij->i", pz, z) - mean**2
+        curvature[u, u] = scale**2 * (seen.weight @ spread)
+        curvature[u, b] = scale * (seen.weight @ pz - sums.with_mean[:, 0])[some]
         # Of each row: V'(diag p - p p')V.
-        inner = weighted @ _products(v, v) - _products(pv, weight[:, None] * pv)
-        rank = v.shape[1]
+        inner = weight * (sums.crossed - _products(pv, pv))
         both = (inner.T @ _products(x, x)).reshape((rank,) * 4)
         curvature[k, k] = both.transpose(0, 2, 1, 3).reshape(rank**2, rank**2)
-        curvature[u, k] = scale * ((pz @ v - weighted_mean[:, None] * pv).T @ x).ravel()
+        curvature[u, k] = scale * ((weight * (pz @ v - mean[:, None] * pv)).T @ x).ravel()
         # The product of a matrix with itself costs half of one with another.
-        root = np.multiply(p, np.sqrt(weight)[:, None], out=room)
+        root = np.multiply(p, np.sqrt(weight), out=room) if self.weighted else p
         root = root if biases == self.n_classes else root[:, some]
-        curvature[b, b] = np.diag(weighted.sum(axis=0)[some]) - root.T @ root
-        own = _products(v, weighted.T @ x)
-        crossed = weighted.T @ _products(pv, x)
-        curvature[b, k] = (own - crossed)[some]
+        curvature[b, b] = -(root.T @ root)
+        np.einsum("ii->i", curvature)[b] += sums.expected[some, 0]
+        curvature[b, k] = (_products(v, sums.with_x) - sums.with_both)[some]
         curvature[b, u], curvature[k, u] = curvature[u, b].T, curvature[u, k].T
         curvature[k, b] = curvature[b, k].T
         return curvature
@@ -352,7 +385,8 @@ def _leading_directions(z: FloatArray, weight: FloatArray) -> FloatArray:
     n, n_classes = z.shape
     rank = min(n_classes - 1, RANK, n) if n_classes > 2 else 0
     centred = z - z.mean(axis=1, keepdims=True)
-    centred *= np.sqrt(weight)[:, None]
+    if (weight != 1).any():
+        centred *= np.sqrt(weight)[:, None]
     # The smaller of the two matrices that have the same directions.
     if n < n_classes:
         sizes, vectors = np.linalg.eigh(centred @ centred.T)

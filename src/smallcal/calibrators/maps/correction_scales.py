@@ -45,7 +45,7 @@ class Scales:
         steps: list[FloatArray] = []
         for _ in range(_ROUNDS):
             before = np.log((self.bias, self.mixing))
-            minimum, variance = _solved(curvature + np.diag(self.penalty()), target)
+            minimum, variance = _solved(self._penalised(curvature), target)
             self._agree(minimum, variance)
             steps.append(np.log((self.bias, self.mixing)) - before)
             if np.abs(steps[-1]).max() < 0.01:
@@ -53,7 +53,13 @@ class Scales:
             if len(steps) % 2 == 0:
                 pace = np.clip(steps[-1] / np.where(steps[-2] == 0, 1, steps[-2]), 0, _PACE)
                 self.bias, self.mixing = np.exp(before + steps[-1] / (1 - pace)).tolist()
-        return np.asarray(np.linalg.solve(curvature + np.diag(self.penalty()), target))
+        return np.asarray(np.linalg.solve(self._penalised(curvature), target))
+
+    def _penalised(self, curvature: FloatArray) -> FloatArray:
+        """Return a curvature with the penalties on its diagonal."""
+        found = curvature.copy()
+        np.einsum("ii->i", found)[:] += self.penalty()
+        return found
 
     def _agree(self, theta: FloatArray, variance: FloatArray) -> None:
         """Make the scales agree with the parameters."""

@@ -61,12 +61,12 @@ class LinearScore(FittedSignal):
 
     def linear(self, rows: Rows) -> FloatArray:
         """Return intercept + coefficients x standardised statistics."""
-        slope, offset = self._folded
+        slope, offset = self.folded
         # einsum, not a matrix product: a row's bits must not depend on its batch.
         return np.asarray(np.einsum("i,ij->j", slope, rows.statistics) + offset)
 
     @once
-    def _folded(self) -> tuple[FloatArray, float]:
+    def folded(self) -> tuple[FloatArray, float]:
         """Slope per raw statistic, and offset: the standardisation folded in."""
         slope = np.zeros(len(STATISTICS))
         mean = np.zeros(len(STATISTICS))

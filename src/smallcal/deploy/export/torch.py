@@ -16,13 +16,23 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from smallcal.calibrators import compiled
 from smallcal.calibrators.decision import asked, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Value
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.deploy.export.decided import named_groups
-from smallcal.deploy.export.torch_narrow import FEW, Narrow, folded, row_done, rows_done
+from smallcal.deploy.export.torch_narrow import (
+    FEW,
+    Narrow,
+    folded,
+    in_parts,
+    rounded,
+    row_done,
+    rows_done,
+)
 from smallcal.deploy.export.torch_steps import Step, fingerprint, run, written
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, needing
@@ -84,11 +94,12 @@ class _Rows(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """A narrow program with the numbers that a buffer had."""
+    """A narrow program with the numbers that a buffer had; the plan is for the kernel, if any."""
 
-    version: tuple[int, int]
+    version: tuple[int, int, bool]
     blocks: Narrow
     row: Narrow
+    plan: compiled.Plan | None
 
 
 class TorchCalibrator(nn.Module):
@@ -159,6 +170,7 @@ class TorchCalibrator(nn.Module):
         self._steps, compound, numbers = written(main)
         narrow = program.narrow and output == "probabilities"
         self._folded = folded(compound) if narrow else None
+        self._fitted = fitted if self._folded is not None else None
         self._ready: _Ready | None = None
         self.register_buffer("numbers", numbers)
         if groups is not None and groups.effects:  # the last one is for those that are not known
@@ -223,7 +235,7 @@ class TorchCalibrator(nn.Module):
         return (flags[..., place] != 0) & rows.usable[..., 0]
 
     def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
-        if not _in_parts(logits, features):
+        if not in_parts(logits, features):
             return self._whole(logits, features, groups)
         if self._folded is not None and logits.dtype != torch.float64:
             self._require_shapes(logits, features)
@@ -233,16 +245,31 @@ class TorchCalibrator(nn.Module):
     def _narrow(self, logits: Tensor) -> Tensor:
         """Return probabilities, computed in single precision wherever that is enough."""
         ready = self._made_ready()
+        if logits.dtype == torch.float32 and ready.plan is not None:
+            return self._by_kernel(ready.plan, ready.blocks, logits.numpy())
         if logits.dtype == torch.float32 and logits.numel() <= FEW * self.n_classes:
             return self._row_by_row(ready.row, logits)
         rows = logits.reshape(-1, self.n_classes)
         p, again = rows_done(ready.blocks, rows.float().contiguous(), self._allowed)
         if p.dtype != logits.dtype:
             top = rows.argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
-            p = _rounded(p, logits.dtype, top)
+            p = rounded(p, logits.dtype, top)
         if again:
             p[again] = self._whole(rows[again], None, None)
         return p.view(logits.shape)
+
+    def _by_kernel(self, plan: compiled.Plan, blocks: Narrow, logits: NDArray[Any]) -> Tensor:
+        """Return probabilities by the compiled kernel; what it leaves goes the usual way."""
+        rows = np.ascontiguousarray(logits.reshape(-1, self.n_classes))
+        p = np.empty_like(rows)
+        left = compiled.run(plan, rows, p)
+        if len(left):
+            some = torch.from_numpy(rows[left])
+            found, again = rows_done(blocks, some, self._allowed)
+            if again:
+                found[again] = self._whole(some[again], None, None)
+            p[left] = found.numpy()
+        return torch.from_numpy(p.reshape(logits.shape))
 
     def _row_by_row(self, row: Narrow, logits: Tensor) -> Tensor:
         out = []
@@ -255,12 +282,22 @@ class TorchCalibrator(nn.Module):
     def _made_ready(self) -> _Ready:
         """Return the program with the buffer's numbers, which a state dict may have changed."""
         numbers: Any = self._buffers["numbers"]  # quicker than as an attribute
-        version = numbers.data_ptr(), 0 if numbers.is_inference() else numbers._version
+        changed = 0 if numbers.is_inference() else numbers._version
+        version = numbers.data_ptr(), changed, compiled.is_on()
         if self._ready is None or self._ready.version != version:
             array = numbers.detach().cpu().double().numpy()
             blocks, row = (Narrow(self._folded or (), array, rows=rows) for rows in (True, False))
-            self._ready = _Ready(version, blocks, row)
+            self._ready = _Ready(version, blocks, row, self._plan(array))
         return self._ready
+
+    def _plan(self, numbers: NDArray[Any]) -> compiled.Plan | None:
+        """Return what the kernel takes, if it is on and the numbers are still the calibrator's."""
+        if not compiled.is_on() or self._fitted is None:
+            return None
+        _, _, own = written(program_of(self._fitted))
+        single = np.dtype(np.float32)
+        same = np.array_equal(own.double().numpy(), numbers)
+        return compiled.plan_for(self._fitted, single, single) if same else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_ready": None}
@@ -275,7 +312,7 @@ class TorchCalibrator(nn.Module):
         elif self.output == "logits":
             result = result.clamp(min=torch.finfo(result.dtype).tiny).log()
         top = rows.given["logits"].argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
-        return _rounded(result, logits.dtype, top).masked_fill(~rows.usable, float("nan"))
+        return rounded(result, logits.dtype, top).masked_fill(~rows.usable, float("nan"))
 
     def _given(
         self,
@@ -371,26 +408,6 @@ class TorchCalibrator(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def _in_parts(logits: Tensor, features: Tensor | None) -> bool:
-    """Return whether a call can look at numbers, and write a result part by part.
-
-    It cannot while a graph is made, nor where gradients flow, nor on another device.
-    """
-    return (
-        type(logits) in (Tensor, nn.Parameter)
-        and logits.is_cpu
-        and not torch.compiler.is_compiling()
-        and torch._C._get_tracing_state() is None
-        and not torch._C._functorch.is_functorch_wrapped_tensor(logits)
-        and not torch._C._len_torch_dispatch_stack()
-        and not (torch.is_grad_enabled() and _differentiable(logits, features))
-    )
-
-
-def _differentiable(logits: Tensor, features: Tensor | None) -> bool:
-    return logits.requires_grad or (features is not None and features.requires_grad)
-
-
 def _within(values: Tensor, low: float, high: float) -> Tensor:
     """Return whether every number of a row lies in a range, which NaN does not."""
     return ((values >= low) & (values <= high)).all(dim=-1, keepdim=True)
@@ -398,22 +415,3 @@ def _within(values: Tensor, low: float, high: float) -> Tensor:
 
 def _widest(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type in _NARROW_DEVICES else torch.float64
-
-
-def _rounded(wide: Tensor, dtype: torch.dtype, top: Tensor | None) -> Tensor:
-    """Return numbers in a shorter type, the predicted class still the first of the largest.
-
-    Where rounding made a tie, rivals in earlier columns move down by about one unit in the last
-    place, as in :func:`smallcal.calibrators.maps.base.keep_argmax`.
-    """
-    info = torch.finfo(dtype)
-    narrow = wide.clamp(info.min, info.max).to(dtype)
-    if top is None:
-        return narrow
-    best = narrow.gather(-1, top)
-    # Three quarters of the spacing: half would round back, and near 0 the spacing is constant.
-    step = 0.75 * info.eps * best.to(wide.dtype).abs().clamp(min=info.tiny)
-    below = (best.to(wide.dtype) - step).to(dtype)
-    earlier = torch.arange(wide.shape[-1], device=wide.device) < top
-    limit = torch.where(earlier, below, best).detach()
-    return torch.where(narrow > limit, limit, narrow)

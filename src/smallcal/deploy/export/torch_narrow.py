@@ -18,7 +18,7 @@ from smallcal.errors import needing
 
 with needing("torch", "torch", "a torch module"):
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
 #: A score this near to a threshold, as a share of it, is compared in double.
 NEAR = 2e-6
@@ -183,3 +183,42 @@ def row_done(
     except (ArithmeticError, ValueError):  # what floats raise where arrays give an infinity
         return None
     return None if any(near) else found
+
+
+def in_parts(logits: Tensor, features: Tensor | None) -> bool:
+    """Return whether a call can look at numbers, and write a result part by part.
+
+    It cannot while a graph is made, nor where gradients flow, nor on another device.
+    """
+    return (
+        type(logits) in (Tensor, nn.Parameter)
+        and logits.is_cpu
+        and not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
+        and not torch._C._functorch.is_functorch_wrapped_tensor(logits)
+        and not torch._C._len_torch_dispatch_stack()
+        and not (torch.is_grad_enabled() and _differentiable(logits, features))
+    )
+
+
+def _differentiable(logits: Tensor, features: Tensor | None) -> bool:
+    return logits.requires_grad or (features is not None and features.requires_grad)
+
+
+def rounded(wide: Tensor, dtype: torch.dtype, top: Tensor | None) -> Tensor:
+    """Return numbers in a shorter type, the predicted class still the first of the largest.
+
+    Where rounding made a tie, rivals in earlier columns move down by about one unit in the last
+    place, as in :func:`smallcal.calibrators.maps.base.keep_argmax`.
+    """
+    info = torch.finfo(dtype)
+    narrow = wide.clamp(info.min, info.max).to(dtype)
+    if top is None:
+        return narrow
+    best = narrow.gather(-1, top)
+    # Three quarters of the spacing: half would round back, and near 0 the spacing is constant.
+    step = 0.75 * info.eps * best.to(wide.dtype).abs().clamp(min=info.tiny)
+    below = (best.to(wide.dtype) - step).to(dtype)
+    earlier = torch.arange(wide.shape[-1], device=wide.device) < top
+    limit = torch.where(earlier, below, best).detach()
+    return torch.where(narrow > limit, limit, narrow)

@@ -46,10 +46,6 @@ def _exp(values: Any) -> Any:
     return math.exp(values) if isinstance(values, float) else np.exp(values)
 
 
-def _sum(values: Numbers) -> float:
-    return float(values.sum(dtype=np.float64))
-
-
 def _largest(values: Numbers) -> float:
     return float(values.item(values.argmax()))  # quicker than max
 
@@ -114,7 +110,7 @@ def _tailed(top: int, gaps: Numbers, second: float, temperature: float, tail: fl
 
 def _held(top: int, p: Numbers) -> Numbers:
     best = p[top]
-    if np.count_nonzero(p >= best * np.float32(BELOW)) > 1:
+    if _second(top, p) >= best * BELOW:
         np.minimum(p, best * np.float32(BELOW), out=p)
         p[top] = best
     return p
@@ -147,7 +143,7 @@ ROW: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "exp": _exp,
         "log": math.log,
         "sqrt": math.sqrt,
-        "sum": _sum,
+        "sum": _total,
         "inner": lambda a, b: a.dot(b).item(),
         "largest": _largest,
         "at_top": lambda a: int(a.argmax()),
