@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smallcal.deploy.export import onnx_rows, to_onnx
+from smallcal.calibrators.program import BELOW
+from smallcal.deploy.export import onnx_rows, onnx_top, to_onnx
+from smallcal.deploy.export.onnx_last import Last, LastProduct, LastSoftmax
+from smallcal.deploy.export.onnx_nodes import Graph
 from support.backends import session_of
 from support.cases import fit, fitted_once
 from support.simulated import simulate
@@ -17,7 +20,7 @@ pytest.importorskip("onnxruntime")
 
 FAST = ["ts-nll", "srts-bce", "default", "srts-bce+tail", "class-linear"]
 #: Two, few, many in equal parts, many in none.
-WIDTHS = (2, 12, 300, 257)
+WIDTHS = (2, 12, 100, 300, 257)
 
 
 @cache
@@ -131,3 +134,48 @@ def test_what_is_no_number_gives_none():
         assert np.isnan(found[[3, 4]]).any(axis=1).all()
         good = np.delete(np.arange(20), [3, 4])
         np.testing.assert_allclose(found[good], fitted.predict_proba(z[good]), atol=1e-6)
+
+
+def run(graph, source, outputs, row):
+    """Run nodes that read ``source``, a matrix."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype
+    ends = [
+        onnx.helper.make_tensor_value_info(source, kind(row.dtype), [None, row.shape[1]]),
+        *(onnx.helper.make_tensor_value_info(name, kind(np.dtype(t)), None) for name, t in outputs),
+    ]
+    body = onnx.helper.make_graph(graph.nodes, "g", ends[:1], ends[1:], graph.initializers)
+    opset = [onnx.helper.make_opsetid("", graph.opset)]
+    model = onnx.helper.make_model(body, opset_imports=opset, ir_version=8)
+    return session_of(model.SerializeToString()).run(None, {source: row})
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+@pytest.mark.parametrize("width", [2, 63, 64, 97, 100, 128, 1000])
+def test_the_two_largest_and_the_first_place(width, opset):
+    """Few whole numbers, so that many rows have ties."""
+    rng = np.random.default_rng(width)
+    z = rng.integers(-width, width, size=(300, width)).astype(np.float32)
+    z[0], z[1] = 3.0, np.arange(width)
+    graph = Graph(onnx, opset=opset)
+    largest, second, place = onnx_top.two_largest(graph, "z", width)
+    again = onnx_top.place_of_largest(graph, "z", width)
+    outputs = [(largest, "f4"), (second, "f4"), (place, "i8"), (again, "i8")]
+    found = np.hstack([column.astype(float) for column in run(graph, "z", outputs, z)])
+    first = z.argmax(axis=1)
+    expected = np.sort(z, axis=1)[:, ::-1][:, :2]
+    np.testing.assert_array_equal(found, np.column_stack([expected, first, first]))
+
+
+@pytest.mark.parametrize("last", [Last(), LastProduct(), LastSoftmax()])
+def test_the_last_step_gives_rows_back(last):
+    """With a rival as near the top as one is ever held, where confidences are large or small."""
+    rng = np.random.default_rng(0)
+    p = rng.random((500, 700)) ** rng.uniform(0, 99, size=(500, 1))
+    p[:, 3] = p.max(axis=1) * (1 + rng.random(500))
+    p[:, 5] = p[:, 3] * BELOW
+    p /= p.sum(axis=1, keepdims=True)
+    graph = Graph(onnx, opset=17)
+    (found,) = run(graph, "p", [(last.ended(graph, *last.undone(graph, "p")), "f4")], p)
+    np.testing.assert_allclose(found, p, atol=3e-7)
+    rivals = np.delete(found, 3, axis=1).max(axis=1)
+    assert (found[:, 3] > rivals).all()

@@ -95,7 +95,14 @@ def to_onnx(
         graph.node("Squeeze", flag, graph.integers([-1]), output=column)
         outputs.append(helper.make_tensor_value_info(column, onnx.TensorProto.BOOL, ["batch"]))
     model = helper.make_model(
-        helper.make_graph(graph.nodes, "smallcal", inputs, outputs, graph.initializers),
+        helper.make_graph(
+            graph.nodes,
+            "smallcal",
+            inputs,
+            outputs,
+            graph.initializers,
+            value_info=graph.shapes,
+        ),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name="smallcal",

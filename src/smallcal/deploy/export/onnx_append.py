@@ -97,6 +97,7 @@ def append_to_onnx(
         made.node("Squeeze", flag, made.integers([-1]), output=name)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.initializers)
+    graph.value_info.extend(made.shapes)
     _add_output(graph, given, result, n_columns=None if fitted.score is None else 2)
     for name in flags:
         _add_flag(onnx, graph, given, name)

@@ -4,12 +4,12 @@ Each matrix of a number per class costs ONNX Runtime about a third of a softmax,
 are written, in float32; what is one number per row is in double. Each step says on which rows it
 holds: not where two classes are so near each other that rounding could change the prediction, where
 a rival overtakes, or where a score lies at the edge of a step. Those rows are left to the program
-in double (:mod:`smallcal.deploy.export.onnx_rows`).
+in double (:mod:`smallcal.deploy.export.onnx_rows`), and the last step to
+:mod:`smallcal.deploy.export.onnx_last`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.calibrators.program import Program, Value
-from smallcal.deploy.export.onnx_nodes import Graph, Tensor
+from smallcal.deploy.export.onnx_last import Last, LastProduct, LastSoftmax, LastTemperature
+from smallcal.deploy.export.onnx_nodes import Graph
+from smallcal.deploy.export.onnx_top import place_of_largest, two_largest
 
 #: A runner-up has at most the confidence less this share, to be apart in single precision.
 TIE = 2.0**-20
@@ -28,14 +30,10 @@ TIE_IN_HALF = 2.0**-8
 STATISTIC_ERROR = 2e-6
 #: A score that multiplies statistics by more than this is left to double precision.
 MOST_GAIN = 1e3
-#: Logits of up to this many temperatures may be divided before their largest is taken off.
-SMALL_EXPONENT = 16.0
 #: Logits that a correction moves may be as large as this.
 LARGE = 64.0
 #: What may be divided by in single precision.
 SMALLEST = 1e-30
-#: From this many classes on the largest is sought part by part.
-MANY_CLASSES = 256
 
 #: What is a matrix if a part of it is one, and what may be made of columns.
 _ARITHMETIC = {"add", "subtract", "multiply", "divide", "minimum", "maximum", "exp", "log"}
@@ -57,10 +55,13 @@ class FastGraph(Graph):
         self._safe: list[str] = []
         self._wide: set[int] = set()
         self._tops: dict[int, tuple[str, str, str]] = {}
-        self._shares: dict[int, str] = {}
+        self._exponentials: dict[int, str] = {}
         self._confidence = self._place = ""
         self._gain = 1.0
         self._unchanged = ""
+        #: What :meth:`name_of` the probabilities is still to go through, outside.
+        self.last = Last()
+        self.writes_matrices = False
 
     def write(self, program: Program, inputs: dict[str, str]) -> None:
         """Add all of a program; a matrix is made when something asks for it."""
@@ -97,7 +98,8 @@ class FastGraph(Graph):
             form = getattr(self, f"_matrix_{value.operation}", None)
             if form is None:
                 raise NotFastError(value.operation)
-            self._names[id(value)] = form(*value.of)
+            name = self._names[id(value)] = form(*value.of)
+            self.writes_matrices |= id(value) in self._wide and name != self._first
         return self._names[id(value)]
 
     def _is_wide(self, value: Value) -> bool:
@@ -155,20 +157,19 @@ class FastGraph(Graph):
         return self.node("Sub", self._double(second), self._double(largest))
 
     def _column_sum(self, value: Value) -> str:
-        """Return the sum of the weights exp(gap), of which the largest is 1."""
-        gaps = _exponent(value.of[0])
-        return self.node("Div", self.number(1.0), self._at_top_of(gaps, self._plain_softmax(gaps)))
+        """Return the sum of the weights exp(gap)."""
+        return self._double(self._sum_of(self._weights(_exponent(value.of[0]))))
 
     def _column_inner(self, value: Value) -> str:
         first, second = value.of
         if first is second:
-            return self._double(self._inner(self.name_of(first), self.name_of(first)))
+            name = self.name_of(first)
+            return self._double(self._sum_of(self.node("Mul", name, name)))
         gaps = _exponent(first)
         if second is not gaps:
             raise NotFastError("inner")
-        shares = self._plain_softmax(gaps)
-        mean = self._double(self._inner(shares, self.name_of(gaps)))
-        return self.node("Div", mean, self._at_top_of(gaps, shares))
+        products = self.node("Mul", self._weights(gaps), self.name_of(gaps))
+        return self._double(self._sum_of(products))
 
     def _column_dot_top(self, value: Value) -> str:
         """Return the product with scores, and what the predicted class adds."""
@@ -189,10 +190,8 @@ class FastGraph(Graph):
         rows = self.node("Squeeze", places, self.integers([-1]))
         return self.node("Gather", self.kept(np.ascontiguousarray(table.T)), rows)
 
-    def _inner(self, first: str, second: str) -> str:
-        return self.node(
-            "ReduceSum", self.node("Mul", first, second), self.integers([-1]), keepdims=1
-        )
+    def _sum_of(self, row: str) -> str:
+        return self.node("ReduceSum", row, self.integers([-1]), keepdims=1)
 
     def _double(self, name: str) -> str:
         return self.cast(name, "DOUBLE")
@@ -210,43 +209,15 @@ class FastGraph(Graph):
     def _top(self, value: Value) -> tuple[str, str, str]:
         """Return the largest and the second largest of a row, and the place of the largest."""
         if id(value) not in self._tops:
-            self._tops[id(value)] = self._two_largest(self.name_of(value), value.width)
+            self._tops[id(value)] = two_largest(self, self.name_of(value), value.width)
             if value.operation == "add":  # which rounds the more, the larger they are
                 size = self.node("Abs", self._tops[id(value)][0])
                 small = self.node("LessOrEqual", size, self.number(LARGE, np.float32))
                 self._safe.append(small)
         return self._tops[id(value)]
 
-    def _two_largest(self, row: str, width: int) -> tuple[str, str, str]:
-        """Seek them part by part where there are many: two short searches, not a long one."""
-        part = _part(width)
-        if part is None:
-            return self._two_of(row)
-        parts = self.node("Reshape", row, self.integers([0, width // part, part]))
-        largest, outside, which = self._two_of(self._reduce_max(parts, keepdims=0))
-        inner = self.node("GatherND", parts, which, batch_dims=1)
-        _, inside, place = self._two_of(inner)
-        start = self.node("Mul", which, self.kept(np.array([[part]])))
-        second = self.node("Max", outside, inside)
-        return largest, second, self.node("Add", start, place)
-
-    def _two_of(self, row: str) -> tuple[str, str, str]:
-        place = self.node("ArgMax", row, axis=-1, keepdims=1)
-        largest = self._reduce_max(row, keepdims=1)
-        lowest = self.node("Sub", largest, self.number(np.inf, np.float32))
-        rivals = self.node("ScatterElements", row, place, lowest, axis=-1)
-        return largest, self._reduce_max(rivals, keepdims=1), place
-
-    def _reduce_max(self, row: str, *, keepdims: int) -> str:
-        if self.opset < 18:
-            return self.node("ReduceMax", row, axes=[-1], keepdims=keepdims)
-        return self.node("ReduceMax", row, self.integers([-1]), keepdims=keepdims)
-
     def _at(self, place: str, row: str) -> str:
         return self._double(self.node("GatherElements", row, place, axis=-1))
-
-    def _at_top_of(self, gaps: Value, row: str) -> str:
-        return self._at(self._top(_base(gaps))[2], row)
 
     # Matrices, in single precision.
 
@@ -267,22 +238,23 @@ class FastGraph(Graph):
         if seen.of[0] is not logits:
             raise NotFastError("add")
         # The bias is one more direction, which sees 1 in every row: two products write it all.
-        reads = np.vstack([seen.numbers, np.zeros(logits.width)]).T.astype(np.float32)
+        # Rows stand side by side in the first, as ONNX Runtime fills a few columns up to sixteen.
+        reads = np.vstack([seen.numbers, np.zeros(logits.width)]).astype(np.float32)
         writes = np.vstack([more.numbers.T, bias.numbers]).astype(np.float32)
-        one = np.array([[0.0] * len(seen.numbers) + [1.0]], dtype=np.float32)
+        one = np.array([[0.0]] * len(seen.numbers) + [[1.0]], dtype=np.float32)
         z = self.name_of(logits)
-        along = self.node("Gemm", z, self.kept(np.ascontiguousarray(reads)), self.kept(one))
-        return self.node("Gemm", along, self.kept(writes), z)
+        along = self.node("Gemm", self.kept(reads), z, self.kept(one), transB=1)
+        return self.node("Gemm", along, self.kept(writes), z, transA=1)
 
     def _matrix_subtract(self, row: Value, largest: Value) -> str:
         if largest.operation != "largest" or largest.of[0] is not row:
             raise NotFastError("subtract")
         return self.node("Sub", self.name_of(row), self._top(row)[0])
 
-    def _plain_softmax(self, gaps: Value) -> str:
-        if id(gaps) not in self._shares:
-            self._shares[id(gaps)] = self.node("Softmax", self.name_of(gaps), axis=-1)
-        return self._shares[id(gaps)]
+    def _weights(self, gaps: Value) -> str:
+        if id(gaps) not in self._exponentials:
+            self._exponentials[id(gaps)] = self.node("Exp", self.name_of(gaps))
+        return self._exponentials[id(gaps)]
 
     def _matrix_softmax(self, scaled: Value) -> str:
         if scaled.operation != "divide":
@@ -294,45 +266,38 @@ class FastGraph(Graph):
         gap = self.node("Sub", self._double(largest), self._double(second))
         apart = self.node("Div", gap, t)
         self._safe.append(self.node("GreaterOrEqual", apart, self.number(self._tie)))
-        if temperature.operation != "constant":
+        if self._last is not None and self._last.decisions:  # which read the confidence
             return self.node("Softmax", self._divided(gaps, temperature), axis=-1)
-        return self._softmax_at(row, float(temperature.numbers[0]))
-
-    def _softmax_at(self, row: Value, temperature: float) -> str:
-        """Return the softmax at one temperature.
-
-        Large logits lose digits when they are divided; then their largest is taken off first.
-        """
-        z, largest = self.name_of(row), self._top(row)[0]
-        share = self.number(1 / temperature, np.float32)
-        limit = self.number(SMALL_EXPONENT * temperature, np.float32)
-        large = self.node("Greater", self.node("Abs", largest), limit)
-        lowered, whole = self.inside("lowered"), self.inside("whole")
-        scaled = lowered.node("Mul", lowered.node("Sub", z, largest), share)
-        result = Tensor(lowered.node("Softmax", scaled, axis=-1), "FLOAT", row.width)
-        other = whole.node("Softmax", whole.node("Mul", z, share), axis=-1)
-        return self.either(self.some(large), (lowered, [result]), (whole, [other]))[0]
+        if row.operation != "logits":
+            self.last = LastSoftmax()
+            return self._divided(gaps, temperature)
+        if temperature.operation == "constant":
+            self.last = LastTemperature((largest,), temperature=float(temperature.numbers[0]))
+        else:
+            each = self.per_row(temperature)
+            share = self._single(self.node("Div", self.number(1.0), each))
+            self.last = LastTemperature((largest, share))
+        return self._first
 
     def _divided(self, gaps: Value, temperature: Value) -> str:
         if temperature.operation == "constant":
             share = self.number(1 / temperature.numbers[0], np.float32)
-            return self.node("Mul", self.name_of(gaps), share)
-        return self.node("Div", self.name_of(gaps), self._single(self.name_of(temperature)))
+        else:
+            share = self._single(self.node("Div", self.number(1.0), self.name_of(temperature)))
+        return self.node("Mul", self.name_of(gaps), share)
 
     def _matrix_tailed(
         self, top: Value, gaps: Value, second: Value, temperature: Value, tail: Value
     ) -> str:
         """Return what ``tailed`` does where no rival overtakes.
 
-        Both sums over the rivals come from a softmax in which the top is as large as the second.
+        The rivals' shares come from a softmax in which the top is as large as the second.
         """
         self._place = self._top(_base(gaps))[2]
         if top.of[0] is not _base(gaps):
             raise NotFastError("tailed")
-        routed, _ = self._rivals(gaps, second, temperature)
+        rest = self._rest(gaps, temperature)  # (1 - c) / c
         own, shares = self._rivals(gaps, second, tail)
-        exponent = self.node("Div", self.name_of(second), self.name_of(temperature))
-        rest = self.node("Mul", routed, self.node("Exp", exponent))  # (1 - c) / c
         most = self.node("Mul", own, self.number(1 - self._tie))
         self._safe.append(self.node("LessOrEqual", rest, most))
         one = self.number(1.0)
@@ -343,8 +308,15 @@ class FastGraph(Graph):
         # gets what the factor makes its own.
         factor = self.node("Mul", doubt, self.node("Add", one, self.node("Div", one, own)))
         self._safe.append(self.node("Greater", factor, self.number(SMALLEST)))
-        shares = self._put(shares, self._place, self.node("Div", self._confidence, factor))
-        return self.node("Mul", shares, self._single(factor))
+        at_top = self.node("Div", self._confidence, factor)
+        self.last = LastProduct(tuple(map(self._single, (factor, at_top))), place=self._place)
+        return shares
+
+    def _rest(self, gaps: Value, temperature: Value) -> str:
+        """Return the rivals' weights, as a sum in which that of the top would be 1."""
+        lowest = self.node("Sub", self._top(_base(gaps))[0], self.number(np.inf, np.float32))
+        scaled = self._put(self._divided(gaps, temperature), self._place, lowest)
+        return self._double(self._sum_of(self.node("Exp", scaled)))
 
     def _rivals(self, gaps: Value, second: Value, temperature: Value) -> tuple[str, str]:
         """Return the rivals' weights, as a sum of which the largest is 1, and their shares."""
@@ -360,22 +332,14 @@ class FastGraph(Graph):
     def _matrix_shared(self, top: Value, probabilities: Value) -> str:
         """Note the rows where another class came to the top."""
         found = self.name_of(probabilities)
-        own = self._top(top.of[0])[2] if id(top.of[0]) in self._tops else self._argmax(top.of[0])
+        (row,) = top.of
+        if id(row) in self._tops:
+            own = self._top(row)[2]
+        else:
+            own = place_of_largest(self, self.name_of(row), row.width)
         if own != self._place:
             self._unchanged = self.node("Equal", own, self._place)
         return found
-
-    def _argmax(self, value: Value) -> str:
-        """Return the place of the largest, as :meth:`_two_largest` does."""
-        row, part = self.name_of(value), _part(value.width)
-        if part is None:
-            return self.node("ArgMax", row, axis=-1, keepdims=1)
-        parts = self.node("Reshape", row, self.integers([0, value.width // part, part]))
-        maxima = self._reduce_max(parts, keepdims=0)
-        which = self.node("ArgMax", maxima, axis=-1, keepdims=1)
-        inner = self.node("GatherND", parts, which, batch_dims=1)
-        start = self.node("Mul", which, self.kept(np.array([[part]])))
-        return self.node("Add", start, self.node("ArgMax", inner, axis=-1, keepdims=1))
 
     def _matrix_held(self, top: Value, probabilities: Value) -> str:
         """Rows with a rival near the top are not safe, so that none is left to hold."""
@@ -401,13 +365,3 @@ def _exponent(weights: Value) -> Value:
         raise NotFastError(weights.operation)
     _base(weights.of[0])
     return weights.of[0]
-
-
-def _part(width: int) -> int | None:
-    """Return the size of equal parts of a row, near its square root; None if there is none."""
-    if width < MANY_CLASSES:
-        return None
-    root = math.isqrt(width)
-    sizes = (size for size in range(root, root // 2, -1) if width % size == 0)
-    size = next(sizes, None)
-    return None if size is None else width // size

@@ -14,7 +14,7 @@ from smallcal.deploy.export.decided import NamedGroups
 
 #: NumPy's types by ONNX's names.
 NUMPY_TYPES: Mapping[str, type[np.generic]] = MappingProxyType(
-    {"FLOAT": np.float32, "DOUBLE": np.float64, "BOOL": np.bool_}
+    {"FLOAT": np.float32, "DOUBLE": np.float64, "BOOL": np.bool_, "INT64": np.int64}
 )
 _OPS = {
     "add": "Add",
@@ -55,6 +55,7 @@ class Graph:
     ) -> None:
         self.kind = kind
         self.nodes: list[Any] = []
+        self.shapes: list[Any] = []
         self.onnx, self.opset, self.prefix = onnx, opset, prefix
         self.initializers: list[Any] = [] if outer is None else outer.initializers
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str]
@@ -99,22 +100,36 @@ class Graph:
 
         ``rows`` names the first of two axes, if it is the same for all inputs and outputs.
         """
-        helper, types = self.onnx.helper, self.onnx.TensorProto
-        ends = [
-            [
-                helper.make_tensor_value_info(
-                    each.name, getattr(types, each.kind), [rows, each.width] if rows else None
-                )
-                for each in side
-            ]
-            for side in (inputs, outputs)
-        ]
-        return helper.make_graph(self.nodes, self.prefix + name, *ends)
+        ends = [[self._shaped(each, rows) for each in side] for side in (inputs, outputs)]
+        return self.onnx.helper.make_graph(self.nodes, self.prefix + name, *ends)
+
+    def put(self, into: Tensor, places: str, numbers: str, *, axis: int = 0) -> str:
+        """Put whole rows in their places, or by axis -1 a number in each.
+
+        ONNX Runtime does so without a copy if it can tell that the shape stays the same, for which
+        the axis of rows needs a name.
+        """
+        if axis == 0:  # not ScatterND, which copies
+            places = self.node("Expand", places, self.node("Shape", numbers))
+        found = self.node("ScatterElements", into.name, places, numbers, axis=axis)
+        for name in (into.name, found):
+            if name not in (each.name for each in self.shapes):
+                self.shapes.append(self._shaped(into._replace(name=name), f"{self.prefix}rows"))
+        return found
+
+    def _shaped(self, tensor: Tensor, rows: str) -> Any:
+        kind = getattr(self.onnx.TensorProto, tensor.kind)
+        shape = [rows, tensor.width] if rows else None
+        return self.onnx.helper.make_tensor_value_info(tensor.name, kind, shape)
 
     def some(self, flags: str) -> str:
         """Return whether any flag is true; of no flags, none is."""
-        where = self.node("Size", self.node("NonZero", flags))
-        return self.node("Greater", where, self.kept(np.array(0, dtype=np.int64)))
+        return self.any_in(self.node("NonZero", flags))
+
+    def any_in(self, places: str) -> str:
+        """Return whether there is anything."""
+        size = self.node("Size", places)
+        return self.node("Greater", size, self.kept(np.array(0, dtype=np.int64)))
 
     def either(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from smallcal.calibrators.program import Program, Value, given
 from smallcal.calibrators.program_plain import plain
 from smallcal.deploy.export.onnx_fast import FastGraph, NotFastError
+from smallcal.deploy.export.onnx_last import Last
 from smallcal.deploy.export.onnx_nodes import NUMPY_TYPES, Graph, Tensor
 
 #: Numbers in a block of rows: it stays in the cache from one operation to the next.
@@ -75,49 +77,81 @@ def in_single(graph: Graph, quick: Program, exact: Program, z: str, *, tie: floa
     """
     n_rows = graph.node("Slice", graph.node("Shape", z), graph.integers([0]), graph.integers([1]))
     blocks, nothing = graph.inside("blocks"), graph.inside("nothing")
-    made = _in_blocks(blocks, quick, z, n_rows, tie=tie)
+    made, last = _in_blocks(blocks, quick, z, n_rows, tie=tie)
     # Not all runtimes go through no blocks, or reduce no rows.
-    empty = [_empty(nothing, each) for each in made]
-    names = graph.either(graph.some(n_rows), (blocks, made), (nothing, empty))
-    tensors = [
-        each._replace(name=graph.node("Reshape", name, graph.integers([-1, each.width])))
-        for each, name in zip(made, names, strict=True)
+    empty = [_empty(nothing, each) for each in made.all()]
+    names = graph.either(graph.some(n_rows), (blocks, made.all()), (nothing, empty))
+    made = made.named(
+        graph.node("Reshape", name, graph.integers([-1, each.width]))
+        for each, name in zip(made.all(), names, strict=True)
+    )
+    matrix = made.matrix[0] if made.matrix else Tensor(z, "FLOAT", quick.n_classes)
+    begun = _like(last.begun(graph, matrix, _names(made.columns)), matrix.width)
+    unsafe, *changed = _names(made.flags)
+    again = _again(graph, exact, z, last, [*begun, *made.results], unsafe)
+    parts = [[rows] for rows in again]
+    for flags in changed:
+        for each, rows in zip(parts, _shared(graph, z, last, begun, flags), strict=False):
+            each.append(rows)
+    names = [
+        _put(graph, each, rows) for each, rows in zip([*begun, *made.results], parts, strict=True)
     ]
-    n_asked = 1 + (quick.temperature is not None) + len(quick.decisions)
-    (unsafe, *changed), found = tensors[:-n_asked], tensors[-n_asked:]
-    probabilities, *columns = _again(graph, exact, z, found, unsafe.name)
-    shared = [_shared(graph, z, found[0], each.name) for each in changed]
-    put = [
-        _put(graph, each.name, parts)
-        for each, parts in zip(
-            found, [[probabilities, *shared], *([each] for each in columns)], strict=True
-        )
-    ]
-    temperature = put.pop(1) if quick.temperature is not None else None
-    return Columns(put[0], temperature, put[1:])
+    probabilities = last.ended(graph, *names[: len(begun)])
+    results = names[len(begun) :]
+    temperature = results.pop(0) if quick.temperature is not None else None
+    return Columns(probabilities, temperature, results)
 
 
-def _in_blocks(graph: Graph, quick: Program, z: str, n_rows: str, *, tie: float) -> list[Tensor]:
-    """Go through the rows in blocks of one size.
+class _Made(NamedTuple):
+    """What comes of the blocks.
 
-    Returns tensors with an axis of blocks first: which rows are unsafe, in which others the
-    predicted class has yet to share, and then what is asked for.
+    ``flags`` tell which rows are unsafe, and in which others the predicted class has yet to share;
+    ``matrix`` and ``columns`` go through the last step (no matrix: the logits themselves do).
     """
+
+    flags: list[Tensor]
+    matrix: list[Tensor]
+    columns: list[Tensor]
+    results: list[Tensor]
+
+    def all(self) -> list[Tensor]:
+        return [each for side in self for each in side]
+
+    def named(self, names: Iterable[str]) -> _Made:
+        """Return the same tensors of other names."""
+        left = iter(names)
+        return _Made(*([each._replace(name=next(left)) for each in side] for side in self))
+
+
+def _in_blocks(
+    graph: Graph, quick: Program, z: str, n_rows: str, *, tie: float
+) -> tuple[_Made, Last]:
+    """Go through the rows in blocks of one size, up to the last step; blocks are an axis first."""
     width = quick.n_classes
     block = FastGraph(graph, "block", tie=tie)
     logits = Tensor(f"{block.prefix}logits", "FLOAT", width)
     block.write(quick, {"logits": logits.name})
-    found = [Tensor(flag, "BOOL", 1) for flag in block.left()]
-    found.append(Tensor(block.name_of(quick.probabilities), "FLOAT", width))
+    flags = [Tensor(flag, "BOOL", 1) for flag in block.left()]
+    matrix = Tensor(block.name_of(quick.probabilities), "FLOAT", width)
+    columns = [Tensor(name, "FLOAT", 1) for name in block.last.columns]
+    columns += [Tensor(block.last.place, "INT64", 1)] if block.last.place else []
+    results = []
     if quick.temperature is not None:
-        found.append(Tensor(block.per_row(quick.temperature), "DOUBLE", 1))
-    found += [Tensor(block.mask(flag), "BOOL", 1) for _, flag in quick.decisions]
-    size, last = _block_size(graph, n_rows, width), graph.integers([width])
-    shape = graph.node("Concat", graph.integers([-1]), size, last, axis=0)
-    names = [f"{graph.prefix}joined_{k}" for k in range(len(found))]
-    body = block.made("body", found, [logits], rows="rows")
+        results.append(Tensor(block.per_row(quick.temperature), "DOUBLE", 1))
+    results += [Tensor(block.mask(flag), "BOOL", 1) for _, flag in quick.decisions]
+    made = _Made(flags, [] if matrix == logits else [matrix], columns, results)
+    size = _block_size(graph, n_rows, width) if block.writes_matrices else n_rows
+    shape = graph.node("Concat", graph.integers([-1]), size, graph.integers([width]), axis=0)
+    names = [f"{graph.prefix}joined_{k}" for k in range(len(made.all()))]
+    body = block.made("body", made.all(), [logits], rows="rows")
     graph.several("Scan", [graph.node("Reshape", z, shape)], names, body=body, num_scan_inputs=1)
-    return [each._replace(name=name) for each, name in zip(found, names, strict=True)]
+    return made.named(names), block.last
+
+
+def _like(names: list[str], width: int) -> list[Tensor]:
+    """Return the tensors of a matrix, and of columns beside it."""
+    matrix, *columns = names
+    return [Tensor(matrix, "FLOAT", width), *(Tensor(name, "FLOAT", 1) for name in columns)]
 
 
 def _block_size(graph: Graph, n_rows: str, width: int) -> str:
@@ -139,34 +173,41 @@ class _Rows(NamedTuple):
     numbers: str
 
 
-def _again(graph: Graph, exact: Program, z: str, like: list[Tensor], flags: str) -> list[_Rows]:
+def _again(
+    graph: Graph, exact: Program, z: str, last: Last, like: list[Tensor], flags: str
+) -> list[_Rows]:
     """Compute the rows that are flagged once more, in double."""
     places = _places(graph, flags)
     again, nothing = graph.inside("again"), graph.inside("none")
     columns = in_double(again, exact, {"logits": again.node("GatherND", z, places)})
-    names = [again.cast(columns.probabilities, "FLOAT")]
+    names = last.undone(again, columns.probabilities)
     names += [] if columns.temperature is None else [columns.temperature]
     names += columns.decisions
     new = [each._replace(name=name) for each, name in zip(like, names, strict=True)]
     none = [_empty(nothing, each) for each in like]
-    found = graph.either(graph.some(flags), (again, new), (nothing, none))
+    found = graph.either(graph.any_in(places), (again, new), (nothing, none))
     return [_Rows(places, name) for name in found]
 
 
-def _shared(graph: Graph, z: str, probabilities: Tensor, flags: str) -> _Rows:
+def _shared(graph: Graph, z: str, last: Last, begun: list[Tensor], flags: str) -> list[_Rows]:
     """Let the predicted class share with what overtook it, in the rows that are flagged."""
-    width = probabilities.width
+    width = begun[0].width
     top, given_p = given("logits", width).at_top(), given("features", width)
     shared = Value("held", width, (top, Value("shared", width, (top, given_p))))
     program = plain(Program(shared, None, width, width, "logits"))
     places = _places(graph, flags)
     share, nothing = graph.inside("share", kind="FLOAT"), graph.inside("none_shared")
-    rows = [share.node("GatherND", name, places) for name in (z, probabilities.name)]
-    share.write(program, dict(zip(("logits", "features"), rows, strict=True)))
-    new = probabilities._replace(name=share.name_of(program.probabilities))
-    none = _empty(nothing, probabilities)
-    (found,) = graph.either(graph.some(flags), (share, [new]), (nothing, [none]))
-    return _Rows(places, found)
+    rows, *parts = (share.node("GatherND", name, places) for name in (z, *_names(begun)))
+    share.write(program, {"logits": rows, "features": last.ended(share, *parts)})
+    names = last.undone(share, share.name_of(program.probabilities))
+    new = [each._replace(name=name) for each, name in zip(begun, names, strict=True)]
+    none = [_empty(nothing, each) for each in begun]
+    found = graph.either(graph.any_in(places), (share, new), (nothing, none))
+    return [_Rows(places, name) for name in found]
+
+
+def _names(tensors: list[Tensor]) -> list[str]:
+    return [each.name for each in tensors]
 
 
 def _places(graph: Graph, flags: str) -> str:
@@ -175,13 +216,12 @@ def _places(graph: Graph, flags: str) -> str:
     return graph.node("Transpose", places)
 
 
-def _put(graph: Graph, into: str, parts: list[_Rows]) -> str:
+def _put(graph: Graph, into: Tensor, parts: list[_Rows]) -> str:
     """Put rows in their places."""
     places, numbers = parts[0]
     if len(parts) > 1:
         places, numbers = (graph.node("Concat", *side, axis=0) for side in zip(*parts, strict=True))
-    everywhere = graph.node("Expand", places, graph.node("Shape", numbers))
-    return graph.node("ScatterElements", into, everywhere, numbers, axis=0)
+    return graph.put(into, places, numbers)
 
 
 def _empty(graph: Graph, like: Tensor) -> str:
