@@ -28,6 +28,7 @@ from smallcal.advice.plan_forecast import (
     fit_curve,
     systematic_gaps,
 )
+from smallcal.advice.plan_words import Target, _target
 from smallcal.data.predictions import Predictions
 from support import real
 from support.cases import true_name
@@ -357,6 +358,52 @@ def test_a_targets_band_leaves_out_half_of_the_rest_at_each_end(level, factor):
     assert found.size == pytest.approx(1000 / 1.02, rel=0.08)
     assert found.low == pytest.approx(1000 / 1.02 / factor, rel=0.08)
     assert found.high == pytest.approx(1000 / 1.02 * factor, rel=0.08)
+
+
+class Falling:
+    """A loss that falls to 3 points, at a pace, and then does not; four draws tell it to 0.02."""
+
+    curve = (replace(fits_with([0.0], [0.01]), shift=np.zeros((4, 1))),)
+
+    def __init__(self, pace):
+        self.pace = pace
+
+    def of(self, metric, size):
+        point = 0.03 + self.pace * math.log(1000 / min(size, 1000)) - 0.0001 * (size > 1000)
+        return MetricForecast(point, np.full(20, point), 0.0004)
+
+
+def test_a_hair_does_not_move_the_answer_where_the_curve_is_flat():
+    """By itself the size would jump: what is told is where the curve may pass the target."""
+    above, below = (_search(Falling(1e-4), "ece15", 0.03 + hair, 0.9) for hair in (1e-6, 1.5e-4))
+    assert above.size > 4 * below.size
+    assert above.flat
+    assert below.flat
+    # Each end lies where the curve, moved by two hundredths of a point, comes to stay below.
+    assert above.earliest == pytest.approx(1000 * math.exp(-2), rel=0.1)
+    assert above.latest is None
+    assert (below.earliest, below.latest) == (50, pytest.approx(1000, rel=0.2))
+    steep = _search(Falling(0.02), "ece15", 0.04, 0.9)
+    assert not steep.flat
+    assert steep.earliest <= steep.size <= steep.latest
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((400, 1200), "between about 400 and 1,200 samples, the curve is flat there (160 or more)"),
+        ((400, None), "between about 400 and far more samples, the curve is flat there"),
+        ((400, 790), "about 600 samples (160 or more)"),
+        ((None, None), "about 600 samples (160 or more)"),
+    ],
+)
+def test_a_flat_curve_is_told_as_a_range(ends, said):
+    z, y = simulate(100, 4)
+    found = sc.plan(z, y, method="tva-ts", sizes=[50], draws=5)
+    target = Target("ece15", 0.03, 600, 160, None, 0.02, *ends)
+    assert said in _target(found, target)
+    easy = replace(target, size=50)
+    assert "at most 50 samples" in _target(found, easy)
 
 
 # --- shape, options, words -----------------------------------------------------------------------

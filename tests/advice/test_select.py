@@ -14,8 +14,10 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 import smallcal as sc
 from smallcal.advice.cross_validate import HeldOut, held_out_losses, repeated_folds, single_split
 from smallcal.advice.recommend import errors_needed
-from smallcal.advice.select import DEFAULT_CANDIDATES, candidates_for
+from smallcal.advice.select import DEFAULT_CANDIDATES, SCORE_CANDIDATES, candidates_for
 from smallcal.advice.select_walk import RULES, chosen_row, walk
+from smallcal.calibrators.catalogue import METHODS
+from smallcal.calibrators.objectives import Seen
 from smallcal.data.predictions import Predictions
 from smallcal.metrics.table import METRICS, chosen_metrics
 from support.cases import features_of
@@ -103,6 +105,30 @@ def test_the_cases_above_go_both_ways():
         for (z, y), seed in SPLITS.values()
     }
     assert picks == {"tva-ts", "srts-bce"}
+
+
+@pytest.mark.parametrize("name", dict.fromkeys([*DEFAULT_CANDIDATES, *SCORE_CANDIDATES]))
+def test_a_candidate_without_options_is_its_estimator_s_method(name):
+    z, y = by_risk(300)
+    preds = Predictions.of(z, y)
+    tried, _ = candidates_for(preds, [name], random_state=7)
+    estimator = sc.make(name)
+    if "random_state" in estimator.get_params():
+        estimator.set_params(random_state=7)
+    method, expected = tried[name].method, estimator._compose()
+    assert (method.name, method._axes()) == (expected.name, expected._axes())
+    if "random_state" in estimator.get_params():
+        assert method == expected
+
+
+def test_methods_that_share_a_look_are_fitted_as_if_alone():
+    z, y = by_risk(300, seed=2)
+    preds = Predictions.of(z, y)
+    shared = Seen.of(preds)
+    for name in DEFAULT_CANDIDATES:
+        alone, together = (METHODS[name].fit(each, record=False) for each in (preds, shared))
+        np.testing.assert_array_equal(alone.on(preds), together.on(preds))
+        assert (alone.flags, alone.n_parameters) == (together.flags, together.n_parameters)
 
 
 def test_one_group_and_one_temperature_are_the_same_candidate():

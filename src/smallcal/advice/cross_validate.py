@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smallcal.calibrators.method import Method
+from smallcal.calibrators.objectives import Seen
 from smallcal.calibrators.signals.crossfit import stratified_folds
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError, SmallcalError
@@ -144,24 +145,21 @@ def held_out_losses(
         for name in methods
     }
 
-    def without(cut: tuple[int, int, str]) -> _Applied | str:
-        repeat, fold, name = cut
-        held, rest = (np.flatnonzero(each) for each in folds.parts(repeat, fold))
-        try:
-            fitted = methods[name].fit(preds.take(rest), record=False)
-            view = Scored.of(preds.labels[held], fitted.on(preds.take(held)))
-        except _UNFITTABLE as error:
-            return " ".join(str(error).split())
-        return _Applied(held, view, fitted.n_parameters, tuple(fitted.flags))
+    def without(cut: tuple[int, int]) -> dict[str, _Applied | str]:
+        held, rest = (np.flatnonzero(each) for each in folds.parts(*cut))
+        tested, seen = preds.take(held), Seen.of(preds.take(rest))
+        return {name: _applied(method, seen, tested) for name, method in methods.items()}
 
-    cuts = product(range(folds.n_repeats), range(folds.n_folds), methods)
+    # What methods see of a fold's rows is the same: one thread fits them all.
+    cuts = product(range(folds.n_repeats), range(folds.n_folds))
     threads = 1 if any(method.threads == 1 for method in methods.values()) else None
-    for (repeat, fold, name), applied in in_order(without, cuts, threads=threads):
-        if isinstance(applied, str):
-            found[name].failures.append(applied)
-        else:
-            _measure(found[name], applied, metrics, (repeat, fold))
-        advance(1)
+    for cut, results in in_order(without, cuts, threads=threads):
+        for name, applied in results.items():
+            if isinstance(applied, str):
+                found[name].failures.append(applied)
+            else:
+                _measure(found[name], applied, metrics, folds, cut)
+        advance(len(methods))
     for entry in found.values():
         for metric, values in entry.samples.items():
             entry.samples[metric] = values[folds.tested] / folds.n_repeats
@@ -171,19 +169,33 @@ def held_out_losses(
 class _Applied(NamedTuple):
     """What a fit gives the rows held out, and what is told of it."""
 
-    held: IntArray
     view: Scored
     n_parameters: int
     flags: tuple[str, ...]
 
 
+def _applied(method: Method, seen: Seen, tested: Predictions) -> _Applied | str:
+    """Fit a method and apply it to other rows; or return why it cannot be fitted."""
+    try:
+        fitted = method.fit(seen, record=False)
+        view = Scored.of(tested.labels, fitted.on(tested))
+    except _UNFITTABLE as error:
+        return " ".join(str(error).split())
+    return _Applied(view, fitted.n_parameters, tuple(fitted.flags))
+
+
 def _measure(
-    entry: HeldOut, applied: _Applied, metrics: Sequence[Metric], where: tuple[int, int]
+    entry: HeldOut,
+    applied: _Applied,
+    metrics: Sequence[Metric],
+    folds: Folds,
+    where: tuple[int, int],
 ) -> None:
-    held, view, n_parameters, flags = applied
+    view, n_parameters, flags = applied
     entry.n_parameters = max(entry.n_parameters, n_parameters)
     for flag in flags:
         entry.flags[flag] = entry.flags.get(flag, 0) + 1
+    held, _ = folds.parts(*where)
     for metric in metrics:
         entry.folds[metric.name][where] = metric.of(view)
         if metric.values is not None:

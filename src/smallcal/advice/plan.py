@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from smallcal.advice.plan_fits import fit_at_size, sizes_to_fit, uncalibrated
+from smallcal.advice.plan_fits import fit_at_size, raw_model, sizes_to_fit, uncalibrated
 from smallcal.advice.plan_forecast import FORECAST_METRICS, Forecast, MetricForecast
 from smallcal.advice.plan_words import Expected, Plan, PlanRow, Target, notes_on, sentences_of
 from smallcal.advice.recommend import recommend
@@ -111,22 +112,21 @@ def plan(
     require_pilot(preds.n)
     wanted = plan_sizes(preds.n, sizes)
     steps = sizes_to_fit(preds.n, wanted)
-    forecasts = {"none": Forecast([uncalibrated(preds)], test_size=test_size, seed=random_state)}
+    raw = raw_model(preds)
+    alone = uncalibrated(preds, raw)
+    forecasts = {"none": Forecast([alone], test_size=test_size, seed=random_state)}
+    shared: dict[str, Any] = {"draws": draws, "seed": random_state, "raw": raw}
     for each in dict.fromkeys([name, SIMPLE[input]]):
         curve = []
         for size in steps:
-            curve.append(fit_at_size(preds, each, size, draws=draws, seed=random_state))
+            curve.append(fit_at_size(preds, each, size, **shared))
             advance(1)
         whole = None
         if curve[-1].support < math.log(
             _APPLIED / (1 - _APPLIED)
         ):  # what it would give when it is applied whole
-            fits = [
-                fit_at_size(
-                    preds, each, size, draws=draws, seed=random_state, options={"gate": None}
-                )
-                for size in steps
-            ]
+            ungated = {"options": {"gate": None}, **shared}
+            fits = [fit_at_size(preds, each, size, **ungated) for size in steps]
             whole = Forecast(fits, test_size=test_size, seed=random_state)
         forecasts[each] = Forecast(curve, test_size=test_size, seed=random_state, whole=whole)
     return _planned(name, preds, forecasts, wanted, targets, (draws, test_size, level))
@@ -276,7 +276,12 @@ def _search(forecast: Forecast, metric: str, value: float, level: float) -> Targ
     tail = (1 - level) / 2
     low, high = np.quantile(reached, [tail, 1 - tail], method="nearest")
     size = _first_below(sizes, points, value)
-    return Target(metric, value, _whole(size), _whole(low), _whole(high), floor)
+    # Where the curve is flat, what other draws would give moves the size by far more than itself.
+    draws = len(forecast.curve[0].shift)
+    doubt = np.array([entry.spread for entry in entries]) / math.sqrt(draws)
+    earliest, latest = (_first_below(sizes, points + side * doubt, value) for side in (-1, 1))
+    ends = {"earliest": _whole(earliest), "latest": _whole(latest)}
+    return Target(metric, value, _whole(size), _whole(low), _whole(high), floor, **ends)
 
 
 def _first_below(sizes: FloatArray, curve: FloatArray, value: float) -> float:

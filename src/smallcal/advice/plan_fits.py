@@ -42,6 +42,10 @@ _NEAR = 0.25
 _SAME = 1e-9
 
 
+#: Confidence, residual and loss of the raw model on each row.
+Raw = tuple[FloatArray, FloatArray, FloatArray]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SizeFits:
     """What the fits of one size show on the rows they did not see.
@@ -128,9 +132,13 @@ def fit_at_size(
     draws: int,
     seed: int,
     options: Mapping[str, Any] | None = None,
+    raw: Raw | None = None,
 ) -> SizeFits:
-    """Fit a method on each draw of one size, measure it on the rows left out."""
-    plain = _plain(preds)
+    """Fit a method on each draw of one size, measure it on the rows left out.
+
+    ``raw`` is the raw model on all rows, if it is known already.
+    """
+    plain = raw_model(preds) if raw is None else raw
     made = chosen(method, options=options, random_state=seed)
     held = np.zeros((draws, preds.n), dtype=bool)
     confidence, residual, loss = np.zeros((3, draws, preds.n))
@@ -150,24 +158,24 @@ def fit_at_size(
         loss[draw, left] = _losses(view)
         weights[draw] = weight
     same = np.isclose(confidence, plain[0], rtol=0, atol=_SAME) | ~held
-    raw = _size_fits(size, held, *(np.broadcast_to(part, held.shape) for part in plain))
+    alone = _size_fits(size, held, *(np.broadcast_to(part, held.shape) for part in plain))
     return replace(
         _size_fits(size, held, confidence, residual, loss),
         base=plain[2],
         left_alone=bool(same.all(axis=1).mean() > 0.5),
         support=math.inf if (weights == 1).all() else float(np.mean(_log_odds(weights))),
-        raw=replace(raw, base=plain[2], left_alone=True),
+        raw=replace(alone, base=plain[2], left_alone=True),
     )
 
 
-def uncalibrated(preds: Predictions) -> SizeFits:
+def uncalibrated(preds: Predictions, raw: Raw | None = None) -> SizeFits:
     """Return the model as it is: size 0, all rows left out, no draw to differ by."""
-    parts = _plain(preds)
+    parts = raw_model(preds) if raw is None else raw
     fits = _size_fits(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
     return replace(fits, base=parts[2], left_alone=True)
 
 
-def _plain(preds: Predictions) -> tuple[FloatArray, FloatArray, FloatArray]:
+def raw_model(preds: Predictions) -> Raw:
     """Return the raw model's confidence, residual and loss on each row."""
     view = _view(METHODS["none"].fit(preds, record=False), preds)
     return view.confidence, view.residual, _losses(view)

@@ -158,6 +158,7 @@ class Forecast:
         self.seed = seed
         self.test_size = test_size
         self.whole = whole
+        self._known: dict[tuple[str, float], MetricForecast] = {}
         self._sizes = np.array([fits.size for fits in curve], dtype=np.float64)
         self._draw_sd = np.array([fits.draw_sd for fits in curve])
         base = np.broadcast_to(curve[0].base, curve[0].loss.shape)
@@ -201,10 +202,12 @@ class Forecast:
         return {metric: self.of(metric, size) for metric in FORECAST_METRICS}
 
     def of(self, metric: str, size: float) -> MetricForecast:
-        """Return one metric at a size."""
-        if metric == "top_label_bce":
-            return self._bce(size)
-        return self._ece(size, noisy=metric == "ece15")
+        """Return one metric at a size; what was asked for before is remembered."""
+        if (metric, size) not in self._known:
+            bce = metric == "top_label_bce"
+            found = self._bce(size) if bce else self._ece(size, noisy=metric == "ece15")
+            self._known[metric, size] = found
+        return self._known[metric, size]
 
     def measured(self, size: float) -> bool:
         """Whether fits of this size were made, and not only concluded from."""

@@ -16,6 +16,9 @@ from smallcal.statistics.interval import Interval
 #: A change of ECE smaller than this is called little.
 _LITTLE = 0.002
 
+#: From this ratio of two sizes on, the curve between them counts as flat.
+_FLAT = 2
+
 #: Below this share of what a method finds, it counts as held back.
 _HELD_BACK = 0.9
 
@@ -85,6 +88,9 @@ class Target:
         Between these with the plan's level; None where it may never be reached.
     floor : float
         The value with endless samples.
+    earliest, latest : int or None
+        Where the curve, give or take the standard error of its draws, comes to stay at or below
+        the value; None where it does not. Far apart where the curve is flat.
     """
 
     metric: str
@@ -93,6 +99,15 @@ class Target:
     low: int | None
     high: int | None
     floor: float
+    earliest: int | None = None
+    latest: int | None = None
+
+    @property
+    def flat(self) -> bool:
+        """Whether another set of draws may as well give a size several times as large."""
+        if self.size is None or self.earliest is None:
+            return False
+        return self.latest is None or self.latest >= _FLAT * self.earliest
 
 
 @dataclass(frozen=True)
@@ -279,5 +294,12 @@ def _target(plan: Plan, target: Target) -> str:
     low = f"{target.low or target.size:,}"
     band = f"{low} or more" if target.high is None else f"{low} to {target.high:,}"
     smallest = min(row.size for row in plan.rows)
-    about = "at most" if target.size <= smallest else "about"
-    return f"{goal}: {about} {target.size:,} samples ({band})."
+    if target.size <= smallest:
+        return f"{goal}: at most {target.size:,} samples ({band})."
+    if target.flat:
+        most = "far more" if target.latest is None else f"{target.latest:,}"
+        return (
+            f"{goal}: between about {target.earliest:,} and {most} samples, "
+            f"the curve is flat there ({band})."
+        )
+    return f"{goal}: about {target.size:,} samples ({band})."

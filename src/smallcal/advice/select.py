@@ -28,6 +28,7 @@ from smallcal.advice.select_walk import (
 )
 from smallcal.calibrators.catalogue import METHODS, OF_SCORES, true_name
 from smallcal.calibrators.method import Method
+from smallcal.calibrators.variants import chosen
 from smallcal.data.checks import MAX_SEED, whole_number
 from smallcal.data.claims import CLAIMS
 from smallcal.data.plain import plain_fields
@@ -227,11 +228,11 @@ def select(
         reason = reason_for_default(rows, loss=loss, errors=errors, kind=preds.kind)
     else:
         reason = reason_for(rows, loss=loss, rule=rule, came=preds.came, kind=preds.kind)
-    chosen = tried[chosen_row(rows).candidate]
+    winner = tried[chosen_row(rows).candidate]
     return Selection(
         choice=chosen_row(rows).candidate,
-        choice_method=chosen.name,
-        choice_options=dict(chosen.options),
+        choice_method=winner.name,
+        choice_options=dict(winner.options),
         reason=reason,
         table=(*rows, *left_out),
         n=preds.n,
@@ -333,14 +334,21 @@ def _composed(
     for label, recipe in labelled:
         name, options = _parted(recipe)
         name = true_name(name, kind)
-        estimator = calibrators.make(name, **options)
-        if "random_state" in estimator.get_params() and "random_state" not in options:
-            estimator.set_params(random_state=random_state)
-        method = estimator._compose()
+        method = _with_options(name, options, random_state)
         if "labels" in method.needs:
             raise InputError(f"{name} reads the labels of what it predicts; it cannot be chosen")
         found[str(label) or _label(name, options)] = Candidate(name, options, method)
     return found
+
+
+def _with_options(name: str, options: Mapping[str, Any], random_state: int) -> Method:
+    """Return a method with options of its estimator, which is loaded only where there are any."""
+    if not options:  # scikit-learn, which estimators need, takes longer to load than ten fits
+        return chosen(name, random_state=random_state)
+    estimator = calibrators.make(name, **options)
+    if "random_state" in estimator.get_params() and "random_state" not in options:
+        estimator.set_params(random_state=random_state)
+    return estimator._compose()
 
 
 def _label(name: str, options: Mapping[str, Any]) -> str:
