@@ -23,6 +23,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Modules whose examples draw.
+DRAWS = ("src/smallcal/plots/", "src/smallcal/reports/render/drawer.py")
+
 # Networks that tests open by name; they are nothing without torch.
 collect_ignore = []
 if importlib.util.find_spec("torch") is None or importlib.util.find_spec("PIL") is None:
@@ -49,11 +52,11 @@ def pytest_runtest_makereport(item):
 
 
 def pytest_collection_modifyitems(items):
-    """Skip the examples in the plots' docstrings where matplotlib is not installed."""
+    """Skip the examples of what draws where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is not None:
         return
     for item in items:
-        if "src/smallcal/plots/" in item.path.as_posix():
+        if any(part in item.path.as_posix() for part in DRAWS):
             item.add_marker(pytest.mark.skip(reason="its examples need matplotlib"))
 
 

@@ -452,8 +452,13 @@ PRINTING = (
 )
 
 ONE_BY_ONE = """
-import json, os, sys
+import json, os, pkgutil, sys
+import scipy.interpolate, scipy.optimize, scipy.sparse
+from importlib import import_module
 from smallcal import cli
+from smallcal.cli import verbs
+for verb in pkgutil.iter_modules(verbs.__path__):  # once, not in every fork
+    import_module(f"smallcal.cli.verbs.{verb.name}")
 found = []
 for args in json.loads(sys.argv[1]):
     child = os.fork()

@@ -15,7 +15,7 @@ import smallcal as sc
 #: What takes long to load. SciPy is a small door to large parts, each of which counts for itself.
 HEAVY = (
     *("numpy", "pydantic", "rich", "pandas", "torch", "matplotlib", "pyarrow", "h5py", "PIL"),
-    *("joblib", "sklearn", "jinja2", "onnx", "onnxruntime", "dask", "filelock", "asyncio"),
+    *("joblib", "sklearn", "jinja2", "onnx", "onnxruntime", "dask", "filelock", "asyncio", "numba"),
     *("scipy.fft", "scipy.interpolate", "scipy.linalg", "scipy.ndimage", "scipy.optimize"),
     *("scipy.sparse", "scipy.special", "scipy.stats"),
 )
@@ -43,6 +43,7 @@ MAY_LOAD = {
     | RICH
     | SPLINE
     | {"pydantic"},
+    "select data.npz --repeats 1": NUMPY | RICH | SPECIAL | {"pydantic"},
     "study list": NUMPY | RICH,
     "fit missing.npz": NUMPY,
     "no-such-verb": set(),

@@ -10,6 +10,7 @@ import io
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -323,22 +324,45 @@ def to_svg(figure: Figure, *, prefix: str = "") -> str:
     """
     require_matplotlib()
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     target = io.StringIO()
     fixed: dict[Any, Any] = {"svg.hashsalt": "smallcal", "svg.fonttype": "none"}
-    engine = figure.get_layout_engine()
+    engine, canvas, dpi = figure.get_layout_engine(), figure.canvas, figure.dpi
     _settle(figure)
     figure.set_layout_engine("none")
     try:
-        with matplotlib.rc_context(fixed):
-            figure.savefig(target, format="svg", metadata=_NO_METADATA, transparent=True)
+        # Not by savefig, which draws everything twice: the first time to lay it out.
+        with matplotlib.rc_context(fixed), _without_background(figure):
+            drawing: Any = FigureCanvasSVG(figure)
+            drawing.print_svg(target, metadata=_NO_METADATA)
     finally:
         figure.set_layout_engine(engine)
+        figure.set_canvas(canvas)
+        figure.dpi = dpi
     text = target.getvalue()
     text = text[text.index("<svg") :]
     # Whatever is left of the metadata would be repeated in a page once per figure.
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     return re.sub(r"<[^>]+>", lambda tag: _prefixed(tag.group(), prefix), text)
+
+
+@contextmanager
+def _without_background(figure: Figure) -> Iterator[None]:
+    """Take the colours of what lies behind figures and axes away for as long as they are drawn."""
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+    parts: list[Any] = figure.findobj(lambda artist: isinstance(artist, FigureBase | Axes))
+    behind = [part.patch for part in parts]
+    colours = [(patch.get_facecolor(), patch.get_edgecolor()) for patch in behind]
+    for patch in behind:
+        patch.set(facecolor="none", edgecolor="none")
+    try:
+        yield
+    finally:
+        for patch, (face, edge) in zip(behind, colours, strict=True):
+            patch.set(facecolor=face, edgecolor=edge)
 
 
 def _settle(figure: Figure) -> None:

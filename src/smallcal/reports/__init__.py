@@ -10,6 +10,13 @@
 'ts-nll'
 """
 
-from smallcal.reports.document import Report, report
+from typing import TYPE_CHECKING
 
-__all__ = ["Report", "report"]
+from smallcal._lazy import attach
+
+if TYPE_CHECKING:
+    from smallcal.reports.document import Report as Report
+    from smallcal.reports.document import report as report
+
+# Loaded when first used: a process that only draws figures needs no more than figures.
+__getattr__, __dir__, __all__ = attach(__name__, {"document": ["Report", "report"]})

@@ -21,6 +21,9 @@ from smallcal.reports.content.costs import priced
 from smallcal.reports.content.gather import gather
 from smallcal.reports.content.promise import Certified
 from smallcal.reports.render import html, markdown
+from smallcal.reports.render.blocks import Figure
+from smallcal.reports.render.drawer import Drawer
+from smallcal.reports.render.svg import drawn
 from smallcal.reports.samples import Samples, require_pair, require_same_model, samples_of
 from smallcal.reports.settings import DEFAULT_BOOT, Settings, usual_methods
 
@@ -39,9 +42,12 @@ class Report:
     ----------
     content : dict
         Everything the report says; :mod:`smallcal.reports.content.gather` lists the keys.
+    draw : callable
+        Gives a figure of the page as SVG.
     """
 
     content: Mapping[str, Any]
+    draw: Callable[[Figure], str] = drawn
 
     @property
     def recommended(self) -> str:
@@ -64,7 +70,7 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as one page that needs nothing else; asks for the extra ``report``."""
-        return html.render(self.content)
+        return html.render(self.content, self.draw)
 
     def text(self, format: str) -> str:
         """Return the report as "html", "md" or "json"."""
@@ -130,6 +136,7 @@ def report(
     command: str | None = None,
     verb_options: Mapping[str, Sequence[str]] | None = None,
     advance: Callable[[int], object] = lambda steps: None,
+    drawer: Drawer | None = None,
 ) -> Report:
     """Fit several methods, measure them, and say in words which one to use and why.
 
@@ -164,6 +171,8 @@ def report(
         they were read here; shown in the lines that put the recommended method to work.
     advance : callable, optional
         Told how many steps were done.
+    drawer : Drawer, optional
+        Draws the figures of the page while others are measured; closed after the page is written.
 
     Returns
     -------
@@ -207,9 +216,16 @@ def report(
     certified = None
     if calibrator is not None:
         certified = _certified(calibrator, cal, lambda like: checked(test, "test", like))
-    return Report(
-        gather(cal, held_out, settings, shift=shifted, certified=certified, advance=advance)
+    content = gather(
+        cal,
+        held_out,
+        settings,
+        shift=shifted,
+        certified=certified,
+        advance=advance,
+        begin=(lambda figure: None) if drawer is None else drawer.begin,
     )
+    return Report(content) if drawer is None else Report(content, drawer.drawn)
 
 
 def _certified(

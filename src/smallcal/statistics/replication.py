@@ -13,6 +13,9 @@ from smallcal.metrics import Metric, Scored
 from smallcal.metrics.replicas import Falling, Linear, Ordered, Replicator, replicators
 from smallcal.statistics.draws import side_of
 
+#: Resamples in a strip.
+_STRIP = 24
+
 #: A method and a metric.
 Key = tuple[str, str]
 
@@ -56,11 +59,11 @@ class Replication:
 
     def __call__(self, counts: FloatArray) -> Block:
         """Return each metric in each resample."""
-        if not all(isinstance(how, Linear) for how in self.parts.values()):
-            counts = np.asfortranarray(counts)
         found = Block(len(counts), {}, {})
+        ordered = self._ordered(counts)
+        if not all(isinstance(how, Linear | Ordered) for how in self.parts.values()):
+            counts = np.asfortranarray(counts)
         sums, start = counts @ self.columns, 0
-        falling: dict[int, Falling] = {}
         for key, how in self.parts.items():
             if isinstance(how, Linear):
                 own = sums[:, start : start + how.columns.shape[1]]
@@ -69,12 +72,26 @@ class Replication:
                 if how.bent:
                     found.sums[key] = own
             elif isinstance(how, Ordered):
-                if id(how.order) not in falling:
-                    falling[id(how.order)] = how.order.fall(counts)
-                found.values[key] = how.finish(falling[id(how.order)])
+                found.values[key] = ordered[key]
             else:
                 found.values[key] = how(counts)
         return found
+
+    def _ordered(self, counts: FloatArray) -> dict[Key, FloatArray]:
+        """Return the metrics that depend on the order of the samples, strip by strip.
+
+        Each takes many passes over a matrix of the size of its counts: a strip stays in the cache.
+        """
+        parts = {key: how for key, how in self.parts.items() if isinstance(how, Ordered)}
+        found: dict[Key, list[FloatArray]] = {key: [] for key in parts}
+        for start in range(0, len(counts) if parts else 0, _STRIP):
+            strip = np.asfortranarray(counts[start : start + _STRIP])
+            falling: dict[int, Falling] = {}
+            for key, how in parts.items():
+                if id(how.order) not in falling:
+                    falling[id(how.order)] = how.order.fall(strip)
+                found[key].append(how.finish(falling[id(how.order)]))
+        return {key: np.concatenate(values) for key, values in found.items()}
 
     def again(self, key: Key, sums: FloatArray) -> FloatArray | None:
         """Return the first resamples of an error in bins, each resampled by the next ones.

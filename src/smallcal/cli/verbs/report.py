@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from smallcal.reports import Report
 from smallcal.reports import report as make
 from smallcal.reports.conditions import require_known
 from smallcal.reports.document import FORMATS, format_of
+from smallcal.reports.render.drawer import Drawer
 from smallcal.reports.render.html import require_page
 from smallcal.reports.settings import MIN_BOOT, Settings, usual_methods
 from smallcal.statistics.interval import require_options
@@ -115,7 +117,10 @@ def report(
     shifted = {
         key: inputs.in_order(inputs.load(str(file), asked), cal) for key, file in files.items()
     }
-    with terminal.progress("Measuring", settings.steps(len(files))) as advance:
+    with (
+        Drawer() if kind == "html" else nullcontext() as drawer,
+        terminal.progress("Measuring", settings.steps(len(files))) as advance,
+    ):
         made = make(
             cal,
             test,
@@ -132,9 +137,10 @@ def report(
             command=terminal.typed(context, defaults=True),
             verb_options={verb.__name__: _shared(context, verb) for verb in (fit, apply)},
             advance=advance,
+            drawer=drawer,
         )
-    if output is not None:
-        made.save(output, format=kind)
+        if output is not None:
+            made.save(output, format=kind)
     if as_json or output is None:
         sys.stdout.write(made.text("json" if as_json else kind))
     else:

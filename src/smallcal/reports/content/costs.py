@@ -84,10 +84,10 @@ def _headline(found: ExpectedCost, table: CostTable, measured: Measured, chosen:
 
 def cost_figures(
     measured: Measured, chosen: str, test: Samples, settings: Settings
-) -> list[dict[str, Any]]:
-    """Return the figures of the section; bands need resamples."""
+) -> Iterator[dict[str, Any]]:
+    """Yield the figures of the section; bands need resamples."""
     if settings.costs is None or not settings.n_boot:
-        return []
+        return iter(())
     return specs_of(_figures(measured, chosen, test, settings))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from smallcal import plots
+from smallcal.data.plain import plain
 from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.units import PERCENT
 from smallcal.plots.shift_errors_plot import errors_of
@@ -34,26 +36,26 @@ def figure_specs(
     *,
     shifted: Sequence[Mapping[str, Any]],
     bootstrap: tuple[int, float, int],
-) -> list[dict[str, Any]]:
-    """Return every figure.
+) -> Iterator[dict[str, Any]]:
+    """Yield every figure, as soon as its numbers are there.
 
     ``shifted`` are the rows of :mod:`smallcal.reports.content.shift`; ``bootstrap`` is (n_boot,
     level, seed).
     """
     n_boot, level, _ = bootstrap
-    specs = [
-        *(_forests(measured) if n_boot else []),
-        *_of_confidence(measured, chosen, test, bootstrap),
-        *_of_groups(measured, chosen, test, level=level),
-        *_of_temperature(measured, chosen, test),
-        *(_of_shift(shifted, level=level) if shifted and n_boot else []),
-    ]
+    specs = chain(
+        _forests(measured) if n_boot else [],
+        _of_confidence(measured, chosen, test, bootstrap),
+        _of_groups(measured, chosen, test, level=level),
+        _of_temperature(measured, chosen, test),
+        _of_shift(shifted, level=level) if shifted and n_boot else [],
+    )
     return specs_of(specs)
 
 
-def specs_of(specs: Iterable[Spec]) -> list[dict[str, Any]]:
-    """Return figures as the document has them."""
-    return [dict(zip(_KEYS, spec, strict=True)) for spec in specs]
+def specs_of(specs: Iterable[Spec]) -> Iterator[dict[str, Any]]:
+    """Yield figures as the document has them."""
+    return (plain(dict(zip(_KEYS, spec, strict=True))) for spec in specs)
 
 
 def _forests(measured: Measured) -> Iterator[Spec]:

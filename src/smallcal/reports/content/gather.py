@@ -88,13 +88,15 @@ the time or the machine but the versions. The keys, in order:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from smallcal._version import versions
 from smallcal.data.plain import plain
 from smallcal.io.progress import Advance
+from smallcal.io.threads import one_core_each
 from smallcal.reports.content.costs import cost_content, cost_figures
 from smallcal.reports.content.facts import facts
 from smallcal.reports.content.figures import figure_specs
@@ -115,7 +117,8 @@ FORMAT = "smallcal-report"
 VERSION = 1
 
 
-def gather(
+@one_core_each()  # also for the same digits on every machine
+def gather(  # noqa: PLR0913 - what to gather from, and whom to tell
     calibration: Samples,
     test: Samples,
     settings: Settings,
@@ -123,10 +126,12 @@ def gather(
     shift: Mapping[tuple[str, str], Samples] | None = None,
     certified: Certified | None = None,
     advance: Advance = lambda steps: None,
+    begin: Callable[[dict[str, Any]], object] = lambda figure: None,
 ) -> dict[str, Any]:
     """Fit, measure, and return everything the report says, ready for JSON.
 
-    The samples must have been checked against each other: see :func:`smallcal.report`.
+    The samples must have been checked against each other: see :func:`smallcal.report`. ``begin``
+    is told each figure as soon as it is there.
     """
     head, reproduce = _asked(calibration, test, settings, certified)
     columns = [str(column) for column in range(test.preds.n_classes)]
@@ -140,17 +145,24 @@ def gather(
     judged = verdict(measured, head["data"])
     fits, chosen = measured.fits, judged["recommended"]
     bands = bands_of(fits.values(), calibration, test)
-    anatomy = [routing(name, entry, test, class_names) for name, entry in bands.items()]
-    gates = [gate(fit, calibration) for fit in fits.values()]
     own = bands.get(chosen)
-    gaps = gap_tables(
-        measured, chosen, class_names=class_names, bands=own, test=test.preds, bootstrap=many
-    )
     shifted = []
     if shift:
         shown = own.shown if own else None
         pair = [fits[RAW], fits[chosen]]
         shifted = shift_rows(shift, pair, calibration, shown=shown, bootstrap=many, advance=advance)
+    figures = []
+    for figure in chain(
+        figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
+        cost_figures(measured, chosen, test, settings),
+    ):
+        begin(figure)
+        figures.append(figure)
+    anatomy = [routing(name, entry, test, class_names) for name, entry in bands.items()]
+    gates = [gate(fit, calibration) for fit in fits.values()]
+    gaps = gap_tables(
+        measured, chosen, class_names=class_names, bands=own, test=test.preds, bootstrap=many
+    )
     judged["ship"] = None
     if judged["outcome"] not in ("raw", "worse"):
         judged["ship"] = ship(fits[chosen], calibration, test, settings)
@@ -168,10 +180,7 @@ def gather(
         "verdict": judged,
         "promise": promise,
         **tables,
-        "figures": [
-            *figure_specs(measured, chosen, test, shifted=shifted, bootstrap=many),
-            *cost_figures(measured, chosen, test, settings),
-        ],
+        "figures": figures,
         "explained": explained(fits[chosen], calibration, class_names),
         "routing": anatomy,
         **gaps,

@@ -15,6 +15,7 @@ from smallcal.calibrators.maps import TemperatureMap
 from smallcal.data.claims import CLAIMS, Claim
 from smallcal.errors import MissingExtraError
 from smallcal.io.progress import Advance
+from smallcal.io.threads import in_order
 from smallcal.metrics import METRICS, Metric, Scored
 from smallcal.metrics.debiased import debiased_ece
 from smallcal.reports.content.shown import COMPARED, shown_of, told_of
@@ -168,17 +169,25 @@ def fit_all(
     advance: Advance = lambda steps: None,
 ) -> tuple[dict[str, Fit], dict[str, str]]:
     """Fit each method; one that fails is a reason, not the end of the others."""
+
+    def tried(name: str) -> Fit | Exception:
+        try:
+            return _fit(name, names[name], calibration, test, seed)
+        except Exception as error:  # noqa: BLE001 - the other methods' results must not be lost
+            return error
+
     fits: dict[str, Fit] = {}
     failures: dict[str, str] = {}
-    for name, asked in names.items():
-        try:
-            fits[name] = _fit(name, asked, calibration, test, seed)
-        except MissingExtraError as error:
-            failures[name] = str(error)
-        except Exception as error:  # the other methods' results must not be lost
-            if name == RAW:
-                raise
-            failures[name] = " ".join(f"{type(error).__name__}: {error}".split())
+    threads = 1 if any(catalogue.method(name).threads == 1 for name in names) else None
+    for name, found in in_order(tried, names, threads=threads):
+        if isinstance(found, Fit):
+            fits[name] = found
+        elif isinstance(found, MissingExtraError):
+            failures[name] = str(found)
+        elif name == RAW:
+            raise found
+        else:
+            failures[name] = " ".join(f"{type(found).__name__}: {found}".split())
         advance(1)
     return fits, failures
 

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 
 from smallcal.data.shown import visible
 from smallcal.errors import missing_extra
 from smallcal.reports.render import theme
+from smallcal.reports.render.blocks import Figure
 from smallcal.reports.render.sections import document_of
 from smallcal.reports.render.svg import drawn
 
 
-def render(content: Mapping[str, Any]) -> str:
+def render(content: Mapping[str, Any], draw: Callable[[Figure], str] = drawn) -> str:
     """Return the page of a report; the same content gives the same text.
 
     Parameters
     ----------
     content : mapping
         What ``Report.to_dict`` gives.
+    draw : callable, optional
+        Gives a figure as SVG for a page.
 
     Returns
     -------
@@ -51,7 +54,7 @@ def render(content: Mapping[str, Any]) -> str:
         style=Markup(theme.stylesheet() + _text("report.css")),
         script=Markup(script),
         report=document_of(content),
-        drawn=lambda figure: Markup(drawn(figure)),
+        drawn=lambda figure: Markup(draw(figure)),
     )
 
 
@@ -61,12 +64,17 @@ def _finalized(value: Any) -> Any:
 
 
 def require_page() -> None:
-    """Raise where a page cannot be drawn: better before everything is measured than after."""
+    """Raise where a page cannot be drawn: better before everything is measured than after.
+
+    Neither package is loaded: another process may draw.
+    """
     for package in ("jinja2", "matplotlib"):
         try:
-            import_module(package)
-        except ImportError:
-            raise missing_extra(package, "report", "writing an HTML report") from None
+            found = find_spec(package)
+        except ValueError:  # None in place of the module: as if it were not there
+            found = None
+        if found is None:
+            raise missing_extra(package, "report", "writing an HTML report")
 
 
 def _text(name: str) -> str:
