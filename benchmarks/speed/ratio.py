@@ -18,6 +18,8 @@ HERE = Path(__file__).parent
 PROCESSES = 3
 #: What any program with a command line and arrays pays before its first line.
 NOTHING = ("-c", "import numpy, typer")
+#: What that is called, and how long it takes on the machine where bounds were set in seconds.
+STARTS, SECONDS = "`import numpy, typer`", 0.16
 
 
 @dataclass(frozen=True)
@@ -93,20 +95,21 @@ def in_turns(*functions: Callable[[], object], repeats: int, calls: int = 1) -> 
     return np.array([[several(each) for each in functions] for _ in range(repeats)]).T
 
 
-def commands(*lines: Sequence[str], folder: Path, repeats: int) -> np.ndarray:
-    """Time programs in turns, each from its start to its end; see :func:`in_turns`.
+def program(line: Sequence[str], folder: Path) -> Callable[[], str]:
+    """Return a function that runs Python with these words, to its end, and gives what it prints.
 
     Bytecode is kept beside the data, as an installed package has it, and threads are not held back
     as this benchmark holds its own.
     """
     free = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
     kept = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
-    how: dict[str, Any] = {"cwd": folder, "env": free | kept, "capture_output": True}
+    how: dict[str, Any] = {"cwd": folder, "env": free | kept, "capture_output": True, "text": True}
+    return lambda: subprocess.run([sys.executable, *line], check=True, **how).stdout
 
-    def run(line: Sequence[str]) -> Callable[[], object]:
-        return lambda: subprocess.run([sys.executable, *line], check=True, **how)
 
-    return in_turns(*map(run, lines), repeats=repeats)
+def commands(*lines: Sequence[str], folder: Path, repeats: int) -> np.ndarray:
+    """Time programs in turns, each from its start to its end; see :func:`in_turns`."""
+    return in_turns(*(program(line, folder) for line in lines), repeats=repeats)
 
 
 def verbs(cases: Mapping[str, tuple[str, float]], folder: Path, *, repeats: int) -> Iterator[Ratio]:
@@ -115,14 +118,15 @@ def verbs(cases: Mapping[str, tuple[str, float]], folder: Path, *, repeats: int)
     Parameters
     ----------
     cases : dict
-        What each is called, with its words and its bound in seconds where that Python takes 0.16.
+        What each is called, with its words and its bound in seconds where that Python takes
+        ``SECONDS``.
     folder : Path
         Where they run.
     """
     for what, (words, seconds) in cases.items():
         line = ("-m", "smallcal", *words.split())
         ours, theirs = commands(line, NOTHING, folder=folder, repeats=repeats)
-        yield Ratio.of(f"`smallcal {what}", "`import numpy, typer`", ours, theirs, seconds / 0.16)
+        yield Ratio.of(f"`smallcal {what}", STARTS, ours, theirs, seconds / SECONDS)
 
 
 def logits(n, n_classes, dtype=np.float32, seed=0):

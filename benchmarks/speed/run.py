@@ -89,6 +89,7 @@ def main() -> int:
     start, found, missed = time.perf_counter(), {}, []
     for part in asked.only:
         found[part] = measured(part)
+        print(f"{part}, {(time.perf_counter() - start) / 60:.1f} minutes after the start")
         for row in found[part]:
             what = f"{row.what} / {row.reference}"
             said = "ok " if row.holds else "NO "
@@ -98,9 +99,9 @@ def main() -> int:
         sys.stdout.flush()
     if asked.write:
         write(asked.write, table(found))
-    print(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     if missed:
         print(f"{len(missed)} of the promised ratios do not hold: {'; '.join(missed)}")
+    print(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     return bool(missed)
 
 

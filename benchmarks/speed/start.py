@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ratio import Ratio, commands, verbs
+from ratio import Ratio, commands, program, verbs
 
 IMPORTS = {
     "`import smallcal`": "import smallcal",
@@ -27,16 +25,12 @@ VERBS = {
 }
 
 
-def imported(*statements: str, repeats: int) -> np.ndarray:
-    """Time statements in processes of their own, in turns."""
-
-    def seconds(statement: str) -> float:
-        clock = "import time; t = time.perf_counter()"
-        program = f"{clock}; {statement}; print(time.perf_counter() - t)"
-        command = [sys.executable, "-c", program]
-        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-    return np.array([[seconds(each) for each in statements] for _ in range(repeats)]).T
+def imported(*statements: str, folder: Path, repeats: int) -> np.ndarray:
+    """Time statements in processes of their own, in turns; the first writes the bytecode."""
+    clock, tell = "import time; t = time.perf_counter()", "print(time.perf_counter() - t)"
+    run = [program(("-c", f"{clock}; {each}; {tell}"), folder) for each in statements]
+    times = np.array([[float(each()) for each in run] for _ in range(repeats + 1)])
+    return times[1:].T
 
 
 def rows() -> Iterator[Ratio]:
@@ -45,6 +39,6 @@ def rows() -> Iterator[Ratio]:
         for words in ("demo --export .", "fit cal.npz -o cal.json"):
             commands(("-m", "smallcal", *words.split()), folder=folder, repeats=0)
         yield from verbs(VERBS, folder, repeats=7)
-    *ours, theirs = imported(*IMPORTS.values(), SKLEARN, repeats=7)
+        *ours, theirs = imported(*IMPORTS.values(), SKLEARN, folder=folder, repeats=5)
     for what, times in zip(IMPORTS, ours, strict=True):
         yield Ratio.of(what, f"`{SKLEARN}`", times, theirs, 1.3)

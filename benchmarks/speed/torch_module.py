@@ -16,7 +16,7 @@ METHODS = {
     "default": ("the default", 3.0),
 }
 ONE_ROW = 5.0
-#: Compiled, a module cannot look at its numbers: all guards run on all rows.
+#: By `torch.compile`, a module cannot look at its numbers: all guards run on all rows.
 COMPILED = 20.0
 
 
@@ -27,16 +27,22 @@ def against_softmax(what, module, x, bound, **how) -> Ratio:
 
 def rows() -> Iterator[Ratio]:
     torch.set_num_threads(1)
-    for n_classes, repeats in ((1_000, 15), (100, 60)):
+    for n_classes, repeats, calls in ((1_000, 15, 1), (100, 20, 5)):
         z, y = logits(10_000, n_classes)
         x = torch.from_numpy(z)
         one = x[:1].clone()
         size = f"10,000 x {n_classes:,}"
         for method, (name, bound) in METHODS.items():
             module = sc.make(method).fit(z[:2_500], y[:2_500]).to_torch()
-            yield against_softmax(f"{name}, {size}", module, x, bound, repeats=repeats)
-            what = f"{name}, one row of {n_classes:,}"
+            yield against_softmax(f"{name}, {size}", module, x, bound, repeats=repeats, calls=calls)
+            row = f"{name}, one row of {n_classes:,}"
+            yield against_softmax(row, module, one, ONE_ROW, repeats=50, calls=50)
+            sc.use_compiled()
+            what = f"{name}, {size}, by the kernel"
+            yield against_softmax(what, module, x, bound, repeats=repeats, calls=calls)
+            what = f"{row}, by the kernel"
             yield against_softmax(what, module, one, ONE_ROW, repeats=50, calls=50)
+            sc.use_compiled(on=False)
         if n_classes == 1_000:  # compiling takes a minute or two
             fused = torch.compile(module, fullgraph=True)
             what = f"the default by `torch.compile`, {size}"
