@@ -27,7 +27,7 @@ help:
 	@echo "make mutants      plant bugs in the numerical rooms, one at a time, and see which ones the tests miss (minutes)"
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
-	@echo "make bench        speed, as ratios against named references; writes docs/speed.md (under ten minutes)"
+	@echo "make bench        speed, as ratios against named references; writes docs/explanation/speed.md (under ten minutes)"
 	@echo "make bench-default  where the default's fit spends its time, and its floor"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make bench-report  seconds of a report, part by part"
@@ -99,7 +99,7 @@ test-lowest:
 	$(call PYTEST,$(LOWEST)) --ignore tests/calibrators/test_real_methods.py
 
 bench: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/speed/run.py --write docs/speed.md
+	$(VENV)/bin/python benchmarks/speed/run.py --write docs/explanation/speed.md
 
 bench-default: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/default_profile.py
@@ -123,34 +123,34 @@ bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)
 
 bench-corruptions: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/corruption_speed.py --write docs/vision.md
+	$(VENV)/bin/python benchmarks/corruption_speed.py --write docs/guides/vision.md
 
 study-coverage: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/coverage_study.py --write docs/statistics.md
+	$(VENV)/bin/python benchmarks/coverage_study.py --write docs/explanation/statistics.md
 
 study-calarena: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/calarena.py $(SMALLCAL_DATA)
 
 study-scores: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/score_maps.py $(SMALLCAL_DATA) --write docs/score-maps.md
+	$(VENV)/bin/python benchmarks/score_maps.py $(SMALLCAL_DATA) --write docs/explanation/score-maps.md
 
 study-scores-nested: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/score_maps_nested.py $(SMALLCAL_DATA)
 
 study-no-harm: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/no_harm.py $(SMALLCAL_DATA) --write docs/no-harm.md
+	$(VENV)/bin/python benchmarks/no_harm.py $(SMALLCAL_DATA) --write docs/explanation/no-harm.md
 
 study-nested: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/nested_choice.py $(SMALLCAL_DATA) --write docs/no-harm.md
+	$(VENV)/bin/python benchmarks/nested_choice.py $(SMALLCAL_DATA) --write docs/explanation/no-harm.md
 
 study-plan: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/plan_study.py $(SMALLCAL_DATA) --write docs/planning.md
+	$(VENV)/bin/python benchmarks/plan_study.py $(SMALLCAL_DATA) --write docs/guides/planning.md
 
 study-groups: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/group_study.py $(SMALLCAL_DATA) --write docs/groups.md
+	$(VENV)/bin/python benchmarks/group_study.py $(SMALLCAL_DATA) --write docs/guides/groups.md
 
 study-advice: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/advice_study.py $(SMALLCAL_DATA) --write docs/choosing.md
+	$(VENV)/bin/python benchmarks/advice_study.py $(SMALLCAL_DATA) --write docs/guides/choosing.md
 
 study-gate: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/gate_study.py $(SMALLCAL_DATA)
@@ -162,12 +162,12 @@ study-monitor: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/monitor_study.py $(SMALLCAL_DATA)
 
 study-decisions: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/decisions_study.py $(SMALLCAL_DATA) --write docs/decisions-study.md
+	$(VENV)/bin/python benchmarks/decisions_study.py $(SMALLCAL_DATA) --write docs/explanation/decisions-study.md
 
 # Where torchvision was built for another torch, its operators are stubbed, as in the tests.
 end-to-end: $(VENV)/.dev
 	$(VENV)/bin/python scripts/get_cifar10.py $(END_TO_END)/data/cifar10
-	PYTHONPATH=$(CURDIR)/tests/support/torchvision_ops $(VENV)/bin/python benchmarks/end_to_end/run.py $(END_TO_END) --write docs/end-to-end.md
+	PYTHONPATH=$(CURDIR)/tests/support/torchvision_ops $(VENV)/bin/python benchmarks/end_to_end/run.py $(END_TO_END) --write docs/guides/end-to-end.md
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py

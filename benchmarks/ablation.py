@@ -1,4 +1,4 @@
-"""What was tried: `python benchmarks/ablation.py FOLDER [--write docs/ablation.md]`.
+"""What was tried: `python benchmarks/ablation.py FOLDER [--write docs/explanation/ablation.md]`.
 
 FOLDER holds .npz files with val_logits, val_labels, test_logits, test_labels, one per model. The
 parts of the default are swapped for others, one at a time, fitted on draws of the validation rows

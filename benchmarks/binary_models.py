@@ -4,7 +4,7 @@ Six data sets that scikit-learn ships or makes, four models, five halves to fit 
 on. Every way is given the same half, folds it five times, and is measured on the other half; `raw`
 is fitted on all of it. A pair of data set and model is one unit of the intervals.
 
-    python benchmarks/binary_models.py [--write docs/scikit-learn.md]
+    python benchmarks/binary_models.py [--write docs/guides/scikit-learn.md]
 
 --splits N for another number of halves; --out FOLDER keeps what is measured (runs/binary-models),
 so that a run goes on where it was stopped.

@@ -1,6 +1,6 @@
 """Write what the docs say of every method and part: `python scripts/method_table.py`.
 
-The table in docs/methods.md comes from the catalogue, the schema docs/calibrator-v2.json from the
+The table in docs/reference/methods.md comes from the catalogue, the schema docs/reference/calibrator-v2.json from the
 parts. A test fails when either is not up to date.
 """
 
@@ -16,7 +16,7 @@ from smallcal.calibrators.maps.peers import PEERS
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES
 
-PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "methods.md"
 SCHEMA = PAGE.with_name("calibrator-v2.json")
 BEGIN, END = "<!-- methods: begin -->", "<!-- methods: end -->"
 

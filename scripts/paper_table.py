@@ -1,4 +1,4 @@
-"""Write the paper's tables and figures into docs/reproduce.md: `python scripts/paper_table.py`.
+"""Write the paper's tables and figures into docs/guides/reproduce.md: `python scripts/paper_table.py`.
 
 Labels, figures and numbers come from ``reference.json``, which numbers can be checked from the
 reproduction itself, asked about a collection that has everything. A test fails when the page is
@@ -17,7 +17,7 @@ from perfect_collection import perfect_collection
 from smallcal.studies.reproduce.reference import PAPER, load_reference
 from smallcal.studies.reproduce.run import agenda_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
+PAGE = Path(__file__).parents[1] / "docs" / "guides" / "reproduce.md"
 BEGIN, END = "<!-- paper: begin -->", "<!-- paper: end -->"
 TEXT = "in the text"
 

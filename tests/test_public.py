@@ -74,35 +74,35 @@ def test_importing_smallcal_loads_nothing_heavy():
 
 
 #: What pages about extras need.
-NEEDS = {"plots.md": "matplotlib", "vision.md": "PIL"}
+NEEDS = {"guides/plots.md": "matplotlib", "guides/vision.md": "PIL"}
 
 
 @pytest.mark.parametrize(
     ("page", "least"),
     [
-        ("guide.md", 16),
-        ("eval-logs.md", 15),
-        ("scores.md", 15),
-        ("statistics.md", 15),
-        ("choosing.md", 10),
-        ("audit.md", 6),
-        ("planning.md", 9),
-        ("certify.md", 9),
-        ("plots.md", 20),
-        ("simulate.md", 10),
-        ("report.md", 9),
-        ("monitor.md", 17),
-        ("prediction-sets.md", 12),
-        ("adapt.md", 18),
-        ("vision.md", 6),
+        ("start/five-minutes.md", 16),
+        ("guides/eval-logs.md", 15),
+        ("guides/scores.md", 15),
+        ("explanation/statistics.md", 15),
+        ("guides/choosing.md", 10),
+        ("guides/audit.md", 6),
+        ("guides/planning.md", 9),
+        ("guides/certify.md", 9),
+        ("guides/plots.md", 20),
+        ("guides/simulate.md", 10),
+        ("guides/report.md", 9),
+        ("guides/monitor.md", 17),
+        ("guides/prediction-sets.md", 12),
+        ("guides/adapt.md", 18),
+        ("guides/vision.md", 6),
         ("recipes/llm-judge.md", 20),
         ("recipes/multiple-choice.md", 12),
         ("recipes/binary-model.md", 20),
         ("recipes/reranker.md", 15),
         ("recipes/judge-alone.md", 18),
-        ("decide.md", 24),
-        ("groups.md", 13),
-        ("costs.md", 20),
+        ("guides/decide.md", 24),
+        ("guides/groups.md", 13),
+        ("guides/costs.md", 20),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):

@@ -19,7 +19,7 @@ from smallcal.cli.app import Verbs
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "start" / "five-minutes.md").read_text(encoding="utf-8")
 
 
 def one_line(text):
@@ -59,7 +59,7 @@ PROMISES = [
      "calibrators/test_two_views.py::test_free_predictions_are_right_more_often_as_the_warning_says"),
     ("`smallcal fit` says both the first and how many predictions change",
      "test_readme.py::test_fit_says_the_accuracies_of_the_readme"),
-    ("from [no-harm.md](docs/no-harm.md), made by `make study-no-harm`",
+    ("from [no-harm.md](docs/explanation/no-harm.md), made by `make study-no-harm`",
      "test_readme.py::test_the_table_of_models_is_that_of_the_study"),
     ("It changes as much as the samples support, and says when it holds back",
      "cli/test_notes.py::test_a_model_that_was_left_alone_is_a_note"),
@@ -109,7 +109,7 @@ PROMISES = [
      "calibrators/test_default_edges.py::test_a_split_without_errors_leaves_the_model_alone"),
     ("Other methods fit with a warning and a flag",
      "calibrators/test_contract.py::test_a_split_that_tells_little_still_gives_a_usable_calibrator"),
-    ("[Guide](docs/guide.md)", "test_readme.py::test_what_is_linked_is_there"),
+    ("[Guide](docs/start/five-minutes.md)", "test_readme.py::test_what_is_linked_is_there"),
     ("`make bench` measures speed as ratios",
      "test_readme.py::test_commands_that_are_named_are_there"),
 ]  # fmt: skip
@@ -249,7 +249,7 @@ def test_the_demo_fits_80_columns(tmp_path):
 
 def test_the_table_of_models_is_that_of_the_study():
     """Each number of the README's second table stands on the page of its study."""
-    page = (ROOT / "docs" / "no-harm.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "no-harm.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w:-]+)` \|(.*)\|$", README, flags=re.MULTILINE)
     assert len(rows) == 8
     for name, cells in rows:

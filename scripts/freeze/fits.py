@@ -1,6 +1,6 @@
 """Calibrators in the plainest way: what the formulas say, with SciPy's and scikit-learn's solvers.
 
-Definitions are the paper's; where it is silent, the choice that docs/methods.md states.
+Definitions are the paper's; where it is silent, the choice that docs/reference/methods.md states.
 """
 
 from __future__ import annotations

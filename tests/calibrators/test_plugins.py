@@ -19,7 +19,7 @@ from smallcal.calibrators.method import Method
 from smallcal.errors import InputError
 from support.simulated import simulate
 
-PAGE = Path(__file__).parents[2] / "docs" / "adding-a-method.md"
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "adding-a-method.md"
 SOURCE = str(Path(sc.__file__).parents[1])
 
 

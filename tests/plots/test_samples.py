@@ -764,7 +764,7 @@ def test_the_docs_show_every_picture_that_the_script_draws():
     root = Path(__file__).parents[2]
     files = sorted((root / "docs" / "figures").glob("*"))
     assert [file.name for file in files] == sorted(f"{name}.svg" for name in make_figures.FIGURES)
-    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     for file in files:
         assert f"figures/{file.name}" in text

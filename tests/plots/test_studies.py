@@ -735,7 +735,7 @@ def test_every_study_with_a_table_that_can_be_drawn_has_a_figure():
     assert found["efficiency"] == []
     for name, study in STUDIES.items():
         assert ("differences" in study.tables) == ("differences" in found[name])
-    page = (ROOT / "docs" / "studies.md").read_text()
+    page = (ROOT / "docs" / "guides" / "studies.md").read_text()
     for name in FIGURES:
         assert f"`{name}`" in page
 

@@ -60,7 +60,7 @@ def test_estimates_lie_in_their_intervals_and_noise_is_off_them(found):
 
 
 def test_the_docs_have_the_table(request):
-    page = (request.config.rootpath / "docs" / "statistics.md").read_text()
+    page = (request.config.rootpath / "docs" / "explanation" / "statistics.md").read_text()
     before, rest = page.split(MARKS[0])
     shown, _ = rest.split(MARKS[1])
     assert all(world.name in shown for world in WORLDS)

@@ -186,7 +186,7 @@ def select(
     -----
     Repeats cut the same samples again: their means differ by the cut alone, so "repeat" and
     "fold" take their standard error for far smaller than it is and accept useless capacity more
-    often (``docs/choosing.md`` has the numbers). No rule sees what another calibration split
+    often (``docs/guides/choosing.md`` has the numbers). No rule sees what another calibration split
     would have given, or data that differ from these.
 
     Examples

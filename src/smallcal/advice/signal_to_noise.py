@@ -252,7 +252,7 @@ def signal_to_noise(
     their slopes, which they always do: safe predictions hardly vary. ``null="permutation"`` deals
     the slopes out to the samples at random and compares B. It takes slopes for interchangeable,
     so that with accurate models it rejects far too seldom. Both are measured in
-    ``docs/audit.md``.
+    ``docs/guides/audit.md``.
 
     Examples
     --------

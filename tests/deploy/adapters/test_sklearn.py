@@ -545,7 +545,7 @@ def test_strange_labels_and_an_unfitted_model(data):
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("scikit-learn.md", 20), ("recipes/scikit-learn.md", 20)]
+    ("page", "least"), [("guides/scikit-learn.md", 20), ("recipes/scikit-learn.md", 20)]
 )
 def test_the_examples_in_the_docs_run(page, least):
     results = run_page(Path(__file__).parents[3] / "docs" / page)

@@ -635,7 +635,7 @@ def test_without_torch_one_line_says_what_to_install():
 @pytest.mark.parametrize(
     ("page", "least", "needs"),
     [
-        ("torch.md", 15, "torch"),
+        ("guides/torch.md", 15, "torch"),
         ("recipes/torch-vision.md", 10, "torch"),
         ("recipes/huggingface.md", 10, "transformers"),
     ],

@@ -29,7 +29,7 @@ from smallcal.metrics.units import PERCENT, SHARE, X100, Unit, written
 LEVELS = (0.5, 0.7, 0.9, 0.99)
 #: Drift is said below this chance.
 _LEVEL = 0.01
-#: After drift, so many rows are worth more in a fit of their own; see docs/refresh.md.
+#: After drift, so many rows are worth more in a fit of their own; see docs/guides/refresh.md.
 _ENOUGH = 100
 
 
