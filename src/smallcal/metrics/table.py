@@ -22,7 +22,9 @@ class Metric:
     Attributes
     ----------
     name : str
-        Its key in ``METRICS``.
+        Its key in ``METRICS``, in code and in JSON.
+    title : str
+        What people call it: in headings, sentences and the glossary, and nothing else there.
     of : callable
         The metric as a function of a :class:`Scored`, a fraction.
     summary : str
@@ -43,6 +45,7 @@ class Metric:
     """
 
     name: str
+    title: str
     of: Callable[[Scored], float]
     summary: str
     better: Literal["lower", "higher", "zero"] = "lower"
@@ -56,6 +59,16 @@ class Metric:
         """Return what it measures, of what rows hold: "logits", "probabilities" or "score"."""
         return self.of_outcomes if kind == "score" and self.of_outcomes else self.summary
 
+    def heading(self, *, difference: bool = False) -> str:
+        """Return the heading of a column of its values, or of differences.
+
+        Examples
+        --------
+        >>> METRICS["ece15"].heading(), METRICS["nll"].heading(difference=True)
+        ('ECE %', 'log-loss points')
+        """
+        return self.unit.heading(self.title, difference=difference)
+
     @property
     def percent(self) -> bool:
         """Whether it is a share, so that people read it in percent."""
@@ -65,6 +78,7 @@ class Metric:
 _ROWS = (
     Metric(
         name="accuracy",
+        title="accuracy",
         of=proper.accuracy.of,
         values=proper.accuracy.values,
         summary="share of samples whose most probable class is the true one",
@@ -73,6 +87,7 @@ _ROWS = (
     ),
     Metric(
         name="ece15",
+        title="ECE",
         of=binned.ece.of,
         summary="gap between confidence and accuracy in 15 bins of equal width",
         of_outcomes="gap between probability and frequency of outcome 1 in 15 bins of equal width",
@@ -80,6 +95,7 @@ _ROWS = (
     ),
     Metric(
         name="adaece15",
+        title="adaptive ECE",
         of=binned.adaece.of,
         summary="gap between confidence and accuracy in 15 bins of equal count",
         of_outcomes="gap between probability and frequency of outcome 1 in 15 bins of equal count",
@@ -87,6 +103,7 @@ _ROWS = (
     ),
     Metric(
         name="cwece15",
+        title="classwise ECE",
         of=binned.classwise_ece.of,
         summary="gap between probability and frequency in 15 bins, averaged over classes",
         of_outcomes="gap between probability and frequency in 15 bins, averaged over both outcomes",
@@ -96,18 +113,21 @@ _ROWS = (
     ),
     Metric(
         name="smece",
+        title="smECE",
         of=smooth.smece.of,
         summary="smooth calibration error, as the authors' released estimator computes it",
         biased=True,
     ),
     Metric(
         name="smece_exact",
+        title="exact smECE",
         of=smooth.smece_exact.of,
         summary="smooth calibration error, as it is defined",
         biased=True,
     ),
     Metric(
         name="nll",
+        title="log-loss",
         of=proper.nll.of,
         values=proper.nll.values,
         summary="negative log-likelihood of the true class, in nats",
@@ -116,6 +136,7 @@ _ROWS = (
     ),
     Metric(
         name="brier",
+        title="Brier score",
         of=proper.brier.of,
         values=proper.brier.values,
         summary="squared distance from the true class, summed over classes",
@@ -124,6 +145,7 @@ _ROWS = (
     ),
     Metric(
         name="top_label_bce",
+        title="top-label log-loss",
         of=proper.top_label_bce.of,
         values=proper.top_label_bce.values,
         summary="cross-entropy of the confidence as a forecast of being correct, in nats",
@@ -132,6 +154,7 @@ _ROWS = (
     ),
     Metric(
         name="auroc",
+        title="AUROC",
         of=selective.auroc_of_correctness.of,
         summary="chance that a right prediction is more confident than a wrong one",
         better="higher",
@@ -140,18 +163,21 @@ _ROWS = (
     ),
     Metric(
         name="aurc",
+        title="AURC",
         of=selective.aurc.of,
         summary="error rate averaged over all coverages, most confident first",
         of_outcomes="rate of failures averaged over all coverages, most probable first",
     ),
     Metric(
         name="eaurc",
+        title="excess AURC",
         of=selective.eaurc.of,
         summary="aurc above that of a perfect ranking",
     ),
     *(
         Metric(
             name=f"hcfp{percent}",
+            title=f"high-confidence errors (≥{percent / 100})",
             of=partial(threshold.hcfp.of, threshold=percent / 100),
             summary=f"share of errors made with a confidence of {percent} % or more",
             of_outcomes=f"share of failures with a probability of {percent} % or more",
@@ -161,12 +187,14 @@ _ROWS = (
     ),
     Metric(
         name="selective_risk80",
+        title="selective risk (coverage 0.8)",
         of=selective.selective_risk.of,
         summary="error rate among the most confident 80 %",
         of_outcomes="rate of failures among the most probable 80 %",
     ),
     Metric(
         name="risk_at90",
+        title="error rate (confidence ≥0.9)",
         of=threshold.risk_at_threshold.of,
         summary="error rate among predictions with a confidence of 90 % or more",
         of_outcomes="rate of failures where the probability is 90 % or more",
@@ -174,6 +202,7 @@ _ROWS = (
     ),
     Metric(
         name="confidence_gap",
+        title="confidence gap",
         of=threshold.confidence_gap.of,
         values=threshold.confidence_gap.values,
         summary="mean confidence minus accuracy",
