@@ -66,7 +66,10 @@ def table() -> str:
 
 def metric_names() -> str:
     """Return what code and people call each metric, in Markdown."""
-    lines = ["| in tables and sentences | in code | what it measures | better |", "|---|---|---|---|"]
+    lines = [
+        "| in tables and sentences | in code | what it measures | better |",
+        "|---|---|---|---|",
+    ]
     better = {"lower": "lower", "higher": "higher", "zero": "near zero"}
     lines += [
         f"| {row.title} | `{name}` | {row.summary} | {better[row.better]} |"

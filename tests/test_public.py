@@ -158,7 +158,9 @@ def test_the_table_in_the_readme_is_what_the_demo_prints():
 def test_the_tables_of_methods_and_metrics_in_the_docs_are_up_to_date():
     for file, what, make in method_table.TABLES:
         page = file.read_text(encoding="utf-8")
-        assert method_table.updated(page, what, make()) == page, "run python scripts/method_table.py"
+        assert method_table.updated(page, what, make()) == page, (
+            "run python scripts/method_table.py"
+        )
     assert all(row.good_for and row.summary for row in METHODS.values())
 
 

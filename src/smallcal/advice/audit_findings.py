@@ -14,6 +14,7 @@ from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.claims import CLAIMS
 from smallcal.data.plain import plain_fields
 from smallcal.data.shown import visible
+from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, X100
 
 Level = Literal["fine", "care", "bad"]
@@ -279,7 +280,7 @@ def _held_out(audit: Audit) -> Iterator[Finding]:
         return
     own, raw = (audit.held_out[key].mean for key in ("top_label_bce", "raw_top_label_bce"))
     claim = CLAIMS[audit.input]
-    loss = "TopBCE" if audit.input == "logits" else claim.called
+    loss = METRICS[claim.loss].title
     text = (
         f"On samples left out, {loss} was below {claim.raw}'s in {_percent(share)} of refits "
         f"({X100.number(own)} against {X100.value(raw)} on average)"

@@ -242,7 +242,8 @@ def _worth_calibrating(plan: Plan) -> str:
     else:
         verdict = "What calibrating gains cannot be told from so few rows"
     return (
-        f"{verdict}: {ece}, and {claim.called} changes by {_change(gain)} with {plan.n:,} samples."
+        f"{verdict}: {ece}, and {METRICS[claim.loss].title} changes by {_change(gain)} with "
+        f"{plan.n:,} samples."
     )
 
 
@@ -252,7 +253,7 @@ def _against_one_temperature(plan: Plan, gap: Interval) -> str:
         "worse": f"One temperature ({plan.simple}) is better than {plan.method}",
         "tie": f"{plan.method} and one temperature ({plan.simple}) cannot be told apart",
     }[gap.verdict()]
-    loss = CLAIMS[plan.input].called
+    loss = METRICS[CLAIMS[plan.input].loss].title
     return f"{verdict}: {loss} differs by {_change(gap)} with {plan.n:,} samples."
 
 
@@ -264,7 +265,7 @@ def _worth_more(plan: Plan) -> str:
     verdict = "More samples would help" if falls >= _LITTLE else "More samples would change little"
     return (
         f"{verdict}: {last - plan.n:,} more would lower ECE by {_ECE.size(falls)} ({band}) "
-        f"and change {CLAIMS[plan.input].called} by {_change(bce)}."
+        f"and change {METRICS[CLAIMS[plan.input].loss].title} by {_change(bce)}."
     )
 
 
@@ -281,11 +282,17 @@ def _change(gap: Interval) -> str:
     return f"{unit.difference(gap.point)} ({unit.interval(gap.low, gap.high, signed=True)})"
 
 
+def _titled(metric: str) -> str:
+    """Return what people call a metric that can be a target."""
+    found = METRICS[metric.removeprefix("debiased_")].title
+    return f"debiased {found}" if metric.startswith("debiased_") else found
+
+
 def _target(plan: Plan, target: Target) -> str:
     unit = METRICS[target.metric].unit if target.metric in METRICS else _ECE
     aim, floor = unit.value(target.value), unit.value(target.floor)
     where = f" on {plan.test_size:,} test rows" if target.metric == "ece15" else ""
-    goal = f"{target.metric} of {aim}{where}"
+    goal = f"{_titled(target.metric)} of {aim}{where}"
     if target.size is None and target.floor > target.value:
         reach = "" if target.low is None else f"; with luck {target.low:,} samples would do"
         return f"{goal}: not expected with {plan.method}, which stays above {floor}{reach}."

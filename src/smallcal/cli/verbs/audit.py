@@ -182,7 +182,7 @@ def _show_bands(found: Audit) -> None:
 
 def _show_shares(found: Audit) -> None:
     claim, score = CLAIMS[found.input], found.input == "score"
-    told = {"loss": claim.called if score else "TopBCE", "raw": claim.raw}
+    told = {"loss": METRICS[claim.loss].title, "raw": claim.raw}
     rows = [
         [_SHARES[key].format(**told), SHARE.value(share)] for key, share in found.shares.items()
     ]
@@ -191,10 +191,9 @@ def _show_shares(found: Audit) -> None:
     ]
     terminal.show_table(["in refits", "share"], rows)
     names = {
-        "top_label_bce": ("TopBCE", "top_label_bce"),
-        "ece15": ("ECE15", "ece15"),
-        "ece15_floor": ("ECE15 by noise alone", "ece15"),
-        "nll": ("NLL", "nll"),
+        **{key: (METRICS[key].title, key) for key in ("top_label_bce", "ece15")},
+        "ece15_floor": (f"{METRICS['ece15'].title} noise floor", "ece15"),
+        "nll": (METRICS["nll"].title, "nll"),
     }
     rows = []
     for key, (name, metric) in names.items():
@@ -216,10 +215,11 @@ def _show_signals(signals: SignalToNoise) -> None:
             rows.append([name, "", "", "", row.note])
             continue
         gain = X100.number(row.predicted_gain, signed=True)
-        gain += "" if row.metric == "TopBCE" else f" {row.metric}"
+        gain += "" if row.metric == "top_label_bce" else f" {METRICS[row.metric].title}"
         beyond = "beyond chance" if row.beyond_chance else ""
         rows.append([name, f"{row.times_floor:.1f}", gain, f"{row.p_value:.3f}", beyond])
     control = f"{signals.random_times_floor:.1f}"
     rows.append(["random groups", control, "", "", "for comparison"])
-    heading = X100.heading("TopBCE gain", difference=True)
+    gained = METRICS["top_label_bce"]
+    heading = gained.unit.heading(f"{gained.title} gain", difference=True)
     terminal.show_table(["signal", "B/σ² in floors", heading, "p", ""], rows, text=(0, 4))

@@ -232,4 +232,4 @@ def _rows(
 
 
 def _heading(metric: str, *, difference: bool = False) -> str:
-    return METRICS[metric].unit.heading(metric, difference=difference)
+    return METRICS[metric].heading(difference=difference)

@@ -31,7 +31,6 @@ from smallcal.statistics.compare import evaluate
 
 METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "adaptive", "adaptive-free")
 MEASURED = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
-NAMES = ("ECE15", "TopBCE", "NLL", "Brier", "accuracy")
 BUDGETS = (250, 625, 1250)
 NO_REPORT = "none"
 CREDIT = "Data: drawings from Quick, Draw! by Google, CC BY 4.0; the model and its logits are ours."
@@ -86,9 +85,7 @@ def demo(
         f"A model with {len(cal.class_names)} classes; fitted on random draws of N calibration "
         f"samples, measured on {len(test.labels):,} others. Mean ± standard deviation over draws."
     )
-    headers = [
-        METRICS[metric].unit.heading(name) for metric, name in zip(MEASURED, NAMES, strict=True)
-    ]
+    headers = [METRICS[metric].heading() for metric in MEASURED]
     terminal.show_table(["N", "method", *headers], list(_rows(cells)), text=(0, 1))
     terminal.say(*findings(cells), on_test())
     if report != NO_REPORT:
@@ -179,7 +176,7 @@ def _proper(budget: int, found: dict[str, Cell]) -> str:
     best = min(loss.values())
     winners = " and ".join(name for name, value in loss.items() if value == best)
     return (
-        f"{budget:,} samples: lowest TopBCE by {winners}, {unit.number(best)}, raw "
+        f"{budget:,} samples: lowest top-label log-loss by {winners}, {unit.number(best)}, raw "
         f"{unit.value(loss['none'])}."
     )
 

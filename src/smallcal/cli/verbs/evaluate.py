@@ -209,8 +209,9 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
             row = found[name]
             cells.append(unit.interval(row.low, row.high, n_undefined=row.n_undefined))
             cells.append("" if row.floor is None else unit.number(row.floor))
-        rows.append([name, unit.number(value), unit.sign, *cells, METRICS[name].told(kind)])
-    headers = ["metric", "value", "unit", *more, "what it measures"]
+        what = f"{METRICS[name].title}: {METRICS[name].told(kind)}"
+        rows.append([name, unit.number(value), unit.sign, *cells, what])
+    headers = ["name", "value", "unit", *more, "metric"]
     terminal.show_table(headers, rows, text=(0, 2, len(headers) - 1))
     if found:
         terminal.say(
@@ -219,7 +220,10 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
             "error near its floor is noise."
         )
     if binned:
-        each = ", ".join(f"{name} {METRICS[name].unit.value(found[name].point)}" for name in binned)
+        measured = ((METRICS[name], found[name]) for name in binned)
+        each = ", ".join(
+            f"{metric.title} {metric.unit.value(row.point)}" for metric, row in measured
+        )
         terminal.say(
             f"Debiased, without the noise of these samples: {each}, "
             "which their intervals are about."

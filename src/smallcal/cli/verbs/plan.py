@@ -123,7 +123,7 @@ def _show(data: str, found: Plan) -> None:
         ]
         for row in found.rows
     ]
-    names = [ece.heading("ece15"), bce.heading(CLAIMS[found.input].loss)]
+    names = [METRICS[name].heading() for name in ("ece15", CLAIMS[found.input].loss)]
     headers = ["samples", "", names[0], band, "no noise", names[1]]
     terminal.show_table(headers, rows, text=(1,))
     terminal.say(f"Who gives what with all {found.n:,} samples:")
@@ -139,7 +139,7 @@ def _show(data: str, found: Plan) -> None:
     terminal.show_table(["method", *names, f"minus none, {bce.change}", band], rows)
     terminal.say(
         *found.sentences,
-        f"ece15: as `smallcal evaluate` would show it on {found.test_size:,} test rows, noise "
+        f"ECE: as `smallcal evaluate` would show it on {found.test_size:,} test rows, noise "
         "included; no noise: on endless ones.",
     )
 

@@ -135,13 +135,15 @@ def _show(found: Selection, data: str) -> None:
     size = terminal.size(found.n, found.n_classes, found.input)
     terminal.say(f"{data}: {size}, {cut}. Losses on samples held out:")
     losses = list(dict.fromkeys([found.loss, "nll"]))
-    headings = [METRICS[metric].unit.heading(metric) for metric in losses]
+    headings = [METRICS[metric].heading() for metric in losses]
     rows = [_losses(row, losses) for row in found.table]
     headers = ["candidate", "parameters", *headings, "verdict"]
     terminal.show_table(headers, rows, text=(0, len(headers) - 1))
     compared = [row for row in found.table if row.against]
     if compared:
-        terminal.say(f"Gains in {found.loss}, with {100 * found.level:g} % intervals:")
+        terminal.say(
+            f"Gains in {METRICS[found.loss].title}, with {100 * found.level:g} % intervals:"
+        )
         gain = METRICS[found.loss].unit.heading("gain", difference=True)
         rows = [_gains(row, found.loss) for row in compared]
         terminal.show_table(["candidate", "over", gain, "1 s.e.", "interval"], rows, text=(0, 1))

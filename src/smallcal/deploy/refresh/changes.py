@@ -23,6 +23,7 @@ from smallcal.deploy.monitor import label_free
 from smallcal.deploy.monitor.report import p_value
 from smallcal.deploy.refresh.posterior import Posterior
 from smallcal.deploy.refresh.rows import Rows
+from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, SHARE, X100, Unit, written
 
 #: Confidences whose change is shown.
@@ -296,7 +297,7 @@ def _verdict(done: Refreshed, claim: Claim) -> str:
         return (
             f"{what}: old stays. One row cannot judge what it taught; it is kept, and counts later."
         )
-    losses = f"{claim.called} {X100.number(found.before)} -> {X100.value(found.after)}"
+    losses = f"{METRICS[claim.loss].title} {X100.number(found.before)} -> {X100.value(found.after)}"
     gain = X100.difference(found.before - found.after)
     ends = X100.interval(*found.gain_interval, signed=True)
     told = f"{losses} on all new rows, each left out of what it is judged by"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smallcal.data.claims import Claim
+from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.measure import CLASSIC, Measured
 from smallcal.reports.content.verdict import beyond_chance
@@ -74,7 +75,7 @@ def _others(measured: Measured, chosen: str) -> Iterator[str]:
     rows = {(n, m): measured.difference(n, chosen, m) for n in names for m in measured.told}
     found, claim = beyond_chance(rows, measured.result.level), measured.claim
     better = [
-        f"{name} in {metric} ({with_interval(metric, row.row, signed=True)})"
+        f"{name} in {METRICS[metric].title} ({with_interval(metric, row.row, signed=True)})"
         for (name, metric), row in found.items()
         if row.verdict == "better"
     ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from smallcal import plots
 from smallcal.data.plain import plain
+from smallcal.metrics import METRICS
 from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.units import PERCENT
 from smallcal.plots.shift_errors_plot import errors_of
@@ -69,10 +70,10 @@ def _forests(measured: Measured) -> Iterator[Spec]:
         ]
         yield (
             f"forest-{metric.replace('_', '-')}",
-            f"{metric}: difference from {measured.claim.raw}",
+            f"{METRICS[metric].title}: difference from {measured.claim.raw}",
             f"Left of zero is better. {100 * measured.result.level:g} % intervals, paired by "
             f"sample.{' Debiased.' if metric in CUTS else ''}",
-            f"Difference in {metric} from {measured.claim.raw}: {'; '.join(parts)}.",
+            f"Difference in {METRICS[metric].title} from {measured.claim.raw}: {'; '.join(parts)}.",
             "forest",
             plots.forest_data(measured.result, metric=metric),
         )
@@ -96,7 +97,7 @@ def _of_confidence(
         "Reliability",
         f"{met} against {what} in 15 bins; bands are exact {100 * level:g} % intervals. "
         "On the diagonal a model is as right as it says; below it, it is too sure.",
-        f"Reliability diagram in 15 bins of {what}. ece15: {each('ece15')}.",
+        f"Reliability diagram in 15 bins of {what}. ECE: {each('ece15')}.",
         "reliability",
         plots.reliability_data(labels, probas, level=level),
     )
@@ -217,7 +218,7 @@ def _of_shift(rows: Sequence[Mapping[str, Any]], *, level: float) -> Iterator[Sp
         "Calibration error under shift",
         "Each mark is the debiased error of a shifted set, by the accuracy left there; bars are "
         f"{100 * level:g} % intervals.",
-        f"Debiased ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
+        f"Debiased ECE on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
         "shift_errors",
         found,
     )

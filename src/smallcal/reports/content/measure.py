@@ -307,7 +307,7 @@ def _note(claim: Claim) -> str:
     return (
         f"Floor: what a perfectly calibrated model with these {claim.confidences} would show on "
         "average; an error near its floor is noise. Debiased: the error without that noise, as "
-        "endless test samples would show it; intervals of ece15 and adaece15 are about this."
+        "endless test samples would show it; intervals of ECE and adaptive ECE are about this."
     )
 
 

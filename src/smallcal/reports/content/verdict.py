@@ -60,7 +60,7 @@ def recommended(measured: Measured) -> Choice:
         return Choice(RAW, "default", "nothing else was fitted")
     if not measured.result.n_boot:
         lowest = min(names, key=lambda name: measured.points[name][claim.loss])
-        why = f"the lowest {claim.called} on these test samples, chance not ruled out"
+        why = f"the lowest {METRICS[claim.loss].title} on these test samples, chance not ruled out"
         return Choice(lowest, "test", why)
     gain = _better_than(measured, RAW, names)
     if not gain:
@@ -72,7 +72,9 @@ def recommended(measured: Measured) -> Choice:
         why = f"the fewest fitted numbers among the methods that beat {claim.raw} beyond chance"
         return Choice(first, "test", why)
     best = min(better, key=lambda name: measured.points[name][claim.loss])
-    return Choice(best, "test", f"its {claim.called} is below that of {first} beyond chance")
+    return Choice(
+        best, "test", f"its {METRICS[claim.loss].title} is below that of {first} beyond chance"
+    )
 
 
 def _better_than(measured: Measured, method: str, names: list[str]) -> list[str]:
@@ -276,7 +278,10 @@ def _harm(found: Mapping[str, Difference], claim: Claim) -> Iterator[Finding]:
     """Yield where the chosen method is worse than the raw model, corrected for all metrics."""
     worse = {metric: row for metric, row in found.items() if row.verdict == "worse"}
     if worse:
-        sizes = [f"{m} ({METRICS[m].unit.difference(row.row.point)})" for m, row in worse.items()]
+        sizes = [
+            f"{METRICS[m].title} ({METRICS[m].unit.difference(row.row.point)})"
+            for m, row in worse.items()
+        ]
         little = all(row.row.point < LITTLE for row in worse.values())
         level = "care" if little else "bad"
         yield level, f"Worse than {claim.raw} beyond chance: {listed(sizes)}."

@@ -167,7 +167,7 @@ def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
     boot = content["settings"]["n_boot"]
     rule = (
         " A difference is called better or worse only where its own interval lies on one side of "
-        "zero; otherwise it is a tie. Differences in ece15 and adaece15 are debiased. The verdict "
+        "zero; otherwise it is a tie. Differences in ECE and adaptive ECE are debiased. The verdict "
         "also corrects for the number of comparisons."
     )
     yield Text(
@@ -217,8 +217,8 @@ def shift(content: Content, shown: Sequence[Figure]) -> Iterator[Block]:
             words("Severity", "severity"),
             numbers("n", "n", 0),
             _value(claim.accuracy.capitalize(), "accuracy", RAW),
-            _value("Raw ece15", "ece15", RAW),
-            _value("After ece15", "ece15", chosen),
+            _value("Raw ECE", "ece15", RAW),
+            _value("ECE after", "ece15", chosen),
             (Column("Difference", "points", help="paired by sample"), _shift_difference),
             (Column("Verdict", number=False), _shift_verdict),
             *([] if score else [_MOVED]),
