@@ -567,9 +567,9 @@ def test_targets_out_of_reach_and_within_easy_reach_are_said_to_be():
     assert hard.floor > 0.001
     assert easy.size == 50
     text = " ".join(found.sentences)
-    assert "ece15 of 0.10 % on 5,000 test rows: not expected with tva-ts" in text
-    assert "debiased_ece15 of 50.00 %: at most 50 samples" in text
-    assert "top_label_bce of 1.00 x100: not expected" in text
+    assert "ECE of 0.10 % on 5,000 test rows: not expected with tva-ts" in text
+    assert "debiased ECE of 50.00 %: at most 50 samples" in text
+    assert "top-label log-loss of 1.00 x100: not expected" in text
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_the_verdict_is_printed(cli):
     code, out, _ = cli("report", "cal.npz", "test.npz", *QUICK, "-o", "a.md")
     assert code == 0
     said = " ".join(out.split())
-    for words in ("Use adaptive", "ECE ", "Top-label BCE ", "Above 90 % confidence: ", "Ship it:"):
+    for words in ("Use adaptive", "ECE ", "Top-label log-loss ", "Above 90 % confidence: ", "Ship it:"):
         assert words in said
     assert "smallcal fit cal.npz -o cal.json" in out
 

@@ -369,7 +369,7 @@ def test_compare_prints_intervals_and_a_verdict_in_words(cli):
     code, out, _ = cli("compare", "both.npz", *options)
     assert code == 0
     words = " ".join(out.split())
-    assert "none: raises nll by" in words
+    assert "none: raises log-loss by" in words
     assert ", 95 % interval " in words
     assert max(map(len, out.splitlines())) <= 80
     found = json.loads(cli("compare", "both.npz", *options, "--level", "0.9", "--json")[1])

@@ -206,7 +206,7 @@ def test_harm_is_told_and_nothing_is_chosen_on_the_test_samples():
     assert "is left" not in texts(report)
     assert "Judged: " in report.to_markdown()
     (bad,) = [f["text"] for f in verdict["findings"] if f["level"] == "bad"]
-    assert bad.startswith("Worse than the raw model beyond chance: ece15 (+")
+    assert bad.startswith("Worse than the raw model beyond chance: ECE (+")
     assert any(
         fact.startswith("ts-nll is worse than the raw model in") for fact in verdict["facts"]
     )

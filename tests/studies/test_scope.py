@@ -303,7 +303,7 @@ def test_the_map_says_who_is_best_and_by_how_much(name, metric, mapped):
                 assert word == "tie"
         best_of[model[0]].append(ordered[0])
         ahead[model[0]] += bool(means["srts-bce"] < means["smart-bce"])
-    at = {"set": name, "metric": metric, "against": "smart-bce"}
+    at = {"set": name, "metric": METRICS[metric].title, "against": "smart-bce"}
     for dataset, bests in best_of.items():
         (found,) = cells(made["regimes"], **{"data set": dataset}, **at)
         counted = dict(part.split(" ", 1) for part in found["best"].split(", "))

@@ -67,18 +67,21 @@ def show_table(
 def _fitted(
     headers: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int]
 ) -> list[str]:
-    """Return the headings; where the table is too wide, those of numbers take several lines.
+    """Return the headings; where the table is too wide, long ones of numbers take several lines.
 
     Else names in the first columns would be broken to make room for long headings.
     """
     cells = [max((len(row[j]) for row in rows), default=0) for j in range(len(headers))]
-    needed = sum(max(len(head), cell) + 2 for head, cell in zip(headers, cells, strict=True))
-    if needed <= shutil.get_terminal_size().columns:
-        return list(headers)
-    return [
-        head if j in text else textwrap.fill(head, max(1, cell), break_long_words=False)
-        for j, (head, cell) in enumerate(zip(headers, cells, strict=True))
-    ]
+    fitted, wide = list(headers), shutil.get_terminal_size().columns
+    for j in sorted(range(len(headers)), key=lambda j: cells[j] - len(headers[j])):
+        needed = (
+            max(cell, *map(len, head.split("\n"))) for head, cell in zip(fitted, cells, strict=True)
+        )
+        if sum(needed) + 2 * (len(headers) - 1) <= wide:
+            break
+        if j not in text:
+            fitted[j] = textwrap.fill(headers[j], max(1, cells[j]), break_long_words=False)
+    return fitted
 
 
 def show_json(document: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -70,7 +70,7 @@ CLAIMS: Mapping[str, Claim] = MappingProxyType(
         "score": Claim(
             raw="the raw score",
             confidence="probability",
-            accuracy="rate of successes",
+            accuracy="success rate",
             rows="outcomes",
             right="1",
             wrong="0",
@@ -78,7 +78,7 @@ CLAIMS: Mapping[str, Claim] = MappingProxyType(
             are_wrong="have outcome 0",
             failed="failed",
             errors="failures",
-            rate="rate of failures",
+            rate="failure rate",
             # Of one outcome of two, the log-likelihood is the cross-entropy of the probability.
             loss="nll",
             sure="probable",

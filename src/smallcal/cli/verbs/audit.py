@@ -42,17 +42,19 @@ def audit(
     ] = None,
     apply_to: Annotated[
         list[str] | None,
-        option("FILE", "Also say which groups these samples fall into. May be repeated."),
+        option(
+            "FILE", "Also show how these samples are distributed over the groups. May be repeated."
+        ),
     ] = None,
     n_refits: Annotated[
         int | None,
-        option("N", "How often to fit again. Default: 50, or 100 if two halves differ.", min=2),
+        option("N", "Number of refits. Default: 50, or 100 if the two halves disagree.", min=2),
     ] = None,
     size: Annotated[
-        int | None, option("N", "Refit on N samples drawn without replacement.")
+        int | None, option("N", "Refit on N samples, drawn without replacement.")
     ] = None,
     n_null: Annotated[
-        int, option("N", "Draws behind p-values; 0 leaves signals out.", min=0)
+        int, option("N", "Simulations for p-values; 0 skips the test of signals.", min=0)
     ] = 499,
     labels: options.Labels = None,
     input: options.Input = None,
@@ -67,7 +69,7 @@ def audit(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Refit a calibrator on resamples and say how far to trust its numbers."""
+    """Refit a calibrator on resamples and say how stable it is."""
     if calibrator is not None and (setting or method != "default"):
         raise InputError("--calibrator brings its own method; leave out --method and --set")
     chosen = choices.method_options(method, setting or [])

@@ -55,20 +55,22 @@ class Cell:
 
 
 def demo(
-    draws: Annotated[int, option(None, "Random subsets per budget.", min=1, max=1000)] = 5,
+    draws: Annotated[int, option(None, "Random subsets per sample size.", min=1, max=1000)] = 5,
     budget: Annotated[
-        list[int] | None, option("N", "Calibration samples; may be repeated. [250 625 1250]")
+        list[int] | None,
+        option("N", "Number of calibration samples; may be repeated. [250 625 1250]"),
     ] = None,
     export: Annotated[
-        str | None, option("FOLDER", "Only write the data there, as cal.npz and test.npz.")
+        str | None,
+        option("FOLDER", "Only write the demo's data to this folder, as cal.npz and test.npz."),
     ] = None,
     report: Annotated[
-        str, option("FILE", "Where to write the report on this data; none to leave it out.")
+        str, option("FILE", "Where to write the report; none for no report.")
     ] = "smallcal-report.html",
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Calibrate a real model from a few hundred samples and show what that gives."""
+    """Calibrate a real model from a few hundred samples and show the result."""
     cal, test = load_demo("cal"), load_demo("test")
     if export is not None:
         _export(Path(export), {"cal": cal, "test": test}, as_json=as_json)

@@ -7,7 +7,7 @@ from smallcal.cli import options, terminal
 
 
 def methods(as_json: options.Json = False) -> None:
-    """List the methods by name."""
+    """List all methods, with their names."""
     if as_json:
         rows = {
             name: {

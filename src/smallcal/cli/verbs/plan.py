@@ -34,25 +34,23 @@ def plan(
     sizes: Annotated[
         str | None,
         option(
-            "N,N,...", "Numbers of samples to plan for. Default: round ones up to four times DATA."
+            "N,N,...", "Sample sizes to plan for. Default: round numbers up to four times DATA."
         ),
     ] = None,
-    draws: Annotated[int, option("N", "Fits of each size.", min=5, max=1000)] = 20,
+    draws: Annotated[int, option("N", "Fits per sample size.", min=5, max=1000)] = 20,
     target: Annotated[
         list[str] | None,
-        option(
-            "METRIC=VALUE", "How many samples reach this: ece15=0.02, ece15=2%. May be repeated."
-        ),
+        option("METRIC=VALUE", "Target to reach: ece15=0.02 or ece15=2%. May be repeated."),
     ] = None,
     test_size: Annotated[
-        int, option("N", "Rows of the test set that ece15 is predicted for.", min=1)
+        int, option("N", "Size of the test split for which ECE is predicted.", min=1)
     ] = 5000,
     level: options.Level = 0.9,
     seed: options.Seed = 0,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Say how many samples calibration needs, from a pilot split."""
+    """Estimate how many labelled samples calibration needs, from a pilot split."""
     wanted = None if sizes is None else _sizes(sizes)
     goals = dict(_goal(text) for text in target or [])
     asked = inputs.Asked.of(locals())

@@ -27,7 +27,12 @@ def select(
     data: options.Data,
     output: Annotated[
         str | None,
-        option("FILE", "Fit the choice on all samples and write it here (JSON).", "-o", "--output"),
+        option(
+            "FILE",
+            "Fit the chosen method on all samples and write it here (JSON).",
+            "-o",
+            "--output",
+        ),
     ] = None,
     candidates: Annotated[
         str | None,
@@ -38,12 +43,14 @@ def select(
     rule: Annotated[
         str,
         option(
-            "RULE", "What the standard error is of: sample, repeat, fold; or holdout, one split."
+            "RULE",
+            "How the standard error is computed: over samples, repeats or folds; or holdout, one "
+            "split.",
         ),
     ] = "sample",
-    loss: Annotated[str, option("METRIC", "What must get lower.")] = "top_label_bce",
-    repeats: Annotated[int, option("N", "How often the samples are cut into folds.", min=1)] = 5,
-    folds: Annotated[int, option("N", "Into how many.", min=2)] = 5,
+    loss: Annotated[str, option("METRIC", "Metric to minimise.")] = "top_label_bce",
+    repeats: Annotated[int, option("N", "Repetitions of cross-validation.", min=1)] = 5,
+    folds: Annotated[int, option("N", "Number of folds.", min=2)] = 5,
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
@@ -58,7 +65,7 @@ def select(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Compare the default with others on samples held out, and choose."""
+    """Choose a method by cross-validation, the raw model among the candidates."""
     require_rule(rule, loss=loss, n_repeats=repeats, n_folds=folds, level=level)
     wanted = None if candidates is None else parsed(candidates)
     if output is not None:

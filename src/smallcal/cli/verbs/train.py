@@ -28,17 +28,16 @@ def train(
     ] = None,
     output: Annotated[
         str | None,
-        option("RUN", "A folder; a run that was stopped goes on there.", "-o", "--output"),
+        option("RUN", "Output folder; an interrupted run resumes there.", "-o", "--output"),
     ] = None,
     data: Annotated[
         str | None, option("KIND:DIR", "The images, such as cifar100:DIR or folder:DIR.")
     ] = None,
-    epochs: Annotated[int | None, option("N", "Instead of the recipe's.", min=1)] = None,
-    seed: Annotated[
-        int | None, option("N", "Instead of the recipe's.", min=0, max=2**32 - 1)
-    ] = None,
+    epochs: Annotated[int | None, option("N", "Overrides the recipe.", min=1)] = None,
+    seed: Annotated[int | None, option("N", "Overrides the recipe.", min=0, max=2**32 - 1)] = None,
     device: Annotated[
-        str | None, option("NAME", "Such as cpu, cuda or cuda:1; a GPU if there is one.")
+        str | None,
+        option("NAME", "Device, such as cpu, cuda or cuda:1. Default: a GPU if there is one."),
     ] = None,
     workers: Annotated[
         int | None, option("N", "Processes that load images.", min=0, max=256)
@@ -47,19 +46,19 @@ def train(
         list[str] | None,
         option(
             "KEY=VALUE",
-            "Another value for any key of the recipe, such as optimizer.lr=1e-4; may be repeated.",
+            "Override a key of the recipe, such as optimizer.lr=1e-4. May be repeated.",
             "--set",
         ),
     ] = None,
     listed: Annotated[
-        bool, flag("--list", "List the recipes that come with smallcal, and stop.")
+        bool, flag("--list", "List the recipes that come with smallcal, and exit.")
     ] = False,
     show: Annotated[
-        bool, flag("--show", "Print the recipe, to be changed and kept as a file, and stop.")
+        bool, flag("--show", "Print the recipe, to edit and save as a file, and exit.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train a model of images as a recipe says; a stopped run goes on."""
+    """Train an image model from a recipe; an interrupted run resumes."""
     # Not at the top: without Pillow the help of this verb should still be there.
     from smallcal.vision import read_recipe, recipe_names
     from smallcal.vision import train as train_model

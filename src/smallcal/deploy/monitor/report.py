@@ -108,7 +108,7 @@ class Report:
         Counts of classes, for :attr:`class_shift`.
     input : str
         What rows hold, for words: of scores, labels are outcomes, the confidence is the
-        probability of outcome 1, and accuracy the rate of successes.
+        probability of outcome 1, and accuracy the success rate.
     decisions : tuple of Kept
         Whether each threshold of the calibrator keeps its promise.
     """

@@ -167,7 +167,8 @@ def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
     boot = content["settings"]["n_boot"]
     rule = (
         " A difference is called better or worse only where its own interval lies on one side of "
-        "zero; otherwise it is a tie. Differences in ECE and adaptive ECE are debiased. The verdict "
+        "zero; otherwise it is a tie. Differences in ECE and adaptive ECE are debiased. The "
+        "verdict "
         "also corrects for the number of comparisons."
     )
     yield Text(

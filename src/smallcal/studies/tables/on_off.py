@@ -77,9 +77,9 @@ def on_off(study: Study, frame: Frame) -> Table:
             for unit in units
         ),
         "A cell is a model at a budget; means over seeds and draws. Known beforehand: the promised "
-        f"gain, cross-validated, in {title_of(study.settings['loss'])}, and the highest temperature over the "
-        f"lowest. The gains over {study.baseline} on the test split are not. In order of the "
-        f"{title_of(study.metrics[0])} gain.",
+        f"gain, cross-validated, in {title_of(study.settings['loss'])}, and the highest "
+        f"temperature over the lowest. The gains over {study.baseline} on the test split are not. "
+        f"In order of the {title_of(study.metrics[0])} gain.",
     )
 
 
