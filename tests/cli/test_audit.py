@@ -39,7 +39,7 @@ def test_groups_signals_and_findings_are_printed(cli):
         "these samples",
         "both.npz:test",
         "groups ranked by temperature as here",
-        "on samples left out",
+        "on held-out samples",
         "B/σ² in floors",
         "logit margin",
         "random groups",

@@ -46,9 +46,8 @@ def spoken(text: str) -> str:
 def test_fit_says_what_scores_were_taken_for_and_inspect_says_it_again(cli):
     code, out, err = cli("fit", "cal.csv", "-o", "new.json")
     assert code == 0
-    assert (
-        err == "smallcal: note: score_as_number: scores are taken for numbers, and standardised\n"
-    )
+    said = "scores are treated as plain numbers, and standardised"
+    assert err == f"smallcal: note: score_as_number: {said}\n"
     assert "spline: fitted on 200 samples of one score and its outcome." in out
     assert "success rate" in out
     assert "probability of outcome 1" in " ".join(out.split())

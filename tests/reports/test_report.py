@@ -159,7 +159,7 @@ def test_an_underconfident_model_is_called_so():
     )
     assert "The raw model is underconfident" in texts(report)
     assert report.recommended == "tva-ts"
-    assert "fewest fitted numbers" in report.content["verdict"]["reason"]
+    assert "fewest parameters" in report.content["verdict"]["reason"]
 
 
 def test_an_honest_model_is_kept():

@@ -174,11 +174,11 @@ class SignalToNoise:
             names = ", ".join(row.signal.replace("_", " ") for row in routed)
             told.append(
                 f"After one temperature, miscalibration still depends on {names}: {best.n_groups} "
-                f"temperatures by {best.signal.replace('_', ' ')} should lower {best.metric} by "
-                f"about {X100.size(best.predicted_gain)}."
+                f"temperatures by {best.signal.replace('_', ' ')} should lower "
+                f"{METRICS[best.metric].title} by about {X100.size(best.predicted_gain)}."
             )
         told += [
-            "The model prefers some classes whatever the input: biases of classes should lower "
+            "The model favours some classes for every input: class biases should lower "
             f"log-loss by about {X100.size(row.predicted_gain)}."
             for row in found
             if row.signal == CLASS_BIAS

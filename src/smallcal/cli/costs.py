@@ -62,7 +62,7 @@ def show(found: ExpectedCost, table: CostTable, *, level: float, kind: str) -> N
         f"The probabilities promised {unit.number(found.promised)} per row.",
     ]
     if table.review is not None:
-        said.append(f"Handed over: {SHARE.value(found.reviewed)} of rows.")
+        said.append(f"Passed on for review: {SHARE.value(found.reviewed)} of rows.")
     terminal.say(" ".join(said))
     if resampled:
         terminal.say("Saved: the row's cost minus that of the best decisions, paired by sample.")

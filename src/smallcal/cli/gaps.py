@@ -36,7 +36,7 @@ def show_gaps(
     more = len(rows) - _MOST
     terminal.say(
         f"Gap: mean {claim.confidence} minus {claim.accuracy} in points, positive where the model "
-        "is too sure; "
+        "is overconfident; "
         "with * beyond chance, by Holm's correction for all groups.",
         *([f"{more:,} more groups, less likely to be off: --json has them."] if more > 0 else []),
     )

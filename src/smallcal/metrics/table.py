@@ -104,7 +104,7 @@ _ROWS = (
         title="ECE",
         of=binned.ece.of,
         summary="mean gap between confidence and accuracy, in 15 bins of equal width",
-        of_outcomes="mean gap between probability and frequency of outcome 1, in 15 bins of equal width",
+        of_outcomes="mean gap between probability and success rate, in 15 bins of equal width",
         biased=True,
     ),
     Metric(
@@ -112,7 +112,7 @@ _ROWS = (
         title="adaptive ECE",
         of=binned.adaece.of,
         summary="mean gap between confidence and accuracy, in 15 bins of equal count",
-        of_outcomes="mean gap between probability and frequency of outcome 1, in 15 bins of equal count",
+        of_outcomes="mean gap between probability and success rate, in 15 bins of equal count",
         biased=True,
     ),
     Metric(

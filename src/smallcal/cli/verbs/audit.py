@@ -28,7 +28,7 @@ _SHARES = {
     "rising": "temperatures rise from group to group",
     "falling": "temperatures fall from group to group",
     "same_order": "groups ranked by temperature as here",
-    "beats_raw": "lower {loss} than {raw} on samples left out",
+    "beats_raw": "lower {loss} than {raw} on held-out samples",
 }
 _MARKS = {"fine": "-", "care": "!", "bad": "!!"}
 
@@ -126,7 +126,7 @@ def _show(found: Audit, data: str) -> None:
     wrong = f"{found.n_errors:,} of them predicted wrong"
     if found.input == "score":
         size, wrong = terminal.count(found.n, "score"), f"{found.n_errors:,} of them of outcome 0"
-    parameters = terminal.count(found.n_parameters, "fitted number")
+    parameters = terminal.count(found.n_parameters, "parameter")
     terminal.say(f"{found.method} on {data}: {size}, {wrong}; {parameters}.")
     terminal.say(f"{terminal.count(found.n_refits, 'refit')}, each on {found.resampling}.")
     _show_temperatures(found)
@@ -204,7 +204,7 @@ def _show_shares(found: Audit) -> None:
             rows.append([unit.heading(name), *(unit.spread(s.mean, s.sd) for s in pair)])
     if rows:
         terminal.show_table(
-            ["on samples left out", claim.raw.removeprefix("the "), found.method], rows
+            ["on held-out samples", claim.raw.removeprefix("the "), found.method], rows
         )
 
 

@@ -106,7 +106,7 @@ def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
     title = "Calibration of the demo's drawing classifier"
     with terminal.progress("Reporting", Settings().steps()) as advance:
         report(cal, test, title=title, random_state=seed, advance=advance).save(file)
-    terminal.say(f"Wrote {file}: the whole story, with all {len(cal.labels):,} samples.")
+    terminal.say(f"Wrote {file}: the full report, with all {len(cal.labels):,} samples.")
 
 
 def _measure(
@@ -249,7 +249,7 @@ def _commands(folder: Path) -> list[str]:
 
 
 _GO_ON = """\
-Go on with the same data as files:
+Continue with the same data as files:
   smallcal demo --export demo-data
   smallcal fit demo-data/cal.npz -o cal.json
   smallcal evaluate demo-data/test.npz --calibrator cal.json

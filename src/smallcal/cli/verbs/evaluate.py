@@ -217,7 +217,7 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
         terminal.say(
             f"Intervals: {resamples(found.values())} of the test samples. Floor: what a perfectly "
             f"calibrated model with these {CLAIMS[kind].confidences} would show on average; an "
-            "error near its floor is noise."
+            "error near this noise floor is no evidence of miscalibration."
         )
     if binned:
         measured = ((METRICS[name], found[name]) for name in binned)
@@ -225,6 +225,5 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
             f"{metric.title} {metric.unit.value(row.point)}" for metric, row in measured
         )
         terminal.say(
-            f"Debiased, without the noise of these samples: {each}, "
-            "which their intervals are about."
+            f"Debiased (expected noise subtracted): {each}; the intervals are for these values."
         )

@@ -60,8 +60,8 @@ def export(
     fitted = runtime.load(calibrator)
     if sets_of(fitted.decisions):
         terminal.note(
-            "prediction sets are not part of the file: it gives probabilities, and whether a row "
-            "is accepted; smallcal apply --with-decision and predict_set give the sets"
+            "the export holds no prediction sets: it gives probabilities, and whether a row is "
+            "accepted; smallcal apply --with-decision and predict_set give the sets"
         )
     content = _content(fitted, calibrator, kind, onnx)
     raw = content.encode() if isinstance(content, str) else content

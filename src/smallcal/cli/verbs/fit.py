@@ -75,7 +75,7 @@ def fit(
         return
     describe(fitted, noted=True)
     if output is None:
-        terminal.say("Nothing was written; -o cal.json keeps this calibrator.")
+        terminal.say("Nothing was saved; use -o cal.json to save this calibrator.")
     else:
         terminal.say(f"Wrote {output}.")
 

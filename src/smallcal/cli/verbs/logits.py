@@ -155,7 +155,7 @@ def logits(
         )
     except (KeyboardInterrupt, SystemExit):
         terminal.note(
-            f"what is finished is kept; the same command goes on: {terminal.typed(context)}"
+            f"what is finished is kept; run the same command to resume: {terminal.typed(context)}"
         )
         raise
     terminal.note(*done.notes)

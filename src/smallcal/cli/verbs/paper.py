@@ -111,7 +111,7 @@ def _explained(context: typer.Context) -> Iterator[None]:
         raise
     except (KeyboardInterrupt, SystemExit):
         again = terminal.typed(context)
-        terminal.note(f"what is finished is kept; the same command goes on: {again}")
+        terminal.note(f"what is finished is kept; run the same command to resume: {again}")
         raise
 
 

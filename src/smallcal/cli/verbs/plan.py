@@ -106,8 +106,8 @@ def _show(data: str, found: Plan) -> None:
     pilot = terminal.size(found.n, found.n_classes, found.input)
     terminal.say(
         f"{data}: {pilot}. {found.method} fitted on {found.draws} draws of each size and "
-        f"measured on the rows left out. ± is the standard deviation from draw to draw; a band "
-        f"holds the mean over draws, {100 * found.level:g} % sure."
+        "measured on the held-out samples. ± is the standard deviation over draws; a band is a "
+        f"{100 * found.level:g} % interval of the mean over draws."
     )
     band = f"{100 * found.level:g} % band"
     rows = [
@@ -124,7 +124,7 @@ def _show(data: str, found: Plan) -> None:
     names = [METRICS[name].heading() for name in ("ece15", CLAIMS[found.input].loss)]
     headers = ["samples", "", names[0], band, "no noise", names[1]]
     terminal.show_table(headers, rows, text=(1,))
-    terminal.say(f"Who gives what with all {found.n:,} samples:")
+    terminal.say(f"Expected results with all {found.n:,} samples:")
     rows = []
     for name in dict.fromkeys(["none", found.simple, found.method]):
         row = found.row(found.n, name)
@@ -137,8 +137,8 @@ def _show(data: str, found: Plan) -> None:
     terminal.show_table(["method", *names, f"minus none, {bce.change}", band], rows)
     terminal.say(
         *found.sentences,
-        f"ECE: as `smallcal evaluate` would show it on {found.test_size:,} test rows, noise "
-        "included; no noise: on endless ones.",
+        f"ECE: as `smallcal evaluate` would show it on {found.test_size:,} test samples, noise "
+        "included. No noise: on an endless test split.",
     )
 
 

@@ -140,7 +140,7 @@ def _show(found: Selection, data: str) -> None:
         else f"cut into {found.n_folds} folds {terminal.count(found.n_repeats, 'time')}"
     )
     size = terminal.size(found.n, found.n_classes, found.input)
-    terminal.say(f"{data}: {size}, {cut}. Losses on samples held out:")
+    terminal.say(f"{data}: {size}, {cut}. Losses on held-out samples:")
     losses = list(dict.fromkeys([found.loss, "nll"]))
     headings = [METRICS[metric].heading() for metric in losses]
     rows = [_losses(row, losses) for row in found.table]
@@ -157,7 +157,7 @@ def _show(found: Selection, data: str) -> None:
     notes = [f"{row.candidate}: {row.note}." for row in found.table if row.note]
     terminal.say(*notes, f"Choice: {found.choice}. Reason: {found.reason}")
     if found.note:
-        terminal.say(f"The default could do more: {found.note}.")
+        terminal.say(f"More is possible with the default: {found.note}.")
 
 
 def _losses(row: Row, losses: list[str]) -> list[str]:
@@ -183,7 +183,7 @@ def _next_step(found: Selection, given: list[str]) -> None:
     """Print the command that fits the choice on the same data, to be pasted as it is."""
     if found.choice_method == "none":
         own = "the score as it is" if found.input == "score" else "the model's own probabilities"
-        terminal.say(f"Nothing to fit: use {own}, or gather more samples.")
+        terminal.say(f"Nothing to fit: use {own}, or label more samples.")
         return
     words = ["smallcal", "fit", *given, "--method", found.choice_method]
     for name, value in found.choice_options.items():

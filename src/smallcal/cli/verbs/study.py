@@ -14,7 +14,7 @@ _AROUND = {
     "import": "Write the collection.toml of a folder of logits.",
     "check": "Check a collection for problems: files, shapes, labels, samples in two splits.",
     "show": "Print the tables of a finished run; the logits are not needed.",
-    "list": "List the studies and what they ask.",
+    "list": "List the studies and their questions.",
     "reproduce": "Recompute the paper's published values from your logits, and compare.",
 }
 _RUN = "smallcal.cli.verbs.study_run:study_run"

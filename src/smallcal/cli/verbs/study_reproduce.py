@@ -48,7 +48,7 @@ def study_reproduce(
     if not found.rows:
         raise InputError(_nothing(agenda, values))
     if found.n_failed:
-        failed = f"{found.n_failed:,} of {len(found.rows):,} values were not found again"
+        failed = f"{found.n_failed:,} of {len(found.rows):,} values were not reproduced"
         terminal.leave([failed])
 
 

@@ -40,7 +40,7 @@ def study_run(
     ],
     jobs: options.Jobs = 1,
     dask: Annotated[
-        str | None, option("ADDRESS", "Run on the Dask cluster of this scheduler.")
+        str | None, option("ADDRESS", "Run on the Dask cluster with this scheduler.")
     ] = None,
     cells: Annotated[
         list[str] | None, option("TEXT", "Only cells whose names contain this. May be repeated.")
@@ -104,8 +104,8 @@ def study_run(
             outcome = run(about, collection, out, **given, advance=told)
     except (KeyboardInterrupt, SystemExit):
         terminal.note(
-            f"{sum(done):,} of {total:,} tasks are done and kept; the same command goes on from "
-            f"there: {terminal.typed(context)}"
+            f"{sum(done):,} of {total:,} tasks are done and kept; run the same command to resume: "
+            f"{terminal.typed(context)}"
         )
         raise
     compared = None if stored is None else compare(outcome.frame, stored)

@@ -70,7 +70,7 @@ def train(
         _list({name: read_recipe(name).title for name in recipe_names()}, as_json=as_json)
         return
     if recipe is None:
-        raise InputError("which recipe is not said; smallcal train --list shows those there are")
+        raise InputError("name a recipe; smallcal train --list shows them")
     usual = {"data.source": data, "training.epochs": epochs, "training.seed": seed}
     usual |= {"training.device": device, "training.workers": workers}
     given = {name: value for name, value in usual.items() if value is not None}
@@ -81,7 +81,7 @@ def train(
         sys.stdout.write(shown.visible(text, keep="\n"))
         return
     if output is None:
-        raise InputError("where the run is kept is not said; name a folder with -o")
+        raise InputError("name an output folder with -o")
     work = partial(train_model, recipe, output, changes=changes)
     if place_of().first:
         _train(context, work, output, as_json=as_json)
@@ -110,7 +110,7 @@ def _train(
     except (KeyboardInterrupt, SystemExit, SmallcalError):
         if done or os.path.exists(os.path.join(output, "last.pt")):
             terminal.note(
-                "epochs that are done are kept; the same command goes on from there: "
+                "finished epochs are kept; run the same command to resume: "
                 f"{terminal.typed(context)}"
             )
         raise

@@ -51,7 +51,7 @@ def _against(measured: Measured, chosen: str) -> Iterator[str]:
     if chosen == RAW:
         return
     if "kept_raw" in measured.fits[chosen].fitted.flags:
-        yield f"{chosen} changes nothing: it left {measured.claim.raw} as it is."
+        yield f"{chosen} changes nothing: it kept {measured.claim.raw}."
     else:
         yield _compared(measured, chosen, RAW, measured.claim.raw)
     if CLASSIC in measured.fits and chosen != CLASSIC:
@@ -62,7 +62,7 @@ def _compared(measured: Measured, method: str, baseline: str, called: str) -> st
     """Return what differs from another method: changes first, ties after."""
     rows = {metric: measured.difference(method, baseline, metric) for metric in measured.told}
     parts = []
-    for word, said in (("better", "better"), ("worse", "worse"), ("tie", "level within chance")):
+    for word, said in (("better", "better"), ("worse", "worse"), ("tie", "tied within chance")):
         named = {metric: row for metric, row in rows.items() if row.verdict == word}
         if named:
             parts.append(f"{said} in {changes(named)}")

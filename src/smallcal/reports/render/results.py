@@ -101,7 +101,7 @@ def _threshold(content: Content) -> Card:
         f"{_arrow(entry, lambda row: percent(row['share']).text)} %",
         f"{claim.failed} among them: {wrong} ({rates} %)"
         if some
-        else "no test sample is that sure",
+        else "no test sample has such a confidence",
     )
 
 
@@ -205,7 +205,10 @@ def shift(content: Content, shown: Sequence[Figure]) -> Iterator[Block]:
     if not content["shift"]:
         return
     claim, score = claim_of(content), content["data"]["input"] == "score"
-    few = "Where many samples moved to groups that were small in calibration, the fit rests on few."
+    few = (
+        "Where many samples move to groups that were small in calibration, their temperature is "
+        "based on few samples."
+    )
     again = "The same fits on samples from other conditions; nothing was fitted again."
     yield Text(again if score else f"{again} {few}")
     yield from figures(shown)
