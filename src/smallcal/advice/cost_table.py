@@ -84,8 +84,8 @@ class CostTable:
 
         ``"confidence"`` in the answer, below which rows are passed on for review, where all
         mistakes cost the same; ``"saving"``, the expected cost of a review minus that of the
-        answer, where they do not; ``"probability"`` of the second class, from which on it is the answer, where
-        nothing can be passed on for review; nothing for more classes without reviews.
+        answer, where they do not; ``"probability"`` of the second class, from which on it is the
+        answer, where nothing can be passed on for review; nothing for more classes without reviews.
         """
         if self.review is not None:
             return "saving" if None in (self.wrong, self.flat_review) else "confidence"

@@ -154,7 +154,7 @@ def _parameters(fitted: FittedCalibrator) -> str:
     if fitted.groups is not None and fitted.groups.sigma:
         total += f", {fitted.groups.n_parameters:,} of them group effects with a prior"
     if fitted.tail_temperature is not None:
-        total += f", and {fitted.tail_temperature:.4f} as the tail temperature, for the classes not predicted"
+        total += f", and a tail temperature of {fitted.tail_temperature:.4f}"
     if fitted.score is not None:
         return f"{total}."
     if fitted.preserves_argmax:
