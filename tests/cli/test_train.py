@@ -118,7 +118,7 @@ def test_ctrl_c_keeps_what_is_done(cli, digits, here, monkeypatch):
         "smallcal: note: finished epochs are kept; run the same command to resume: "
         "smallcal train r.toml -o run"
     )
-    assert error == "smallcal: error: interrupted; no half-written file is left"
+    assert error == "smallcal: error: interrupted; no partial file was left"
     assert len((here / "run" / "log.csv").read_text().splitlines()) == 2
     monkeypatch.undo()
     monkeypatch.chdir(here)

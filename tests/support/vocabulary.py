@@ -1,7 +1,7 @@
 """Spellings that nobody should read, each with what to write in its place.
 
 The right forms are those of :mod:`smallcal` itself: the titles of metrics and methods, and the
-terms of docs/glossary.md. Patterns are regular expressions; they are looked for in prose, not in code.
+terms of docs/glossary.md. Patterns are regular expressions, for prose and not for code.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _HELP = {
     "logits": "Run an image model and save logits and features as a collection for studies.",
     "paper": "Plan or make the paper's models: train, save logits, compare with its numbers.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
-    "help": "Show the help of a verb.",
+    "help": "Show the help of a command.",
 }
 
 

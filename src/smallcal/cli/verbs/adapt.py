@@ -132,5 +132,5 @@ def _tell(
         headers, rows = table(found, _MOST)
         terminal.show_table(headers, rows)
         if len(found.now) > len(rows):
-            terminal.say(f"And {len(found.now) - len(rows):,} classes that moved less.")
+            terminal.say(f"And {len(found.now) - len(rows):,} classes that changed less.")
     terminal.say(*rest, f"Wrote {output}.")
