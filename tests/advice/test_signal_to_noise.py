@@ -108,7 +108,7 @@ def test_rows_under_nll_equal_a_plain_anova_of_finite_differences():
         gain = (between - 2 / 700 * within) / (2 * curvature)
         assert row.predicted_gain == pytest.approx(gain, rel=1e-3, abs=1e-8)
         assert row.metric == "nll"
-        assert row.text().endswith("of NLL")
+        assert row.text().endswith("of log-loss")
 
 
 def test_under_nll_classes_are_drawn_as_their_probabilities_say():

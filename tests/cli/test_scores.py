@@ -215,7 +215,7 @@ def test_monitor_counts_outcomes(cli):
     assert "Probability does not match success rate" in " ".join(out.split())
     assert not CLASSES.search(out)
     assert (
-        "Rate of successes of labelled rows."
+        "Success rate of labelled rows."
         in cli("monitor", "cal.json", "test.csv", "--prometheus")[1]
     )
 

@@ -237,7 +237,7 @@ def test_an_interrupted_study_says_how_to_go_on_and_does(cli, monkeypatch):
         code, out, err = cli(*begin)
     assert (code, out) == (130, "")
     first, second = err.splitlines()
-    assert first.startswith("smallcal: note: 5 of 8 tasks are done and kept; the same command")
+    assert first.startswith("smallcal: note: 5 of 8 tasks are done and kept; run the same command")
     assert second == "smallcal: error: interrupted; no partial file was left"
     assert not Path("half way/tables.md").exists()
     command = shlex.split(first.partition("from there: ")[2])
