@@ -15,7 +15,7 @@ from smallcal.metrics.table import METRICS
 ITSELF = (OURS, "liang2026srts")
 
 #: Verbs and functions that rest on works of their own.
-GUARANTEES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+FEATURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "certify": ("angelopoulos2025learn",),
         "prediction-sets": (
@@ -100,7 +100,7 @@ def cite(method: str | Iterable[str] | None = None) -> BibTeX:
         raise InputError("cite was given an empty list of names")
     if "all" in names:
         metrics = (name for name, row in METRICS.items() if row.cites)
-        names = [OURS, *METHODS, *metrics, *GUARANTEES]
+        names = [OURS, *METHODS, *metrics, *FEATURES]
     return BibTeX({name: works(name) for name in names})
 
 
@@ -117,7 +117,7 @@ def _listed(method: object) -> list[str]:
 
 
 def works(name: str) -> tuple[Entry, ...]:
-    """Return the entries of one method, metric or guarantee.
+    """Return the entries of one method, metric or feature.
 
     Examples
     --------
@@ -126,8 +126,8 @@ def works(name: str) -> tuple[Entry, ...]:
     """
     if name == OURS:
         return tuple(map(entry, ITSELF))
-    if name in GUARANTEES:
-        return tuple(map(entry, GUARANTEES[name]))
+    if name in FEATURES:
+        return tuple(map(entry, FEATURES[name]))
     if name in METRICS:
         cites, source = METRICS[name].cites, ""
     else:
@@ -143,8 +143,8 @@ def works(name: str) -> tuple[Entry, ...]:
 
 
 def _unknown(name: str) -> InputError:
-    """Build the error for a name that is neither a method nor a metric nor a guarantee."""
-    meant = did_you_mean(name, [*METHODS, *ALIASES, *METRICS, *GUARANTEES])
+    """Build the error for a name that is neither a method nor a metric nor a feature."""
+    meant = did_you_mean(name, [*METHODS, *ALIASES, *METRICS, *FEATURES])
     return InputError(
         f"unknown method or metric {name!r}; ",
         python=meant or "smallcal.methods() lists methods",
