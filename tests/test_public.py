@@ -103,6 +103,8 @@ NEEDS = {"guides/plots.md": "matplotlib", "guides/vision.md": "PIL"}
         ("guides/decide.md", 24),
         ("guides/groups.md", 13),
         ("guides/costs.md", 20),
+        ("cite.md", 5),
+        ("faq.md", 27),
     ],
 )
 def test_the_examples_in_the_docs_run(page, least):

@@ -20,6 +20,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "certify": ("angelopoulos2025learn",),
         "prediction-sets": (
             "vovk2005algorithmic",
+            "papadopoulos2002inductive",
             "sadinle2019least",
             "romano2020classification",
             "angelopoulos2021uncertainty",
