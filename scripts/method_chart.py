@@ -1,7 +1,7 @@
 """The chart that says which method to use when, drawn by `make figures`.
 
-Questions have rounded corners, answers are filled. One row of ``BOXES`` per box: where its centre
-is, how wide it is, what it says and whether it is an answer; ``ARROWS`` join them.
+Questions have rounded corners, answers are filled. One row of ``BOXES`` per box: what it says and
+which row it stands in; ``ARROWS`` join them.
 """
 
 from __future__ import annotations
@@ -20,26 +20,46 @@ _QUESTION, _ANSWER, _LINE = "#ffffff", "#e3eef6", "#5b6770"
 
 @dataclass(frozen=True)
 class Box:
-    """A question or an answer."""
+    """A question, or an answer."""
 
-    x: float
-    y: float
-    width: float
     text: str
+    row: int
     answer: bool = False
+    right: bool = False
     height: float = 0.82
+
+    @property
+    def x(self) -> float:
+        """Where its centre is."""
+        return 7.9 if self.right else 1.75
+
+    @property
+    def y(self) -> float:
+        """Where its centre is."""
+        return 4.6 - 1.65 * self.row
+
+    @property
+    def width(self) -> float:
+        """How wide it is."""
+        return 4.6 if self.right else 3.1
+
+
+def _answer(text: str, row: int, *, right: bool = True) -> Box:
+    return Box(text, row, answer=True, right=right)
 
 
 BOXES = {
-    "have": Box(1.75, 4.6, 3.1, "What does your model give\nfor each item?"),
-    "score": Box(7.9, 4.6, 4.6, "Calibrator(input=\"score\")\nmaps one number to a probability", True),
-    "change": Box(1.75, 2.95, 3.1, "May the predicted class\nchange?"),
-    "free": Box(7.9, 2.95, 4.6, "Calibrator(keep_predictions=False)\nalso corrects class bias: often more accurate", True),
-    "simple": Box(1.75, 1.3, 3.1, "Must it be one\ntemperature?"),
-    "scalar": Box(7.9, 1.3, 4.6, "\"tva-ts\" or \"ts-nll\"\ntemperature scaling", True),
-    "default": Box(1.75, -0.35, 3.1, "Calibrator()\nthe default", True),
-    "paper": Box(7.9, -0.35, 4.6, "SRTS()  from 1,000 labels on\nthe paper's method, to compare with", True),
-}  # fmt: skip
+    "have": Box("What does your model give\nfor each item?", 0),
+    "score": _answer('Calibrator(input="score")\nmaps one number to a probability', 0),
+    "change": Box("May the predicted class\nchange?", 1),
+    "free": _answer(
+        "Calibrator(keep_predictions=False)\ncorrects class bias: often more accurate", 1
+    ),
+    "simple": Box("Must it be one\ntemperature?", 2),
+    "scalar": _answer('"tva-ts" or "ts-nll"\ntemperature scaling', 2),
+    "default": _answer("Calibrator()\nthe default", 3, right=False),
+    "paper": _answer("SRTS(), from 1,000 labels on\nthe paper's method, to compare with", 3),
+}
 
 #: From, to, and what is said on the way.
 ARROWS = [
