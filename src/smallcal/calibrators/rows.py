@@ -12,9 +12,23 @@ from smallcal.calibrators.signals import ROUTES
 _PAPER = "the SRTS paper"
 _OURS = "this project"
 _GUO = "Guo et al. 2017"
+_HTS = "Balanya, Maroñas and Ramos 2024"
+_SMART = "Guo et al. 2026"
+_QATS = "Chakraborty et al. 2026"
+
+#: What to cite for a source: keys of ``data/references.bib``.
+_CITES = {
+    _PAPER: ("liang2026srts",),
+    _OURS: ("smallcal", "liang2026srts"),
+    _GUO: ("guo2017calibration",),
+    _HTS: ("balanya2024adaptive",),
+    _SMART: ("guo2026smart",),
+    _QATS: ("chakraborty2026quantile",),
+}
 
 
 def _scalar(objective: str, summary: str, source: str = _PAPER, **said: Any) -> Method:
+    said = {"cites": _CITES.get(source, ())} | said
     return Method(objective=objective, summary=summary, source=source, parameters="1", **said)
 
 
@@ -26,12 +40,15 @@ def _routed(summary: str, *, title: str, good_for: str, paper: str = "", **choic
     source = choices.pop("source", _PAPER)
     said = {"title": title, "summary": summary, "good_for": good_for}
     axes |= {"source": source, "paper": paper, **said}
+    axes["cites"] = choices.pop("cites", _CITES[source])
     return Method(signal=signal, map="groups", options=choices, **axes)
 
 
 def _shaped(shape: str, summary: str, **said: Any) -> Method:
-    usual = {"signal": "risk", "objective": "bce", "parameters": "2", "source": _PAPER}
-    return Method(map=shape, summary=summary, **(usual | {"paper": "App. Matched maps"} | said))
+    usual: dict[str, Any] = {"signal": "risk", "objective": "bce", "parameters": "2"}
+    usual |= {"source": _PAPER, "paper": "App. Matched maps"} | said
+    usual.setdefault("cites", _CITES[usual["source"]])
+    return Method(map=shape, summary=summary, **usual)
 
 
 def _head(signal: str, objective: str, protocol: str, **said: Any) -> Method:
@@ -48,14 +65,11 @@ def _head(signal: str, objective: str, protocol: str, **said: Any) -> Method:
         options={"protocol": protocol},
         summary=f"a network of {what} gives the temperature; {how[protocol]} (needs torch to fit)",
         source=_PAPER,
+        cites=(*_CITES[_PAPER], "joy2023sample"),
         paper="App. Adaptive heads",
         **said,
     )
 
-
-_HTS = "Balanya, Maroñas and Ramos 2022"
-_SMART = "Guo et al. 2026"
-_QATS = "Chakraborty et al. 2026"
 
 TEMPERATURES: Mapping[str, Method] = MappingProxyType(
     {
@@ -63,6 +77,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             objective="none",
             map="identity",
             summary="no calibration, the probabilities as the model gives them",
+            cites=("smallcal",),
             parameters="0",
             good_for="the reference: what happens without calibration",
             paper="Setup",
@@ -82,6 +97,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             "one temperature, fitted by top-label log-loss (top-versus-all, TvA)",
             "Le Coz, Herbin and Adjed 2024",
             good_for="confidence with very few samples; the baseline for routing",
+            cites=("lecoz2024tva",),
             paper="RQ1",
             title="top-label temperature scaling",
         ),
@@ -98,6 +114,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             _OURS,
             good_for="one temperature where ECE itself is the target",
             title="temperature scaling (soft ECE)",
+            cites=("smallcal", "karandikar2021soft", "guo2026smart"),
         ),
         # Groups of similar risk.
         "srts-bce": _routed(
@@ -123,6 +140,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
         "srts-softece": _routed(
             "three temperatures by risk, fitted by a smooth form of ECE",
             objective="softece",
+            cites=("liang2026srts", "karandikar2021soft", "guo2026smart"),
             good_for="the objective ablation of SRTS",
             paper="App. Objective",
             title="SRTS (soft ECE)",
@@ -147,6 +165,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             map="regressed",
             summary="log-temperature linear in six statistics of the logits, with a normal prior",
             source=_OURS,
+            cites=_CITES[_OURS],
             parameters="7",
             good_for="confidence and log-loss from 150 samples on; seven parameters, no risk model",
             title="linear log-temperature",
@@ -157,6 +176,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             map="class_regressed",
             summary="signal-linear plus an effect of each predicted class, with its own prior",
             source=_OURS,
+            cites=_CITES[_OURS],
             parameters="C + 7",
             good_for="models that are overconfident in some classes",
             title="linear log-temperature with class effects",
@@ -303,6 +323,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             signal="confidence",
             objective="nll",
             good_for="the smallest local temperature: two parameters",
+            cites=("liang2026srts", "ding2021local"),
             paper="App. Objective",
             title="LTS on confidence",
         ),

@@ -15,11 +15,19 @@ _PLATT = "Platt 1999"
 _BETA = "Kull, Silva Filho and Flach 2017"
 _ZHANG = "Zhang, Kailkhura and Han 2020"
 
+#: What to cite for a source: keys of ``data/references.bib``.
+_CITES = {
+    _GUO: ("guo2017calibration",),
+    _KULL: ("kull2019dirichlet",),
+    _PLATT: ("platt1999probabilistic",),
+    _BETA: ("kull2017beta",),
+    _ZHANG: ("zhang2020mixnmatch",),
+}
+
 
 def _classwise(kind: str, summary: str, source: str, parameters: str, **said: Any) -> Method:
-    return Method(
-        objective="nll", map=kind, summary=summary, source=source, parameters=parameters, **said
-    )
+    said |= {"map": kind, "source": source, "cites": _CITES[source], "parameters": parameters}
+    return Method(objective="nll", summary=summary, **said)
 
 
 def _peer(name: str, what: str, parameters: str = "", **said: Any) -> Method:
@@ -36,18 +44,15 @@ def _peer(name: str, what: str, parameters: str = "", **said: Any) -> Method:
     )
 
 
-def _of_score(
-    basis: str, summary: str, source: str, parameters: str, good_for: str, *, title: str
-) -> Method:
+def _of_score(basis: str, summary: str, source: str, parameters: str, **said: Any) -> Method:
     return Method(
-        title=title,
         objective="nll",
         map="score_curve",
         options={"basis": basis},
         summary=f"{summary}; prior scales fitted by evidence",
         source=source,
         parameters=parameters,
-        good_for=good_for,
+        **({"cites": _CITES.get(source, ())} | said),
     )
 
 
@@ -96,6 +101,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             map="rejecting",
             summary="one temperature; the most uncertain samples get uniform probabilities",
             source="Ma and Blaschko 2021",
+            cites=("ma2021metacal",),
             parameters="2",
             good_for="models that may reject uncertain samples",
             paper="Related work",
@@ -106,6 +112,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             map="binned",
             summary="one temperature, then confidences replaced by the means of ten bins",
             source="Kumar, Liang and Ma 2019",
+            cites=("kumar2019verified",),
             parameters="11",
             good_for="a calibration error that can be measured without bias",
             paper="Related work",
@@ -117,6 +124,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             map="semantic",
             summary="temperatures of groups of samples with similar features, averaged",
             source="Yang, Zhan and Gan 2023",
+            cites=("yang2023beyond",),
             parameters="40·d + 40",
             good_for="groups that features separate and logits do not",
             paper="Related work",
@@ -128,7 +136,9 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "a monotone curve of one score",
             _OURS,
             "8",
-            "scores and two classes, 30 labels or 100,000; the default for scores (score-maps.md)",
+            cites=("smallcal", "platt1999probabilistic", "kull2017beta"),
+            good_for="scores and two classes, 30 labels or 100,000; the default for scores "
+            "(score-maps.md)",
             title="monotone spline",
         ),
         "platt": _of_score(
@@ -136,7 +146,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "a logistic curve of one score: slope and intercept",
             _PLATT,
             "2",
-            "scores with very few labels",
+            good_for="scores with very few labels",
             title="Platt scaling",
         ),
         "beta": _of_score(
@@ -144,7 +154,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "two slopes and an intercept of one probability",
             _BETA,
             "3",
-            "probabilities that are wrong at one end",
+            good_for="probabilities that are wrong at one end",
             title="beta calibration",
         ),
         "ts-shrunk": _of_score(
@@ -152,7 +162,8 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "one temperature for two classes",
             _OURS,
             "1",
-            "two classes without a class bias",
+            cites=("smallcal", "guo2017calibration"),
+            good_for="two classes without a class bias",
             title="shrunken temperature scaling",
         ),
         "venn-abers": Method(
@@ -162,12 +173,14 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             source="Vovk, Petej and Fedorova 2015",
             good_for="scores, where each probability needs an interval with a guarantee",
             title="Venn-Abers prediction",
+            cites=("vovk2015large",),
         ),
         # Other packages.
         "probmetrics:svs": _peer(
             "probmetrics:svs",
             "structured vector scaling",
             "2·C + 1",
+            cites=("berta2025structured",),
             good_for="CalArena's best small calibrator; few classes, log-loss",
             title="structured vector scaling",
         ),
@@ -175,6 +188,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "probmetrics:sms",
             "structured matrix scaling",
             "C² + C + 1",
+            cites=("berta2025structured",),
             good_for="CalArena's best; classes confused with one another",
             title="structured matrix scaling",
         ),
@@ -182,24 +196,28 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "probmetrics:ts-mix",
             "temperature scaling mixed with a little uniform",
             "1",
+            cites=("berta2025rethinking", "guo2017calibration"),
             good_for="temperature scaling whose log-loss stays finite",
             title="temperature scaling with a uniform mixture",
         ),
         "sklearn:isotonic": _peer(
             "sklearn:isotonic",
             "isotonic regression, class by class",
+            cites=("zadrozny2002transforming", "pedregosa2011scikit"),
             good_for="many samples of few classes",
             title="isotonic regression",
         ),
         "venn-abers:classwise": _peer(
             "venn-abers:classwise",
             "Venn-Abers predictors, class by class",
+            cites=("vovk2015large", "manokhin2017multiclass", "petej2024vennabers"),
             good_for="many samples of few classes, with validity in theory",
             title="classwise Venn-Abers prediction",
         ),
         "netcal:histogram": _peer(
             "netcal:histogram",
             "histogram binning, class by class",
+            cites=("zadrozny2001obtaining", "kuppers2020multivariate"),
             good_for="the classic; many samples of few classes",
             title="histogram binning",
         ),

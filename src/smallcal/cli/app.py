@@ -27,6 +27,7 @@ _HELP = {
     "refresh": "Update a calibrator with new labelled samples, and say what changed.",
     "inspect": "Describe a saved calibrator in words.",
     "methods": "List all methods, with their names.",
+    "cite": "Print what to cite for methods and metrics, or for smallcal itself, as BibTeX.",
     "train": "Train an image model from a recipe; an interrupted run resumes.",
     "logits": "Run an image model and save logits and features as a collection for studies.",
     "paper": "Plan or make the paper's models: train, save logits, compare with its numbers.",

@@ -44,6 +44,8 @@ class Metric:
     biased : bool
         Whether noise raises it: a calibration error of n samples is above zero even for a
         perfectly calibrated model, and its resamples are higher still.
+    cites : tuple of str
+        What to cite for it: keys of ``data/references.bib``.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Metric:
     biased: bool = False
     of_outcomes: str = ""
     outcome_title: str = ""
+    cites: tuple[str, ...] = ()
 
     def told(self, kind: str = "logits") -> str:
         """Return what it measures, of what rows hold: "logits", "probabilities" or "score"."""
@@ -102,6 +105,7 @@ _ROWS = (
     Metric(
         name="ece15",
         title="ECE",
+        cites=("naeini2015obtaining", "guo2017calibration"),
         of=binned.ece.of,
         summary="mean gap between confidence and accuracy, in 15 bins of equal width",
         of_outcomes="mean gap between probability and success rate, in 15 bins of equal width",
@@ -110,6 +114,7 @@ _ROWS = (
     Metric(
         name="adaece15",
         title="adaptive ECE",
+        cites=("nixon2019measuring",),
         of=binned.adaece.of,
         summary="mean gap between confidence and accuracy, in 15 bins of equal count",
         of_outcomes="mean gap between probability and success rate, in 15 bins of equal count",
@@ -118,6 +123,7 @@ _ROWS = (
     Metric(
         name="cwece15",
         title="classwise ECE",
+        cites=("kull2019dirichlet",),
         of=binned.classwise_ece.of,
         summary="gap between probability and frequency in 15 bins, averaged over classes",
         of_outcomes="gap between probability and frequency in 15 bins, averaged over both outcomes",
@@ -128,6 +134,7 @@ _ROWS = (
     Metric(
         name="smece",
         title="smECE",
+        cites=("blasiok2024smooth",),
         of=smooth.smece.of,
         summary="smooth calibration error, as computed by its authors' program",
         biased=True,
@@ -135,6 +142,7 @@ _ROWS = (
     Metric(
         name="smece_exact",
         title="exact smECE",
+        cites=("blasiok2024smooth",),
         of=smooth.smece_exact.of,
         summary="smooth calibration error, by its exact definition",
         biased=True,
@@ -151,6 +159,7 @@ _ROWS = (
     Metric(
         name="brier",
         title="Brier score",
+        cites=("brier1950verification",),
         of=proper.brier.of,
         values=proper.brier.values,
         summary="squared distance from the true class, summed over classes",
@@ -160,6 +169,7 @@ _ROWS = (
     Metric(
         name="top_label_bce",
         title="top-label log-loss",
+        cites=("lecoz2024tva",),
         of=proper.top_label_bce.of,
         values=proper.top_label_bce.values,
         summary="log-loss of the confidence as a forecast of correctness (BCE), in nats",
@@ -169,6 +179,7 @@ _ROWS = (
     Metric(
         name="auroc",
         title="AUROC",
+        cites=("hendrycks2017baseline",),
         of=selective.auroc_of_correctness.of,
         summary="probability that a right prediction is more confident than a wrong one",
         better="higher",
@@ -178,6 +189,7 @@ _ROWS = (
     Metric(
         name="aurc",
         title="AURC",
+        cites=("geifman2019biasreduced",),
         of=selective.aurc.of,
         summary="error rate averaged over all coverages, most confident first",
         of_outcomes="failure rate averaged over all coverages, most probable first",
@@ -185,6 +197,7 @@ _ROWS = (
     Metric(
         name="eaurc",
         title="excess AURC",
+        cites=("geifman2019biasreduced",),
         of=selective.eaurc.of,
         summary="AURC minus that of a perfect ranking",
     ),
@@ -193,6 +206,7 @@ _ROWS = (
             name=f"hcfp{percent}",
             title=f"high-confidence errors (≥{percent / 100})",
             outcome_title=f"high-probability failures (≥{percent / 100})",
+            cites=("liang2026srts",),
             of=partial(threshold.hcfp.of, threshold=percent / 100),
             summary=f"share of errors made with a confidence of {percent} % or more",
             of_outcomes=f"share of failures with a probability of {percent} % or more",
@@ -203,6 +217,7 @@ _ROWS = (
     Metric(
         name="selective_risk80",
         title="selective risk (coverage 0.8)",
+        cites=("geifman2017selective",),
         of=selective.selective_risk.of,
         summary="error rate among the most confident 80 %",
         of_outcomes="failure rate among the most probable 80 %",
@@ -211,6 +226,7 @@ _ROWS = (
         name="risk_at90",
         title="error rate (confidence ≥0.9)",
         outcome_title="failure rate (probability ≥0.9)",
+        cites=("geifman2017selective",),
         of=threshold.risk_at_threshold.of,
         summary="error rate among predictions with a confidence of 90 % or more",
         of_outcomes="failure rate where the probability is 90 % or more",
