@@ -21,8 +21,12 @@ from support.vocabulary import PHRASES, SPELLINGS, hits, prose
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(smallcal.__file__).parent
+#: Pages that people wrote, not what a build of the site left; one quotes the titles of papers.
+BUILT = {"_build", "gallery", "_generated"}
 PAGES = sorted(
-    path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts[len(ROOT.parts) :]
+    path
+    for path in (ROOT / "docs").rglob("*.md")
+    if not BUILT & {*path.relative_to(ROOT).parts} and path.name != "cite.md"
 )
 GLOSSARY = ROOT / "docs" / "glossary.md"
 VERBS = [*([name] for name in Verbs.verbs), *(["study", name] for name in Studies.verbs)]

@@ -21,7 +21,7 @@ from statistics import median
 HERE = Path(__file__).resolve().parent
 CELLS = HERE / "cells.toml"
 METHODS = ("none", "ts-nll", "tva-ts", "margin-k3", "srts-bce", "adaptive")
-SHIFTED = {"ece15": "ECE", "top_label_bce": "TopBCE"}
+SHIFTED = {"ece15": "ECE", "top_label_bce": "top-label log-loss"}
 #: Which of the resamplings of a study of shifts decides.
 TIER = "seed x corruption x severity"
 STUDIES = ("clean", "budget", "shift", "routing-signal")
@@ -122,7 +122,9 @@ def by_signal(folder):
         ]
         for method, row in means.items()
     ]
-    return markdown(["grouped by", "ECE", "minus `tva-ts`", "TopBCE minus `tva-ts`"], rows)
+    return markdown(
+        ["grouped by", "ECE", "minus `tva-ts`", "top-label log-loss minus `tva-ts`"], rows
+    )
 
 
 def by_severity(folder):
@@ -173,7 +175,7 @@ interval does not hold zero:
 
 {gain}
 
-The same for TopBCE (x100):
+The same for top-label log-loss (x100):
 
 {bce}
 

@@ -17,7 +17,7 @@ SPELLINGS = {
     r"AdaECE|Ada-ECE|ACE|equal-mass ECE": "adaptive ECE",
     r"cwECE|CW-ECE|class-wise ECE|classwise-ECE": "classwise ECE",
     r"SmECE|smooth-ECE|sm-ECE|SMECE": "smECE",
-    r"logloss|log loss|Log loss|LogLoss|log-Loss": "log-loss",
+    r"(?<!\()NLL(?!\))|logloss|log loss|Log loss|LogLoss|log-Loss": "log-loss",
     r"neg\. log[- ]likelihood|negative loglikelihood|neg-log-likelihood": "log-loss",
     r"TopBCE|Top-BCE|top-BCE|TopLabelBCE|top-label BCE|Top-label BCE": "top-label log-loss",
     r"top-label cross-entropy|top label log-loss|top-label-BCE": "top-label log-loss",

@@ -70,7 +70,7 @@ _ROWS = (
     ),
     Study(
         name="k-ablation-nll",
-        title="Number of groups, by NLL",
+        title="Number of groups, by log-loss",
         question="Do more groups help a fit by log-loss, and how far apart are their temperatures?",
         entries=groups(1, 2, 3, 5, 10, of="srts-nll"),
         baseline="K=1",
