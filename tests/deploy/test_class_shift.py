@@ -176,7 +176,8 @@ def test_the_verdict_is_one_sentence_in_words_python_and_json():
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert re.fullmatch(
         r"Only class frequencies changed \(label shift, estimated\); confidence is likely "
-        r"miscalibrated by about \d\.\d\d points: recalibrate, or correct for the new frequencies\.",
+        r"miscalibrated by about \d\.\d\d points: recalibrate, or correct for the new "
+        r"frequencies\.",
         document["sentence"],
     )
     assert report.verdict == "label"
