@@ -19,12 +19,10 @@ from smallcal.data.claims import CLAIMS
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.notebook import pictures
 from smallcal.reports.notebook.markup import (
-    MOST_SAID,
     Safe,
     beside,
     facts,
     findings,
-    folded,
     named,
     said,
     shortened,
@@ -89,10 +87,15 @@ def _body(fitted: FittedCalibrator, *, classes: bool = True) -> Iterator[Safe]:
         yield _groups_table(fitted)
     if fitted.groups is not None and fitted.groups.sigma:
         yield _effects_table(fitted.groups)
-    for decision in (*thresholds_of(fitted.decisions).values(), *sets_of(fitted.decisions).values()):
+    for decision in (
+        *thresholds_of(fitted.decisions).values(),
+        *sets_of(fitted.decisions).values(),
+    ):
         yield said(Safe("<b>Decision.</b>"), decision.promise)
     if fitted.later:
-        yield said("Learned after the fit:", *(f"{each.words or each.kind}." for each in fitted.later))
+        yield said(
+            "Learned after the fit:", *(f"{each.words or each.kind}." for each in fitted.later)
+        )
 
 
 def _facts(fitted: FittedCalibrator, *, classes: bool) -> Iterator[tuple[str, object]]:
@@ -110,8 +113,13 @@ def _facts(fitted: FittedCalibrator, *, classes: bool) -> Iterator[tuple[str, ob
         yield "predictions", _predictions(fitted)
     found, claim = fitted.fit_metrics, CLAIMS[fitted.input]
     if {"accuracy", "before", "after"} <= set(found):
-        before, after = (PERCENT.value(found[key]["mean_confidence"]) for key in ("before", "after"))
-        yield f"mean {claim.confidence}", f"{before} before, {after} after, on the samples of the fit"
+        before, after = (
+            PERCENT.value(found[key]["mean_confidence"]) for key in ("before", "after")
+        )
+        yield (
+            f"mean {claim.confidence}",
+            f"{before} before, {after} after, on the samples of the fit",
+        )
         yield claim.accuracy, PERCENT.value(found["accuracy"])
 
 
@@ -145,7 +153,7 @@ def _predictions(fitted: FittedCalibrator) -> str:
 def _flags(fitted: FittedCalibrator) -> Iterator[tuple[str, str]]:
     for name, groups in fitted.flags.items():
         where = f" (group {', '.join(map(str, groups))})" if groups else ""
-        level = "fine" if name in NOTES or name == "better_free" else "care"
+        level = "note" if name in (*NOTES, "better_free") else "care"
         yield level, f"{fitted.flag_text(name)}{where}."
 
 
@@ -199,14 +207,24 @@ def _map(fitted: FittedCalibrator) -> Safe:
             Bar(f"group {i}", t, min(t, 1.0), max(t, 1.0), f"group {i}: {n:,} samples, T = {t:.4g}")
             for i, (_, _, n, t) in enumerate(groups)
         ]
-        words = "Temperatures: " + ", ".join(f"group {i} {row.value:.4g}" for i, row in enumerate(rows))
+        words = "Temperatures: " + ", ".join(
+            f"group {i} {row.value:.4g}" for i, row in enumerate(rows)
+        )
         return pictures.bars(rows, Axis("temperature (1 changes nothing)", 1.0), words=words)
     if effects := effects_of(fitted):
         rows = [
-            Bar(key.replace("_", " "), f, min(f, 1.0), max(f, 1.0), f"{key}: temperature times {f:.4g}")
+            Bar(
+                key.replace("_", " "),
+                f,
+                min(f, 1.0),
+                max(f, 1.0),
+                f"{key}: temperature times {f:.4g}",
+            )
             for key, f in effects.items()
         ]
-        words = "Factors on the temperature: " + ", ".join(f"{row.name} {row.value:.4g}" for row in rows)
+        words = "Factors on the temperature: " + ", ".join(
+            f"{row.name} {row.value:.4g}" for row in rows
+        )
         axis = Axis("temperature times, for one s.d. more", 1.0)
         return pictures.bars(rows, axis, words=words)
     return _score_curve(fitted)
@@ -221,4 +239,6 @@ def _score_curve(fitted: FittedCalibrator) -> Safe:
     worth = fitted.predict_score(scores)
     ends = f"{low:.4g} is worth {PERCENT.value(worth[0])}, {high:.4g} {PERCENT.value(worth[-1])}"
     labels = "score", "probability of outcome 1 (%)"
-    return pictures.curve(scores.tolist(), worth.tolist(), labels=labels, words=f"A score of {ends}")
+    return pictures.curve(
+        scores.tolist(), worth.tolist(), labels=labels, words=f"A score of {ends}"
+    )

@@ -15,11 +15,13 @@ from smallcal.reports.render.theme import DARK, LIGHT
 
 #: Letters of a name, or of a sentence that may quote one, that are shown.
 MOST_LETTERS, MOST_SAID = 60, 1000
+#: A name of so many letters stays in one line.
+_ONE_LINE = 24
 #: Rows of a table that are shown.
 MOST_ROWS = 30
 
 #: What levels and verdicts are called: a colour alone would not tell everybody.
-WORDS: Mapping[str, str] = {"fine": "fine", "care": "take care", "bad": "warning"}
+_WORDS: Mapping[str, str] = {"fine": "fine", "care": "take care", "bad": "warning"}
 
 
 class Safe(str):
@@ -72,12 +74,12 @@ def named(name: object) -> Safe:
     Examples
     --------
     >>> named("<cat>")
-    '<bdi>&lt;cat&gt;</bdi>'
+    '<bdi class="smallcal-nb-name">&lt;cat&gt;</bdi>'
     """
     shown = shortened(name)
     whole = str(name)
     more = {} if shown == whole else {"title": shortened(whole, MOST_SAID)}
-    return tag("bdi", shown, **more)
+    return tag("bdi", shown, kind="" if len(shown) > _ONE_LINE else "name", **more)
 
 
 def said(*sentences: object, kind: str = "") -> Safe:
@@ -92,7 +94,7 @@ def _told(sentence: object) -> object:
 
 def label(level: str, word: str = "") -> Safe:
     """Return a word with the colour of a level or verdict: "fine", "care", "bad", "better" ..."""
-    return tag("span", word or WORDS.get(level, level), kind=f"tag {level}")
+    return tag("span", word or _WORDS.get(level, level), kind=f"tag {level}")
 
 
 def findings(rows: Iterable[tuple[str, str]]) -> Safe:
@@ -224,10 +226,8 @@ def _style() -> str:
 def _variables(colours: Mapping[str, str]) -> str:
     chosen = {name: colour for name, colour in colours.items() if name not in _UNUSED}
     # Text of figures is ink as well.
-    return ";".join(
-        [*(f"--{name}:{_hosted(name, colour)}" for name, colour in chosen.items())]
-        + ["--c-222222:var(--ink)"]
-    )
+    each = (f"--{name}:{_hosted(name, colour)}" for name, colour in chosen.items())
+    return ";".join([*each, "--c-222222:var(--ink)"])
 
 
 def _hosted(name: str, colour: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from smallcal.metrics import METRICS
@@ -29,6 +30,8 @@ from smallcal.statistics.interval import Interval
 _DRAWN = ("top_label_bce", "nll", "ece15")
 #: Of the intervals in a reliability diagram.
 _LEVEL = 0.95
+#: Metrics that stand beside one another.
+_ABREAST = 6
 
 
 def evaluation_view(found: Evaluation[Any]) -> Iterator[Safe]:
@@ -75,7 +78,7 @@ def _reliability(found: Evaluation[Any]) -> Safe:
     if found.bins is None:
         return Safe("")
     # Not at the top: statistics load more of SciPy than most of what is shown needs.
-    from smallcal.plots.reliability_plot import ReliabilityBins
+    from smallcal.plots.reliability_plot import ReliabilityBins, reliability
     from smallcal.plots.series import UNNAMED, accuracies
 
     table = found.bins
@@ -84,7 +87,7 @@ def _reliability(found: Evaluation[Any]) -> Safe:
     error = float(filled["count"] @ gaps / found.n)
     row = ReliabilityBins(**filled, ece=error, spread=table.count, kind=found.kind)
     words = f"Reliability diagram of {found.n:,} samples: calibration error {100 * error:.2f} %"
-    return pictures.reliability({UNNAMED: row}, words=words)
+    return pictures.reliability(partial(reliability.redraw, {UNNAMED: row}), words=words)
 
 
 def _by_group(found: Evaluation[Any]) -> Iterator[Safe]:
@@ -122,12 +125,7 @@ def comparison_view(found: Comparison) -> Iterator[Safe]:
         named(found.baseline),
     )
     metrics = list(next(iter(found.values.values())))
-    heads = ["method", *(METRICS[name].unit.heading(name) for name in metrics)]
-    rows = [
-        [_method(found, method), *(_value(found, method, name) for name in metrics)]
-        for method in found.values
-    ]
-    yield table(heads, rows, more="methods")
+    yield _values(found, metrics)
     yield _forest(found, metrics)
     if found.intervals:
         yield said(
@@ -137,6 +135,18 @@ def comparison_view(found: Comparison) -> Iterator[Safe]:
             kind="note",
         )
         yield folded("In words", *(said(found.verdict(method)) for method in found.intervals))
+
+
+def _values(found: Comparison, metrics: list[str]) -> Safe:
+    """Return all values: a row for each method, or, of many metrics, a row for each of those."""
+    methods = [_method(found, method) for method in found.values]
+    heads = [METRICS[name].unit.heading(name) for name in metrics]
+    cells = [[_value(found, method, name) for name in metrics] for method in found.values]
+    if len(metrics) > max(_ABREAST, len(methods)):
+        turned = zip(heads, zip(*cells, strict=True), strict=True)
+        return table(["metric", *methods], [[head, *row] for head, row in turned], more="metrics")
+    rows = [[method, *row] for method, row in zip(methods, cells, strict=True)]
+    return table(["method", *heads], rows, more="methods")
 
 
 def _method(found: Comparison, method: str) -> Safe:
@@ -166,9 +176,8 @@ def _forest(found: Comparison, metrics: list[str]) -> Safe:
     metric, rows = METRICS[name], []
     for method, intervals in found.intervals.items():
         row = intervals[name]
-        ends = (metric.unit.scale * each for each in (row.point, row.low, row.high))
-        told = f"{metric.unit.difference(row.point)} ({metric.unit.interval(*row, signed=True)})"
-        rows.append(Bar(method, *ends, f"{method}: {told}", row.verdict(metric.better)))
+        verdict = row.verdict(metric.better)
+        rows.append(Bar.of(method, row, metric.unit, about=method, verdict=verdict))
     label = f"{name}, difference from {pictures.short(found.baseline)} ({metric.unit.change})"
     finite = [row for row in rows if not math.isnan(row.low)]
     words = f"{label}: " + "; ".join(row.tip for row in finite)

@@ -14,11 +14,14 @@ import numpy as np
 
 from smallcal.data.shown import visible
 from smallcal.plots import style
-from smallcal.reports.notebook.markup import Safe, shortened
+from smallcal.reports.notebook.markup import MOST_SAID, Safe, shortened
 from smallcal.reports.render.svg import inline_svg, plain_settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from smallcal.metrics.units import Unit
+    from smallcal.statistics.interval import Interval
 
 #: Letters of a name in a figure, and rows of one.
 _LETTERS, MOST_ROWS = 26, 15
@@ -46,6 +49,13 @@ class Bar(NamedTuple):
     tip: str
     verdict: str = ""
 
+    @classmethod
+    def of(cls, name: str, row: Interval, unit: Unit, *, about: str, verdict: str) -> Bar:
+        """Return a difference with its interval, in the unit that people read."""
+        value, low, high = (unit.scale * each for each in (row.point, row.low, row.high))
+        told = f"{unit.difference(row.point)} ({unit.interval(*row, signed=True)})"
+        return cls(name, value, low, high, f"{about}: {told}", verdict)
+
 
 Drawn = Callable[["Figure"], None]
 
@@ -69,11 +79,12 @@ def picture(draw: Drawn, size: tuple[float, float], *, words: str) -> Safe:
     """
     try:
         svg, tips = _svg(draw, size)
-        return Safe(_sized(inline_svg(svg, tips, label=words, focus=False), size[0]))
+        shown = inline_svg(svg, tips, label=shortened(words, MOST_SAID), focus=False)
+        return Safe(_sized(shown, size[0]))
     except ImportError:
         return Safe("")
     # The tables have all the numbers, and what is installed here is not ours to answer for.
-    except Exception:  # noqa: BLE001
+    except ZeroDivisionError:
         return Safe("")
 
 
@@ -182,10 +193,15 @@ def moved(before: float, after: float, goal: float, *, called: tuple[str, str], 
         style.percent(ax, "x")
         style.dress(ax, xlabel=f"mean {sure} (%)", ylabel="")
         ax.spines["left"].set_visible(False)
-        how = {"bbox_to_anchor": (0, 1), "ncols": 3, "borderaxespad": 0.2, "columnspacing": 1}
+        how: dict[str, Any] = {
+            "bbox_to_anchor": (0, 1),
+            "ncols": 3,
+            "borderaxespad": 0.2,
+            "columnspacing": 1,
+        }
         style.legend(ax, loc="lower left", handletextpad=0.3, **how)
 
-    return picture(draw, (4.4, _OVER + _UNDER + 0.45), words=words)
+    return picture(draw, (4.7, _OVER + _UNDER + 0.45), words=words)
 
 
 def curve(x: Sequence[float], y: Sequence[float], *, labels: tuple[str, str], words: str) -> Safe:
@@ -273,14 +289,14 @@ def steps(now: Sequence[float], before: Sequence[float], *, label: str, words: s
     return picture(draw, (4.2, 2.4), words=words)
 
 
-def reliability(found: Mapping[str, Any], *, words: str) -> Safe:
-    """Draw a reliability diagram of what ``plots.reliability_data`` gives."""
-    from smallcal import plots
-
-    named = {short(name): row for name, row in found.items()}
+def reliability(draw_on: Callable[[Any], object], *, words: str) -> Safe:
+    """Draw a reliability diagram by a function that is given axes for it."""
 
     def draw(figure: Figure) -> None:
-        plots.reliability.redraw(named, axes_of(figure, over=0.72))
+        ax = axes_of(figure, over=0.72)
+        draw_on(ax)
+        for strip in ax.child_axes:  # its numbers would stand on those below
+            strip.set_yticks([])
 
     return picture(draw, (3.9, 3.7), words=words)
 
