@@ -39,8 +39,8 @@ Self = TypeVar("Self", bound="CalibratedModel")
 
 class CalibratedModel(
     EstimatorInNotebook,
-    ClassifierMixin,
-    MetaEstimatorMixin,
+    ClassifierMixin,  # type: ignore[misc]
+    MetaEstimatorMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
     """Any scikit-learn classifier with a calibrator behind it.

@@ -115,7 +115,7 @@ def facts(rows: Iterable[tuple[str, object]]) -> Safe:
         for name, value in rows
         if value not in ("", None)
     ]
-    return tag("table", tag("tbody", *shown), kind="facts")
+    return tag("div", tag("table", tag("tbody", *shown), kind="facts"), kind="scroll")
 
 
 def table(

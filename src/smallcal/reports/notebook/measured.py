@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from smallcal.metrics import METRICS
+from smallcal.metrics.debiased import CUTS
 from smallcal.reports.notebook import pictures
 from smallcal.reports.notebook.markup import (
     Safe,
@@ -43,28 +44,31 @@ def evaluation_view(found: Evaluation[Any]) -> Iterator[Safe]:
     yield title("Evaluation", f"of {found.n:,} samples" if found.n else "")
     yield beside(_metrics(found), _reliability(found))
     if isinstance(first, Interval):
-        yield said(_resampled(first), kind="note")
+        yield said(*_notes(found, first), kind="note")
 
 
-def _resampled(row: Interval) -> str:
-    debiased = "ece15 and adaece15 are without the noise of the samples, and their noise floor is "
-    return (
-        f"{100 * row.level:g} % intervals from {row.n_boot:,} resamples of {row.unit}. {debiased}"
-        "what a perfectly calibrated model would show on average."
-    )
+def _notes(found: Evaluation[Any], row: Interval) -> Iterator[str]:
+    yield f"{100 * row.level:g} % intervals from {row.n_boot:,} resamples of {row.unit}."
+    if debiased := [name for name in CUTS if name in found]:
+        yield f"{' and '.join(debiased)}: without the noise of the samples."
+    if any(getattr(each, "floor", None) is not None for each in found.values()):
+        yield "Noise floor: what a perfectly calibrated model would show on average."
 
 
 def _metrics(found: Evaluation[Any]) -> Safe:
     with_ends = any(isinstance(row, Interval) for row in found.values())
     rows = []
     for name, row in found.items():
-        unit = METRICS[name].unit
+        if name not in METRICS:  # whoever has a dictionary may put something in
+            rows.append([named(name), named(row), *([""] * (3 if with_ends else 1))])
+            continue
+        metric = METRICS[name]
         point = row.point if isinstance(row, Interval) else row
-        cells = [tag("span", name, title=METRICS[name].told(found.kind)), unit.value(point)]
+        cells = [tag("span", name, title=metric.told(found.kind)), metric.unit.value(point)]
         if isinstance(row, Interval):
-            floor = "" if row.floor is None else unit.value(row.floor)
-            cells += [unit.interval(*row, n_undefined=row.n_undefined), floor]
-        rows.append([*cells, _good(METRICS[name].better)])
+            floor = "" if row.floor is None else metric.unit.value(row.floor)
+            cells += [metric.unit.interval(*row, n_undefined=row.n_undefined), floor]
+        rows.append([*cells, _good(metric.better)])
     more = ["interval", "noise floor"] if with_ends else []
     heads = ["metric", "value", *more, "better"]
     return table(heads, rows, words=(0, len(heads) - 1))
