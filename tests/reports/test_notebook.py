@@ -367,7 +367,8 @@ class TestEvaluation:
         return [0, 1] * 30, [[0.75, 0.25], [0.5, 0.5]] * 30
 
     def test_is_the_dictionary_that_it_was(self):
-        given = [0, 1] * 30, [[0.95, 0.05], [0.25, 0.75]] * 30  # no metric is undefined
+        # Right and wrong, sure and not: no metric is undefined.
+        given = [0, 1, 1] * 20, [[0.995, 0.005], [0.4, 0.6], [0.92, 0.08]] * 20
         found = sc.evaluate(*given)
         as_before = {name: METRICS[name].of(Scored.of(*given)) for name in METRICS}
         assert found == as_before
@@ -526,6 +527,21 @@ def test_nothing_is_loaded_before_a_notebook_asks():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_with_numpy_alone_there_is_the_text(tmp_path):
+    """A calibrator is applied where nothing else is installed: it may be looked at there."""
+    cal = sc.load_demo("cal")
+    sc.SRTS().fit(cal.logits, cal.labels).save(tmp_path / "cal.json")
+    program = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(['scipy', 'sklearn', 'matplotlib', 'jinja2']))\n"
+        "from smallcal import runtime\n"
+        f"cal = runtime.load({str(tmp_path / 'cal.json')!r})\n"
+        "print(cal._repr_html_() is None, repr(cal)[:16])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "True FittedCalibrator", done.stderr
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])

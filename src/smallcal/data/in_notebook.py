@@ -23,9 +23,10 @@ def html_of(result: object) -> str | None:
     """
     try:
         from smallcal.reports.notebook import view
+
+        return view(result)
     except ImportError:  # smallcal.runtime may stand on NumPy alone
         return None
-    return view(result)
 
 
 class InNotebook:

@@ -9,6 +9,8 @@ from typing import Any
 
 from smallcal.metrics import METRICS
 from smallcal.metrics.debiased import CUTS
+from smallcal.plots.reliability_plot import ReliabilityBins, reliability
+from smallcal.plots.series import UNNAMED, accuracies
 from smallcal.reports.notebook import pictures
 from smallcal.reports.notebook.markup import (
     Safe,
@@ -81,15 +83,11 @@ def _good(better: str) -> str:
 def _reliability(found: Evaluation[Any]) -> Safe:
     if found.bins is None:
         return Safe("")
-    # Not at the top: statistics load more of SciPy than most of what is shown needs.
-    from smallcal.plots.reliability_plot import ReliabilityBins, reliability
-    from smallcal.plots.series import UNNAMED, accuracies
-
-    table = found.bins
-    filled = accuracies(table, table.count > 0, level=_LEVEL)
+    bins = found.bins
+    filled = accuracies(bins, bins.count > 0, level=_LEVEL)
     gaps = abs(filled["confidence"] - filled["accuracy"])
     error = float(filled["count"] @ gaps / found.n)
-    row = ReliabilityBins(**filled, ece=error, spread=table.count, kind=found.kind)
+    row = ReliabilityBins(**filled, ece=error, spread=bins.count, kind=found.kind)
     words = f"Reliability diagram of {found.n:,} samples: calibration error {100 * error:.2f} %"
     return pictures.reliability(partial(reliability.redraw, {UNNAMED: row}), words=words)
 

@@ -74,8 +74,8 @@ def picture(draw: Drawn, size: tuple[float, float], *, words: str) -> Safe:
     Examples
     --------
     >>> shown = picture(lambda figure: None, (2.0, 1.0), words="Nothing")
-    >>> shown[:27], 'aria-label="Nothing"' in shown
-    ('<svg viewBox="0 0 144 72" r', True)
+    >>> shown[:17], 'aria-label="Nothing"' in shown
+    ('<svg width="168" ', True)
     """
     try:
         svg, tips = _svg(draw, size)
