@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 import smallcal as sc
+from smallcal.advice.certify_words import Certificate, Certification, Certified
+from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.method import Method
 from smallcal.data.in_notebook import html_of
 from smallcal.data.shown import visible
@@ -292,6 +295,29 @@ class TestNames:
         assert markup.count("<tr>") == MOST_ROWS + 1
         assert f"And {5000 - MOST_ROWS:,} more names." in markup
         tree_of(markup)
+
+    def test_that_cannot_be_seen_are_spelled_out(self):
+        assert ">“ ”<" in named(" ")
+        assert ">a\\nb<" in named("a\nb")
+
+    def test_by_the_ten_thousand_take_no_time(self):
+        """Of groups and classes there may be any number: only those shown are written."""
+        n = 50_000
+        names, z, y = tuple(f"<{i}>" for i in range(n)), [[2.0, 0.0]] * 10, [0, 1] * 5
+        effects = tuple(np.linspace(-1, 1, n).tolist())
+        known = GroupEffects(names, effects, counts=(1,) * n, sigma=1.0)
+        fitted = replace(sc.Identity().fit(z, y).fitted_, groups=known)
+        row = Certified(threshold=0.5, n=9, accepted=5, errors=1, bound=0.9, coverage=0.5)
+        rows = tuple(replace(row, name=name) for name in names)
+        found = Certificate(risk=0.9, confidence=0.5, by="group", rows=rows)
+        certified = Certification(certificates=(found,), calibrator=fitted)
+        for result in (fitted, certified):
+            markup = result._repr_html_()
+            begun = time.process_time()
+            assert result._repr_html_() == markup
+            assert time.process_time() - begun < 0.3
+            assert len(markup) < 50_000
+            assert f"And {n - MOST_ROWS:,} more groups" in text_of(markup)
 
     def test_are_never_markup_by_themselves(self):
         assert safe("<b>") == "&lt;b&gt;"

@@ -81,7 +81,7 @@ def _picture(found: Audit) -> Safe:
 
 def _groups(found: Audit) -> Safe:
     claim = CLAIMS[found.input]
-    rows = [
+    rows = (
         [
             named(row["group"]),
             f"{row['n']:,}",
@@ -90,10 +90,16 @@ def _groups(found: Audit) -> Safe:
             f"{row['effect']:+.3f}" if row["effect"] else "",
         ]
         for row in found.groups
-    ]
+    )
     gap = f"{claim.confidence} minus {claim.accuracy}"
     heads = ["group", "samples", "before", "after", "effect"]
-    return table(heads, rows, caption=f"In each group, {gap} in points", more="groups")
+    return table(
+        heads,
+        rows,
+        caption=f"In each group, {gap} in points",
+        total=len(found.groups),
+        more="groups",
+    )
 
 
 def _gap(row: dict[str, Any], side: str) -> Safe:

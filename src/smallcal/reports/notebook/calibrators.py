@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from smallcal.data.claims import CLAIMS
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.notebook import pictures
 from smallcal.reports.notebook.markup import (
+    MOST_ROWS,
     Safe,
     beside,
     facts,
@@ -71,7 +73,7 @@ def _model(model: CalibratedModel) -> Iterator[Safe]:
     yield facts(
         [
             ("calibrated", f"{model.response_} of {model.n_calibration_:,} samples, scored {how}"),
-            ("classes", _listed([str(name) for name in model.classes_])),
+            ("classes", _listed(model.classes_)),
         ]
     )
     yield from _body(model.calibrator_.fitted_, classes=False)
@@ -158,13 +160,16 @@ def _flags(fitted: FittedCalibrator) -> Iterator[tuple[str, str]]:
 
 
 def _groups_table(fitted: FittedCalibrator) -> Safe:
-    rows = [
+    groups = groups_of(fitted)
+    rows = (
         [str(i), _edge(low), _edge(high), f"{n:,}", f"{t:.4f}", _more(t)]
-        for i, (low, high, n, t) in enumerate(groups_of(fitted))
-    ]
+        for i, (low, high, n, t) in enumerate(groups)
+    )
     heads = ["group", f"{fitted.signal.name} from", "to", "samples", "temperature", "confidence"]
     one = f"One temperature for all would be {fitted.pooled_temperature:.4f}."
-    return Safe(table(heads, rows, words=(0, 5), more="groups") + said(one, kind="note"))
+    return Safe(
+        table(heads, rows, words=(0, 5), total=len(groups), more="groups") + said(one, kind="note")
+    )
 
 
 def _edge(edge: float | None) -> str:
@@ -179,10 +184,10 @@ def _more(temperature: float) -> str:
 
 def _effects_table(groups: GroupEffects) -> Safe:
     each = zip(groups.names, groups.counts, groups.effects, strict=True)
-    rows = sorted(each, key=lambda row: -abs(row[2]))
-    shown = [[named(name), f"{n:,}", f"{b:+.3f}", f"{math.exp(b):.2f}"] for name, n, b in rows]
+    rows = heapq.nlargest(MOST_ROWS, each, key=lambda row: abs(row[2]))
+    shown = ([named(name), f"{n:,}", f"{b:+.3f}", f"{math.exp(b):.2f}"] for name, n, b in rows)
     heads = ["group", "samples", "effect on log-odds", "odds times"]
-    return table(heads, shown, more="groups of smaller effects")
+    return table(heads, shown, total=len(groups.names), more="groups of smaller effects")
 
 
 def _confidence(fitted: FittedCalibrator) -> Safe:

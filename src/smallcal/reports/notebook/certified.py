@@ -44,7 +44,7 @@ def _rows(found: Certificate) -> Safe:
     who = "samples" if found.by == "all" else found.by
     sure = f"{claim.confidence} from"
     heads = [who, sure, "labelled", "accepted", "share", claim.failed, "at most"]
-    rows = [
+    rows = (
         [
             named(row.name or "all"),
             "never" if row.threshold is None else level_of(row.threshold),
@@ -55,10 +55,9 @@ def _rows(found: Certificate) -> Safe:
             "" if row.bound is None else PERCENT.value(row.bound),
         ]
         for row in _largest_first(found)
-    ]
-    return table(
-        heads, rows, more={"group": "groups", "class": "classes"}.get(found.by, "thresholds")
     )
+    more = "groups" if found.by == "group" else "classes"
+    return table(heads, rows, total=len(found.rows), more=more)
 
 
 def _largest_first(found: Certificate) -> list[Certified]:
@@ -67,14 +66,18 @@ def _largest_first(found: Certificate) -> list[Certified]:
 
 def _bounds(found: Certificate) -> Safe:
     """Draw the share of errors that was seen, up to its bound, against the risk."""
+    able = [row for row in _largest_first(found) if row.bound is not None and _tried(found, row)]
     rows = []
-    for row in _largest_first(found):
-        tried = row.accepted if found.rule == "accepted" else row.n
-        if row.bound is not None and tried:
-            seen, name = row.errors / tried, row.name or "all"
-            told = f"{name}: {PERCENT.value(seen)} seen, at most {PERCENT.value(row.bound)}"
-            rows.append(Bar(name, seen, seen, row.bound, told))
+    for row in able[: pictures.MOST_ROWS]:
+        seen, bound, name = row.errors / _tried(found, row), row.bound or 0.0, row.name or "all"
+        told = f"{name}: {PERCENT.value(seen)} seen, at most {PERCENT.value(bound)}"
+        rows.append(Bar(name, seen, seen, bound, told))
     claim = CLAIMS[found.input]
     axis = Axis(f"{claim.rate} seen, to its bound (%)", line=found.risk, percent=True)
     words = f"Risk {percent(found.risk)}. " + "; ".join(row.tip for row in rows)
-    return pictures.bars(rows, axis, words=words)
+    return pictures.bars(rows, axis, total=len(able), words=words)
+
+
+def _tried(found: Certificate, row: Certified) -> int:
+    """Return the rows that errors are a share of."""
+    return row.accepted if found.rule == "accepted" else row.n

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 
-from smallcal.data.shown import html
+from smallcal.data.shown import html, visible
 from smallcal.reports.render.theme import DARK, LIGHT
 
 #: Letters of a name, or of a sentence that may quote one, that are shown.
@@ -71,14 +72,18 @@ def shortened(text: object, most: int = MOST_LETTERS) -> str:
 def named(name: object) -> Safe:
     """Return a name from outside: short, and whatever its direction, apart from what follows.
 
+    A blank one stands in quotes, so that there is something to see.
+
     Examples
     --------
     >>> named("<cat>")
     '<bdi class="smallcal-nb-name">&lt;cat&gt;</bdi>'
     """
-    shown = shortened(name)
-    whole = str(name)
-    more = {} if shown == whole else {"title": shortened(whole, MOST_SAID)}
+    # Only the ends of a long one are shown: what lies between need not be looked at.
+    given = str(name)
+    whole = visible(given if len(given) <= MOST_SAID else shortened(given, MOST_SAID))
+    shown = shortened(whole) if whole.strip() else f"“{whole}”"
+    more = {"title": whole} if "…" in shown and shown != whole else {}
     return tag("bdi", shown, kind="" if len(shown) > _ONE_LINE else "name", **more)
 
 
@@ -124,18 +129,20 @@ def table(
     *,
     words: Iterable[int] = (0,),
     caption: object = "",
+    total: int = 0,
     more: str = "rows",
 ) -> Safe:
     """Return a table; the first column heads its rows, columns in ``words`` are no numbers.
 
-    Of many rows the first are shown, and how many ``more`` there are is said under the table.
+    Of many rows the first are shown, and how many ``more`` there are is said under the table. No
+    others are made where ``rows`` come one by one; then ``total`` says how many there are.
 
     Examples
     --------
     >>> table(["a", "b"], [["<x>", "1"]])[:53]
     '<div class="smallcal-nb-scroll"><table><thead><tr><th'
     """
-    given, texts = list(rows), set(words)
+    given, texts = list(rows if not total else islice(rows, MOST_ROWS)), set(words)
 
     def kind(column: int) -> str:
         return "" if column in texts else "num"
@@ -153,7 +160,7 @@ def table(
     if caption:
         parts.insert(0, tag("caption", caption))
     whole = tag("div", tag("table", *parts), kind="scroll")
-    left = len(given) - MOST_ROWS
+    left = (total or len(given)) - MOST_ROWS
     return whole if left <= 0 else Safe(whole + said(f"And {left:,} more {more}.", kind="note"))
 
 

@@ -97,9 +97,9 @@ def _by_group(found: Evaluation[Any]) -> Iterator[Safe]:
     first = next(iter(groups.values()))
     level = next(iter(first.values())).interval.level
     yield title("Evaluation", f"of {len(groups):,} groups")
-    rows = [[named(name), f"{_n(row):,}", *_cells(row)] for name, row in groups.items()]
+    rows = ([named(name), f"{_n(row):,}", *_cells(row)] for name, row in groups.items())
     heads = ["group", "samples", *(METRICS[name].unit.heading(name) for name in first)]
-    yield table(heads, rows, more="groups")
+    yield table(heads, rows, total=len(groups), more="groups")
     yield said(
         f"Under each value its {100 * level:g} % interval; “differs”: from all other samples "
         "beyond chance, corrected for the number of groups.",

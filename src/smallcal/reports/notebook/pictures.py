@@ -112,14 +112,17 @@ def axes_of(figure: Figure, *, left: float = 0.7, right: float = 0.2, over: floa
     return figure.add_axes((left / width, _UNDER / height, *inside))
 
 
-def bars(rows: Sequence[Bar], axis: Axis, *, words: str) -> Safe:
+def bars(rows: Sequence[Bar], axis: Axis, *, total: int = 0, words: str) -> Safe:
     """Draw values with their ends, one row each; nothing without rows.
 
+    Of many the first are drawn, and the axis says so; there are ``total`` where not all are given.
     The colour and the mark of a row are those of its verdict, see ``plots.forest``.
     """
     shown = [row for row in rows if np.isfinite([row.value, row.low, row.high]).all()][:MOST_ROWS]
     if not shown:
         return Safe("")
+    many = max(total, len(rows))
+    few = f", first {MOST_ROWS} of {many:,}" if many > MOST_ROWS else ""
     names = [short(row.name) for row in shown]
     left = 0.25 + _LETTER * max(map(len, names))
     height = _OVER + _UNDER + _ROW * len(shown)
@@ -146,7 +149,7 @@ def bars(rows: Sequence[Bar], axis: Axis, *, words: str) -> Safe:
         ax.locator_params(axis="x", nbins=5)
         if axis.percent:
             style.percent(ax, "x")
-        style.dress(ax, xlabel=axis.label, ylabel="")
+        style.dress(ax, xlabel=axis.label + few, ylabel="")
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
         _legend(ax, shown)
