@@ -1,7 +1,7 @@
 """Write what the docs say of every method and part: `python scripts/method_table.py`.
 
-The table in docs/reference/methods.md comes from the catalogue, the schema docs/reference/calibrator-v2.json from the
-parts. A test fails when either is not up to date.
+The table in docs/reference/methods.md comes from the catalogue, the schema in
+docs/reference/calibrator-v2.json from the parts. A test fails when either is not up to date.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PLAIN = ("--n-boot", "0")
 
 VERBS = (
     *("demo", "fit", "apply", "evaluate", "compare", "select", "audit", "plan"),
-    *("report", "inspect", "methods", "logits", "study", "export"),
+    *("report", "inspect", "methods", "cite", "logits", "study", "export"),
 )
 
 

@@ -16,6 +16,7 @@ from smallcal.calibrators import plugins
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.rows import TEMPERATURES
 from smallcal.calibrators.rows_others import OTHERS
+from smallcal.data.references import OURS
 from smallcal.errors import InputError, did_you_mean
 
 ROWS = {**TEMPERATURES, **OTHERS}
@@ -29,6 +30,7 @@ def _tailed(name: str, good_for: str) -> Method:
         tail="nll",
         summary=f"{name}, the other classes with a temperature of their own",
         source="this project",
+        cites=tuple(dict.fromkeys((OURS, *row.cites))),
         parameters="C + 8" if row.parameters == "C + 7" else str(int(row.parameters) + 1),
         paper="",
         good_for=good_for,

@@ -83,6 +83,8 @@ class Method:
         One line for people.
     source : str
         Where the method comes from.
+    cites : tuple of str
+        What to cite for it: keys of ``data/references.bib``, or entries of BibTeX.
     parameters : str
         Number of fitted parameters, as a formula in C (classes) and d (features).
     paper : str
@@ -107,6 +109,7 @@ class Method:
     name: str = "custom"
     summary: str = ""
     source: str = ""
+    cites: tuple[str, ...] = ()
     parameters: str = ""
     paper: str = ""
     good_for: str = ""

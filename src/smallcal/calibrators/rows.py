@@ -12,9 +12,23 @@ from smallcal.calibrators.signals import ROUTES
 _PAPER = "the SRTS paper"
 _OURS = "this project"
 _GUO = "Guo et al. 2017"
+_HTS = "Balanya, Maroñas and Ramos 2024"
+_SMART = "Guo et al. 2026"
+_QATS = "Chakraborty et al. 2026"
+
+#: What to cite for a source: keys of ``data/references.bib``.
+_CITES = {
+    _PAPER: ("liang2026srts",),
+    _OURS: ("smallcal", "liang2026srts"),
+    _GUO: ("guo2017calibration",),
+    _HTS: ("balanya2024adaptive",),
+    _SMART: ("guo2026smart",),
+    _QATS: ("chakraborty2026quantile",),
+}
 
 
 def _scalar(objective: str, summary: str, source: str = _PAPER, **said: Any) -> Method:
+    said = {"cites": _CITES.get(source, ())} | said
     return Method(objective=objective, summary=summary, source=source, parameters="1", **said)
 
 
@@ -25,12 +39,15 @@ def _routed(summary: str, *, good_for: str, paper: str = "", **choices: Any) -> 
     axes: dict[str, Any] = {name: choices.pop(name, value) for name, value in usual.items()}
     source = choices.pop("source", _PAPER)
     axes |= {"summary": summary, "source": source, "good_for": good_for, "paper": paper}
+    axes["cites"] = choices.pop("cites", _CITES[source])
     return Method(signal=signal, map="groups", options=choices, **axes)
 
 
 def _shaped(shape: str, summary: str, **said: Any) -> Method:
-    usual = {"signal": "risk", "objective": "bce", "parameters": "2", "source": _PAPER}
-    return Method(map=shape, summary=summary, **(usual | {"paper": "App. Matched maps"} | said))
+    usual: dict[str, Any] = {"signal": "risk", "objective": "bce", "parameters": "2"}
+    usual |= {"source": _PAPER, "paper": "App. Matched maps"} | said
+    usual.setdefault("cites", _CITES[usual["source"]])
+    return Method(map=shape, summary=summary, **usual)
 
 
 def _head(signal: str, objective: str, protocol: str, **said: Any) -> Method:
@@ -47,14 +64,11 @@ def _head(signal: str, objective: str, protocol: str, **said: Any) -> Method:
         options={"protocol": protocol},
         summary=f"temperature by a network of {what}, {how[protocol]} (needs torch to fit)",
         source=_PAPER,
+        cites=(*_CITES[_PAPER], "joy2023sample"),
         paper="App. Adaptive heads",
         **said,
     )
 
-
-_HTS = "Balanya, Maroñas and Ramos 2022"
-_SMART = "Guo et al. 2026"
-_QATS = "Chakraborty et al. 2026"
 
 TEMPERATURES: Mapping[str, Method] = MappingProxyType(
     {
@@ -62,6 +76,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             objective="none",
             map="identity",
             summary="leave the model alone",
+            cites=("smallcal",),
             parameters="0",
             good_for="the reference: what happens without calibration",
             paper="Setup",
@@ -78,6 +93,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             "bce",
             "temperature scaling, by top-label BCE (TvA)",
             "Le Coz, Herbin and Adjed 2024",
+            cites=("lecoz2024tva",),
             good_for="confidence with very few samples; what routing must beat",
             paper="RQ1",
         ),
@@ -91,6 +107,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             "softece",
             "temperature scaling, by soft ECE",
             _OURS,
+            cites=("smallcal", "karandikar2021soft", "guo2026smart"),
             good_for="one temperature when ECE itself is the target",
         ),
         # Groups of similar risk.
@@ -114,6 +131,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
         "srts-softece": _routed(
             "SRTS fitted by soft ECE",
             objective="softece",
+            cites=("liang2026srts", "karandikar2021soft", "guo2026smart"),
             good_for="the objective ablation of SRTS",
             paper="App. Objective",
         ),
@@ -135,6 +153,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             map="regressed",
             summary="log-temperature linear in the six statistics, under a normal prior",
             source=_OURS,
+            cites=_CITES[_OURS],
             parameters="7",
             good_for="confidence and log-loss from 150 samples on; seven numbers, no router",
         ),
@@ -144,6 +163,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             map="class_regressed",
             summary="signal-linear, with an effect of the predicted class under a prior of its own",
             source=_OURS,
+            cites=_CITES[_OURS],
             parameters="C + 7",
             good_for="models that are surer of some classes than they should be",
         ),
@@ -270,6 +290,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             "temperature by raw confidence along a line, by log-likelihood",
             signal="confidence",
             objective="nll",
+            cites=("liang2026srts", "ding2021local"),
             good_for="the smallest local temperature: two numbers for one scalar",
             paper="App. Objective",
         ),

@@ -15,11 +15,19 @@ _PLATT = "Platt 1999"
 _BETA = "Kull, Silva Filho and Flach 2017"
 _ZHANG = "Zhang, Kailkhura and Han 2020"
 
+#: What to cite for a source: keys of ``data/references.bib``.
+_CITES = {
+    _GUO: ("guo2017calibration",),
+    _KULL: ("kull2019dirichlet",),
+    _PLATT: ("platt1999probabilistic",),
+    _BETA: ("kull2017beta",),
+    _ZHANG: ("zhang2020mixnmatch",),
+}
+
 
 def _classwise(kind: str, summary: str, source: str, parameters: str, **said: Any) -> Method:
-    return Method(
-        objective="nll", map=kind, summary=summary, source=source, parameters=parameters, **said
-    )
+    said |= {"map": kind, "source": source, "cites": _CITES[source], "parameters": parameters}
+    return Method(objective="nll", summary=summary, **said)
 
 
 def _peer(name: str, what: str, parameters: str = "", **said: Any) -> Method:
@@ -36,7 +44,7 @@ def _peer(name: str, what: str, parameters: str = "", **said: Any) -> Method:
     )
 
 
-def _of_score(basis: str, summary: str, source: str, parameters: str, good_for: str) -> Method:
+def _of_score(basis: str, summary: str, source: str, parameters: str, **said: Any) -> Method:
     return Method(
         objective="nll",
         map="score_curve",
@@ -44,7 +52,7 @@ def _of_score(basis: str, summary: str, source: str, parameters: str, good_for: 
         summary=f"{summary}, priors by evidence",
         source=source,
         parameters=parameters,
-        good_for=good_for,
+        **({"cites": _CITES.get(source, ())} | said),
     )
 
 
@@ -89,6 +97,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             map="rejecting",
             summary="one temperature; the most uncertain get uniform probabilities",
             source="Ma and Blaschko 2021",
+            cites=("ma2021metacal",),
             parameters="2",
             good_for="when uncertain samples may be refused",
             paper="Related work",
@@ -98,6 +107,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             map="binned",
             summary="one temperature, its confidences rounded to the means of ten bins",
             source="Kumar, Liang and Ma 2019",
+            cites=("kumar2019verified",),
             parameters="11",
             good_for="when calibration error must be measurable",
             paper="Related work",
@@ -108,6 +118,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             map="semantic",
             summary="temperatures for groups of samples with similar features, averaged",
             source="Yang, Zhan and Gan 2023",
+            cites=("yang2023beyond",),
             parameters="40·d + 40",
             good_for="groups that features show and logits do not",
             paper="Related work",
@@ -118,26 +129,38 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "a monotone curve of one score",
             _OURS,
             "8",
-            "scores and two classes, 30 labels or 100,000; the default for scores (score-maps.md)",
+            cites=("smallcal", "platt1999probabilistic", "kull2017beta"),
+            good_for="scores and two classes, 30 labels or 100,000; the default for scores "
+            "(score-maps.md)",
         ),
         "platt": _of_score(
-            "line", "a slope and a level of one score", _PLATT, "2", "scores with very few labels"
+            "line",
+            "a slope and a level of one score",
+            _PLATT,
+            "2",
+            good_for="scores with very few labels",
         ),
         "beta": _of_score(
             "beta",
             "two slopes and a level of one probability",
             _BETA,
             "3",
-            "probabilities that are off at one end",
+            good_for="probabilities that are off at one end",
         ),
         "ts-shrunk": _of_score(
-            "slope", "one temperature of two classes", _OURS, "1", "two classes without a bias"
+            "slope",
+            "one temperature of two classes",
+            _OURS,
+            "1",
+            cites=("smallcal", "guo2017calibration"),
+            good_for="two classes without a bias",
         ),
         "venn-abers": Method(
             objective="nll",
             map="venn_abers",
             summary="Venn-Abers of one score, with its interval",
             source="Vovk, Petej and Fedorova 2015",
+            cites=("vovk2015large",),
             good_for="scores, where an interval with validity in theory is wanted",
         ),
         # Other packages.
@@ -145,33 +168,39 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "probmetrics:svs",
             "structured vector scaling",
             "2·C + 1",
+            cites=("berta2025structured",),
             good_for="CalArena's best small calibrator; few classes, log-loss",
         ),
         "probmetrics:sms": _peer(
             "probmetrics:sms",
             "structured matrix scaling",
             "C² + C + 1",
+            cites=("berta2025structured",),
             good_for="CalArena's best; classes confused with one another",
         ),
         "probmetrics:ts-mix": _peer(
             "probmetrics:ts-mix",
             "temperature scaling mixed with a little uniform",
             "1",
+            cites=("berta2025rethinking", "guo2017calibration"),
             good_for="temperature scaling whose log-loss stays finite",
         ),
         "sklearn:isotonic": _peer(
             "sklearn:isotonic",
             "isotonic regression, class by class",
+            cites=("zadrozny2002transforming", "pedregosa2011scikit"),
             good_for="many samples of few classes",
         ),
         "venn-abers:classwise": _peer(
             "venn-abers:classwise",
             "Venn-Abers predictors, class by class",
+            cites=("vovk2015large", "manokhin2017multiclass", "petej2024vennabers"),
             good_for="many samples of few classes, with validity in theory",
         ),
         "netcal:histogram": _peer(
             "netcal:histogram",
             "histogram binning, class by class",
+            cites=("zadrozny2001obtaining", "kuppers2020multivariate"),
             good_for="the classic; many samples of few classes",
         ),
     }

@@ -27,6 +27,7 @@ _HELP = {
     "refresh": "Update a calibrator with new labelled rows, and say what changed.",
     "inspect": "Say what a saved calibrator does, in words.",
     "methods": "List the methods by name.",
+    "cite": "Print what to cite for methods and metrics, or for smallcal itself, as BibTeX.",
     "train": "Train a model of images as a recipe says; a stopped run goes on.",
     "logits": "Run a model over images: logits and features, as a collection that studies read.",
     "paper": "Plan the paper's models, or make them: train, take logits, compare with its numbers.",

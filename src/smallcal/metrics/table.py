@@ -40,6 +40,8 @@ class Metric:
     biased : bool
         Whether noise raises it: a calibration error of n samples is above zero even for a
         perfectly calibrated model, and its resamples are higher still.
+    cites : tuple of str
+        What to cite for it: keys of ``data/references.bib``.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Metric:
     values: Callable[[Scored], FloatArray] | None = None
     biased: bool = False
     of_outcomes: str = ""
+    cites: tuple[str, ...] = ()
 
     def told(self, kind: str = "logits") -> str:
         """Return what it measures, of what rows hold: "logits", "probabilities" or "score"."""
@@ -73,6 +76,7 @@ _ROWS = (
     ),
     Metric(
         name="ece15",
+        cites=("naeini2015obtaining", "guo2017calibration"),
         of=binned.ece.of,
         summary="gap between confidence and accuracy in 15 bins of equal width",
         of_outcomes="gap between probability and frequency of outcome 1 in 15 bins of equal width",
@@ -80,6 +84,7 @@ _ROWS = (
     ),
     Metric(
         name="adaece15",
+        cites=("nixon2019measuring",),
         of=binned.adaece.of,
         summary="gap between confidence and accuracy in 15 bins of equal count",
         of_outcomes="gap between probability and frequency of outcome 1 in 15 bins of equal count",
@@ -87,6 +92,7 @@ _ROWS = (
     ),
     Metric(
         name="cwece15",
+        cites=("kull2019dirichlet",),
         of=binned.classwise_ece.of,
         summary="gap between probability and frequency in 15 bins, averaged over classes",
         of_outcomes="gap between probability and frequency in 15 bins, averaged over both outcomes",
@@ -96,12 +102,14 @@ _ROWS = (
     ),
     Metric(
         name="smece",
+        cites=("blasiok2024smooth",),
         of=smooth.smece.of,
         summary="smooth calibration error, as the authors' released estimator computes it",
         biased=True,
     ),
     Metric(
         name="smece_exact",
+        cites=("blasiok2024smooth",),
         of=smooth.smece_exact.of,
         summary="smooth calibration error, as it is defined",
         biased=True,
@@ -116,6 +124,7 @@ _ROWS = (
     ),
     Metric(
         name="brier",
+        cites=("brier1950verification",),
         of=proper.brier.of,
         values=proper.brier.values,
         summary="squared distance from the true class, summed over classes",
@@ -124,6 +133,7 @@ _ROWS = (
     ),
     Metric(
         name="top_label_bce",
+        cites=("lecoz2024tva",),
         of=proper.top_label_bce.of,
         values=proper.top_label_bce.values,
         summary="cross-entropy of the confidence as a forecast of being correct, in nats",
@@ -132,6 +142,7 @@ _ROWS = (
     ),
     Metric(
         name="auroc",
+        cites=("hendrycks2017baseline",),
         of=selective.auroc_of_correctness.of,
         summary="chance that a right prediction is more confident than a wrong one",
         better="higher",
@@ -140,18 +151,21 @@ _ROWS = (
     ),
     Metric(
         name="aurc",
+        cites=("geifman2019biasreduced",),
         of=selective.aurc.of,
         summary="error rate averaged over all coverages, most confident first",
         of_outcomes="rate of failures averaged over all coverages, most probable first",
     ),
     Metric(
         name="eaurc",
+        cites=("geifman2019biasreduced",),
         of=selective.eaurc.of,
         summary="aurc above that of a perfect ranking",
     ),
     *(
         Metric(
             name=f"hcfp{percent}",
+            cites=("liang2026srts",),
             of=partial(threshold.hcfp.of, threshold=percent / 100),
             summary=f"share of errors made with a confidence of {percent} % or more",
             of_outcomes=f"share of failures with a probability of {percent} % or more",
@@ -161,12 +175,14 @@ _ROWS = (
     ),
     Metric(
         name="selective_risk80",
+        cites=("geifman2017selective",),
         of=selective.selective_risk.of,
         summary="error rate among the most confident 80 %",
         of_outcomes="rate of failures among the most probable 80 %",
     ),
     Metric(
         name="risk_at90",
+        cites=("geifman2017selective",),
         of=threshold.risk_at_threshold.of,
         summary="error rate among predictions with a confidence of 90 % or more",
         of_outcomes="rate of failures where the probability is 90 % or more",

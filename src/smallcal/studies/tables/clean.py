@@ -231,7 +231,9 @@ def few_models(frame: Frame) -> tuple[str, ...]:
     if n == 1:
         return ("One model: intervals are of its seeds and draws, and say nothing of another.",)
     if n < ENOUGH_MODELS:
-        return (f"{n} models are few: such intervals are too narrow (docs/explanation/statistics.md).",)
+        return (
+            f"{n} models are few: such intervals are too narrow (docs/explanation/statistics.md).",
+        )
     return ()
 
 

@@ -219,6 +219,7 @@ def _seeds_told(frame: Frame) -> tuple[str, ...]:
     few = [n for n in counts if 1 < n < ENOUGH_SEEDS]
     if few:
         told.append(
-            f"{min(few)} seeds are few: such intervals are too narrow (docs/explanation/statistics.md)."
+            f"{min(few)} seeds are few: such intervals are too narrow "
+            "(docs/explanation/statistics.md)."
         )
     return tuple(told)
