@@ -92,7 +92,7 @@ class Audit(InNotebook):
         is the ECE that a perfectly calibrated model would show on so many samples.
     signals : SignalToNoise or None
     groups : tuple of dict
-        For each group that was named: the fields of :class:`smallcal.statistics.gaps.Gap` out of
+        For each group that was named: the fields of ``smallcal.statistics.gaps.Gap`` out of
         fold, ``off`` and ``raw_off`` (beyond chance, by Holm), and its ``effect``.
     recommendation : Recommendation or None
         What to use for these samples, whatever was audited.

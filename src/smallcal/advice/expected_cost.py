@@ -48,7 +48,7 @@ class ExpectedCost:
     gains : dict of str to Interval
         What is saved against each of them, per row, paired by sample.
     threshold : float or None
-        Where the decisions amount to one: see :attr:`CostTable.axis`.
+        Where the decisions amount to one: see ``CostTable.axis``.
     axis : str
         What that is a threshold on.
     text : str

@@ -86,7 +86,7 @@ def plan(
         Of the bands.
     random_state : int
     advance : callable, optional
-        Told after the fits of each size; :func:`count_steps` says how often.
+        Told after the fits of each size; ``count_steps`` says how often.
 
     Returns
     -------

@@ -55,7 +55,7 @@ class Row:
     n_failed : int
         Folds in which it could not be fitted.
     flags : dict of flag to int
-        In how many fits it was raised; see :data:`smallcal.calibrators.discipline.FLAGS`.
+        In how many fits it was raised; see ``smallcal.calibrators.discipline.FLAGS``.
     """
 
     candidate: str

@@ -214,7 +214,7 @@ def signal_to_noise(
     y : array-like of shape (n,)
     signals : sequence of str
         "risk" (out of fold), any of the six statistics, another name in
-        :data:`smallcal.calibrators.signals.ROUTES` that gives each sample one score
+        ``smallcal.calibrators.signals.ROUTES`` that gives each sample one score
         without its label, "predicted_class", or "class_bias": whether classes occur as often as
         the model expects.
     objective : {"bce", "nll"}

@@ -116,7 +116,7 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
             Labels, for the diagnostics that read them; other calibrators do not look.
         groups : array-like of shape (n,), optional
             The group of each row, for calibrators that were fitted with groups. One that the fit
-            has not seen gets no effect; a :class:`GroupWarning` says how many rows those are.
+            has not seen gets no effect; a ``GroupWarning`` says how many rows those are.
         out : ndarray of shape (n, C), optional
             Where to write the result, for instance a memory map.
 
@@ -159,7 +159,7 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
         features : array-like of shape (n, d), optional
         groups : array-like of shape (n,), optional
             For calibrators and thresholds that know groups. A row whose group has no threshold is
-            not accepted; a :class:`GroupWarning` says how many those are.
+            not accepted; a ``GroupWarning`` says how many those are.
 
         Returns
         -------
@@ -245,7 +245,7 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
         return self._fitted().to_dict()
 
     def to_torch(self, *, output: str = "probabilities") -> TorchCalibrator:
-        """Return a torch module; see :func:`smallcal.deploy.export.torch.to_torch`.
+        """Return a torch module; see :func:`smallcal.deploy.export.to_torch`.
 
         It maps logits to calibrated probabilities, or with ``output="logits"`` to logits whose
         softmax is those.

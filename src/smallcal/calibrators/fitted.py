@@ -84,7 +84,7 @@ class FittedCalibrator(InNotebook):
     group_counts : tuple of int
         Calibration samples in each group that the signal makes.
     flags : dict
-        What to know about the fit; see :data:`smallcal.calibrators.discipline.FLAGS`.
+        What to know about the fit; see ``smallcal.calibrators.discipline.FLAGS``.
     data : dict
         Size and fingerprint of the calibration split.
     fit_metrics : dict
@@ -203,7 +203,7 @@ class FittedCalibrator(InNotebook):
             For the diagnostics that read the answer.
         groups : array-like of shape (n,), optional
             The group of each row, for calibrators that were fitted with groups. One that the fit
-            has not seen gets no effect, and a :class:`GroupWarning` says how many rows those are.
+            has not seen gets no effect, and a ``GroupWarning`` says how many rows those are.
         out : ndarray of shape (n, C), optional
             Where to write, for instance a memory map when the result does not fit in memory.
 

@@ -307,7 +307,7 @@ def to_svg(figure: Figure, *, prefix: str = "") -> str:
     """Return a figure as SVG text to put into a page; the same figure gives the same text.
 
     Text stays text, there is no date and no background, and there are no colours but
-    :data:`COLOURS`, so that a page may replace them.
+    ``COLOURS``, so that a page may replace them.
 
     Parameters
     ----------

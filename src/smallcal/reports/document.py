@@ -42,7 +42,7 @@ class Report(InNotebook):
     Attributes
     ----------
     content : dict
-        Everything the report says; :mod:`smallcal.reports.content.gather` lists the keys.
+        Everything the report says; ``smallcal.reports.content.gather`` lists the keys.
     draw : callable
         Gives a figure of the page as SVG.
     saved : list of str

@@ -92,10 +92,10 @@ def evaluate(
         floor: what a perfectly calibrated model would show on average.
     by : array-like of shape (n,), optional
         The group of each sample. Then every group gets its own row, see
-        :func:`smallcal.statistics.groups.by_group`.
+        ``smallcal.statistics.groups.by_group``.
     n_boot : int, optional
         Resamples. By default as many as make the ends of the intervals steady, 500 to 2,000, see
-        :mod:`smallcal.statistics.enough`; an interval's ``n_boot`` says how many. With ``by``,
+        ``smallcal.statistics.enough``; an interval's ``n_boot`` says how many. With ``by``,
         2,000.
     level : float
     random_state : int
@@ -270,7 +270,7 @@ def compare(
     n_boot : int, optional
         Resamples of the test samples, the same for all methods; 0 gives point values only. By
         default as many as make the ends of all intervals steady, 500 to 2,000, see
-        :mod:`smallcal.statistics.enough`; the result's ``n_boot`` says how many.
+        ``smallcal.statistics.enough``; the result's ``n_boot`` says how many.
     level : float
         Of the intervals.
     random_state : int

@@ -106,7 +106,7 @@ class Report(InNotebook):
     reference_confidence : float or None
         Mean calibrated confidence of the calibration split.
     classes : Seen or None
-        Counts of classes, for :attr:`class_shift`.
+        Counts of classes, for ``class_shift``.
     input : str
         What rows hold, for words: of scores, labels are outcomes, the confidence is the
         probability of outcome 1, and accuracy the rate of successes.
