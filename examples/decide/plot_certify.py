@@ -42,8 +42,8 @@ promises = [certificate for certificate in found.certificates if certificate.fou
 for promise in promises:
     answered = found.calibrator.accept(new_logits, risk=promise.risk)
     print(
-        f"promised: at most {promise.risk:.0%} wrong. On new rows {answered.mean():.0%} are answered, "
-        f"and {np.mean(~right[answered]):.1%} of these {answered.sum()} answers are wrong"
+        f"promised: at most {promise.risk:.0%} wrong. On new rows {answered.mean():.0%} are "
+        f"answered, and {np.mean(~right[answered]):.1%} of these {answered.sum()} answers are wrong"
     )
 
 # %%

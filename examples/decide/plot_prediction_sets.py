@@ -66,7 +66,9 @@ each = sc.prediction_sets(cal, logits[fresh], y[fresh], alpha=0.1, per_class=Tru
 inside_each = each.predict(logits[new])
 
 fig, ax = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
-for shift, (name, sets) in enumerate({"promise over all rows": inside, "promise in each class": inside_each}.items()):
+for shift, (name, sets) in enumerate(
+    {"promise over all rows": inside, "promise in each class": inside_each}.items()
+):
     share = [100 * sets[y[new] == k, k].mean() for k in range(10)]
     label = f"{name}: mean size {sets.sum(axis=1).mean():.2f}"
     ax.scatter(np.arange(10) + 0.16 * (shift - 0.5), share, label=label, marker="os"[shift])

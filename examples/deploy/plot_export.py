@@ -68,7 +68,9 @@ if importlib.util.find_spec("duckdb"):
     base = duckdb.connect()
     base.execute(to_sql(cal.fitted_))
     base.execute("CREATE TABLE predictions (id INTEGER, logits DOUBLE[])")
-    base.executemany("INSERT INTO predictions VALUES (?, ?)", list(enumerate(logits.tolist()))[:200])
+    base.executemany(
+        "INSERT INTO predictions VALUES (?, ?)", list(enumerate(logits.tolist()))[:200]
+    )
     query = "SELECT smallcal_probabilities(logits) FROM predictions ORDER BY id"
     answers["SQL, 200 rows"] = np.array([row[0] for row in base.execute(query).fetchall()])
 

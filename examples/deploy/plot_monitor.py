@@ -71,7 +71,9 @@ plt.show()
 # Drift alone does not say that confidence is wrong. A few labelled rows do:
 
 later = [day(number) for number in range(26, 31)]
-logits, labels = (np.concatenate([getattr(d, name) for d in later]) for name in ("logits", "labels"))
+logits, labels = (
+    np.concatenate([getattr(d, name) for d in later]) for name in ("logits", "labels")
+)
 checked = sc.Monitor(cal, alpha=alpha, tolerance=0.02).update(logits, labels)
 gap = checked.gap
 print(f"accuracy minus confidence: {gap.gap:+.1%}, interval {gap.low:+.1%} to {gap.high:+.1%}")

@@ -79,16 +79,20 @@ for ax, metric in zip(axes, ("nll", "top_label_bce"), strict=True):
 plt.show()
 
 # %%
-# What the two best do differently: they correct a bias for some classes, which temperatures
-# cannot. ``adaptive-free`` may also change predictions, which top-label BCE does not reward, since
-# each method is asked about its own predictions.
+# Three of the methods can correct a bias for some classes, which temperatures cannot:
+# ``vector-scaling`` and the two views of the default. ``vector-scaling`` and ``adaptive-free`` may
+# also change predictions. Top-label BCE does not reward that, since it asks each method about its
+# own predictions.
 #
 # And what a fit costs
 # --------------------
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.barh(chosen, [1000 * seconds[name] for name in chosen], color="#0072B2")
-ax.set(xscale="log", xlabel=f"milliseconds to fit {len(val.labels):,} samples, {val.logits.shape[1]} classes")
+ax.set(
+    xscale="log",
+    xlabel=f"milliseconds to fit {len(val.labels):,} samples, {val.logits.shape[1]} classes",
+)
 ax.invert_yaxis()
 plt.show()
 

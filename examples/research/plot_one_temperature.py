@@ -11,9 +11,9 @@ and how do I see whether mine do?
 # -------------------------------
 #
 # The model is simulated, so the truth is known: it is more over-confident on hard samples than on
-# easy ones. Signal-routed temperature scaling (SRTS) estimates each prediction's risk of being wrong
-# from six statistics of its logits, forms three groups by that risk, and fits one temperature in
-# each.
+# easy ones. Signal-routed temperature scaling (SRTS) estimates each prediction's risk of being
+# wrong from six statistics of its logits, forms three groups by that risk, and fits one temperature
+# in each.
 
 import matplotlib.pyplot as plt
 
@@ -60,12 +60,10 @@ for name in ("none", "tva-ts", "random-k3", "srts-bce", "adaptive"):
 # How temperatures follow the risk
 # --------------------------------
 
-fig, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+fig, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
 for ax, name in zip(axes, ("srts-bce", "linear-risk", "adaptive"), strict=True):
     cal = sc.make(name).fit(val.logits, val.labels)
     plots.temperature_signal(cal, test.logits[:3000], ax=ax)
-    ax.figure.axes[0].set_in_layout(True)
-    ax.set_title(name, pad=34)
 plt.show()
 
 # %%

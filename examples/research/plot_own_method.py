@@ -2,8 +2,8 @@
 Write your own method
 =====================
 
-I have an idea for a calibration map. How much must I write to fit it, save it, export it and compare
-it with all others?
+I have an idea for a calibration map. How much must I write to fit it, save it, export it and
+compare it with all others?
 """
 
 # %%
@@ -11,9 +11,9 @@ it with all others?
 # --------
 #
 # One temperature for all, raised where the risk of being wrong is high:
-# :math:`T(x) = T_0 \\, (1 + a \\, r(x))`, where :math:`r(x)` is the estimated risk. smallcal already
-# has the risk as a *signal* and top-label BCE as an *objective*. What is missing is the *map* from
-# risk to temperature. It has two halves: what was learned, and how it is learned.
+# :math:`T(x) = T_0 \, (1 + a \, r(x))`, where :math:`r(x)` is the estimated risk. smallcal
+# already has the risk as a *signal* and top-label BCE as an *objective*. What is missing is the
+# *map* from risk to temperature. It has two halves: what was learned, and how it is learned.
 
 import json
 from collections.abc import Mapping
@@ -25,12 +25,11 @@ import numpy as np
 
 import smallcal as sc
 from smallcal import plots
-from smallcal.calibrators.estimators import estimator_of
+from smallcal.calibrators.fitting import fit_arrays
 from smallcal.calibrators.maps import MapFit, Split, TemperatureMap, loss_and_slope, recipe
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
-from smallcal.data.predictions import Predictions
 from smallcal.deploy.export import to_python
 from smallcal.studies.simulate import World
 
@@ -108,9 +107,8 @@ method = Method(
 
 world = World(n_classes=100, accuracy=0.75, temperature=1.5, structure=0.4)
 val, test = world.draw(1000), world.draw(5000, split="test")
-fitted = method.fit(Predictions.of(val.logits, val.labels))
-raised = estimator_of(fitted)
-print(fitted.map)
+raised = fit_arrays(method, val.logits, val.labels)
+print(raised.map)
 
 probabilities = {
     name: sc.make(name).fit(val.logits, val.labels).predict_proba(test.logits)
@@ -133,7 +131,7 @@ plt.show()
 
 print(json.dumps(raised.to_dict()["map"]))
 module = {"__name__": "cal"}
-exec(to_python(fitted), module)
+exec(to_python(raised), module)
 row = test.logits[0].astype(float)
 difference = np.abs(module["calibrate"](row.tolist()) - raised.predict_proba(row[None])[0]).max()
 print(f"the exported Python file differs by at most {difference:.0e}")
