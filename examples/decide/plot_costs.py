@@ -57,7 +57,7 @@ print(f"the calibrated probabilities had promised {found.promised:.2f} per payme
 # that line. The raw score would need another threshold, which only more labels could find. A star
 # marks the lowest cost on these samples.
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
 series = {"raw": new_scores, "calibrated": p}
 plots.cost_curve(truth, series, costs=costs, n_boot=200, ax=left)
 plots.net_benefit(truth, series, n_boot=200, ax=right)

@@ -50,7 +50,7 @@ for sentence in reports[first - 1].sentences:
 # The evidence against "nothing has changed" is an e-value. It may wander, and in the long run it
 # shrinks while nothing changes. An alarm is given when it reaches 1 / alpha.
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.8), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.plot(days, [report.drift_log_e / np.log(10) for report in reports], marker=".")
 left.axhline(-np.log10(alpha), color="#D55E00", linestyle="--", label="alarm")
 left.set(xlabel="day", ylabel="evidence of drift (log10 of e-value)", ylim=(-4, 10))

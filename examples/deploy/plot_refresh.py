@@ -49,7 +49,7 @@ def log_loss(calibrator, logits):
     return sc.evaluate(test.labels[rest], p, metrics=["nll"])["nll"]
 
 
-fig, axes = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained", sharey=True)
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)
 for ax, (name, logits) in zip(axes, stories.items(), strict=True):
     refreshed, alone = [], []
     for n in counts:

@@ -32,7 +32,7 @@ for sentence in plan.sentences:
 # better. The band is the change against the raw model on the same rows, with its 90 % interval:
 # that is what decides whether calibrating is worth it.
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 sizes = [row.size for row in plan.rows]
 gains = [row.gains["top_label_bce"] for row in plan.rows]
 left.fill_between(sizes, [100 * g.low for g in gains], [100 * g.high for g in gains], alpha=0.25)

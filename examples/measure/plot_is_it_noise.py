@@ -75,7 +75,7 @@ for name in methods:
     if name != "ts-nll":
         print(result.verdict(name))
 
-fig, axes = plt.subplots(1, 2, figsize=(10.5, 3.2), layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 for ax, metric in zip(axes, ["ece15", "top_label_bce"], strict=True):
     plots.forest(result, metric=metric, ax=ax)
 plt.show()

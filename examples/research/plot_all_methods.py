@@ -73,7 +73,7 @@ for name in chosen:
 # method's difference from one temperature on the same samples, with its 95 % interval. Only an
 # interval that excludes zero is called better or worse.
 
-fig, axes = plt.subplots(1, 2, figsize=(11.5, 4.6), layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(9.5, 4.6), layout="constrained")
 for ax, metric in zip(axes, ("nll", "top_label_bce"), strict=True):
     plots.forest(result, metric=metric, ax=ax)
 plt.show()

@@ -32,7 +32,7 @@ print("by risk, lowest first:  ", srts.temperatures_.round(2).tolist())
 # enough, the groups would follow the diagonal together. Right: accuracy minus confidence in each
 # group, before and after.
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
 plots.matched_confidence(test.labels, test.logits, calibrator=srts, ax=left)
 plots.group_residuals(test.labels, test.logits, calibrator=srts, ax=right)
 plt.show()
@@ -60,7 +60,7 @@ for name in ("none", "tva-ts", "random-k3", "srts-bce", "adaptive"):
 # How temperatures follow the risk
 # --------------------------------
 
-fig, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
+fig, axes = plt.subplots(1, 3, figsize=(10, 4), layout="constrained")
 for ax, name in zip(axes, ("srts-bce", "linear-risk", "adaptive"), strict=True):
     cal = sc.make(name).fit(val.logits, val.labels)
     plots.temperature_signal(cal, test.logits[:3000], ax=ax)

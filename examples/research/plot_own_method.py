@@ -118,7 +118,7 @@ probabilities["raised-risk"] = raised.predict_proba(test.logits)
 result = sc.compare(test.labels, probabilities, baseline="tva-ts", metrics=["top_label_bce"])
 print(result.verdict("raised-risk"))
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 plots.temperature_signal(raised, test.logits, ax=left)
 plots.forest(result, ax=right)
 plt.show()

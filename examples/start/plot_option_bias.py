@@ -72,7 +72,7 @@ for name, p in probabilities.items():
 # One temperature cannot see the problem: it scales all options alike. The free view shifts each
 # option by as much as the 300 answers support, and the model is right more often.
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
 width = 0.4
 for shift, (name, colour) in enumerate({"raw": "#0072B2", "predictions free": "#D55E00"}.items()):
     share = np.bincount(probabilities[name].argmax(axis=1), minlength=4) / len(truth)
