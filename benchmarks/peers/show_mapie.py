@@ -84,7 +84,7 @@ def by_class(y_test, p_test):
     from mapie.metrics.calibration import expected_calibration_error
 
     return expected_calibration_error(
-        y_test, p_test, num_bins=16, classwise=True, class_labels=range(4)
+        y_test, p_test, num_bins=16, classwise=True, class_labels=np.arange(4)
     )
 
 

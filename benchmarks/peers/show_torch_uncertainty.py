@@ -149,7 +149,7 @@ def smooth(p_test, y_test):
     from torch_uncertainty.metrics import SmoothCalibrationError
 
     metric = SmoothCalibrationError()
-    return metric(torch.as_tensor(p_test), torch.as_tensor(y_test))
+    return metric(torch.as_tensor(p_test, dtype=torch.float32), torch.as_tensor(y_test))
 
 
 @shows("NLL and Brier score", NAME)
