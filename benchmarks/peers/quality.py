@@ -65,7 +65,7 @@ def measure(cell: Cell, n_boot: int) -> tuple[dict[str, Any], dict[str, Failed]]
         found["the true probabilities"] = cell.truth
     good = {label: each for label, each in found.items() if not isinstance(each, Failed)}
     failed = {label: each for label, each in found.items() if isinstance(each, Failed)}
-    compared = sc.compare(cell.y_test, good, baseline=RICH, metrics=METRICS, n_boot=n_boot)
+    compared = sc.compare(cell.y_test, good, baseline=RAW.label, metrics=METRICS, n_boot=n_boot)
     return {"comparison": compared, "kind": cell.kind, "name": cell.name}, failed
 
 
@@ -79,8 +79,13 @@ def collect(cells: Iterator[Cell], n_boot: int = 1000) -> list[tuple[dict[str, A
 
 
 def verdict(row: Any, label: str, metric: str) -> str:
-    """Say how smallcal stands against another: "better", "tie" or "worse", beyond chance."""
+    """Say how smallcal stands against another: "better", "tie" or "worse", beyond chance.
+
+    Where smallcal has no result and the other has one, that is worse.
+    """
     reference = ONE if ENTRANTS[label].temperature else RICH
+    if reference not in row.values:
+        return "worse"
     gap = row.paired(label, reference, metric)
     if not gap.excludes_zero:
         return "tie"
@@ -129,6 +134,9 @@ def losses(rows: list[tuple[dict[str, Any], Any]]) -> Iterator[str]:
             for metric, head in zip(METRICS[:3], HEADS, strict=False):
                 if verdict(compared, label, metric) == "worse":
                     reference = ONE if entrant.temperature else RICH
+                    if reference not in compared.values:
+                        yield f"- {found['kind']}, {found['name']}: {reference} has no result"
+                        continue
                     gap = compared.paired(label, reference, metric)
                     yield (
                         f"- {found['kind']}, {found['name']}: {reference} to {label}, {head} "

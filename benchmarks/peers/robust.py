@@ -21,8 +21,8 @@ FAR = 0.01  # beyond this an NLL is not that of the same fit
 
 def drawn(classes: int, n: int) -> tuple[Any, Any, Any, Any]:
     """Return calibration and test samples of a model that one temperature, 2, makes right."""
-    world = World(n_classes=classes, accuracy=0.8, temperature=2.0)
-    cal, test = world.draw(n, seed=3), world.draw(4000, seed=4)
+    world = World(n_classes=classes, accuracy=0.8, temperature=2.0, structure=0.0)
+    cal, test = world.draw(n), world.draw(4000, split="test")
     return cal.logits.astype(float), cal.labels, test.logits.astype(float), test.labels
 
 
