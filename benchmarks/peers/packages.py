@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib import metadata
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -83,7 +84,10 @@ def megabytes(packages: set[str]) -> float:
 
 
 def _size(name: str) -> int:
-    paths = [file.locate() for file in metadata.files(name) or []]
+    paths = [Path(file.locate()) for file in metadata.files(name) or []]
+    spec = importlib.util.find_spec(name) if name == "smallcal" else None
+    if spec and spec.origin and not any(path.suffix == ".py" for path in paths):
+        paths += Path(spec.origin).parent.rglob("*")  # installed in place: no files on record
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
@@ -92,25 +96,20 @@ def typed_marker(package: str) -> bool:
     spec = importlib.util.find_spec(MODULES[package].partition(".")[0])
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    from pathlib import Path
-
     return any((Path(each) / "py.typed").is_file() for each in spec.submodule_search_locations)
 
 
 def seconds_to_import(package: str) -> float | None:
-    """Return how long a new process takes to import it, the best of three, or None."""
+    """Return the processor time that a new process takes to import it, or None if it cannot."""
     program = f"import {MODULES[package]}"
     if package == "smallcal":
         program = "import smallcal; smallcal.Calibrator"  # names are loaded when first used
-    best = None
-    for _ in range(3):
-        start = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True)
-        if done.returncode:
-            return None
-        took = time.perf_counter() - start
-        best = took if best is None else min(best, took)
-    return best
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        return None
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def licence(package: str) -> str:
