@@ -102,7 +102,9 @@ def _command(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def body(function: Callable[..., Any]) -> str:
     """Return the lines inside a function, as a reader would type them."""
     lines = inspect.getsource(function).splitlines()
-    first = next(i for i, line in enumerate(lines) if line.rstrip().endswith(":") and "def " in line)
+    first = next(
+        i for i, line in enumerate(lines) if line.rstrip().endswith(":") and "def " in line
+    )
     inside = textwrap.dedent("\n".join(lines[first + 1 :])).strip()
     return "\n".join(line.removeprefix("return ") for line in inside.splitlines())
 

@@ -152,30 +152,32 @@ RAW = Entrant("", "the model itself", _raw)
 ENTRANTS: Mapping[str, Entrant] = {
     each.label: each
     for each in (
-        Entrant("smallcal", "smallcal `ts-nll`", partial(_smallcal, method="ts-nll"), True),
+        Entrant(
+            "smallcal", "smallcal `ts-nll`", partial(_smallcal, method="ts-nll"), temperature=True
+        ),
         Entrant(
             "netcal",
             "netcal `TemperatureScaling`",
             partial(_netcal, room="scaling", name="TemperatureScaling"),
-            True,
+            temperature=True,
         ),
         Entrant(
             "probmetrics",
             "probmetrics `temp-scaling`",
             partial(_probmetrics, method="temp-scaling"),
-            True,
+            temperature=True,
         ),
         Entrant(
             "scikit-learn",
             'scikit-learn `"temperature"`',
             partial(_sklearn, method="temperature"),
-            True,
+            temperature=True,
         ),
         Entrant(
             "torch-uncertainty",
             "torch-uncertainty `TemperatureScaler`",
             partial(_torch_uncertainty, name="TemperatureScaler"),
-            True,
+            temperature=True,
         ),
         Entrant("smallcal", "smallcal `adaptive`", partial(_smallcal, method="adaptive")),
         Entrant("smallcal", "smallcal `adaptive-free`", partial(_smallcal, method="adaptive-free")),

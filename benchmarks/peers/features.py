@@ -1,8 +1,8 @@
 """The rows of the tables, and the check that a proof of each must pass, whatever its package.
 
 Checks are about numbers where there are any: calibrated probabilities must be probabilities and
-have a lower Brier score on test samples than the model's own, an ECE must be the one that a few lines
-of NumPy give, sets must cover what they promise. So a proof can fail.
+have a lower Brier score on test samples than the model's own, an ECE must be the one that a few
+lines of NumPy give, sets must cover what they promise. So a proof can fail.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def attempt(entrant: Entrant, z: Any, y: Any, z_test: Any) -> Any:
     if entrant.package and not installed(entrant.package):
         return Failed("not installed")
     if z.shape[1] > entrant.most_classes:
-        return Failed(f"left out above {entrant.most_classes} classes")
+        return Failed(f"over {entrant.most_classes} classes")
     try:
         with quiet(), np.errstate(all="ignore"):
             found = np.asarray(entrant.run(z, y, z_test), dtype=np.float64)
@@ -47,7 +47,7 @@ def attempt(entrant: Entrant, z: Any, y: Any, z_test: Any) -> Any:
 def judged(found: Any, z_test: Any) -> Any:
     """Return rows that sum to 1, or say why these cannot be."""
     if found.shape != z_test.shape:
-        return Failed(f"gives {found.shape[1]} of {z_test.shape[1]} classes")
+        return Failed(f"{found.shape[1]} of {z_test.shape[1]} classes")
     if not np.isfinite(found).all():
         return Failed("not finite")
     total = found.sum(axis=1, keepdims=True)
@@ -151,13 +151,15 @@ def report(rows: list[tuple[dict[str, Any], Any]]) -> str:
     lost = list(losses(rows))
     lines = [
         f"How often smallcal is better / tied / worse, over {len(rows)} models: one temperature "
-        f"against {ONE}, richer maps against {RICH}. A tie: the paired 95 % interval holds zero, or "
-        "the difference rounds to 0.00.",
+        f"against {ONE}, richer maps against {RICH}. A tie: the paired 95 % interval holds zero, "
+        "or the difference rounds to 0.00.",
         "",
         *standings(rows),
         "",
         f"Every comparison that smallcal loses beyond chance ({len(lost)}), as smallcal minus the "
-        "other, with its 95 % interval:" if lost else "smallcal loses none beyond chance.",
+        "other, with its 95 % interval:"
+        if lost
+        else "smallcal loses none beyond chance.",
         "",
         *lost,
     ]

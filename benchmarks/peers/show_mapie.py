@@ -138,9 +138,7 @@ def several_labels():
     from sklearn.linear_model import LogisticRegression
     from sklearn.multioutput import MultiOutputClassifier
 
-    X, y = make_multilabel_classification(
-        1500, n_classes=4, allow_unlabeled=False, random_state=0
-    )
+    X, y = make_multilabel_classification(1500, n_classes=4, allow_unlabeled=False, random_state=0)
     model = MultiOutputClassifier(LogisticRegression(max_iter=1000)).fit(X[:500], y[:500])
     cal = MultiLabelClassificationController(model.predict_proba, target_level=0.9)
     inside = cal.calibrate(X[500:1000], y[500:1000]).predict(X[1000:])[:, :, 0]

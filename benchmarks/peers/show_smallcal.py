@@ -39,16 +39,18 @@ def fitted_model(model, X, y, X_test):
 
 @shows("an unfitted one, by cross-validation", NAME)
 def unfitted_model(X_train, y_train, X_test):
-    import smallcal as sc
     from sklearn.naive_bayes import GaussianNB
+
+    import smallcal as sc
 
     return sc.CalibratedModel(GaussianNB(), cv=5).fit(X_train, y_train).predict_proba(X_test)
 
 
 @shows("a torch model and a DataLoader", NAME)
 def torch_model(loader, z_test):
-    import smallcal as sc
     import torch
+
+    import smallcal as sc
 
     network = torch.nn.Identity()  # yours: whatever gives logits
     calibrated = sc.calibrate(network, loader)
@@ -122,7 +124,6 @@ def isotonic(z, y, z_test):
 
 @shows("histogram binning", NAME)
 def histogram(z, y, z_test):
-    import netcal.binning
     import smallcal as sc
 
     return sc.make("histogram").fit(z, y).predict_proba(z_test)  # netcal's
@@ -289,6 +290,7 @@ def pickled(z, y, z_test):
 @shows("ONNX", NAME)
 def onnx(z, y, z_test):
     import onnxruntime
+
     import smallcal as sc
     from smallcal.deploy.export import to_onnx
 
@@ -300,8 +302,9 @@ def onnx(z, y, z_test):
 
 @shows("a torch module", NAME)
 def module(z, y, z_test):
-    import smallcal as sc
     import torch
+
+    import smallcal as sc
 
     cal = sc.Calibrator().fit(z, y)
     return cal.predict_proba(z_test), cal.to_torch()(torch.as_tensor(z_test)).detach().numpy()
@@ -355,16 +358,18 @@ typed("exit code for a pipeline", "smallcal evaluate test.npz --fail-if 'ece15>5
 
 @shows("sklearn.base.clone", NAME)
 def cloned():
-    import smallcal as sc
     from sklearn.base import clone
+
+    import smallcal as sc
 
     return clone(sc.Calibrator(method="ts-nll")).get_params()["method"] == "ts-nll"
 
 
 @shows("any class labels (strings)", NAME)
 def strings(X_train, y_train, X_test):
-    import smallcal as sc
     from sklearn.naive_bayes import GaussianNB
+
+    import smallcal as sc
 
     named = np.array(["ape", "bee", "cat", "dog"])[y_train]
     return set(sc.CalibratedModel(GaussianNB()).fit(X_train, named).predict(X_test)) <= set(named)
