@@ -132,8 +132,14 @@ def report(kinds, results, found, options):
         f"Pairs of verbs that disagreed: {differ} of {n * len(pairs):,}."
     )
     yield ""
-    heads = ["kind", "samples", "best on average: TopBCE, NLL", "regret TopBCE", "regret NLL"]
-    heads += ["regret to the best of each draw: TopBCE, NLL", "harm"]
+    heads = [
+        "kind",
+        "samples",
+        "best on average: top-label log-loss, log-loss",
+        "regret top-label log-loss",
+        "regret log-loss",
+    ]
+    heads += ["regret to the best of each draw: top-label log-loss, log-loss", "harm"]
     yield f"| {' | '.join(heads)} |"
     yield "|---|---|---|---|---|---|---|"
     for kind, paths in kinds.items():

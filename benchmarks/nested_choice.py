@@ -145,7 +145,7 @@ def report(kinds, costs, chosen, results):
     for name, (_, _, values) in FIXED.items():
         rows = [name, ", ".join(f"{value:g}" for value in values)]
         yield f"| {' | '.join([*rows, *(f'{chosen[kind][name]:g}' for kind in kinds)])} |"
-    yield "\nMean of NLL and TopBCE, by value, minus that of the value shipped:\n"
+    yield "\nMean of log-loss and top-label log-loss, by value, minus that of the value shipped:\n"
     yield "| fixed number | value | " + " | ".join(kinds) + " |"
     yield "|---|---|" + "---|" * len(kinds)
     for name, (_, _, values) in FIXED.items():

@@ -24,7 +24,11 @@ from smallcal.advice.plan_fits import draw_rows
 from smallcal.calibrators.catalogue import ALIASES
 
 SHOWN = ("ece15", "top_label_bce")
-METRICS = {"ece15": "ECE15", "top_label_bce": "TopBCE", "gain": "TopBCE gain on raw"}
+METRICS = {
+    "ece15": "ECE",
+    "top_label_bce": "top-label log-loss",
+    "gain": "top-label log-loss gain on raw",
+}
 SIZES = (250, 625, 1250, 2500)
 
 
