@@ -297,7 +297,7 @@ def test_the_row_of_scores_is_that_of_the_study():
         rows = re.findall(r"^\| ([^|]+) \|(.*)\|$", table, flags=re.MULTILINE)
         return {name: cells.split("|")[3].strip(" *") for name, cells in rows}
 
-    loss, ece = at_250("Log-loss x 100"), at_250("ECE15 x 100")
+    loss, ece = at_250("Log-loss x 100"), at_250("ECE x 100")
     rivals = ("Platt, plain", "beta, plain", "venn-abers", "sklearn:isotonic (isotonic regression)")
     assert float(loss["beta, plain"]) == min(float(loss[name]) for name in rivals)
     names = ("none (the score as it is)", "ts-nll (temperature scaling)", "beta, plain", "spline")

@@ -21,7 +21,7 @@ from statistics import median
 HERE = Path(__file__).resolve().parent
 CELLS = HERE / "cells.toml"
 METHODS = ("none", "ts-nll", "tva-ts", "margin-k3", "srts-bce", "adaptive")
-SHIFTED = {"ece15": "ECE", "top_label_bce": "TopBCE"}
+SHIFTED = {"ece15": "ECE", "top_label_bce": "top-label log-loss"}
 #: Which of the resamplings of a study of shifts decides.
 TIER = "seed x corruption x severity"
 STUDIES = ("clean", "budget", "shift", "routing-signal")
@@ -122,7 +122,8 @@ def by_signal(folder):
         ]
         for method, row in means.items()
     ]
-    return markdown(["grouped by", "ECE", "minus `tva-ts`", "TopBCE minus `tva-ts`"], rows)
+    heads = ["grouped by", "ECE", "minus `tva-ts`", "top-label log-loss minus `tva-ts`"]
+    return markdown(heads, rows)
 
 
 def by_severity(folder):
@@ -173,7 +174,7 @@ interval does not hold zero:
 
 {gain}
 
-The same for TopBCE (x100):
+The same for top-label log-loss (x100):
 
 {bce}
 
@@ -189,8 +190,8 @@ ECE in % by severity, of calibrators that were fitted on clean images:
 
 {severity}
 
-ECE and TopBCE (x100) of `srts-bce` minus those of others, mean over corrupted sets, with 95 %
-intervals from resamples of seeds, corruptions and severities:
+ECE and top-label log-loss (x100) of `srts-bce` minus those of others, mean over corrupted sets,
+with 95 % intervals from resamples of seeds, corruptions and severities:
 
 {tiers}
 """
