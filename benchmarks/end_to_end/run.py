@@ -97,9 +97,9 @@ def by_budget(folder):
     """Return the ECE by budget, and what is gained over one temperature."""
     means, gains = table(folder, "budget", "means"), table(folder, "budget", "differences")
     budgets = list(dict.fromkeys(row["samples"] for row in means))
-    ece = {(row["method"], row["samples"]): row["ece15 %"] for row in means}
-    gain = {(row["method"], row["samples"]): row["ece15 points"] for row in gains}
-    bce = {(row["method"], row["samples"]): row["top_label_bce points"] for row in gains}
+    ece = {(row["method"], row["samples"]): row["ECE %"] for row in means}
+    gain = {(row["method"], row["samples"]): row["ECE points"] for row in gains}
+    bce = {(row["method"], row["samples"]): row["top-label log-loss points"] for row in gains}
     head = ["samples", *budgets]
     others = [method for method in METHODS if method != "tva-ts"]
     return (
@@ -116,9 +116,9 @@ def by_signal(folder):
     rows = [
         [
             f"`{method}`",
-            mean(row["ece15 %"]),
-            difference(gains[method]["ece15 points"]) if method in gains else "",
-            difference(gains[method]["top_label_bce points"]) if method in gains else "",
+            mean(row["ECE %"]),
+            difference(gains[method]["ECE points"]) if method in gains else "",
+            difference(gains[method]["top-label log-loss points"]) if method in gains else "",
         ]
         for method, row in means.items()
     ]
@@ -161,7 +161,7 @@ def page(folder):
 {networks(folder)}
 
 On the test images {mean(raw["accuracy %"])} % are right; the raw confidences are off by
-{mean(raw["confidence_gap %"])} points on average, with an ECE of {mean(raw["ece15 %"])} %.
+{mean(raw["confidence gap %"])} points on average, with an ECE of {mean(raw["ECE %"])} %.
 
 ### How many samples does it take?
 

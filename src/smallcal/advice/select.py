@@ -141,7 +141,7 @@ def select(
     random_state: int = 0,
     advance: Advance = lambda fits: None,
 ) -> Selection:
-    """Choose a calibrator on samples held out: the default, unless another is better beyond chance.
+    """Choose a calibrator on held-out samples: the default, unless another is better beyond chance.
 
     The first candidate is where it starts. Another takes its place only when, on samples neither
     was fitted on, its mean gain is larger than chance explains: by one standard error where you

@@ -69,7 +69,7 @@ class FittedCalibrator:
         Whether predictions are kept where correction or map would change them.
     discipline : Discipline
     pooled_temperature : float
-        What one temperature for all would be.
+        What one temperature for all samples would be.
     n_parameters : int
         Fitted scalars: those of the map and those of the signal.
     input : {"logits", "probabilities", "score"}

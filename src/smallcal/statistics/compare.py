@@ -227,7 +227,7 @@ class Comparison:
             if row.excludes_zero and verdict != "equivalent":
                 said.append(_change(name, row))
             else:
-                same["equivalent" if verdict == "equivalent" else "tie"].append(name)
+                same["equivalent" if verdict == "equivalent" else "tie"].append(METRICS[name].title)
         if same["tie"]:
             said.append(f"{', '.join(same['tie'])} unchanged beyond chance")
         if same["equivalent"]:
@@ -236,10 +236,10 @@ class Comparison:
 
 
 def _change(name: str, row: Interval) -> str:
-    unit = METRICS[name].unit
+    metric, unit = METRICS[name], METRICS[name].unit
     verb = "lowers" if row.high < 0 else "raises"
     ends = unit.interval(*sorted((abs(row.low), abs(row.high))))
-    return f"{verb} {name} by {unit.size(row.point)}, {100 * row.level:g} % interval {ends}"
+    return f"{verb} {metric.title} by {unit.size(row.point)}, {100 * row.level:g} % interval {ends}"
 
 
 def compare(

@@ -161,7 +161,7 @@ class Monitor:
         Report
         """
         if seen and labels is None:
-            raise InputError("rows that were seen before have nothing new without labels")
+            raise InputError("rows that were added before add nothing without labels")
         rows = self._read(logits, labels, features, groups)
         self._state = sum((self._block(*block, seen=seen) for block in rows), self._state)
         return self.report()
