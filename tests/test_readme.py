@@ -303,7 +303,7 @@ def test_the_row_of_scores_is_that_of_the_study():
             for name, cell in found.items()
         }
 
-    loss, ece = at_250("Log-loss x 100"), at_250("ECE15 x 100")
+    loss, ece = at_250("Log-loss x 100"), at_250("ECE x 100")
     rivals = ("Platt, plain", "beta, plain", "venn-abers", "sklearn:isotonic (isotonic regression)")
     best = min(rivals, key=lambda name: float(loss[name].strip(" =")))
     assert loss[best].strip(" =") == loss["beta, plain"].strip(" =")
