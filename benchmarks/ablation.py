@@ -58,12 +58,12 @@ SECTIONS = (
     Section("A regressed temperature", regressed),
     Section("Mixes", mixes),
     Section("The gate", gates, chosen="the rule kept", harm=True),
-    Section("The tail", tails, "one tail temperature, prior 0.25", ("log-loss", "Brier")),
+    Section("The tail", tails, "one tail temperature, prior 0.25", ("log-loss", "Brier score")),
 )
 
 
 def top_label_scores(odds, correct):
-    """Return ECE15 and top-label BCE from the log-odds of the confidence, as the library does."""
+    """Return ECE and top-label log-loss from the log-odds of the confidence."""
     confidence, doubt = sigmoid(odds), sigmoid(-odds)
     view = Scored(
         proba=np.column_stack([confidence, doubt]),
@@ -82,7 +82,7 @@ def measure(case):
     chosen = top_label_scores(case.odds(case.chosen_temperature), case.test.gaps.correct)
     found = {}
     for section in SECTIONS:
-        if section.metrics == ("log-loss", "Brier"):
+        if section.metrics == ("log-loss", "Brier score"):
             rows = [(RAW, case.make("none").predict_proba(logits)), *section.variants(case)]
             for name, proba in rows:
                 scores = sc.evaluate(truth, proba, metrics=("nll", "brier"))

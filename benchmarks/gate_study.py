@@ -180,8 +180,8 @@ def main():
     if options.folder is not None:
         paths = sorted(options.folder.glob("*.npz"))
         print(
-            f"\n{len(paths)} models, {options.draws} draws; test top-label log-loss above the "
-            "oracle's, x100\n"
+            f"\n{len(paths)} models, {options.draws} draws; "
+            "test top-label log-loss above the oracle's, x100\n"
         )
         print("| samples | policy | mean | above rule `sample` [95 %, models] | worst | picks |")
         print("|---|---|---|---|---|---|")

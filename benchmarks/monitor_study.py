@@ -284,8 +284,8 @@ def class_shift(n_fits, folder, size=625, rows=2000):
         f"\nWhere only frequencies of classes moved, and where more did: {METHODS[-1]} fitted on "
         f"{size} samples, one look at {rows:,} rows without labels, {n_fits} fits a line. Ratio: "
         "of the most frequent class to the least. Alarms in %; what is said in % of the alarms; "
-        "gaps in points, likely as said at alarms, true in all; ECE and top-label log-loss x100 "
-        "on clean "
+        "gaps in points, likely as said at alarms, true in all; "
+        "ECE and top-label log-loss x100 on clean "
         "rows, then on these.\n"
     )
     print(

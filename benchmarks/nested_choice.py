@@ -2,9 +2,10 @@
 
 Run `benchmarks/no_harm.py FOLDER` first: the results of its rivals are read. Few of the default's
 numbers are fixed and not the split's to decide. For each kind of model in turn, that kind is left
-out, every fixed number is chosen among some values by the other kinds (the lowest mean of NLL and
-TopBCE over models, draws and budgets; one number at a time, the others as shipped, which also wins
-ties), and the default with the chosen numbers is measured against all rivals on the kind left out.
+out, every fixed number is chosen among some values by the other kinds (the lowest mean of log-loss
+and top-label log-loss over models, draws and budgets; one number at a time, the others as shipped,
+which also wins ties), and the default with the chosen numbers is measured against all rivals on the
+kind left out.
 Finished parts are kept in --out. Exit code 1: the view that may change predictions loses there.
 """
 

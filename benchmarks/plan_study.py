@@ -60,7 +60,7 @@ def predicted(row, naive):
 
 
 def plain(logits, labels, method, draws):
-    """Return the mean held-out ECE and TopBCE of fits on four fifths, and the raw TopBCE."""
+    """Return mean held-out ECE and top-label log-loss of fits on four fifths, and the raw loss."""
     rows = []
     for draw in range(draws):
         take, left = draw_rows(len(logits), len(logits) * 4 // 5, draw, seed=0)

@@ -77,6 +77,8 @@ if any((ROOT / "examples").rglob("*.py")):
 # --- looks --------------------------------------------------------------------------------------
 html_theme = "pydata_sphinx_theme"
 html_title = "smallcal"
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["smallcal.css"]
 html_show_sourcelink = False

@@ -74,7 +74,11 @@ def test_importing_smallcal_loads_nothing_heavy():
 
 
 #: What pages about extras need.
-NEEDS = {"guides/plots.md": "matplotlib", "guides/vision.md": "PIL"}
+NEEDS = {
+    "guides/plots.md": "matplotlib",
+    "guides/notebooks.md": "matplotlib",
+    "guides/vision.md": "PIL",
+}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,7 @@ NEEDS = {"guides/plots.md": "matplotlib", "guides/vision.md": "PIL"}
         ("guides/prediction-sets.md", 12),
         ("guides/adapt.md", 18),
         ("guides/vision.md", 6),
+        ("guides/notebooks.md", 20),
         ("recipes/llm-judge.md", 20),
         ("recipes/multiple-choice.md", 12),
         ("recipes/binary-model.md", 20),

@@ -122,9 +122,8 @@ def by_signal(folder):
         ]
         for method, row in means.items()
     ]
-    return markdown(
-        ["grouped by", "ECE", "minus `tva-ts`", "top-label log-loss minus `tva-ts`"], rows
-    )
+    heads = ["grouped by", "ECE", "minus `tva-ts`", "top-label log-loss minus `tva-ts`"]
+    return markdown(heads, rows)
 
 
 def by_severity(folder):
@@ -191,8 +190,8 @@ ECE in % by severity, of calibrators that were fitted on clean images:
 
 {severity}
 
-ECE and TopBCE (x100) of `srts-bce` minus those of others, mean over corrupted sets, with 95 %
-intervals from resamples of seeds, corruptions and severities:
+ECE and top-label log-loss (x100) of `srts-bce` minus those of others, mean over corrupted sets,
+with 95 % intervals from resamples of seeds, corruptions and severities:
 
 {tiers}
 """

@@ -151,13 +151,15 @@ def _title(text: str, line: str = "=") -> str:
 def plain(words: str) -> str:
     """Return a sentence of the program as reStructuredText: what is in ticks is code.
 
+    A colon makes ``FILE:val`` an address of the web, so that it is escaped, too.
+
     Examples
     --------
     >>> plain("A name that `smallcal methods` lists; class_* names several.")
     'A name that ``smallcal methods`` lists; class\\\\_\\\\* names several.'
     """
     parts = words.split("`")
-    parts[::2] = [re.sub(r"([\\*|_])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"([\\*|_:])", r"\\\1", part) for part in parts[::2]]
     parts[1::2] = [f"``{part}``" for part in parts[1::2]]
     return " ".join("".join(parts).split())
 

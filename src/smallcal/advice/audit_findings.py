@@ -12,6 +12,7 @@ from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.claims import CLAIMS
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain_fields
 from smallcal.data.shown import visible
 from smallcal.metrics import METRICS
@@ -49,7 +50,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(InNotebook):
     """What an audit found. Shares are fractions of the refits.
 
     Attributes

@@ -9,6 +9,7 @@ from typing import Any
 from smallcal.calibrators.decision import Threshold
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.claims import CLAIMS, Claim
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain
 from smallcal.metrics.units import PERCENT, SHARE
 
@@ -204,7 +205,7 @@ for samples of the same kind.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certification:
+class Certification(InNotebook):
     """What :func:`smallcal.certify` found.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import Any
 
 from smallcal.advice.recommend import Recommendation
 from smallcal.data.claims import CLAIMS
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain_fields
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -111,7 +112,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(InNotebook):
     """What more samples would give.
 
     Attributes

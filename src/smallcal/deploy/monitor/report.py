@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from smallcal.data.claims import CLAIMS
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain_fields
 from smallcal.deploy.monitor import prometheus, promises
 from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, Seen, diagnose
@@ -84,7 +85,7 @@ class LabelledGap:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(InNotebook):
     """What a monitor knows so far.
 
     Attributes
