@@ -214,7 +214,7 @@ def test_the_rows_of_the_fit_are_refused(cal, split):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"risk": 0}, "risk 0: no number of rows can show"),
+        ({"risk": 0}, "risk 0: no number of samples can show"),
         ({"risk": 2}, "write 0.02 for 2 %"),
         ({"risk": -0.1}, "between 0 and 1"),
         ({"risk": float("nan")}, "between 0 and 1"),
@@ -276,7 +276,7 @@ def test_twenty_rows_all_right(cal):
     assert found.threshold == 0.0
     assert str(found).startswith("All samples may be accepted: at most 2 % of them are predicted")
     found = sc.certify(cal, z, np.ones(400, dtype=int))
-    assert "More samples like these would not do" in str(found)
+    assert "More samples like these would not help" in str(found)
     found = sc.certify(cal, z, np.ones(400, dtype=int), rule="all")
     assert not found.found
 
@@ -287,7 +287,7 @@ def test_what_is_told_is_plain_data(cal, split):
     assert json.loads(json.dumps(told)) == told
     assert told["found"] is False
     assert [each["found"] for each in told["certificates"]] == [True, False]
-    assert told["sentences"][-1].startswith("Each risk is promised on its own")
+    assert told["sentences"][-1].startswith("Each risk is guaranteed separately")
     assert "calibrator=" not in repr(found)
 
 

@@ -463,7 +463,7 @@ def test_a_model_that_prefers_classes_is_found_and_one_that_does_not_is_not():
     table = sc.signal_to_noise(*biased(600, [1.0, 0, 0, 0]), signals=["class_bias"], n_null=199)
     assert table["class_bias"].p_value < 0.01
     assert table["class_bias"].predicted_gain > 0.02
-    assert "prefers some classes" in table.verdict()
+    assert "favours some classes" in table.verdict()
     p = [
         sc.signal_to_noise(*biased(300, [0.0] * 5, seed), signals=["class_bias"], n_null=79)
         for seed in range(60)

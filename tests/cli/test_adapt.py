@@ -51,7 +51,7 @@ def test_refuses_in_one_line_and_writes_nothing(cal, cli):
     for name, said in (
         ("same", "smallcal: Not adapted: class frequencies may be unchanged (p = "),
         ("few", "smallcal: Not adapted: class frequencies cannot be estimated from 20 rows"),
-        ("other", "smallcal: Not adapted: rows differ in more than frequencies of classes"),
+        ("other", "smallcal: Not adapted: rows differ in more than class frequencies"),
     ):
         code, out, err = cli("adapt", "cal.json", f"{name}.npy", "-o", "new.json")
         assert (code, out, err.count("\n")) == (1, "", 1)
@@ -93,7 +93,7 @@ def test_undo_gives_the_file_back(cal, cli):
     assert Path("old.json").read_bytes() == Path("cal.json").read_bytes()
     code, _, err = cli("adapt", "cal.json", "--undo", "-o", "x.json")
     assert code == 2
-    assert "cal.json: there are no adapted frequencies of classes to take away" in err
+    assert "cal.json: there is no adaptation to undo" in err
 
 
 @pytest.mark.parametrize(

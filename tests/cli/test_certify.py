@@ -73,7 +73,7 @@ def test_in_place_and_several_risks(cli):
     code, out, err = cli("certify", "cal.json", "new.npz", "--risk", "10%", "--risk", "20%,0.2",
                          "-o", "cal.json")  # fmt: skip
     assert (code, err) == (0, "")
-    assert "Each risk is promised on its own" in out
+    assert "Each risk is guaranteed separately" in out
     assert [each.risk for each in sc.load("cal.json").fitted_.decisions] == [0.1, 0.2]
 
 
@@ -154,8 +154,8 @@ def test_the_rows_of_the_fit(cli):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--risk", "0"], "risk 0: no number of rows can show"),
-        (["--risk", "0%"], "risk 0: no number of rows can show"),
+        (["--risk", "0"], "risk 0: no number of samples can show"),
+        (["--risk", "0%"], "risk 0: no number of samples can show"),
         (["--risk", "5"], "write 0.05 for 5 %"),
         (["--risk", "few"], "--risk takes a share such as 2% or 0.02; got 'few'"),
         (["--risk", "nan"], "--risk takes a share"),

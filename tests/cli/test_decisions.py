@@ -251,7 +251,7 @@ class TestShown:
         text = " ".join(out.split())
         assert "Decision (accepted_at_2pct): At most 2 % of accepted rows are wrong" in text
         assert "from confidence 0.7000 on: 300 of 500 (60.0 %), 1 of them wrong" in text
-        assert "in truth at most 1.57 %" in text
+        assert "the true rate is at most 1.57 %" in text
         code, out, _ = cli("inspect", "two.json", "--json")
         first, second = json.loads(out)["decisions"]
         assert (first["risk"], first["thresholds"], first["kind"]) == (0.02, [0.7], "threshold")
@@ -272,7 +272,7 @@ class TestShown:
 
     def test_sets_and_what_was_learned_later(self, cli):
         _, out, _ = cli("inspect", "sets.json")
-        assert "Prediction sets (in_set): The set of a new row holds its class" in out
+        assert "Prediction sets (in_set): The set of a new row contains the class" in out
         fitted = runtime.load("sets.json")
         later = with_later(fitted, ClassFrequencies((0.25,) * 4, (0.4, 0.3, 0.2, 0.1)))
         later.save("later.json")
@@ -292,12 +292,12 @@ class TestShown:
         (said,) = json.loads(cli("inspect", "shift.json", "--json")[1])["later"]
         assert said == {"kind": "shift", "slope": 0.5, "bias": 0.25, "tail": 0.9, "tail_spread": 0}
         with_later(fitted, ConfidenceShift(slope=1.0, bias=0.0)).save("shift.json")
-        assert "They ask for no change so far" in cli("inspect", "shift.json")[1]
+        assert "They call for no change so far" in cli("inspect", "shift.json")[1]
 
     def test_export_says_that_sets_stay_behind(self, cli):
         code, _, err = cli("export", "sets.json", "-o", "cal.py")
         assert code == 0
-        assert "prediction sets are not part of the file" in err
+        assert "the export holds no prediction sets" in err
         assert "def accepted(logits):" in Path("cal.py").read_text()
         assert cli("export", "one.json", "-o", "cal.py")[2] == ""
 

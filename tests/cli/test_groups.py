@@ -50,7 +50,7 @@ class TestGroups:
         code, out, err = cli("fit", "both.npz:val", "--group", "groups", "-o", "new.json")
         assert (code, err) == (0, "")
         assert "an effect of the group" in " ".join(out.split())
-        assert "3 of them effects of groups, held by a prior" in " ".join(out.split())
+        assert "3 of them group effects with a prior" in " ".join(out.split())
         assert sc.load("new.json").fitted_.groups.names == ("north", "south", "west")
         code, _, err = cli("fit", "both.npz:val", "-o", "new.json")
         assert code == 0

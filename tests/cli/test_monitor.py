@@ -47,7 +47,7 @@ def test_a_calm_stream_is_code_0_and_a_state_goes_on(cli):
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     assert "srts-bce: 600 rows seen, 0 with labels." in out
-    assert "no proof of drift" in out
+    assert "no drift detected" in out
     code, out, _ = cli("monitor", "cal.json", "new.npz", "--seen", "--labels", "y.npy",
                        "--state", "s.json", "--json")  # fmt: skip
     found = json.loads(out)
@@ -63,7 +63,7 @@ def test_drift_and_wrong_confidence_are_code_1(cli):
     code, out, _ = cli("monitor", "cal.json", "drifted.npz")
     assert code == 1
     assert "Inputs have drifted" in out
-    assert "more rows to see whether refitting is due" in " ".join(out.split())
+    assert "more rows to find out whether a refit is needed" in " ".join(out.split())
     more = "More than class frequencies changed: calibration has likely got worse."
     assert more in " ".join(out.split())
     code, out, _ = cli("monitor", "cal.json", "drifted.npz", "--json")
@@ -104,7 +104,7 @@ BAD = [
     (["cal.json", "--seen"], "say something about DATA"),
     (["cal.json"], "nothing to look at: name DATA"),
     (["cal.json", "--state", "none.json"], "nothing to look at: name DATA"),
-    (["cal.json", "new.npz", "--seen"], "nothing new without labels"),
+    (["cal.json", "new.npz", "--seen"], "add nothing without labels"),
     (["cal.json", "new.npz", "--json", "--prometheus"], "choose one"),
     (["cal.json", "--state", "s.json", "--merge", "t.json"], "--merge only looks"),
     (["cal.json", "--merge", "t.json"], "cannot read t.json"),
@@ -179,7 +179,7 @@ def test_thresholds_are_watched_and_a_broken_promise_is_code_1(cli, here):
     assert (code, found["decisions"][0]["alarm"], found["alarm"]) == (1, True, True)
     code, out, _ = cli("monitor", "decided.json", "wrong.npz", "--tolerance", "0.5")
     assert code == 1
-    assert "the promise is broken" in " ".join(out.split())
+    assert "the guarantee is broken" in " ".join(out.split())
     # The state of the calibrator before it was certified goes on, and the other way round.
     code, out, _ = cli("monitor", "other.json", "labelled.npz", "--state", "s.json", "--json")
     assert json.loads(out)["rows"] == 1800

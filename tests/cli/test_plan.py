@@ -37,7 +37,7 @@ def test_a_plan_is_two_tables_and_sentences_in_80_columns(cli):
     assert (measured, beyond) == (["50", "100", "200"], ["250", "500", "1,000"])
     assert [line[0] for line in lines if line[:1] in (["none"], ["tva-ts"], ["srts-bce"])]
     assert "With all 250 samples srts-bce is expected to show ECE" in out
-    assert "Calibrating lowers ECE" in out
+    assert "Calibration lowers ECE" in out
     assert "Use adaptive, the default." in out
 
 

@@ -115,7 +115,7 @@ def test_not_onto_the_rows_nor_twice(cli):
     cli("refresh", "cal.json", "new.npz", "-o", "new.json")
     code, _, err = cli("refresh", "new.json", "new.npz", "-o", "again.json")
     assert code == 2
-    assert "300 rows were taken in" in " ".join(err.split())
+    assert "300 rows were used by an earlier refresh" in " ".join(err.split())
 
 
 @pytest.mark.usefixtures("here")

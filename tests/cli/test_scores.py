@@ -64,7 +64,7 @@ def test_fit_finds_that_successes_fall(cli):
     write("down.csv", *marks(200, 0, falling=True))
     code, out, err = cli("fit", "down.csv", "-o", "down.json")
     assert code == 0
-    assert "falling: higher scores mean fewer" in err
+    assert "falling: higher scores go with fewer" in err
     assert "Flag falling" in out
     low, high = sc.load("down.json").predict_score([1.0, 5.0])
     assert low > 0.7 > 0.4 > high
@@ -112,7 +112,7 @@ def test_evaluate_measures_probabilities_and_what_a_calibrator_makes_of_marks(cl
     assert not CLASSES.search(spoken(out))
     code, _, err = cli("evaluate", "test.csv")
     assert code == 2
-    assert "no probabilities" in err
+    assert "not probabilities" in err
 
 
 def test_evaluate_streams_scores_with_labels_of_their_own_file(cli):

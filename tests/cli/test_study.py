@@ -240,7 +240,7 @@ def test_an_interrupted_study_says_how_to_go_on_and_does(cli, monkeypatch):
     assert first.startswith("smallcal: note: 5 of 8 tasks are done and kept; run the same command")
     assert second == "smallcal: error: interrupted; no partial file was left"
     assert not Path("half way/tables.md").exists()
-    command = shlex.split(first.partition("from there: ")[2])
+    command = shlex.split(first.partition("to resume: ")[2])
     assert command[0] == "smallcal"
     calls = stop_after(monkeypatch, 99)
     code, out, err = cli(*command[1:])
@@ -327,7 +327,7 @@ def test_a_study_goes_on_when_it_is_forced_and_says_so_again(cli, monkeypatch):
         stop_after(patch, 1)
         code, _, err = cli(*FULL, "--force")
     assert code == 130
-    command = shlex.split(err.splitlines()[1].partition("from there: ")[2])
+    command = shlex.split(err.splitlines()[1].partition("to resume: ")[2])
     assert command[-1] == "--force"
     assert cli(*command[1:])[0] == 1
     assert Path("run/tables.md").exists()

@@ -216,7 +216,7 @@ def test_labels_have_the_last_word():
     assert "holds all the same" in said(report, more, **holds)[-2]
     assert said(report, frequencies, **hurt)[-2].endswith("correct for the new frequencies.")
     unclear = said(report, ClassShift("unclear"))
-    assert "cannot be told yet" in unclear[-2]
+    assert "cannot be determined yet" in unclear[-2]
 
 
 def test_tables_add_up_what_rows_say():
@@ -315,7 +315,7 @@ def test_old_calibrators_and_states_are_read_and_say_that_they_cannot_tell(tmp_p
     report = whole.update(logits[2000:])
     assert (report.rows, report.drifted) == (4000, True)
     assert report.class_shift.kind == "unknown"
-    assert "cannot be told: there is no table of classes" in report.sentences[-2]
+    assert "cannot be determined: there is no table of classes" in report.sentences[-2]
     assert report.verdict == "label"
     assert State.from_dict(first).calibrator == fingerprint(old)
 

@@ -566,7 +566,7 @@ def test_bad_input_is_told():
         sc.Monitor("cal.json")
     with pytest.raises(NotFittedError):
         sc.Monitor(sc.SRTS())
-    with pytest.raises(sc.InputError, match="nothing new without labels"):
+    with pytest.raises(sc.InputError, match="add nothing without labels"):
         sc.Monitor(SRTS).update(NEW, seen=True)
     with pytest.raises(sc.InputError, match="12 columns"):
         sc.Monitor(SRTS).update(NEW[:, :5])

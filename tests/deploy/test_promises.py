@@ -160,13 +160,13 @@ def test_a_broken_promise_is_an_alarm():
     assert not calm.broken
     assert calm.verdict == "fine"
     assert not calm.alarm
-    assert any("no proof that it is above" in each for each in calm.sentences)
+    assert any("not shown to be above" in each for each in calm.sentences)
     labels = np.where(np.random.default_rng(0).random(3000) < 0.2, WRONG, ANSWERS)
     alarm = sc.Monitor(DECIDED, tolerance=0.5).update(NEW, labels)
     assert alarm.broken
     assert alarm.alarm
     assert alarm.verdict == "certify"
-    assert "the promise is broken" in alarm.sentences[3]
+    assert "the guarantee is broken" in alarm.sentences[3]
     assert alarm.sentences[-1].startswith("Certify again")
     assert alarm.decisions[0].low > 0.1
     both = sc.Monitor(DECIDED).update(NEW, labels)

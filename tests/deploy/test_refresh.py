@@ -360,7 +360,7 @@ def test_one_row_is_kept_and_changes_nothing_yet():
     assert not found.applied
     np.testing.assert_array_equal(found.calibrator.predict_proba(z), calibrator().predict_proba(z))
     assert found.calibrator.later[-1].evidence.rows == 1
-    assert "One row cannot judge" in str(found)
+    assert "One row is too little to judge by" in str(found)
 
 
 def test_predictions_never_change_and_rows_sum_to_one():
@@ -461,13 +461,13 @@ def test_as_many_rows_as_the_fit_ask_for_a_new_one():
     assert not sc.refresh(calibrator(), 3 * z[:99], y[:99]).fit_again
     found = sc.refresh(calibrator(), 3 * z[:100], y[:100])
     assert found.fit_again
-    assert "a fit of their own" in str(found)
+    assert "a new fit on them alone" in str(found)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (lambda z, y: (z, None), "learns from labels"),
+        (lambda z, y: (z, None), "needs labels"),
         (lambda z, y: (z[:, :4], y % 4), "5 columns"),
         (lambda z, y: (z, y + 5), "labels"),
         (lambda z, y: (z[:5], y), "rows"),

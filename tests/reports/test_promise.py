@@ -54,14 +54,14 @@ def test_the_table_is_what_certify_finds_on_the_test_samples(made):
     assert "none qualifies (best reachable: " in text
     assert f"{said['rows'][-1]['errors']} of {said['rows'][-1]['accepted']}" in text
     assert said["command"] is None  # of arrays there is no line of shell
-    assert "chosen on these samples, which flatters it" in text
+    assert "chosen on these samples, so its results are slightly too good" in text
 
 
 def test_the_same_samples_promise_nothing():
     (z, y), _ = samples()
     found = sc.report((z, y), (z, y), methods=["ts-nll"], n_boot=0)
     assert found.content["promise"]["rows"] == []
-    assert "they can promise nothing" in section(found)
+    assert "they can guarantee nothing" in section(found)
 
 
 def test_files_have_a_line_to_certify_with(tmp_path, monkeypatch):

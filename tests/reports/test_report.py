@@ -146,7 +146,7 @@ def test_an_overconfident_model_is_called_so_and_calibrated():
     assert report.content["verdict"]["asked"] == "default"
     assert "The raw model is overconfident" in texts(report)
     assert report.content["verdict"]["headline"].startswith(f"Use {DEFAULT}")
-    assert "before these test samples were seen" in report.content["verdict"]["reason"]
+    assert "before these test samples were used" in report.content["verdict"]["reason"]
     assert "Only 700 test samples" in texts(report)
 
 
@@ -216,7 +216,7 @@ def test_the_same_samples_twice_are_told():
     cal, _ = samples()
     report = sc.report(cal, cal, methods=["ts-nll"], n_boot=100)
     bad = [f for f in report.content["verdict"]["findings"] if f["level"] == "bad"]
-    assert "the same: that flatters every method" in bad[0]["text"]
+    assert "the same, so every result is too good" in bad[0]["text"]
 
 
 def test_small_splits_are_told():

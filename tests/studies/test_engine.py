@@ -222,7 +222,7 @@ def test_what_the_machine_cannot_do_is_not_taken_for_a_result(shared, tmp_path, 
         return real(study, cell, task, keeper)
 
     monkeypatch.setattr(measure, "measure", tired)
-    with pytest.raises(SmallcalError, match="the same command goes on from there") as caught:
+    with pytest.raises(SmallcalError, match="run the same command to resume") as caught:
         run(STUDY, collection, tmp_path / "run")
     assert len(str(caught.value).splitlines()) == 1
     assert len(parts(tmp_path / "run")) == 3
@@ -238,7 +238,7 @@ def test_nor_when_it_gives_out_in_the_middle_of_a_fit(shared, tmp_path, monkeypa
         raise error
 
     monkeypatch.setattr(Site, "fit", tired)
-    with pytest.raises(SmallcalError, match="the same command goes on from there"):
+    with pytest.raises(SmallcalError, match="run the same command to resume"):
         run(STUDY, shared[0], tmp_path / "run")
     assert parts(tmp_path / "run") == []
 
@@ -485,7 +485,7 @@ def test_a_cluster_that_gives_up_is_one_line(error, said):
     with pytest.raises(SmallcalError) as caught:
         pool._result(distributed, Lost(), Task("toy", 100, 0).key)
     assert said in str(caught.value)
-    assert "the same command goes on from there" in str(caught.value)
+    assert "run the same command to resume" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -511,7 +511,7 @@ def test_jobs_must_be_positive(shared, tmp_path):
 
 def test_a_collection_with_errors_is_run_only_when_forced(own, tmp_path):
     """As ``smallcal study`` does: nothing is begun, and the error says how to go on."""
-    with pytest.raises(InputError, match=r"would spoil a study: toy.* go on with force=True"):
+    with pytest.raises(InputError, match=r"would invalidate a study: toy.* continue with force=True"):
         checked_run(STUDY, own, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert checked_run(STUDY, own, tmp_path / "run", force=True).frame

@@ -183,7 +183,7 @@ def test_a_falling_relation_is_found_and_said(name):
     x, hit = drawn(300)
     cal = fit(name, columns(-x), hit.astype(int))
     assert "falling" in cal.flags_
-    assert "fewer of the outcome" in cal.fitted_.flag_text("falling")
+    assert "fewer successes" in cal.fitted_.flag_text("falling")
     assert np.diff(cal.fitted_.map.log_odds).max() <= 0
     rises = curve_of(x, hit, {"platt": "line", "ts-shrunk": "slope"}.get(name, name))
     if name != "spline":  # which may take rising scores as they are

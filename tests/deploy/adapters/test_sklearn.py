@@ -180,7 +180,7 @@ def test_a_bias_for_one_of_two_classes_is_repaired():
     assert np.allclose(p, [0.5, 0.88], atol=0.06)
     right = (model.predict(margin) == y).mean()
     assert right > ((margin[:, 0] > 0) == y).mean() + 0.05
-    with pytest.warns(sc.FitWarning, match="letting predictions change"):
+    with pytest.warns(sc.FitWarning, match="allowing predictions to change"):
         kept = sc.CalibratedModel(Given(), method="adaptive").fit(margin, y)
     assert kept.calibrator_.method_ == "adaptive"
     assert np.array_equal(kept.predict(margin) == 1, margin[:, 0] > 0)
