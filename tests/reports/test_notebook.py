@@ -348,7 +348,7 @@ class TestEstimators:
 
     def test_that_may_change_predictions_say_so(self, results, shown):
         changed = results["free"].n_changed_
-        assert f"free to change: {changed} in the fit did" in text_of(shown["free"])
+        assert f"may change: {changed} in the fit did" in text_of(shown["free"])
 
     def test_that_are_not_fitted_say_how_to(self, shown):
         assert "not fitted yet" in text_of(shown["not fitted"])

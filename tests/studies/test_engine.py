@@ -511,7 +511,7 @@ def test_jobs_must_be_positive(shared, tmp_path):
 
 def test_a_collection_with_errors_is_run_only_when_forced(own, tmp_path):
     """As ``smallcal study`` does: nothing is begun, and the error says how to go on."""
-    with pytest.raises(InputError, match=r"would invalidate a study: toy.* continue with force=True"):
+    with pytest.raises(InputError, match=r"invalidate a study: toy.* continue with force=True"):
         checked_run(STUDY, own, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert checked_run(STUDY, own, tmp_path / "run", force=True).frame
