@@ -219,7 +219,7 @@ def test_a_file_without_counts_knows_less_and_is_served():
     found = sc.refresh(bare, 2 * z, y)
     assert found.applied
     assert found.drift_p_value is None
-    assert "not known" in str(found)
+    assert "is unknown" in str(found)
     near = knowledge(bare).information / knowledge(calibrator()).information
     np.testing.assert_allclose(np.diag(near), 1.0, rtol=0.5)
 
@@ -446,7 +446,7 @@ def test_rows_that_were_seen_are_refused():
         sc.refresh(calibrator(), z, y)
     z, y = simulate(100, 5, seed=5)
     once = sc.refresh(calibrator(), z, y).calibrator
-    with pytest.raises(InputError, match="100 rows were taken in"):
+    with pytest.raises(InputError, match="100 rows were used by an earlier refresh"):
         sc.refresh(once, z, y)
     few = sc.refresh(once, z[:3], y[:3]).calibrator
     assert sc.refresh(few, z[:3], y[:3]).rows_in_all == 106  # rows may well be alike

@@ -154,7 +154,7 @@ def test_scores_speak_of_outcomes(tmp_path):
     assert row["errors"] == (accepted & (outcomes == 0)).sum()
     text = section(found)
     assert "| Probability from |" in text
-    assert "Rate of failures" in text
+    assert "Failure rate" in text
     plain = section(sc.report(*pair, input="score", n_boot=0))
     assert "at most this share of the accepted samples have outcome 0" in plain
 

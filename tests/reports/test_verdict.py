@@ -46,7 +46,7 @@ def test_the_default_stays_and_a_better_method_is_named_with_a_warning():
     assert rival["low"] < rival["value"] < rival["high"] < 0
     assert re.fullmatch(
         rf"On these test samples {rival['method']} is lower in top-label log-loss by [\d.]+ points "
-        r"\(95 % interval [\d.]+ to [\d.]+\); check on others first\.",
+        r"\(95 % interval [\d.]+ to [\d.]+\); check on new samples first\.",
         rival["text"],
     )
     assert {"level": "care", "text": rival["text"]} in verdict["findings"]
@@ -321,4 +321,4 @@ def test_a_model_that_is_left_alone_is_said_in_the_words_of_the_other_verbs():
     cal, test = (z[:200], z[:200].argmax(axis=1)), (z[200:], z[200:].argmax(axis=1))
     found = sc.report(cal, test, n_boot=0).to_dict()["verdict"]["headline"]
     assert found.startswith("Use adaptive, the default: no prediction is wrong")
-    assert found.endswith("the model was left as it is.")
+    assert found.endswith("the model was left unchanged.")
