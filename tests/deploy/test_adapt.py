@@ -126,7 +126,7 @@ def test_undone_to_the_byte(tmp_path):
     assert back.sentences == [
         "The calibrator is as it was before it was adapted to other class frequencies."
     ]
-    with pytest.raises(InputError, match="no adaptation to undo to take away: it is"):
+    with pytest.raises(InputError, match="no adaptation to undo: it is"):
         sc.adapt(back.calibrator, undo=True)
     with pytest.raises(InputError, match="needs neither rows nor rates"):
         sc.adapt(FOUND.calibrator, ROWS, undo=True)
