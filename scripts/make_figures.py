@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import smallcal as sc
+from method_chart import which_method
 from simulated_collection import write_collection
 from smallcal import plots
 from smallcal.plots.style import figure_of
@@ -58,6 +59,30 @@ def world() -> tuple[Simulated, Simulated]:
 def reliability() -> Figure:
     """Before and after, in bins."""
     return figure_of(plots.reliability(sc.load_demo("test").labels, demo("none", "default")))
+
+
+#: What the picture of before and after calls its methods.
+CALLED = {
+    "none": "the model as it is",
+    "ts-nll": "temperature scaling",
+    "adaptive": "smallcal, same predictions",
+    "adaptive-free": "smallcal, predictions may change",
+}
+
+
+def before_after() -> Figure:
+    """One real model before and after, and what each way of calibrating it wins."""
+    from matplotlib.figure import Figure
+
+    labels = sc.load_demo("test").labels
+    probs = {CALLED[name]: p for name, p in demo(*CALLED).items()}
+    raw, *_, free = probs
+    figure = Figure(figsize=(10.4, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1.1])
+    shown = {"before": probs[raw], "after": probs[free]}
+    plots.smooth_reliability(labels, shown, ax=left)
+    plots.forest(sc.compare(labels, probs, baseline=raw, metrics=["nll"]), ax=right)
+    return figure
 
 
 def smooth_reliability() -> Figure:
@@ -210,6 +235,8 @@ def risk_flow() -> Figure:
 
 #: Name of each picture in docs/figures, and what draws it.
 FIGURES: dict[str, Callable[[], Figure]] = {
+    "before-after": before_after,
+    "which-method": which_method,
     "reliability": reliability,
     "smooth-reliability": smooth_reliability,
     "confidence-histogram": confidence_histogram,

@@ -1,4 +1,4 @@
-"""Write the paper's tables and figures into docs/guides/reproduce.md: `python scripts/paper_table.py`.
+"""Write the paper's tables and figures into docs/guides/reproduce.md.
 
 Labels, figures and numbers come from ``reference.json``, which numbers can be checked from the
 reproduction itself, asked about a collection that has everything. A test fails when the page is

@@ -2,8 +2,8 @@
 
 Both sides of a ratio are measured in the same run, single-threaded where they are functions; a
 command is timed from its start to its end. Each part runs in a process of its own. The exit code
-is 1 when a bound does not hold. ``--write docs/explanation/speed.md`` puts the table there, ``--only PART``
-runs some parts.
+is 1 when a bound does not hold. ``--write docs/explanation/speed.md`` puts the table there,
+``--only PART`` runs some parts.
 """
 
 from __future__ import annotations

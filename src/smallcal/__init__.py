@@ -19,6 +19,7 @@ from smallcal._version import __version__ as __version__
 if TYPE_CHECKING:
     from smallcal.advice.audit import audit as audit
     from smallcal.advice.certify import certify as certify
+    from smallcal.advice.cite import cite as cite
     from smallcal.advice.costs import Costs as Costs
     from smallcal.advice.expected_cost import expected_cost as expected_cost
     from smallcal.advice.plan import plan as plan
@@ -55,6 +56,7 @@ __getattr__, __dir__, __all__ = attach(
     {
         "advice.audit": ["audit"],
         "advice.certify": ["certify"],
+        "advice.cite": ["cite"],
         "advice.costs": ["Costs"],
         "advice.expected_cost": ["expected_cost"],
         "advice.plan": ["plan"],

@@ -124,7 +124,9 @@ def test_a_damaged_artefact_is_refused_or_harmless(data, kind, here, capsys):
         assert "calibrate" in module_of(out)
 
 
-@pytest.mark.parametrize(("page", "least"), [("guides/export.md", 9), ("recipes/onnx-service.md", 30)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("guides/export.md", 9), ("recipes/onnx-service.md", 30)]
+)
 def test_the_pages_run_as_written(page, least, here):
     for package in ("onnx", "onnxruntime"):
         pytest.importorskip(package)

@@ -30,6 +30,8 @@ MAY_LOAD = {
     "--version": set(),
     "methods": NUMPY | RICH,
     "methods --json": NUMPY,
+    "cite": NUMPY,
+    "cite srts-bce smece --json": NUMPY | {"pydantic"},  # a list of names
     "inspect cal.json": NUMPY | RICH,
     "inspect cal.json --json": NUMPY,
     "fit data.npz -o new.json": NUMPY | RICH,

@@ -561,7 +561,9 @@ def test_the_command_prints_every_value(found, done, here, capsys):
 
 def shown_in_the_docs():
     """The lines of output that docs/guides/reproduce.md shows."""
-    page = (Path(__file__).parents[2] / "docs" / "guides" / "reproduce.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "reproduce.md").read_text(
+        encoding="utf-8"
+    )
     _, block = page.split("$ smallcal study reproduce --frozen\n", 1)
     lines = {line.rstrip() for line in block.partition("```")[0].splitlines()}
     return lines - {"", "..."}
@@ -587,7 +589,7 @@ def test_the_command_leaves_with_one_if_a_value_differs(here, capsys):
         study_reproduce(str(FOLDER), reference=values)
     assert stop.value.exit_code == 1
     out, err = capsys.readouterr()
-    assert "values were not found again\n" in err
+    assert "values were not reproduced\n" in err
     assert " PASS, 1 FAIL, " in out
     assert "the reference is in doubt" in out
 

@@ -1,8 +1,8 @@
 """Saved calibrators: versioned JSON, checked against the published schema before it is used.
 
 ``calibrator-v2.json`` says what a document holds; each signal and map adds its own form. The same
-schema is published (``docs/reference/calibrator-v2.json``) and checked against here, through a small
-validator for the part of JSON Schema it uses, so the two cannot drift apart.
+schema is published (``docs/reference/calibrator-v2.json``) and checked against here, through a
+small validator for the part of JSON Schema it uses, so the two cannot drift apart.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
 from smallcal.calibrators.signals.controls import ShuffledRisk
 from smallcal.data.checks import BoolArray, as_numpy
+from smallcal.data.in_notebook import EstimatorInNotebook
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.score import ScoreScale
 from smallcal.errors import InputError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="BaseCalibrator")
 
 
-class BaseCalibrator(Holder, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What every calibrator can do; subclasses say which method they are."""
 
     fitted_: FittedCalibrator
@@ -115,7 +116,7 @@ class BaseCalibrator(Holder, ClassifierMixin, BaseEstimator):  # type: ignore[mi
             Labels, for the diagnostics that read them; other calibrators do not look.
         groups : array-like of shape (n,), optional
             The group of each row, for calibrators that were fitted with groups. One that the fit
-            has not seen gets no effect; a :class:`GroupWarning` says how many rows those are.
+            has not seen gets no effect; a ``GroupWarning`` says how many rows those are.
         out : ndarray of shape (n, C), optional
             Where to write the result, for instance a memory map.
 
@@ -158,7 +159,7 @@ class BaseCalibrator(Holder, ClassifierMixin, BaseEstimator):  # type: ignore[mi
         features : array-like of shape (n, d), optional
         groups : array-like of shape (n,), optional
             For calibrators and thresholds that know groups. A row whose group has no threshold is
-            not accepted; a :class:`GroupWarning` says how many those are.
+            not accepted; a ``GroupWarning`` says how many those are.
 
         Returns
         -------
@@ -244,7 +245,7 @@ class BaseCalibrator(Holder, ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self._fitted().to_dict()
 
     def to_torch(self, *, output: str = "probabilities") -> TorchCalibrator:
-        """Return a torch module; see :func:`smallcal.deploy.export.torch.to_torch`.
+        """Return a torch module; see :func:`smallcal.deploy.export.to_torch`.
 
         It maps logits to calibrated probabilities, or with ``output="logits"`` to logits whose
         softmax is those.

@@ -128,7 +128,7 @@ class SRTS(BaseCalibrator):
     gate : {"evidence"}, optional
         Leaves the model alone where the split holds too little evidence against it.
     n_folds, C, min_group_size, bounds
-        See :class:`smallcal.calibrators.discipline.Discipline`.
+        See ``smallcal.calibrators.discipline.Discipline``.
     input : {"logits", "probabilities", "score"}
     class_names : sequence of str, optional
     random_state : int, Generator, RandomState or None
@@ -295,7 +295,7 @@ _SHELL_OPTIONS = ("input", "class_names", "random_state", "keep_predictions")
 
 
 def load(path: str | os.PathLike[str]) -> BaseCalibrator:
-    """Load a calibrator that :meth:`BaseCalibrator.save` wrote.
+    """Load a calibrator that ``save`` wrote.
 
     Raises
     ------

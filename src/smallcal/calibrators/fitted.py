@@ -38,6 +38,7 @@ from smallcal.calibrators.softmax import (
 from smallcal.calibrators.soundness import require_sound
 from smallcal.calibrators.watching import watch
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_scores
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.names import by_name
 from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
@@ -49,7 +50,7 @@ SAMPLES_PER_PARAMETER = 10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FittedCalibrator:
+class FittedCalibrator(InNotebook):
     """A fitted calibrator: numbers only, JSON by construction.
 
     Attributes
@@ -69,7 +70,7 @@ class FittedCalibrator:
         Whether predictions are kept where correction or map would change them.
     discipline : Discipline
     pooled_temperature : float
-        What one temperature for all would be.
+        What one temperature for all samples would be.
     n_parameters : int
         Fitted scalars: those of the map and those of the signal.
     input : {"logits", "probabilities", "score"}
@@ -83,7 +84,7 @@ class FittedCalibrator:
     group_counts : tuple of int
         Calibration samples in each group that the signal makes.
     flags : dict
-        What to know about the fit; see :data:`smallcal.calibrators.discipline.FLAGS`.
+        What to know about the fit; see ``smallcal.calibrators.discipline.FLAGS``.
     data : dict
         Size and fingerprint of the calibration split.
     fit_metrics : dict
@@ -202,7 +203,7 @@ class FittedCalibrator:
             For the diagnostics that read the answer.
         groups : array-like of shape (n,), optional
             The group of each row, for calibrators that were fitted with groups. One that the fit
-            has not seen gets no effect, and a :class:`GroupWarning` says how many rows those are.
+            has not seen gets no effect, and a ``GroupWarning`` says how many rows those are.
         out : ndarray of shape (n, C), optional
             Where to write, for instance a memory map when the result does not fit in memory.
 

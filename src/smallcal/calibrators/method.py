@@ -79,10 +79,14 @@ class Method:
         Whether predictions are kept where correction or map would change them.
     name : str
         In the catalogue; of a variant, with the options that differ from its row in brackets.
+    title : str
+        What people call it: in headings, sentences and the glossary.
     summary : str
         One line for people.
     source : str
         Where the method comes from.
+    cites : tuple of str
+        What to cite for it: keys of ``data/references.bib``, or entries of BibTeX.
     parameters : str
         Number of fitted parameters, as a formula in C (classes) and d (features).
     paper : str
@@ -105,8 +109,10 @@ class Method:
     correction: str | None = None
     keep_predictions: bool = False
     name: str = "custom"
+    title: str = ""
     summary: str = ""
     source: str = ""
+    cites: tuple[str, ...] = ()
     parameters: str = ""
     paper: str = ""
     good_for: str = ""

@@ -128,7 +128,7 @@ def smece_exact(scored: Scored) -> float:
     Returns
     -------
     float
-        Between |mean(c - b)| and 1, accurate to 1e-8. A value below 1e-4 is a lower bound,
+        Between ``|mean(c - b)|`` and 1, accurate to 1e-8. A value below 1e-4 is a lower bound,
         E(1e-4), and less than 1e-4 from the fixed point.
 
     Examples

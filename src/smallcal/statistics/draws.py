@@ -2,7 +2,7 @@
 
 Around a mean, resamples stand as the mean stands around the truth: percentiles of them are an
 interval. Calibration errors are no means. Those in bins of the confidence are resampled without
-noise (:mod:`smallcal.metrics.debiased`), and two things are mended:
+noise (``smallcal.metrics.debiased``), and two things are mended:
 
 - Resamples of a noisy set are noisier than the set. They are moved to stand around the estimate.
 - How far they spread depends on the true gaps of the bins, and they see noisy ones: two methods

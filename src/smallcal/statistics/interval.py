@@ -26,7 +26,7 @@ class Interval:
     ----------
     point : float
         The estimate. Of a calibration error in bins (``ece15``, ``adaece15``) it is the error
-        without the noise of the samples, and at least 0: see :mod:`smallcal.metrics.debiased`.
+        without the noise of the samples, and at least 0: see ``smallcal.metrics.debiased``.
     low, high : float
         Its ends; the point lies between them.
     level : float

@@ -143,7 +143,7 @@ class Cell:
         return found if scale == found.score else kept_split(portion, stamp, scale)
 
     def draw(self, budget: int, draw: int) -> Predictions:
-        """Return one draw of the calibration split; see :func:`draw_rows`."""
+        """Return one draw of the calibration split; see ``draw_rows``."""
         split = self.read("calibration")
         way = self.draw_ways[min(draw, len(self.draw_ways) - 1)]
         return split.take(draw_rows(split.labels, budget, seed=self.seed, draw=draw, way=way))

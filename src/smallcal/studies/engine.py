@@ -88,7 +88,7 @@ def run(  # noqa: PLR0913 - where, how, and whether to
         Address of a Dask scheduler to run on instead; its workers must see the collection's
         folder.
     force : bool
-        Whether to run on a collection that :func:`~smallcal.studies.check.check_collection`
+        Whether to run on a collection that :func:`~smallcal.studies.check_collection`
         finds errors in; without it nothing is run on one.
     advance : callable, optional
         Told as tasks are finished; first how many were there already.

@@ -85,9 +85,9 @@ def train(
     changes : mapping, optional
         Other values for keys of the recipe, as ``{"training.epochs": 30}``.
     on_step : callable, optional
-        Called with each :class:`Step`, some time after it.
+        Called with each ``Step``, some time after it.
     on_epoch : callable, optional
-        Called with each finished :class:`Epoch`, and how many there will be.
+        Called with each finished ``Epoch``, and how many there will be.
 
     Returns
     -------
