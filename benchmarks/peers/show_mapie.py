@@ -80,11 +80,11 @@ def equal_mass(right_test, score_test):
 
 
 @shows("ECE by class", NAME)
-def by_class(y_test, p_test):
+def by_class(right_test, y_test, p_test):
     from mapie.metrics.calibration import expected_calibration_error
 
     return expected_calibration_error(
-        y_test, p_test, num_bins=16, classwise=True, class_labels=np.arange(4)
+        right_test, p_test, num_bins=16, classwise=True, class_labels=y_test
     )
 
 
