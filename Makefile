@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 CORE := .venv-core
 LOWEST := .venv-lowest
+PEERS := .venv-peers
 # Real logits, one .npz per model.
 SMALLCAL_DATA ?= ../shared/data
 # Where the end-to-end run keeps images, networks, logits and results.
@@ -16,7 +17,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/
 THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py statistics/test_class_frequencies.py studies/test_simulate.py test_mutants.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods compare-peers bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -54,6 +55,8 @@ help:
 	@echo "make bench-methods  what every method costs to fit and to apply"
 	@echo "make docs         build the documentation site into site/: no network, warnings are errors"
 	@echo "make docs-check   build it, then check its links, and its pages in Chromium, wide and narrow, light and dark"
+	@echo "make compare-peers  smallcal beside netcal, probmetrics, scikit-learn, MAPIE and torch-uncertainty, in an environment"
+	@echo "                  of their own: what each can do, how well and how fast; writes docs/comparison.md (five minutes)"
 	@echo "make format       let ruff tidy the code"
 	@echo "make figures      draw the pictures of the docs anew"
 	@echo "make data         make the demo data anew (needs npm and torch)"
@@ -179,6 +182,16 @@ end-to-end: $(VENV)/.dev
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py
 
+$(PEERS)/.peers: pyproject.toml benchmarks/peers/requirements.txt
+	@echo "installing smallcal and its peers into $(PEERS) (some minutes) ..."
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python $(PIP) -c constraints.txt -e '.[report,onnx]' -r benchmarks/peers/requirements.txt
+	@touch $@
+
+# Where torchvision was built for another torch, its operators are stubbed, as in the tests.
+compare-peers: $(PEERS)/.peers
+	SMALLCAL_DATA=$(SMALLCAL_DATA) PYTHONPATH=$(CURDIR)/tests/support/torchvision_ops $(PEERS)/bin/python benchmarks/peers/run.py --write docs/comparison.md
+
 figures: $(VENV)/.dev
 	$(VENV)/bin/python scripts/make_figures.py
 
@@ -202,4 +215,4 @@ format: $(VENV)/.dev
 	$(VENV)/bin/python -m ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(CORE) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache site docs/gallery docs/reference/cli docs/reference/api/generated
+	rm -rf $(VENV) $(CORE) $(LOWEST) $(PEERS) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache site docs/gallery docs/reference/cli docs/reference/api/generated

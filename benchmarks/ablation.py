@@ -48,7 +48,7 @@ class Section:
     title: str
     variants: object
     chosen: str = CHOSEN
-    metrics: tuple[str, ...] = ("ECE15", "TopBCE")
+    metrics: tuple[str, ...] = ("ECE", "top-label log-loss")
     harm: bool = False
 
 
@@ -58,12 +58,12 @@ SECTIONS = (
     Section("A regressed temperature", regressed),
     Section("Mixes", mixes),
     Section("The gate", gates, chosen="the rule kept", harm=True),
-    Section("The tail", tails, "one tail temperature, prior 0.25", ("NLL", "Brier")),
+    Section("The tail", tails, "one tail temperature, prior 0.25", ("log-loss", "Brier score")),
 )
 
 
 def top_label_scores(odds, correct):
-    """Return ECE15 and top-label BCE from the log-odds of the confidence, as the library does."""
+    """Return ECE and top-label log-loss from the log-odds of the confidence."""
     confidence, doubt = sigmoid(odds), sigmoid(-odds)
     view = Scored(
         proba=np.column_stack([confidence, doubt]),
@@ -82,7 +82,7 @@ def measure(case):
     chosen = top_label_scores(case.odds(case.chosen_temperature), case.test.gaps.correct)
     found = {}
     for section in SECTIONS:
-        if section.metrics == ("NLL", "Brier"):
+        if section.metrics == ("log-loss", "Brier score"):
             rows = [(RAW, case.make("none").predict_proba(logits)), *section.variants(case)]
             for name, proba in rows:
                 scores = sc.evaluate(truth, proba, metrics=("nll", "brier"))
@@ -133,7 +133,7 @@ def table(section, results, budgets):
     yield f"| variant | {' | '.join(heads)} | worse than raw |"
     yield "|---|" + "---|" * (len(heads) + 1)
     for name, values in rows.items():
-        second = values[..., 1] > raw[..., 1] + TINY  # by TopBCE, or Brier for tails
+        second = values[..., 1] > raw[..., 1] + TINY  # by top-label log-loss, or Brier for tails
         cells = [
             " / ".join(f"{mean:.2f}" for mean in values[:, b].mean(axis=(0, 1)))
             + (f" / {100 * second[:, b].mean():.1f} %" if section.harm else "")
@@ -159,7 +159,8 @@ def report(results, paths, options):
         f"`python benchmarks/ablation.py FOLDER --draws {options.draws}`: {len(paths)} models, "
         f"{options.draws} draws at each budget, means over models, everything x100, lower is "
         "better. Differences are means over all budgets, with a 95 % interval from resampling "
-        'models; "tie" where it holds zero. The last column is the share of draws in which TopBCE '
+        'models; "tie" where it holds zero. The last column is the share of draws in which '
+        "top-label log-loss "
         "(for tails, Brier) is above the raw model's.",
     ]
     for section in SECTIONS:

@@ -3,10 +3,10 @@
 Run `benchmarks/no_harm.py FOLDER` first: what every method gives on test is read from it. On draws
 of the validation rows of every model, each verb that recommends is asked (`fit`, `select`, `plan`,
 `audit`, `report`), and the table says how often any two disagree. The regret of a recommendation is
-its test TopBCE, or NLL, above that of the best method: the one method that is best on average for
-that kind of model and budget, which nobody can know beforehand; and, further right, whichever
-method is best on the test rows of each single draw, which is partly luck. Only methods that keep
-predictions are compared, as the recommendation does. Finished parts are kept in --out.
+its test top-label log-loss, or log-loss, above that of the best method: the one method that is best
+on average for that kind of model and budget, which nobody can know beforehand; and, further right,
+whichever method is best on the test rows of each single draw, which is partly luck. Only methods
+that keep predictions are compared, as the recommendation does. Finished parts are kept in --out.
 --write PAGE puts the tables into a page. Exit code 1: a promise was not kept.
 """
 
@@ -28,7 +28,8 @@ import smallcal as sc
 from smallcal.advice.recommend import DEFAULT
 
 BUDGETS = no_harm.BUDGETS
-#: What is promised, x100: the mean regret in TopBCE, and draws that end above the raw model.
+#: What is promised, x100: the mean regret in top-label log-loss, and draws that end above the raw
+#: model.
 REGRET, HARM_SHARE = 0.1, 2.0
 BEGIN, END = "<!-- begin advice -->", "<!-- end advice -->"
 
@@ -132,8 +133,9 @@ def report(kinds, results, found, options):
         f"Pairs of verbs that disagreed: {differ} of {n * len(pairs):,}."
     )
     yield ""
-    heads = ["kind", "samples", "best on average: TopBCE, NLL", "regret TopBCE", "regret NLL"]
-    heads += ["regret to the best of each draw: TopBCE, NLL", "harm"]
+    heads = ["kind", "samples", "best on average: top-label log-loss, log-loss"]
+    heads += ["regret top-label log-loss", "regret log-loss"]
+    heads += ["regret to the best of each draw: top-label log-loss, log-loss", "harm"]
     yield f"| {' | '.join(heads)} |"
     yield "|---|---|---|---|---|---|---|"
     for kind, paths in kinds.items():

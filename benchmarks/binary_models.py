@@ -45,7 +45,7 @@ import smallcal as sc
 from no_harm import interval, write
 
 MARKS = "<!-- begin binary models -->", "<!-- end binary models -->"
-METRICS = {"nll": "log-loss", "brier": "Brier", "ece15": "ECE15"}
+METRICS = {"nll": "log-loss", "brier": "Brier score", "ece15": "ECE"}
 OURS = "`spline`"
 
 

@@ -26,7 +26,7 @@ from smallcal.deploy.adapters.calarena import Entry
 ENTRIES = ("default", "adaptive", "class-linear+tail+gate", "ts-nll", "vector-scaling")
 PEERS = ("probmetrics:svs", "probmetrics:sms")
 NAMES = ("probas_cal", "labels_cal", "probas_test", "labels_test")
-SCORES = {"log-loss": "nll", "Brier": "brier", "ECE": "ece15", "accuracy": "accuracy"}
+SCORES = {"log-loss": "nll", "Brier score": "brier", "ECE": "ece15", "accuracy": "accuracy"}
 
 
 def chosen(folder, count):

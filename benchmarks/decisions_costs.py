@@ -54,7 +54,7 @@ def drawn(n):
 def table(folder):
     """Return the lines of a table, and whether the calibrated decisions were seldom dearer."""
     lines = [
-        "| cells | costs | cheaper, dearer, neither beyond chance | cost, calibrated / raw "
+        "| cells | costs | cheaper, more expensive, neither beyond chance | cost, calibrated / raw "
         "| promised / paid, calibrated | the same, raw |",
         "|---|---|---|---|---|---|",
     ]

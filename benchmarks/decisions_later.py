@@ -81,10 +81,10 @@ def adapted(repeats, pool):
         "harder as well, which is not a matter of frequencies. In %: fits that were adapted, that "
         '"more than frequencies moved" was said of, true frequencies inside their 95 % interval; '
         "half the sum of errors of all frequencies, those of the split and the estimated; x100: "
-        "NLL and ECE15 on 5,000 new rows, before and after.",
+        "log-loss and ECE on 5,000 new rows, before and after.",
         "",
         "| ratio | evidence | rows | adapted | more moved | held | off before | off after "
-        "| NLL | ECE15 |",
+        "| log-loss | ECE |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     failures = []
@@ -134,7 +134,7 @@ def adapted_real(folder, draws, pool):
         f"adapted to 2,000 without labels, measured on 2,000 others; {draws} draws of each model. "
         "Columns as above.",
         "",
-        "| kind | models | adapted | off before | off after | NLL | ECE15 |",
+        "| kind | models | adapted | off before | off after | log-loss | ECE |",
         "|---|---|---|---|---|---|---|",
     ]
     failures = []
@@ -149,7 +149,7 @@ def adapted_real(folder, draws, pool):
         ]
         lines.append(f"| {kind} | {len(paths)} | {' | '.join(cells_)} |")
         if nll_after > nll:
-            failures.append(f"real adapt, {kind}: NLL {percent(nll)} to {percent(nll_after)}")
+            failures.append(f"real adapt, {kind}: log-loss {percent(nll)} to {percent(nll_after)}")
     return lines, failures
 
 
@@ -194,7 +194,7 @@ def refreshed(repeats, pool):
         "taken in at once, and in ten pieces in random order, 50 rows one by one: the largest "
         f"difference of any probability between the two, over {repeats} fits. In %: refreshes that "
         "were applied. "
-        "Top-label BCE x100 on 5,000 rows of the new world, labels averaged out: the old "
+        "Top-label log-loss x100 on 5,000 rows of the new world, labels averaged out: the old "
         "calibrator, the refreshed one, a temperature fitted on the new rows alone, and one on old "
         "and new together.",
         "",

@@ -77,7 +77,7 @@ def draw(n, world, rng):
 
 
 def expected_loss(p, chance):
-    """Return the mean top-label BCE of p when labels follow the chances."""
+    """Return the mean top-label log-loss of p when labels follow the chances."""
     top, rows = p.argmax(axis=1), np.arange(len(p))
     confidence, hit = p[rows, top], chance[rows, top]
     rest = p.copy()
@@ -172,7 +172,7 @@ def main():
     start = time.perf_counter()
     if options.sets:
         print(f"{options.sets} simulated splits; loss above the best candidate's, x100\n")
-        print("| world | samples | policy | too rich % | too poor % | excess TopBCE |")
+        print("| world | samples | policy | too rich % | too poor % | excess top-label log-loss |")
         print("|---|---|---|---|---|---|")
         for world in WORLDS:
             for n in options.budgets:
@@ -180,7 +180,8 @@ def main():
     if options.folder is not None:
         paths = sorted(options.folder.glob("*.npz"))
         print(
-            f"\n{len(paths)} models, {options.draws} draws; test TopBCE above the oracle's, x100\n"
+            f"\n{len(paths)} models, {options.draws} draws; "
+            "test top-label log-loss above the oracle's, x100\n"
         )
         print("| samples | policy | mean | above rule `sample` [95 %, models] | worst | picks |")
         print("|---|---|---|---|---|---|")

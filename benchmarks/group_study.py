@@ -31,7 +31,7 @@ def mean_gap(labels, proba, groups):
 
 
 def measured(labels, proba, groups):
-    """Return NLL, ECE and the mean gap of groups, times 100."""
+    """Return log-loss, ECE and the mean gap of groups, times 100."""
     found = sc.evaluate(labels, proba, metrics=["nll", "ece15"])
     return 100 * np.array([found["nll"], found["ece15"], mean_gap(labels, proba, groups)])
 
@@ -63,7 +63,7 @@ def interval(values):
 
 def table(paths, draws):
     """Yield the rows of the table."""
-    yield "| method | labels | NLL x100 | ECE15 points | gap of groups, points | effects found |"
+    yield "| method | labels | log-loss x100 | ECE points | gap of groups, points | effects found |"
     yield "|---|---:|---:|---:|---:|---:|"
     for method in METHODS:
         for budget in BUDGETS:

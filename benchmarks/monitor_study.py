@@ -241,7 +241,7 @@ def moved(rng, classes, ratio):
 
 
 def errors(fitted, logits, labels):
-    """Return gap, ECE15 and top-label BCE of the calibrated rows, x100."""
+    """Return gap, ECE and top-label log-loss of the calibrated rows, x100."""
     proba = fitted.predict_proba(logits)
     found = sc.evaluate(labels, proba, metrics=("ece15", "top_label_bce"))
     gap = np.mean(proba.argmax(axis=1) == labels) - proba.max(axis=1).mean()
@@ -284,12 +284,13 @@ def class_shift(n_fits, folder, size=625, rows=2000):
         f"\nWhere only frequencies of classes moved, and where more did: {METHODS[-1]} fitted on "
         f"{size} samples, one look at {rows:,} rows without labels, {n_fits} fits a line. Ratio: "
         "of the most frequent class to the least. Alarms in %; what is said in % of the alarms; "
-        "gaps in points, likely as said at alarms, true in all; ECE15 and TopBCE x100 on clean "
+        "gaps in points, likely as said at alarms, true in all; "
+        "ECE and top-label log-loss x100 on clean "
         "rows, then on these.\n"
     )
     print(
         "| world | shift | alarms | frequencies, fine | frequencies, act | more | cannot tell "
-        "| likely gap | true gap | ECE15 | TopBCE |"
+        "| likely gap | true gap | ECE | top-label log-loss |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for classes, signal in ((20, np.linspace(1.5, 4.5, 20)), (2, np.array([1.0, 2.0]))):

@@ -2,9 +2,10 @@
 
 Run `benchmarks/no_harm.py FOLDER` first: the results of its rivals are read. Few of the default's
 numbers are fixed and not the split's to decide. For each kind of model in turn, that kind is left
-out, every fixed number is chosen among some values by the other kinds (the lowest mean of NLL and
-TopBCE over models, draws and budgets; one number at a time, the others as shipped, which also wins
-ties), and the default with the chosen numbers is measured against all rivals on the kind left out.
+out, every fixed number is chosen among some values by the other kinds (the lowest mean of log-loss
+and top-label log-loss over models, draws and budgets; one number at a time, the others as shipped,
+which also wins ties), and the default with the chosen numbers is measured against all rivals on the
+kind left out.
 Finished parts are kept in --out. Exit code 1: the view that may change predictions loses there.
 """
 
@@ -145,7 +146,7 @@ def report(kinds, costs, chosen, results):
     for name, (_, _, values) in FIXED.items():
         rows = [name, ", ".join(f"{value:g}" for value in values)]
         yield f"| {' | '.join([*rows, *(f'{chosen[kind][name]:g}' for kind in kinds)])} |"
-    yield "\nMean of NLL and TopBCE, by value, minus that of the value shipped:\n"
+    yield "\nMean of log-loss and top-label log-loss, by value, minus that of the value shipped:\n"
     yield "| fixed number | value | " + " | ".join(kinds) + " |"
     yield "|---|---|" + "---|" * len(kinds)
     for name, (_, _, values) in FIXED.items():

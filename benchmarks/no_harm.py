@@ -40,9 +40,9 @@ RIVALS = (
 RELATIVES = ("class-linear+tail", "class-linear+tail+gate")
 BUDGETS = (100, 150, 250, 625, 1250, 2500)
 METRICS = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
-HEADS = ("ECE15", "TopBCE", "NLL", "Brier", "accuracy")
+HEADS = ("ECE", "top-label log-loss", "log-loss", "Brier score", "accuracy")
 TOP = METRICS.index("top_label_bce")
-#: Above the raw model's TopBCE (x100) by more than this is harm.
+#: Above the raw model's top-label log-loss (x100) by more than this is harm.
 HARM = 0.5
 #: Differences below this are rounding: a model left alone is as good as itself.
 TINY = 1e-6
@@ -157,7 +157,7 @@ class Results:
         return list(zip(words, (ours - theirs).mean(axis=0), strict=True))
 
     def harm(self, budget, view=KEEPING):
-        """Return the share of draws in which TopBCE is above the raw model's by more than HARM."""
+        """Return the share of draws whose top-label log-loss is above the raw one by over HARM."""
         return 100 * np.mean(
             self.of(budget, view)[..., TOP] > self.of(budget, "none")[..., TOP] + HARM
         )
@@ -165,7 +165,7 @@ class Results:
 
 def table(results, budget):
     """Yield every method's means at one budget, with what the intervals say of the free view."""
-    yield "| method | ECE15 | TopBCE | NLL | Brier | accuracy |"
+    yield "| method | ECE | top-label log-loss | log-loss | Brier score | accuracy |"
     yield "|---|---|---|---|---|---|"
     for name in (FREE, KEEPING, *results.rivals):
         mean = results.of(budget, name).mean(axis=(0, 1))
@@ -211,9 +211,11 @@ def report(kinds, draws):
         f"{sizes}; {draws} draws at each budget (a split smaller than a budget is used whole, "
         "once); everything x100, lower is better but for accuracy.",
         "\n### In all\n",
-        f"Each view against its rivals in ECE15, TopBCE, NLL and Brier: `{FREE}` against all of "
+        "Each view against its rivals in ECE, top-label log-loss, log-loss and Brier score: "
+        f"`{FREE}` against all of "
         f"them, `{KEEPING}` against those that keep predictions. Tie: the 95 % interval, models "
-        f"resampled, holds zero. Harm: draws in which TopBCE of `{KEEPING}` ends more than {HARM} "
+        "resampled, holds zero. Harm: draws in which top-label log-loss "
+        f"of `{KEEPING}` ends more than {HARM} "
         "above the raw model's.\n",
         *verdicts(kinds),
         "\nLost beyond chance:\n" if lost else "\nNo comparison is lost beyond chance.",

@@ -24,7 +24,11 @@ from smallcal.advice.plan_fits import draw_rows
 from smallcal.calibrators.catalogue import ALIASES
 
 SHOWN = ("ece15", "top_label_bce")
-METRICS = {"ece15": "ECE15", "top_label_bce": "TopBCE", "gain": "TopBCE gain on raw"}
+METRICS = {
+    "ece15": "ECE",
+    "top_label_bce": "top-label log-loss",
+    "gain": "top-label log-loss gain on raw",
+}
 SIZES = (250, 625, 1250, 2500)
 
 
@@ -56,7 +60,7 @@ def predicted(row, naive):
 
 
 def plain(logits, labels, method, draws):
-    """Return the mean held-out ECE and TopBCE of fits on four fifths, and the raw TopBCE."""
+    """Return mean held-out ECE and top-label log-loss of fits on four fifths, and the raw loss."""
     rows = []
     for draw in range(draws):
         take, left = draw_rows(len(logits), len(logits) * 4 // 5, draw, seed=0)

@@ -37,7 +37,7 @@ def fitted(name, rows, **options):
 def losses(world, n, name, *, draws, n_groups=None, metric="top_label_bce"):
     """Return a metric in points after each of several calibration draws.
 
-    It is expected top-label BCE, or the true ECE.
+    It is expected top-label log-loss, or the true ECE.
     """
     found = outcomes(world, n, name, draws=draws, n_groups=n_groups)
     return np.array([each[metric] for each in found])
@@ -45,7 +45,7 @@ def losses(world, n, name, *, draws, n_groups=None, metric="top_label_bce"):
 
 @cache
 def outcomes(world, n, name, *, draws, n_groups=None):
-    """Return top-label BCE and ECE in points, without the noise of labels, for each draw."""
+    """Return top-label log-loss and ECE in points, without the noise of labels, for each draw."""
     test = world.draw(5000, split="test")
     options = {} if n_groups is None else {"n_groups": n_groups, "min_group_size": 5}
     if name.startswith("smart"):
@@ -80,7 +80,7 @@ def high_risk_share(severity):
 
 
 def requantised(structure, severity):
-    """Return (top-label BCE, ECE) of deployed thresholds and of thirds that are cut anew."""
+    """Return (top-label log-loss, ECE) of deployed thresholds and of thirds that are cut anew."""
     world, calibrator = deployed(structure)
     rows = world.draw(5000, split="test", severity=severity)
     risk = calibrator.risk(rows.logits)
@@ -142,7 +142,7 @@ def main():
     print(
         f"| the same in true ECE, as the paper has it | {smart[0]} at 250 samples, {smart[1]} at "
         f"5,000 (30 classes, 90 % accuracy); with 60 % accuracy {often[0]} at 250, where "
-        f"top-label BCE has {often[1]} |"
+        f"top-label log-loss has {often[1]} |"
     )
     print(
         f"| high-risk share grows with severity | {100 * high_risk_share(0):.0f} % clean to "
@@ -151,7 +151,7 @@ def main():
     (kept_bce, kept_ece), (recut_bce, recut_ece) = 100 * requantised(0.3, 5)
     print(
         f"| requantising hurts | thirds cut anew at severity 5: ECE {kept_ece:.1f} to "
-        f"{recut_ece:.1f} %, top-label BCE {kept_bce:.0f} to {recut_bce:.0f} (default world) |"
+        f"{recut_ece:.1f} %, top-label log-loss {kept_bce:.0f} to {recut_bce:.0f} (default world) |"
     )
     return 0
 

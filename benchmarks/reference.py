@@ -33,7 +33,7 @@ def six_statistics(z):
 
 
 def bce_temperature(z, right):
-    """Bounded minimisation of the clipped top-label BCE over T in [0.05, 20]."""
+    """Bounded minimisation of the clipped top-label log-loss over T in [0.05, 20]."""
 
     def loss(t):
         scaled = z / t

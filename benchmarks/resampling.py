@@ -1,8 +1,9 @@
 """Speed of the bootstrap, as a ratio in this run: `make bench-bootstrap`.
 
-The seed x sample bootstrap of ECE15, NLL, Brier and top-label BCE for 8 methods, 5 seeds x 10,000
-samples, 20,000 resamples, against the plain loop over resamples, measured on 50 of them and scaled:
-it calls the metric functions on the resampled probabilities. A frugal loop, which has each
+The seed x sample bootstrap of ECE, log-loss, Brier score and top-label log-loss for 8 methods,
+5 seeds x 10,000 samples, 20,000 resamples, against the plain loop over resamples, measured on
+50 of them and scaled: it calls the metric functions on the resampled probabilities. A frugal loop,
+which has each
 sample's losses and bins at hand and only gathers and adds, is shown beside it, without a bound.
 """
 

@@ -36,7 +36,7 @@ PLAIN = {
     "sklearn:isotonic": "isotonic regression",
 }
 BUDGETS = (30, 50, 100, 250, 1000)
-METRICS = {"nll": "Log-loss", "brier": "Brier", "ece15": "ECE15"}
+METRICS = {"nll": "Log-loss", "brier": "Brier score", "ece15": "ECE"}
 #: Isotonic regression says 0 and 1. In log-loss they count as this near, for every map.
 SUREST = 1e-3
 BEGIN, END = "<!-- begin score-maps -->", "<!-- end score-maps -->"

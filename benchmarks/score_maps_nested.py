@@ -1,8 +1,9 @@
 """Score maps whose fixed numbers were chosen on other sets: `score_maps_nested.py FOLDER`.
 
 The scales of the default's priors were chosen once, looking at the sets of
-docs/explanation/score-maps.md. Here each family of sets (what stands before `__` in their names) is left out in turn: the numbers are
-chosen among some variants by log-loss on the other families, and measured on the family left out.
+docs/explanation/score-maps.md. Here each family of sets (what stands before `__` in their names) is
+left out in turn: the numbers are chosen among some variants by log-loss on the other families, and
+measured on the family left out.
 """
 
 from __future__ import annotations

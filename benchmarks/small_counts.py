@@ -3,7 +3,7 @@
 Two simulations with known truth. The first draws normal differences with equal spread between and
 within seeds, and counts how often 95 % intervals over seeds hold the true mean. The second draws
 labels from a model's own probabilities, so that its true calibration error is 0, or shifts them by
-a known gap of alternating sign, and compares `debiased_ece` with ECE15 and the noise floor.
+a known gap of alternating sign, and compares `debiased_ece` with ECE and the noise floor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def coverage(n_seeds, sets, n_boot, rng):
 
 
 def errors(n, gap, sets, rng):
-    """Return mean ECE15 and mean `debiased_ece` of a binary model with a true gap in each bin."""
+    """Return mean ECE and mean `debiased_ece` of a binary model with a true gap in each bin."""
     found = np.empty((sets, 2))
     for i in range(sets):
         # Confidences in the seven bins above a half, away from their edges and from 1.
@@ -62,7 +62,7 @@ def main():
             for share in shares
         ]
         print(f"| {n_seeds} | {cells[0]} | {cells[1]} |")
-    print("\n| samples | true gap % | ECE15 % | debiased % |\n|---|---|---|---|")
+    print("\n| samples | true gap % | ECE % | debiased % |\n|---|---|---|---|")
     for n in (300, 800, 5000):
         for gap in (0.0, 0.05):
             means, spread = errors(n, gap, options.sets, rng)

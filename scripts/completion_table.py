@@ -57,7 +57,7 @@ def document() -> dict[str, dict[str, Any]]:
     targets: dict[str, tuple[str, Verb]] = {}
     for name, verb in verbs.items():
         targets.setdefault(verb.target, (name, verb))
-    own = {name: row.summary for name, row in METHODS.items() if name not in offered()}
+    own = {n: f"{row.title}: {row.summary}" for n, row in METHODS.items() if n not in offered()}
     return {
         "verbs": {name: [verb.help, targets[verb.target][0]] for name, verb in verbs.items()},
         "options": {
@@ -66,7 +66,7 @@ def document() -> dict[str, dict[str, Any]]:
             for option in verb.command(name.rpartition(" ")[2]).params
         },
         "methods": {**own, **{alias: f"the same as {name}" for alias, name in ALIASES.items()}},
-        "metrics": {name: row.summary for name, row in METRICS.items()},
+        "metrics": {name: f"{row.title}: {row.summary}" for name, row in METRICS.items()},
     }
 
 

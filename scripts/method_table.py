@@ -1,7 +1,8 @@
-"""Write what the docs say of every method and part: `python scripts/method_table.py`.
+"""Write what the docs say of every method, part and metric: `python scripts/method_table.py`.
 
-The table in docs/reference/methods.md comes from the catalogue, the schema in
-docs/reference/calibrator-v2.json from the parts. A test fails when either is not up to date.
+The table in docs/reference/methods.md comes from the catalogue, that of names in docs/glossary.md
+from the metrics, the schema docs/reference/calibrator-v2.json from the parts. A test fails when one
+is not up to date.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from smallcal.calibrators.maps import RECIPES
 from smallcal.calibrators.maps.peers import PEERS
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES
+from smallcal.metrics import METRICS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "methods.md"
 SCHEMA = PAGE.with_name("calibrator-v2.json")
-BEGIN, END = "<!-- methods: begin -->", "<!-- methods: end -->"
+GLOSSARY = PAGE.parents[1] / "glossary.md"
 
 
 def discipline(row: Method) -> str:
@@ -38,9 +40,9 @@ def discipline(row: Method) -> str:
 def table() -> str:
     """Return the table in Markdown."""
     lines = [
-        "| name | objective | signal | map | discipline | parameters "
+        "| name | method | objective | signal | map | discipline | parameters "
         "| argmax kept | in the paper | good for |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in METHODS.items():
         kept = PEERS[name].preserves_argmax if row.map == "peer" else row.keeps_argmax
@@ -48,6 +50,7 @@ def table() -> str:
         alias = f" (= {others})" if others else ""
         cells = [
             f"`{name}`{alias}",
+            row.title,
             row.objective if row.map not in ("identity", "peer") else "–",
             row.signal.replace("_", " ") if row.signal != "none" else "–",
             row.map.replace("_", " "),
@@ -61,11 +64,30 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def updated(page: str) -> str:
-    """Return the page with the table between the marks made anew."""
-    before, _, rest = page.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+def metric_names() -> str:
+    """Return what code and people call each metric, in Markdown."""
+    lines = [
+        "| in tables and sentences | in code | what it measures | better |",
+        "|---|---|---|---|",
+    ]
+    better = {"lower": "lower", "higher": "higher", "zero": "near zero"}
+    lines += [
+        f"| {row.title} | `{name}` | {row.summary} | {better[row.better]} |"
+        for name, row in METRICS.items()
+    ]
+    return "\n".join(lines)
+
+
+def updated(page: str, what: str, made: str) -> str:
+    """Return a page with what stands between the marks of its name made anew."""
+    begin, end = f"<!-- {what}: begin -->", f"<!-- {what}: end -->"
+    before, _, rest = page.partition(begin)
+    after = rest.partition(end)[2]
+    return f"{before}{begin}\n{made}\n{end}{after}"
+
+
+#: Each generated page with the name of its marks and what stands between them.
+TABLES = ((PAGE, "methods", table), (GLOSSARY, "metrics", metric_names))
 
 
 def schema() -> str:
@@ -74,5 +96,6 @@ def schema() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page, what, make in TABLES:
+        page.write_text(updated(page.read_text(encoding="utf-8"), what, make()), encoding="utf-8")
     SCHEMA.write_text(schema(), encoding="utf-8")

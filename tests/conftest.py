@@ -24,7 +24,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 # Modules whose examples draw.
-DRAWS = ("src/smallcal/plots/", "src/smallcal/reports/render/drawer.py")
+DRAWS = (
+    "src/smallcal/plots/",
+    "src/smallcal/reports/render/drawer.py",
+    "src/smallcal/reports/notebook/pictures.py",
+)
 
 # Networks that tests open by name; they are nothing without torch.
 collect_ignore = []

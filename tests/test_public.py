@@ -74,7 +74,11 @@ def test_importing_smallcal_loads_nothing_heavy():
 
 
 #: What pages about extras need.
-NEEDS = {"guides/plots.md": "matplotlib", "guides/vision.md": "PIL"}
+NEEDS = {
+    "guides/plots.md": "matplotlib",
+    "guides/notebooks.md": "matplotlib",
+    "guides/vision.md": "PIL",
+}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,7 @@ NEEDS = {"guides/plots.md": "matplotlib", "guides/vision.md": "PIL"}
         ("guides/prediction-sets.md", 12),
         ("guides/adapt.md", 18),
         ("guides/vision.md", 6),
+        ("guides/notebooks.md", 20),
         ("recipes/llm-judge.md", 20),
         ("recipes/multiple-choice.md", 12),
         ("recipes/binary-model.md", 20),
@@ -161,9 +166,12 @@ def test_the_table_of_the_demo_is_what_it_prints():
     assert checked == 60
 
 
-def test_the_table_of_methods_in_the_docs_is_up_to_date():
-    page = method_table.PAGE.read_text(encoding="utf-8")
-    assert method_table.updated(page) == page, "run python scripts/method_table.py"
+def test_the_tables_of_methods_and_metrics_in_the_docs_are_up_to_date():
+    for file, what, make in method_table.TABLES:
+        page = file.read_text(encoding="utf-8")
+        assert method_table.updated(page, what, make()) == page, (
+            "run python scripts/method_table.py"
+        )
     assert all(row.good_for and row.summary for row in METHODS.values())
 
 

@@ -42,6 +42,7 @@ LATE = {
     ("cli/verbs/paper.py", "paper"): "an extra, and a list of options needs none",
     ("cli/verbs/logits.py", "logits"): "an extra: images need Pillow, its help does not",
     ("cli/verbs/train.py", "train"): "an extra: images need Pillow, its help does not",
+    ("data/in_notebook.py", "html_of"): "what notebooks show is made in a room above",
     ("deploy/adapters/torch.py", "calibrate"): "an extra: the class of a module needs torch",
     ("deploy/export/__init__.py", "__getattr__"): "an extra: the class of a module needs torch",
     ("studies/tables/table.py", "tables_of"): "the catalogue of tables is made of such tables",

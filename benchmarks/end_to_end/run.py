@@ -21,7 +21,7 @@ from statistics import median
 HERE = Path(__file__).resolve().parent
 CELLS = HERE / "cells.toml"
 METHODS = ("none", "ts-nll", "tva-ts", "margin-k3", "srts-bce", "adaptive")
-SHIFTED = {"ece15": "ECE", "top_label_bce": "TopBCE"}
+SHIFTED = {"ece15": "ECE", "top_label_bce": "top-label log-loss"}
 #: Which of the resamplings of a study of shifts decides.
 TIER = "seed x corruption x severity"
 STUDIES = ("clean", "budget", "shift", "routing-signal")
@@ -97,9 +97,9 @@ def by_budget(folder):
     """Return the ECE by budget, and what is gained over one temperature."""
     means, gains = table(folder, "budget", "means"), table(folder, "budget", "differences")
     budgets = list(dict.fromkeys(row["samples"] for row in means))
-    ece = {(row["method"], row["samples"]): row["ece15 %"] for row in means}
-    gain = {(row["method"], row["samples"]): row["ece15 points"] for row in gains}
-    bce = {(row["method"], row["samples"]): row["top_label_bce points"] for row in gains}
+    ece = {(row["method"], row["samples"]): row["ECE %"] for row in means}
+    gain = {(row["method"], row["samples"]): row["ECE points"] for row in gains}
+    bce = {(row["method"], row["samples"]): row["top-label log-loss points"] for row in gains}
     head = ["samples", *budgets]
     others = [method for method in METHODS if method != "tva-ts"]
     return (
@@ -116,13 +116,14 @@ def by_signal(folder):
     rows = [
         [
             f"`{method}`",
-            mean(row["ece15 %"]),
-            difference(gains[method]["ece15 points"]) if method in gains else "",
-            difference(gains[method]["top_label_bce points"]) if method in gains else "",
+            mean(row["ECE %"]),
+            difference(gains[method]["ECE points"]) if method in gains else "",
+            difference(gains[method]["top-label log-loss points"]) if method in gains else "",
         ]
         for method, row in means.items()
     ]
-    return markdown(["grouped by", "ECE", "minus `tva-ts`", "TopBCE minus `tva-ts`"], rows)
+    heads = ["grouped by", "ECE", "minus `tva-ts`", "top-label log-loss minus `tva-ts`"]
+    return markdown(heads, rows)
 
 
 def by_severity(folder):
@@ -160,7 +161,7 @@ def page(folder):
 {networks(folder)}
 
 On the test images {mean(raw["accuracy %"])} % are right; the raw confidences are off by
-{mean(raw["confidence_gap %"])} points on average, with an ECE of {mean(raw["ece15 %"])} %.
+{mean(raw["confidence gap %"])} points on average, with an ECE of {mean(raw["ECE %"])} %.
 
 ### How many samples does it take?
 
@@ -173,7 +174,7 @@ interval does not hold zero:
 
 {gain}
 
-The same for TopBCE (x100):
+The same for top-label log-loss (x100):
 
 {bce}
 
@@ -189,8 +190,8 @@ ECE in % by severity, of calibrators that were fitted on clean images:
 
 {severity}
 
-ECE and TopBCE (x100) of `srts-bce` minus those of others, mean over corrupted sets, with 95 %
-intervals from resamples of seeds, corruptions and severities:
+ECE and top-label log-loss (x100) of `srts-bce` minus those of others, mean over corrupted sets,
+with 95 % intervals from resamples of seeds, corruptions and severities:
 
 {tiers}
 """

@@ -262,7 +262,7 @@ def test_no_errors_and_nothing_else_are_bad():
     for y, kind in ((z.argmax(axis=1), "wrong"), (z.argmin(axis=1), "right")):
         for name in ("srts-bce", "signal-linear+tail", "none"):
             found = sc.audit(z, y, method=name, n_refits=3, n_null=9)
-            assert found.verdict.startswith(f"Not to be relied on: no prediction is {kind}")
+            assert found.verdict.startswith(f"Do not rely on it: no prediction is {kind}")
             json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -363,7 +363,7 @@ def test_verdicts():
     fine, care, bad = (Finding(level, f"{level} it is.") for level in ("fine", "care", "bad"))
     assert verdict_of([fine]).startswith("Sound")
     assert verdict_of([fine, care, care]) == "Usable with care: 2 findings ask for it."
-    assert verdict_of([care, bad]) == "Not to be relied on: bad it is."
+    assert verdict_of([care, bad]) == "Do not rely on it: bad it is."
 
 
 def test_resamples_that_cannot_be_fitted_are_counted_or_told():

@@ -158,7 +158,7 @@ def test_the_mistake_that_is_not_named_costs_what_the_other_does_and_that_is_sai
 )
 def test_a_review_that_is_never_worth_it_is_said(costs, classes, said):
     table = costs.table(classes)
-    assert any("nothing is handed over" in text for text in table.notes) == said
+    assert any("nothing is passed on for review" in text for text in table.notes) == said
     p = np.random.default_rng(0).dirichlet(np.ones(classes), size=50_000)
     assert (table.choose(p)[0] == REVIEW).any() != said
 
@@ -277,13 +277,14 @@ def test_costs_can_be_written_as_they_were_given():
             sc.Costs(wrong=25000, review=5),
             9,
             "a wrong answer costs 25,000, a review 5",
-            "answered where the answer has a probability of 99.980 % or more, else handed over",
+            "answered where the answer has a probability of 99.980 % or more, else passed on for "
+            "review",
         ),
         (
             sc.Costs(miss=10, false_alarm=1),
             2,
-            "a miss (1 taken for 0) costs 10, a false alarm (0 taken for 1) 1; nothing is handed "
-            "over",
+            "a miss (1 taken for 0) costs 10, a false alarm (0 taken for 1) 1; nothing is passed "
+            "on for review",
             "decided for 1 where it has a probability of 9.1 % or more",
         ),
         (
@@ -291,7 +292,7 @@ def test_costs_can_be_written_as_they_were_given():
             2,
             "a miss (1 taken for 0) costs 10, a false alarm (0 taken for 1) 4, a review 1",
             "decided for 1 where it has a probability of 75.0 % or more, for 0 where that is "
-            "10.0 % or less, else handed over",
+            "10.0 % or less, else passed on for review",
         ),
         (
             sc.Costs([[0, 1, 2], [3, 0, 4], [5, 6, 0], [1, 1, 2]]),
@@ -299,7 +300,12 @@ def test_costs_can_be_written_as_they_were_given():
             "a matrix of 3 decisions and classes, a review 1 to 2",
             "answered where that is not expected to cost more than a review",
         ),
-        (sc.Costs(wrong=1), 3, "a wrong answer costs 1; nothing is handed over", "the answer of"),
+        (
+            sc.Costs(wrong=1),
+            3,
+            "a wrong answer costs 1; nothing is passed on for review",
+            "the answer of",
+        ),
     ],
 )
 def test_costs_and_what_they_amount_to_in_words(costs, classes, text, rule):

@@ -294,7 +294,7 @@ def test_maps_that_differ_by_rounding_are_not_a_gain(rule):
     found = sc.select(z, y, candidates=["tva-ts", "tva-ts+tail"], rule=rule)
     assert abs(found.table[1].gain) < 1e-12
     assert found.choice == "tva-ts"
-    assert "leaves it as it is" in found.reason
+    assert "leaves it unchanged" in found.reason
 
 
 def test_what_cannot_be_judged_is_out_and_the_next_is_the_start():
@@ -582,7 +582,7 @@ def test_a_choice_that_costs_likelihood_says_so():
     nll = found.table[1].nll_interval
     assert (found.choice, nll.high < 0) == ("signal-linear", True)
     size = METRICS["nll"].unit.size(nll.point)
-    assert found.reason.endswith(f"; but it raises the held-out nll by {size}.")
+    assert found.reason.endswith(f"; but it raises the held-out log-loss by {size}.")
 
 
 def test_reasons_in_words():

@@ -107,8 +107,8 @@ def test_rows_under_nll_equal_a_plain_anova_of_finite_differences():
         assert row.within == pytest.approx(within, rel=1e-4)
         gain = (between - 2 / 700 * within) / (2 * curvature)
         assert row.predicted_gain == pytest.approx(gain, rel=1e-3, abs=1e-8)
-        assert row.metric == "NLL"
-        assert row.text().endswith("of NLL")
+        assert row.metric == "nll"
+        assert row.text().endswith("of log-loss")
 
 
 def test_under_nll_classes_are_drawn_as_their_probabilities_say():
@@ -433,7 +433,7 @@ def test_the_table_is_plain_data_and_sentences():
     assert document["verdict"] == table.verdict()
     row = SignalRow("risk", 1e-3, 1.0, 2e-3, -0.0004, 0.81, False, 3)
     assert row.text() == (
-        "risk: 0.5 times the floor, p = 0.810, predicted loss 0.04 points of TopBCE"
+        "risk: 0.5 times the floor, p = 0.810, predicted loss 0.04 points of top-label log-loss"
     )
     with pytest.raises(KeyError, match="luck"):
         table["luck"]

@@ -33,10 +33,10 @@ def cal(here):
 def test_adapts_and_says_which_classes_moved(cal, cli):
     code, out, err = cli("adapt", "cal.json", "rows.npy", "-o", "new.json")
     assert (code, err) == (0, "")
-    assert out.startswith("Adapted to 1,500 rows: frequencies of classes moved (p")
+    assert out.startswith("Adapted to 1,500 rows: class frequencies changed (p")
     assert out.splitlines()[4].startswith("ham ")
     assert "interval" in out
-    assert "are predicted otherwise now." in out
+    assert "now have another predicted class." in out
     assert out.endswith("Wrote new.json.\n")
     code, out, _ = cli("adapt", "cal.json", "rows.npy", "-o", "new2.json", "--json")
     found = json.loads(out)
@@ -49,8 +49,8 @@ def test_refuses_in_one_line_and_writes_nothing(cal, cli):
     np.save("few.npy", draw(2, 20)[0])
     np.save("other.npy", draw(2, 1500, NOW, scale=0.3)[0])
     for name, said in (
-        ("same", "smallcal: Not adapted: frequencies of classes may be what they were (p = "),
-        ("few", "smallcal: Not adapted: frequencies of classes cannot be estimated from 20 rows"),
+        ("same", "smallcal: Not adapted: class frequencies may be unchanged (p = "),
+        ("few", "smallcal: Not adapted: class frequencies cannot be estimated from 20 rows"),
         ("other", "smallcal: Not adapted: rows differ in more than frequencies of classes"),
     ):
         code, out, err = cli("adapt", "cal.json", f"{name}.npy", "-o", "new.json")
@@ -68,7 +68,7 @@ def test_known_rates(cal, cli):
     Path("rates.csv").write_text("class,rate\nspam,0.02\nham,0.9\npost,0.05\nbill,0.03\n")
     code, out, err = cli("adapt", "cal.json", "--rates", "rates.csv", "-o", "new.json")
     assert (code, err) == (0, "")
-    assert out.startswith("Adapted to the frequencies of classes that were given.")
+    assert out.startswith("Adapted to the class frequencies that were given.")
     assert sc.load("new.json").fitted_.later[0].now == pytest.approx((0.9, 0.02, 0.05, 0.03))
     code, out, _ = cli("adapt", "cal.json", "rows.npy", "--rates", "rates.csv", "-o", "x.json")
     assert "of 1,500 rows" in out

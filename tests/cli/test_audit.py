@@ -39,7 +39,7 @@ def test_groups_signals_and_findings_are_printed(cli):
         "these samples",
         "both.npz:test",
         "groups ranked by temperature as here",
-        "on samples left out",
+        "on held-out samples",
         "B/σ² in floors",
         "logit margin",
         "random groups",
@@ -48,7 +48,7 @@ def test_groups_signals_and_findings_are_printed(cli):
     verdict, advice = out.rstrip().splitlines()[-2:]
     assert verdict.startswith(("Sound", "Usable with care", "Not to be"))
     assert advice == "Use adaptive, the default."
-    assert "ECE15 by noise alone" in out
+    assert "ECE noise floor" in out
     assert "class bias" in out
     assert max(map(len, out.splitlines())) <= 80
 

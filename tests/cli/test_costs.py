@@ -61,7 +61,7 @@ class TestEvaluate:
             "Costs: a wrong answer costs 10, a review 2.",
             "best decisions, calibrated",
             "best decisions of the raw model",
-            "everything handed over",
+            "everything passed on for review",
             "answered where the answer has a probability of 80.0 % or more",
         ):
             assert said in " ".join(out.split())
@@ -121,7 +121,10 @@ class TestEvaluate:
         how = ("--metrics", "ece15", "--n-boot", "0")
         code, _, err = cli("evaluate", "new.npz", "--cost", "wrong=3,review=5", *how)
         assert code == 0
-        assert "a review (5) is dearer than answering ever is: nothing is handed over" in err
+        assert (
+            "a review (5) is more expensive than answering ever is: nothing is passed on for review"
+            in err
+        )
 
 
 @pytest.mark.usefixtures("here")

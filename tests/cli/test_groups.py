@@ -54,7 +54,7 @@ class TestGroups:
         assert sc.load("new.json").fitted_.groups.names == ("north", "south", "west")
         code, _, err = cli("fit", "both.npz:val", "-o", "new.json")
         assert code == 0
-        assert "names 3 groups; --group names them and fits an effect of each" in err
+        assert "names 3 groups; use --group to fit an effect for each" in err
         assert sc.load("new.json").fitted_.groups is None
         code, out, _ = cli("inspect", "cal.json", "--json")
         effects = json.loads(out)["group_effects"]

@@ -108,7 +108,7 @@ def test_labels_that_cannot_be_right_are_a_question(verb, cli):
     last = err.splitlines()[-1]
     assert last.startswith("smallcal: error: wrong.npz: only ")
     assert "of predictions are right, where always saying class 0 would be right in 33.3 %" in last
-    assert last.endswith("--force to go on")
+    assert last.endswith("use --force to continue")
     code, out, err = cli(*command(verb, "wrong.npz", "--force"))
     assert code == 0
     assert "smallcal: note: wrong.npz: only " in err
@@ -120,7 +120,7 @@ def test_labels_that_cannot_be_right_stop_data_read_in_pieces(cli):
         write_arrays("wrong.parquet", dict(wrong))
     code, out, err = cli(*command("evaluate", "wrong.parquet"))
     assert (code, out) == (2, "")
-    assert "--force to go on" in err
+    assert "use --force to continue" in err
     assert cli(*command("evaluate", "wrong.parquet", "--force"))[0] == 0
 
 

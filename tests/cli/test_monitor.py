@@ -64,7 +64,7 @@ def test_drift_and_wrong_confidence_are_code_1(cli):
     assert code == 1
     assert "Inputs have drifted" in out
     assert "more rows to see whether refitting is due" in " ".join(out.split())
-    more = "More than the frequencies of classes moved: calibration is likely hurt."
+    more = "More than class frequencies changed: calibration has likely got worse."
     assert more in " ".join(out.split())
     code, out, _ = cli("monitor", "cal.json", "drifted.npz", "--json")
     shift = json.loads(out)["drift"]["class_shift"]

@@ -72,8 +72,7 @@ def test_thin_evidence_is_a_note(cli):
     code, out, err = cli("plan", "easy.npz", *QUICK)
     assert code == 0
     assert err == (
-        "smallcal: note: no prediction of the pilot is wrong: calibration has nothing to learn "
-        "from\n"
+        "smallcal: note: no prediction of the pilot is wrong: calibration cannot be fitted\n"
     )
     assert "nan" not in out
 

@@ -145,7 +145,13 @@ def test_the_verdict_is_printed(cli):
     code, out, _ = cli("report", "cal.npz", "test.npz", *QUICK, "-o", "a.md")
     assert code == 0
     said = " ".join(out.split())
-    for words in ("Use adaptive", "ECE ", "Top-label BCE ", "Above 90 % confidence: ", "Ship it:"):
+    for words in (
+        "Use adaptive",
+        "ECE ",
+        "Top-label log-loss ",
+        "Above 90 % confidence: ",
+        "Ship it:",
+    ):
         assert words in said
     assert "smallcal fit cal.npz -o cal.json" in out
 
@@ -273,7 +279,7 @@ def test_bad_input_is_one_line_and_code_2(args, message, cli, here):
 def test_the_demo_ends_with_a_report(cli):
     code, out, err = cli("demo", "--draws", "1", "--budget", "250", "--report", "mine.json")
     assert (code, err) == (0, "")
-    assert "Wrote mine.json: the whole story, with all 1,250 samples." in out
+    assert "Wrote mine.json: the full report, with all 1,250 samples." in out
     content = json.loads(Path("mine.json").read_text())
     assert content["data"]["test"]["n"] == 3000
     assert content["title"] == "Calibration of the demo's drawing classifier"

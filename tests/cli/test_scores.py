@@ -46,11 +46,10 @@ def spoken(text: str) -> str:
 def test_fit_says_what_scores_were_taken_for_and_inspect_says_it_again(cli):
     code, out, err = cli("fit", "cal.csv", "-o", "new.json")
     assert code == 0
-    assert (
-        err == "smallcal: note: score_as_number: scores are taken for numbers, and standardised\n"
-    )
+    said = "scores are treated as plain numbers, and standardised"
+    assert err == f"smallcal: note: score_as_number: {said}\n"
     assert "spline: fitted on 200 samples of one score and its outcome." in out
-    assert "rate of successes" in out
+    assert "success rate" in out
     assert "probability of outcome 1" in " ".join(out.split())
     assert not CLASSES.search(out)
     assert sc.load("new.json").score_ == sc.load("cal.json").score_
@@ -182,7 +181,7 @@ def test_report_pages_have_the_words_of_scores(cli):
         text = Path(out).read_text(encoding="utf-8")
         body = re.sub(r"<script.*?</script>|<style.*?</style>|data:[^\"']*", "", text, flags=re.S)
         body = re.sub(r"<[^>]*>", " ", body)
-        assert "rate of successes" in body.lower()
+        assert "success rate" in body.lower()
         assert not CLASSES.search(body), CLASSES.search(body)
     assert "smallcal fit cal.csv -o cal.json" in said
 
@@ -213,10 +212,10 @@ def test_monitor_counts_outcomes(cli):
     write("far.csv", np.full(400, 5.0), np.zeros(400, dtype=np.int64))
     code, out, _ = cli("monitor", "cal.json", "far.csv")
     assert code == 1
-    assert "Probability does not match rate of successes" in " ".join(out.split())
+    assert "Probability does not match success rate" in " ".join(out.split())
     assert not CLASSES.search(out)
     assert (
-        "Rate of successes of labelled rows."
+        "Success rate of labelled rows."
         in cli("monitor", "cal.json", "test.csv", "--prometheus")[1]
     )
 

@@ -177,7 +177,7 @@ def test_a_study_prints_its_tables_and_keeps_them(cli):
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     text = " ".join(out.split())
-    assert text.startswith("Proper scores. What does calibrating gain in proper scores")
+    assert text.startswith("Proper scores. How much do proper scores improve over the raw model?")
     assert "Differences from none:" in text
     assert "Tables: run/tables.md, tables.tex, tables.json" in text
     assert sorted(os.listdir("run")) == [
@@ -237,8 +237,8 @@ def test_an_interrupted_study_says_how_to_go_on_and_does(cli, monkeypatch):
         code, out, err = cli(*begin)
     assert (code, out) == (130, "")
     first, second = err.splitlines()
-    assert first.startswith("smallcal: note: 5 of 8 tasks are done and kept; the same command")
-    assert second == "smallcal: error: interrupted; no half-written file is left"
+    assert first.startswith("smallcal: note: 5 of 8 tasks are done and kept; run the same command")
+    assert second == "smallcal: error: interrupted; no partial file was left"
     assert not Path("half way/tables.md").exists()
     command = shlex.split(first.partition("from there: ")[2])
     assert command[0] == "smallcal"
@@ -305,8 +305,8 @@ def test_a_collection_with_errors_stops_a_study_that_is_not_forced(cli, here):
             "smallcal: error: a__mlp__s1: a__mlp-seed1.npz:val: logits are constant in every row"
         )
         assert last == (
-            "smallcal: error: data has 2 errors that would spoil a study: mend them, or go on with "
-            "--force"
+            "smallcal: error: data has 2 errors that would invalidate a study: fix them, or "
+            "continue with --force"
         )
     assert not Path("run").exists()
     # Cells that are not asked for need not be sound.

@@ -62,8 +62,8 @@ def test_a_run_its_lines_and_its_end(cli, digits, here):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "which recipe is not said; smallcal train --list shows those there are"),
-        (["r.toml"], "where the run is kept is not said; name a folder with -o"),
+        ([], "name a recipe; smallcal train --list shows them"),
+        (["r.toml"], "name an output folder with -o"),
         (["r.tml", "-o", "x"], "there is no recipe r.tml; did you mean 'r.toml'?"),
         (["r.toml", "-o", "x", "--set", "lr"], "--set must look like optimizer.lr=1e-4; got 'lr'"),
         (["r.toml", "-o", "x", "--set", "optimizer.lr=fast"], "lr must be a number; got 'fast'"),
@@ -115,10 +115,10 @@ def test_ctrl_c_keeps_what_is_done(cli, digits, here, monkeypatch):
     assert code == 130
     note, error = err.splitlines()
     assert note == (
-        "smallcal: note: epochs that are done are kept; the same command goes on from there: "
+        "smallcal: note: finished epochs are kept; run the same command to resume: "
         "smallcal train r.toml -o run"
     )
-    assert error == "smallcal: error: interrupted; no half-written file is left"
+    assert error == "smallcal: error: interrupted; no partial file was left"
     assert len((here / "run" / "log.csv").read_text().splitlines()) == 2
     monkeypatch.undo()
     monkeypatch.chdir(here)

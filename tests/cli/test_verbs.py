@@ -70,7 +70,7 @@ def test_fit_writes_a_calibrator_and_says_what_it_is(cli):
     code, out, err = cli("fit", "cal.npz", "-o", "new.json", "--method", "srts-bce")
     assert (code, err) == (0, "")
     assert "srts-bce: fitted on 400 samples of 5 classes (logits)." in out
-    assert "10 fitted numbers: 3 temperatures and 7 in the risk score." in out
+    assert "10 parameters: 3 temperatures and 7 in the risk score." in out
     assert out.endswith("Wrote new.json.\n")
     assert max(map(len, out.splitlines())) <= 80
     z, y = split(400, 0)
@@ -369,7 +369,7 @@ def test_compare_prints_intervals_and_a_verdict_in_words(cli):
     code, out, _ = cli("compare", "both.npz", *options)
     assert code == 0
     words = " ".join(out.split())
-    assert "none: raises nll by" in words
+    assert "none: raises log-loss by" in words
     assert ", 95 % interval " in words
     assert max(map(len, out.splitlines())) <= 80
     found = json.loads(cli("compare", "both.npz", *options, "--level", "0.9", "--json")[1])

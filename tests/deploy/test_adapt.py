@@ -98,8 +98,7 @@ def test_few_rows_are_refused():
     found = sc.adapt(CAL, ROWS[:30])
     assert (found.verdict, found.adapted, found.calibrator) == ("few", False, CAL.fitted_)
     assert found.sentences == [
-        "Not adapted: frequencies of classes cannot be estimated from 30 rows; at least 50 are "
-        "needed."
+        "Not adapted: class frequencies cannot be estimated from 30 rows; at least 50 are needed."
     ]
     assert sc.adapt(CAL, ROWS[:30], force=True).adapted
 
@@ -125,7 +124,7 @@ def test_undone_to_the_byte(tmp_path):
     back.calibrator.save(tmp_path / "old.json")
     assert (tmp_path / "old.json").read_bytes() == (tmp_path / "cal.json").read_bytes()
     assert back.sentences == [
-        "The calibrator is as it was before its frequencies of classes were adapted."
+        "The calibrator is as it was before it was adapted to other class frequencies."
     ]
     with pytest.raises(InputError, match="no adapted frequencies of classes to take away: it is"):
         sc.adapt(back.calibrator, undo=True)

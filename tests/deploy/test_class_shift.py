@@ -175,7 +175,7 @@ def test_the_verdict_is_one_sentence_in_words_python_and_json():
     assert len(document["now"]) == 8
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert re.fullmatch(
-        r"Only the frequencies of classes moved \(estimated\); confidence is likely off by about "
+        r"Only the frequencies of classes moved \(estimated\); confidence is likely miscalibrated by about "
         r"\d\.\d\d points: recalibrate, or correct for the new frequencies\.",
         document["sentence"],
     )
@@ -186,7 +186,7 @@ def test_the_verdict_is_one_sentence_in_words_python_and_json():
     assert lenient.sentences[-1] == "Nothing to do."
     more = watched(10, 2000, EVEN, weaker=0.7)
     assert more.sentences[-2] == (
-        "More than the frequencies of classes moved: calibration is likely hurt."
+        "More than class frequencies changed: calibration has likely got worse."
     )
     assert more.sentences[-1].startswith("Label about")
 
@@ -204,12 +204,14 @@ def test_labels_have_the_last_word():
     assert report.class_shift.kind == "frequencies"
     wrong = sc.Monitor(CAL).update(logits, (labels + (np.arange(4000) % 3 == 0)) % 8)
     assert (wrong.class_shift.kind, wrong.verdict) == ("more", "refit")
-    assert "and labels show that calibration is hurt." in " ".join(wrong.sentences)
+    assert "and labels show that calibration got worse." in " ".join(wrong.sentences)
     holds = {"gap": LabelledGap(9000, 0.0, -0.01, 0.01), "gap_log_e": 0.0}
     hurt = {"gap": LabelledGap(9000, -0.1, -0.11, -0.09), "gap_log_e": 99.0}
     frequencies = report.class_shift
     more = replace(frequencies, kind="more")
-    assert said(report, frequencies, **holds)[-2].endswith("; labels show that calibration holds.")
+    assert said(report, frequencies, **holds)[-2].endswith(
+        "; labels show that calibration still holds."
+    )
     assert "holds all the same" in said(report, more, **holds)[-2]
     assert said(report, frequencies, **hurt)[-2].endswith("correct for the new frequencies.")
     unclear = said(report, ClassShift("unclear"))

@@ -41,7 +41,9 @@ def test_a_metric_reads_the_same_in_every_place(name):
     assert pages.metric_column(name).unit == METRICS[name].unit.sign
     assert pages.metric_column(name, difference=True).unit == "points"
     assert number_of({"cell": [value]}, name).text() == text
-    assert heading_of(name) == f"{name} {METRICS[name].unit.sign}"
+    assert pages.metric_column(name).label == METRICS[name].title
+    assert heading_of(name) == METRICS[name].heading()
+    assert heading_of(name) == f"{METRICS[name].title} {METRICS[name].unit.sign}"
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -49,7 +51,7 @@ def test_a_difference_is_in_points_in_every_place(name):
     row = interval_of(-0.0123456, np.array([-0.02, -0.01]), unit="samples")
     text = METRICS[name].unit.number(row.point, signed=True)
     assert with_interval(name, row, signed=True).startswith(f"{text} points (")
-    assert heading_of(name, difference=True) == f"{name} points"
+    assert heading_of(name, difference=True) == f"{METRICS[name].title} points"
     cell = {"value": row.point, "low": row.low, "high": row.high, "verdict": "better"}
     assert pages.metric_cell(name, cell, signed=True).text == text.replace("-", "−")
 
@@ -59,7 +61,7 @@ def test_the_sentence_of_a_comparison_has_the_numbers_of_its_table():
     sharp = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.7, 0.3]] * 5)
     found = sc.compare(y, {"flat": np.full((20, 2), 0.5), "sharp": sharp}, metrics=["nll"])
     size = X100.number(abs(found.differences["sharp"]["nll"]))
-    assert f"lowers nll by {size} points" in found.verdict("sharp")
+    assert f"lowers log-loss by {size} points" in found.verdict("sharp")
 
 
 def test_what_rounds_to_nothing_has_no_sign_but_what_is_small_is_told():
@@ -78,7 +80,7 @@ def test_numbers_of_probes_have_units_too():
 
 def test_latex_has_a_minus_not_a_hyphen():
     cell = Number(-0.5, low=-1.0, high=0.25)
-    text = Table("t", "T", ("method", "nll points"), (("tva-ts", cell),)).latex()
+    text = Table("t", "T", ("method", "log-loss points"), (("tva-ts", cell),)).latex()
     assert r"tva-ts & $-$0.50 [$-$1.00, +0.25] \\" in text
     assert "-- " in Table("t", "T", ("a", "b"), (("x", Number(float("nan"))),)).latex()
 

@@ -32,9 +32,9 @@ def test_those_kept_first_are_the_most_probable():
 @pytest.mark.parametrize(
     ("plot", "label"),
     [
-        ("reliability", "rate of successes (%)"),
-        ("smooth_reliability", "rate of successes, smoothed (%)"),
-        ("risk_coverage", "rate of failures of those kept (%)"),
+        ("reliability", "success rate (%)"),
+        ("smooth_reliability", "success rate, smoothed (%)"),
+        ("risk_coverage", "failure rate of those kept (%)"),
         ("confidence_histogram", "share of samples (%)"),
     ],
 )

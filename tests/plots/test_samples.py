@@ -447,7 +447,7 @@ def test_a_forest_of_a_comparison_says_what_the_comparison_says():
         interval = found.intervals[row.label]["ece15"]
         assert row.value == pytest.approx(100 * interval.point)
         assert (row.verdict != "tie") == interval.excludes_zero
-    assert plots.forest_data(found).xlabel == "nll, difference from raw (points)"
+    assert plots.forest_data(found).xlabel == "log-loss, difference from raw (points)"
     assert plots.forest_data(found, metric="accuracy").xlabel.endswith("(points)")
 
 

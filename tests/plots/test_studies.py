@@ -380,7 +380,7 @@ def test_differences_and_verdicts_are_those_of_the_table(seed):
         assert (mark.wide_low, mark.wide_high) == (number.low, number.high)
         line = curve.line(row["label"])
         assert ends == [line.difference[0], line.low[0], line.high[0]]
-        assert f"{mark.verdict}: ece15" == verdict == f"{line.verdict[0]}: ece15"
+        assert f"{mark.verdict}: ECE" == verdict == f"{line.verdict[0]}: ECE"
     labels = [row["label"] for row in plots.difference_rows(budget_run(rows))]
     assert labels[0] == "none, 100 samples"
     assert len(labels) == 4
@@ -631,7 +631,7 @@ def test_marks_are_hollow_in_a_tie_and_stand_where_the_numbers_are():
     texts = [text for some in plots.tips_of(axes.figure).values() for text in some]
     line = found.line("none")
     assert any(
-        text.startswith(f"none, 100: ece15 % {line.value[0]:.2f} ±{line.spread[0]:.2f}; minus")
+        text.startswith(f"none, 100: ECE % {line.value[0]:.2f} ±{line.spread[0]:.2f}; minus")
         and text.endswith(f"(worse); wins {line.wins[0]:.0f} %")
         for text in texts
     )

@@ -8,8 +8,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
-import shutil
 import time
 from pathlib import Path
 
@@ -18,22 +16,19 @@ import pytest
 
 import smallcal as sc
 from smallcal.data.shown import visible
+from support.browser import REQUIRED, chromium
 from support.nasty_names import NASTY, nasty_report
 
-REQUIRED = os.environ.get("SMALLCAL_BROWSER") == "required"
 if not REQUIRED:
     for package in ("selenium", "jinja2", "matplotlib"):
         pytest.importorskip(package)
 
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 KEPT = Path(__file__).parents[2] / "test-artefacts"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 METHODS = ("none", "ts-nll", "srts-bce", "signal-linear+tail", "default")
 #: Nasty names as a page has them.
 SHOWN = [visible(name, keep="\n") for name in NASTY]
@@ -41,22 +36,8 @@ SHOWN = [visible(name, keep="\n") for name in NASTY]
 
 @pytest.fixture(scope="module")
 def driver():
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    server = shutil.which("chromedriver")
-    if program is None or server is None:
-        reason = "no chromium with chromedriver here: the report is not tested in a browser"
-        if REQUIRED:
-            pytest.fail(reason)
-        pytest.skip(reason)
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    # With the path given, selenium looks for no driver elsewhere, and so downloads none.
-    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(server))
-    yield started
-    started.quit()
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +168,7 @@ def test_the_verdict_is_one_screen_and_the_rest_is_folded(folded):
     box = folded.find_element(By.ID, "verdict").rect
     assert box["y"] + box["height"] <= folded.execute_script("return innerHeight")
     shown = folded.find_element(By.ID, "verdict").text
-    for words in ("Use adaptive", "ECE", "top-label BCE", "Above 90 % confidence"):
+    for words in ("Use adaptive", "ECE", "top-label log-loss", "Above 90 % confidence"):
         assert words in shown
     assert folded.find_element(By.ID, "ship").is_displayed()
     for table in folded.find_elements(By.CSS_SELECTOR, "table, figure"):

@@ -65,7 +65,7 @@ def test_markdown_and_the_page_say_it(made, scored):
         text = report.to_markdown()
         section = text.split("### What mistakes cost")[1].split("### Figures")[0]
         assert report.content["costs"]["headline"].split(":")[0] in section
-        assert "| everything handed over |" in section
+        assert "| everything passed on for review |" in section
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
     page = scored.to_html()

@@ -34,7 +34,7 @@ def made():
 
 def section(report):
     """Return the Markdown of the section."""
-    return report.to_markdown().split("### What you can promise")[1].split("\n### ")[0]
+    return report.to_markdown().split("### Guarantees on error rates")[1].split("\n### ")[0]
 
 
 def test_the_table_is_what_certify_finds_on_the_test_samples(made):
@@ -180,11 +180,11 @@ def test_every_form_has_it_and_old_documents_do_without(made):
     pytest.importorskip("matplotlib")
     page = made.to_html()
     assert 'id="promise"' in page
-    assert "What you can promise" in page
+    assert "Guarantees on error rates" in page
     content = json.loads(made.to_json())
     assert content["promise"]["rows"][-1]["risk"] == 0.1
     del content["promise"]
-    assert "What you can promise" not in Report(content).to_markdown()
+    assert "Guarantees on error rates" not in Report(content).to_markdown()
 
 
 def test_the_verb_checks_a_calibrator(cli):

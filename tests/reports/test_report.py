@@ -159,7 +159,7 @@ def test_an_underconfident_model_is_called_so():
     )
     assert "The raw model is underconfident" in texts(report)
     assert report.recommended == "tva-ts"
-    assert "fewest fitted numbers" in report.content["verdict"]["reason"]
+    assert "fewest parameters" in report.content["verdict"]["reason"]
 
 
 def test_an_honest_model_is_kept():
@@ -206,7 +206,7 @@ def test_harm_is_told_and_nothing_is_chosen_on_the_test_samples():
     assert "is left" not in texts(report)
     assert "Judged: " in report.to_markdown()
     (bad,) = [f["text"] for f in verdict["findings"] if f["level"] == "bad"]
-    assert bad.startswith("Worse than the raw model beyond chance: ece15 (+")
+    assert bad.startswith("Worse than the raw model beyond chance: ECE (+")
     assert any(
         fact.startswith("ts-nll is worse than the raw model in") for fact in verdict["facts"]
     )

@@ -71,7 +71,7 @@ def test_saved_calibrators_take_scores_and_know_what_these_were(made):
 def test_no_word_of_classes(made):
     text = made.to_markdown()
     assert not CLASSES.search(text), CLASSES.search(text)
-    for said in ("rate of successes", "the raw score", "sigmoid((score - mean) / sd)", "log-loss"):
+    for said in ("success rate", "the raw score", "sigmoid((score - mean) / sd)", "log-loss"):
         assert said in text, said
     assert 'input="score"' in text
 
@@ -84,9 +84,9 @@ def test_figures_say_probability_and_are_drawn_again(made):
         *("smooth-reliability", "risk-coverage"),
     }
     axes = redraw("reliability", seen["reliability"]["data"])
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("probability (%)", "rate of successes (%)")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("probability (%)", "success rate (%)")
     axes = redraw("risk_coverage", seen["risk-coverage"]["data"])
-    assert axes.get_ylabel() == "rate of failures of those kept (%)"
+    assert axes.get_ylabel() == "failure rate of those kept (%)"
     old = {
         name: {key: value for key, value in row.items() if key != "kind"}
         for name, row in seen["reliability"]["data"].items()

@@ -45,7 +45,7 @@ def test_the_default_stays_and_a_better_method_is_named_with_a_warning():
     assert rival["method"] in ("ts-nll", "tva-ts")
     assert rival["low"] < rival["value"] < rival["high"] < 0
     assert re.fullmatch(
-        rf"On these test samples {rival['method']} is lower in top-label BCE by [\d.]+ points "
+        rf"On these test samples {rival['method']} is lower in top-label log-loss by [\d.]+ points "
         r"\(95 % interval [\d.]+ to [\d.]+\); check on others first\.",
         rival["text"],
     )
@@ -63,7 +63,10 @@ def test_without_the_default_the_choice_is_made_on_test_samples_and_said_so():
     verdict = found.content["verdict"]
     assert verdict["basis"] == "test"
     assert found.recommended in ("ts-nll", "srts-bce")
-    said = "This was chosen on these test samples, which flatters it: check it on others."
+    said = (
+        "This was chosen on these test samples, which makes it look too good: check it on new "
+        "samples."
+    )
     assert verdict["headline"].endswith(said)
     assert said in found.to_markdown()
     assert verdict["rival"] is None
@@ -89,9 +92,12 @@ def test_a_default_that_fails_is_told_and_the_choice_made_on_test_samples(monkey
     ("verdicts", "headline"),
     [
         ({"ece15": "better", "top_label_bce": "better", "nll": "better"}, "beyond chance."),
-        ({"nll": "better"}, "beyond chance in NLL."),
-        ({"ece15": "worse", "nll": "better"}, "better than the raw model in NLL and worse in ECE."),
-        ({}, "They are level within chance."),
+        ({"nll": "better"}, "beyond chance in log-loss."),
+        (
+            {"ece15": "worse", "nll": "better"},
+            "better than the raw model in log-loss and worse in ECE.",
+        ),
+        ({}, "They are tied within chance."),
     ],
 )
 def test_the_headline_says_in_what(verdicts, headline):
@@ -115,7 +121,7 @@ def test_a_difference_that_hardly_matters_does_not_stop_anyone(value, word):
     if word == "close":
         choice = judging.Choice(DEFAULT, "default", "")
         said = judging._headline(choice, word, told)
-        assert said.endswith("but by less than 0.5 points in top-label BCE.")
+        assert said.endswith("but by less than 0.5 points in top-label log-loss.")
 
 
 def row(value, noise, n=400, seed=0):
@@ -205,7 +211,7 @@ def test_no_sample_above_the_threshold_is_no_error_rate():
     entry = found.content["verdict"]["threshold"]
     assert entry["before"]["n"] == 0
     assert entry["before"]["error_rate"] is None
-    assert "no test sample is that sure" in found.to_markdown()
+    assert "no test sample has such a confidence" in found.to_markdown()
 
 
 @pytest.mark.filterwarnings("ignore:better_free")

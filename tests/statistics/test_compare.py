@@ -97,9 +97,9 @@ def test_a_verdict_never_calls_an_interval_with_zero_in_it_a_change(three):
                 assert f"lowers {metric}" not in words
                 assert f"raises {metric}" not in words
                 assert found.verdict(METRICS[metric].better) == "tie"
-    assert "raises nll by" in result.verdict("none")
+    assert "raises log-loss by" in result.verdict("none")
     wide = result.verdict("srts-bce", margin={"nll": 10.0})
-    assert "nll equivalent within the margin" in wide
+    assert "log-loss equivalent within the margin" in wide
     with pytest.raises(sc.InputError, match="no intervals for 'x'"):
         result.verdict("x")
 

@@ -252,10 +252,13 @@ def test_turning_the_sign_swaps_the_shares():
 @pytest.mark.parametrize(
     ("values", "note"),
     [
-        ([[1.0, 2.0]], "one seed: its uncertainty is not seen"),
-        ([[1.0]], "one seed: its uncertainty is not seen; one draw: its uncertainty is not seen"),
+        ([[1.0, 2.0]], "one seed: its uncertainty is not measured"),
+        (
+            [[1.0]],
+            "one seed: its uncertainty is not measured; one draw: its uncertainty is not measured",
+        ),
         ([[1.0], [2.0]], "one draw per seed: their uncertainties are seen only together"),
-        ([[1.0], [2.0, 3.0]], "one draw in 1 of 2 seeds: its uncertainty is not seen"),
+        ([[1.0], [2.0, 3.0]], "one draw in 1 of 2 seeds: its uncertainty is not measured"),
         ([[1.0, 0.0], [2.0, 3.0]], ""),
     ],
 )
@@ -270,8 +273,8 @@ def test_one_seed_leaves_only_the_spread_of_its_draws():
     row = [0.1, 0.9, -0.4]
     thin = clustered([row], levels=("seed", "draw"), n_boot=50)
     assert (thin.low, thin.high) == (thin.point, thin.point)
-    assert thin.note == "one seed: its uncertainty is not seen"
-    assert cells([4], n_boot=5).note == "one entry: its uncertainty is not seen"
+    assert thin.note == "one seed: its uncertainty is not measured"
+    assert cells([4], n_boot=5).note == "one entry: its uncertainty is not measured"
     assert nested([row], n_boot=5).note.startswith("one level-1 unit:")
 
 

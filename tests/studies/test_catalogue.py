@@ -198,25 +198,25 @@ def test_budget_is_a_plain_loop_over_draws(folder, outcome):
                 values[i, draw] = ece(cal.predict_proba(test[0]), test[1])
     for name, values in errors.items():
         (row,) = cells(table_named(found, "means"), samples="200", method=name)
-        assert row["ece15 %"].value == pytest.approx(100 * values.mean(), abs=1e-4)
-        assert row["ece15 %"].spread == pytest.approx(100 * values.mean(axis=1).std(), abs=1e-4)
+        assert row["ECE %"].value == pytest.approx(100 * values.mean(), abs=1e-4)
+        assert row["ECE %"].spread == pytest.approx(100 * values.mean(axis=1).std(), abs=1e-4)
     gap = errors["srts-bce"] - errors["tva-ts"]
     (row,) = cells(table_named(found, "wins"), samples="200", method="srts-bce")
-    assert row["ece15 %"].value == pytest.approx(100 * (gap < 0).mean())
+    assert row["ECE %"].value == pytest.approx(100 * (gap < 0).mean())
     (row,) = cells(table_named(found, "differences"), samples="200", method="srts-bce")
     expected = nested.nested(100 * gap[None], n_boot=N_BOOT)
-    assert row["ece15 points"].value == pytest.approx(expected.point, abs=1e-4)
-    assert (row["ece15 points"].low, row["ece15 points"].high) == pytest.approx(
+    assert row["ECE points"].value == pytest.approx(expected.point, abs=1e-4)
+    assert (row["ECE points"].low, row["ECE points"].high) == pytest.approx(
         tuple(expected), abs=1e-4
     )
     (row,) = cells(table_named(found, "seeds"), samples="200", method="srts-bce", minus="tva-ts")
     expected = nested.nested(100 * gap, n_boot=N_BOOT)
     alone = nested.clustered(100 * gap, n_boot=N_BOOT)
-    found = row["ece15 points"]
+    found = row["ECE points"]
     assert (found.low, found.high) == pytest.approx(tuple(expected), abs=1e-4)
-    last = row["ece15, seeds alone"]
+    last = row["ECE, seeds alone"]
     assert (last.low, last.high) == pytest.approx(tuple(alone), abs=1e-4)
-    assert row["ece15 lower in"].text() == f"{(gap.mean(axis=1) < 0).sum()} of 2"
+    assert row["ECE lower in"].text() == f"{(gap.mean(axis=1) < 0).sum()} of 2"
 
 
 def test_lower_in_is_counted_for_the_metric_it_stands_beside():
@@ -230,7 +230,12 @@ def test_lower_in_is_counted_for_the_metric_it_stands_beside():
                 one = {"label": label, "metric": metric, "value": 0.5 + factor * gap}
                 rows.append({**about, **one})
     table = seeds(study, Frame.of(rows))
-    assert table.header[4:8] == ("ece15 points", "ece15 lower in", "nll points", "nll lower in")
+    assert table.header[4:8] == (
+        "ECE points",
+        "ECE lower in",
+        "log-loss points",
+        "log-loss lower in",
+    )
     assert [table.rows[0][place].text() for place in (5, 7)] == ["3 of 3", "1 of 3"]
     assert table.document()["rows"][0][7] == {"value": 1, "of": 3, "best": False}
 
@@ -246,7 +251,9 @@ def test_models_fitted_on_whole_splits_of_any_size_are_in_one_row_together():
         for label, value in (("none", 0.7), ("ts-nll", size / 2000))
     ]
     tables = {table.name: table for table in tables_of(study, Frame.of(rows))}
-    assert [row[:3] for row in tables["differences"].rows] == [("all", "ts-nll", "better: nll")]
+    assert [row[:3] for row in tables["differences"].rows] == [
+        ("all", "ts-nll", "better: log-loss")
+    ]
     assert [row[:2] for row in tables["means"].rows[::2]] == [
         *(("500", "x b"), ("800", "y b"), ("all", "all"))
     ]
@@ -294,9 +301,9 @@ def test_shift_is_means_over_sets_then_over_seeds(folder, outcome):
     theirs, _ = shifted_errors(folder, "tva-ts")
     for name, errors in (("srts-bce", ours), ("tva-ts", theirs)):
         (row,) = cells(table_named(found, "shift-means"), method=name)
-        assert row["ece15 %"].value == pytest.approx(100 * errors.mean(), abs=1e-4)
+        assert row["ECE %"].value == pytest.approx(100 * errors.mean(), abs=1e-4)
         spread = 100 * errors.mean(axis=(1, 2)).std()
-        assert row["ece15 %"].spread == pytest.approx(spread, abs=1e-4)
+        assert row["ECE %"].spread == pytest.approx(spread, abs=1e-4)
         (row,) = cells(table_named(found, "severity"), method=name)
         for k, severity in enumerate(SEVERITIES):
             value = row[f"severity {severity}"].value
@@ -419,14 +426,14 @@ def test_nested_and_oracle_choices_of_k(folder, outcome):
     (table,) = outcome("nested-k").tables
     (row,) = cells(table, entry="chosen")
     assert row["picks"] == " / ".join(picks)
-    assert row["ece15 %"].value == pytest.approx(np.mean(chosen), abs=1e-4)
+    assert row["ECE %"].value == pytest.approx(np.mean(chosen), abs=1e-4)
     (row,) = cells(table, entry="K=3")
     fixed = np.mean([own["K=3"] for own in errors])
-    assert row["ece15 %"].value == pytest.approx(fixed, abs=1e-4)
+    assert row["ECE %"].value == pytest.approx(fixed, abs=1e-4)
     assert f"from {np.mean(chosen) - fixed:+.2f} (world plain)" in table.sentences[0]
     (table,) = outcome("oracle-k", methods=tuple(recipes)).tables
     (row,) = cells(table, entry="chosen")
-    assert row["ece15 %"].value == pytest.approx(
+    assert row["ECE %"].value == pytest.approx(
         np.mean([min(own.values()) for own in errors]), abs=1e-4
     )
     assert row["picks"] == " / ".join(min(own, key=own.get) for own in errors)
@@ -449,16 +456,16 @@ def test_the_controls_are_what_they_say(folder, outcome):
         (table,) = outcome(study).tables
         (row,) = cells(table, method="srts-bce", severity="all")
         name = table.title.removeprefix("Deployed, and ")
-        assert row["ece15 %"].value == pytest.approx(np.mean(deployed), abs=1e-4)
-        assert row[f"ece15 {name}"].value == pytest.approx(np.mean(control), abs=1e-4)
-        gap = row["ece15 difference points"]
+        assert row["ECE %"].value == pytest.approx(np.mean(deployed), abs=1e-4)
+        assert row[f"ECE {name}"].value == pytest.approx(np.mean(control), abs=1e-4)
+        gap = row["ECE difference points"]
         assert gap.value == pytest.approx(np.mean(control) - np.mean(deployed), abs=1e-4)
         assert gap.low <= gap.value <= gap.high
         shape = (len(SEEDS), len(KINDS), len(SEVERITIES))
         apart = (np.array(control) - np.array(deployed)).reshape(shape)
         wanted = nested.tiers(apart, n_boot=N_BOOT)
         for tier, column in (("cell", "sets"), ("corruption", "corruptions")):
-            number = row[f"ece15 difference, {column}"]
+            number = row[f"ECE difference, {column}"]
             assert [number.low, number.high] == pytest.approx(list(wanted[tier]), abs=1e-4)
 
 
@@ -519,9 +526,9 @@ def test_signal_to_noise_is_the_librarys(folder, outcome):
     assert row["floor x1000"].value == pytest.approx(np.mean(floors))
     promised = row["predicted gain points"].value
     assert promised == pytest.approx(np.mean(gains), rel=1e-3)
-    assert row["ece15 gain points"].value == pytest.approx(np.mean(gaps), abs=1e-4)
+    assert row["ECE gain points"].value == pytest.approx(np.mean(gaps), abs=1e-4)
     word = "wins" if min(gaps) > 0 else "loses" if max(gaps) < 0 else "mixed"
-    assert row["ece15 outcome"] == word
+    assert row["ECE outcome"] == word
     assert row["loss"] == "top_label_bce"
 
 
@@ -628,10 +635,10 @@ def test_one_fit_has_no_interval_and_no_verdict(folder, tmp_path):
     study = small("routing-target", methods=("srts-bce",))
     (means, differences) = run(study, collection, tmp_path / "run").tables
     (row,) = cells(differences, method="srts-bce")
-    assert row["verdict"].startswith("no interval: ece15")
-    assert row["ece15 points"].low is None
-    ours, theirs = (cells(means, method=m)[0]["ece15 %"].value for m in ("srts-bce", "tva-ts"))
-    assert row["ece15 points"].value == pytest.approx(ours - theirs)
+    assert row["verdict"].startswith("no interval: ECE")
+    assert row["ECE points"].low is None
+    ours, theirs = (cells(means, method=m)[0]["ECE %"].value for m in ("srts-bce", "tva-ts"))
+    assert row["ECE points"].value == pytest.approx(ours - theirs)
     shift = run(small("shift", methods=("srts-bce",)), collection, tmp_path / "shift")
     assert "world plain" in table_named(shift, "tiers").sentences[0]
 

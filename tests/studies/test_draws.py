@@ -75,7 +75,7 @@ def test_draws_are_resampled_one_by_one_and_described(values):
     table = draws(study(), frame_of(values))
     gaps = values["srts-bce", "ece15"] - values["tva-ts", "ece15"]
     for models, own in (("toy a", 0), ("toy b", 1), ("all", slice(None))):
-        (row,) = cells(table, models=models, metric="ece15", method="srts-bce")
+        (row,) = cells(table, models=models, metric="ECE", method="srts-bce")
         mine, apart = values["srts-bce", "ece15"][own].ravel(), gaps[own].ravel()
         assert row["mean"].value == pytest.approx(100 * mine.mean())
         assert row["mean"].spread == pytest.approx(100 * mine.std())
@@ -87,14 +87,14 @@ def test_draws_are_resampled_one_by_one_and_described(values):
         assert number.value == pytest.approx(100 * apart.mean())
         assert row["P(difference < 0)"].value == pytest.approx((means < 0).mean(), abs=0.05)
         assert row["wins %"].value == pytest.approx(100 * (apart < 0).mean())
-    (base,) = cells(table, models="toy a", metric="nll", method="tva-ts")
+    (base,) = cells(table, models="toy a", metric="log-loss", method="tva-ts")
     assert math.isnan(base["difference"].value)
 
 
 def test_draws_of_a_whole_split_are_one(values):
     whole = {key: np.repeat(table[:, :, :1], DRAWS, axis=2) for key, table in values.items()}
     table = draws(study(), frame_of(whole))
-    (row,) = cells(table, models="toy a", metric="ece15", method="srts-bce")
+    (row,) = cells(table, models="toy a", metric="ECE", method="srts-bce")
     gaps = (whole["srts-bce", "ece15"] - whole["tva-ts", "ece15"])[0, :, 0]
     same(row["difference"], nested.cells(gaps, n_boot=N_BOOT))
 
@@ -104,7 +104,7 @@ def test_wins_are_counted_model_by_model(values):
     gaps = values["smart-bce", "nll"] - values["tva-ts", "nll"]
     for models, own in (("toy a", gaps[0]), ("toy b", gaps[1]), ("all", gaps)):
         (row,) = cells(table, models=models, method="smart-bce")
-        assert row["nll %"].value == pytest.approx(100 * (own < 0).mean())
+        assert row["log-loss %"].value == pytest.approx(100 * (own < 0).mean())
 
 
 def test_all_models_together_are_models_then_seeds_then_draws(values):
@@ -114,12 +114,12 @@ def test_all_models_together_are_models_then_seeds_then_draws(values):
     for models, own in levels.items():
         (row,) = cells(table, models=models, method="srts-bce", minus="smart-bce")
         wanted = nested.nested(own.tolist(), n_boot=N_BOOT)
-        same(row["nll points"], wanted)
+        same(row["log-loss points"], wanted)
         lower = own.mean(axis=-1)
-        number = row["nll lower in"]
+        number = row["log-loss lower in"]
         assert (number.value, number.of) == ((lower < 0).sum(), lower.size)
-        assert row["P(ece15 < 0)"].value == row["ece15 points"].below
-        assert math.isnan(row["ece15, seeds alone"].value) == (models == "all")
+        assert row["P(ECE < 0)"].value == row["ECE points"].below
+        assert math.isnan(row["ECE, seeds alone"].value) == (models == "all")
 
 
 def test_cells_are_resampled_whole(values):
@@ -133,12 +133,12 @@ def test_cells_are_resampled_whole(values):
     assert row["cells"].value == len(means) == 6
     rng = np.random.default_rng(1)
     drawn = 100 * means[rng.integers(6, size=(N_BOOT, 6))].mean(axis=1)
-    number = row["ece15 points"]
+    number = row["ECE points"]
     np.testing.assert_allclose(
         [number.low, number.high], np.quantile(drawn, [0.025, 0.975]), atol=0.36 * drawn.std()
     )
     assert number.value == pytest.approx(100 * means.mean())
-    assert row["P(ece15 < 0)"].value == pytest.approx((drawn < 0).mean(), abs=0.05)
+    assert row["P(ECE < 0)"].value == pytest.approx((drawn < 0).mean(), abs=0.05)
     assert row["verdict"].startswith(("better", "tie", "worse"))
 
 

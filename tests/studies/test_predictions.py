@@ -118,10 +118,10 @@ def check_seed_samples(table, own, *, ours, theirs, n_boot):
     for resampled, values in (("seeds x samples", hierarchical), ("samples, pooled", pooled)):
         (row,) = cells(table, method=ours, minus=theirs, resampled=resampled)
         values = np.array(values)
-        near(row["ece15 points"], values, point)
-        mean = row["ece15, mean of resamples"].value
+        near(row["ECE points"], values, point)
+        mean = row["ECE, mean of resamples"].value
         assert mean == pytest.approx(100 * values.mean(), abs=0.1 * 100 * values.std())
-        assert row["P(ece15 < 0)"].value == row["ece15 points"].below
+        assert row["P(ECE < 0)"].value == row["ECE points"].below
 
 
 def test_seeds_and_samples_are_resampled_as_in_a_plain_loop(folder, clean):
@@ -136,7 +136,7 @@ def test_seeds_and_samples_are_resampled_as_in_a_plain_loop(folder, clean):
     (row,) = cells(table_named(clean[1].tables, "samples"), method="ts-nll")
     rng = np.random.default_rng(2)
     values = [ece(own[s]["ts-nll"], rng.integers(N, size=N)) for s in range(3) for _ in range(1000)]
-    number = row["ece15 %"]
+    number = row["ECE %"]
     np.testing.assert_allclose(
         [number.low, number.high],
         100 * np.quantile(values, [0.025, 0.975]),
@@ -188,7 +188,7 @@ def test_a_shifted_sets_samples_are_resampled_for_all_seeds_together(folder, tmp
         every = np.arange(N)
         point = np.mean([ece(s["tva-ts"], every) - ece(s["ts-nll"], every) for s in own])
         (row,) = cells(table, set=f"{kind} 1", method="tva-ts", minus="ts-nll")
-        near(row["ece15 points"], np.array(values), point)
+        near(row["ECE points"], np.array(values), point)
 
 
 def test_what_is_kept_gives_every_metric_of_the_rows(clean):
@@ -287,7 +287,7 @@ def test_draws_of_a_seed_are_averaged_in_each_resample(folder, tmp_path):
     rows = outcome.frame.where(metric="ece15")
     means = {label: rows.where(label=label)["value"].mean() for label in ("tva-ts", "ts-nll")}
     wanted = 100 * (means["tva-ts"] - means["ts-nll"])
-    assert row["ece15 points"].value == pytest.approx(wanted, abs=1e-9)
+    assert row["ECE points"].value == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -589,7 +589,7 @@ def test_the_command_leaves_with_one_if_a_value_differs(here, capsys):
         study_reproduce(str(FOLDER), reference=values)
     assert stop.value.exit_code == 1
     out, err = capsys.readouterr()
-    assert "values were not found again\n" in err
+    assert "values were not reproduced\n" in err
     assert " PASS, 1 FAIL, " in out
     assert "the reference is in doubt" in out
 

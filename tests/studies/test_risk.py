@@ -348,7 +348,7 @@ def test_metrics_within_a_margin_are_those_of_its_rows(folder, outcome):
                         areas[i, j, g] = aurc(proba[rows], y[rows])
         for g, tertile in enumerate(("low", "mid", "high")):
             (row,) = cells(table, method=name, set=where, margin=tertile)
-            for heading, found_here in (("ece15 %", errors), ("aurc %", areas)):
+            for heading, found_here in (("ECE %", errors), ("AURC %", areas)):
                 per_seed = np.nanmean(found_here[:, :, g], axis=1)
                 assert row[heading].value == pytest.approx(100 * per_seed.mean(), abs=1e-4)
                 assert row[heading].spread == pytest.approx(100 * per_seed.std(), abs=1e-4)
@@ -367,7 +367,7 @@ def test_the_best_within_a_margin_is_marked_as_the_metric_wants_it():
     table = within_margin(study, Frame.of(rows))
     low = cells(table, margin="low")
     assert [row["accuracy %"].best for row in low] == [True, False]
-    assert [row["nll x100"].best for row in low] == [False, True]
+    assert [row["log-loss x100"].best for row in low] == [False, True]
 
 
 # Numbers of groups by NLL, and the studies that gained rows.
@@ -398,9 +398,9 @@ def test_temperatures_of_groups_by_nll(folder, outcome):
         for heading, expected in (("lowest T", low), ("highest T", high), ("ratio", ratio)):
             assert row[heading].value == pytest.approx(np.mean(expected))
             assert row[heading].spread == pytest.approx(np.std(expected))
-        assert row["hcfp90_of_all %"].value == pytest.approx(np.mean(sure))
+        assert row["high-confidence errors (≥0.9), of all %"].value == pytest.approx(np.mean(sure))
         (row,) = cells(table_named(found, "means"), method=f"K={k}")
-        assert row["hcfp90 %"].value == pytest.approx(np.mean(of_errors))
+        assert row["high-confidence errors (≥0.9) %"].value == pytest.approx(np.mean(of_errors))
     one = [fitted("ts-nll", seed, *read(folder, f"cal{seed}")) for seed in SEEDS]
     assert values(found, "temperature_ratio", label="K=1") == [1.0, 1.0]
     assert values(found, "temperature0", label="K=1") == pytest.approx(
@@ -421,7 +421,7 @@ def test_routing_signals_are_measured_under_shift_too(folder, outcome):
             z, y = read(folder, f"{kind}{severity}-{seed}")
             errors.append(100 * ece(cal.predict_proba(z, y=y), y))
     (row,) = cells(table, method="oracle-correctness")
-    assert row["ece15 %"].value == pytest.approx(np.mean(errors), abs=1e-4)
+    assert row["ECE %"].value == pytest.approx(np.mean(errors), abs=1e-4)
     assert {row["method"] for row in cells(table)} == {"tva-ts", *methods}
 
 
@@ -451,7 +451,7 @@ def test_curves_of_the_log_odds_are_in_both_studies_of_maps(folder, outcome):
             z, y = read(folder, f"{kind}{severity}-{seed}")
             errors.append(100 * ece(cal.predict_proba(z), y))
     (row,) = cells(table_named(found, "shift-means"), method="linear-risk(logit)")
-    assert row["ece15 %"].value == pytest.approx(np.mean(errors), abs=1e-4)
+    assert row["ECE %"].value == pytest.approx(np.mean(errors), abs=1e-4)
 
 
 # Real logits.

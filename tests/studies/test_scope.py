@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import rankdata, t
 
 import smallcal as sc
+from smallcal.metrics import METRICS
 from smallcal.studies import load_collection, run, study_named
 from smallcal.studies.frame import Frame
 from smallcal.studies.tables.catalogue import tables_of
@@ -195,8 +196,8 @@ def test_cells_are_models_at_budgets(gated):
     for found, i in zip(cells(table), order, strict=True):
         assert found["promised gain points"].value == pytest.approx(100 * units[i, 0])
         assert found["T ratio"].value == pytest.approx(units[i, 1])
-        assert found["ece15 gain points"].value == pytest.approx(100 * units[i, 2])
-        assert found["top_label_bce gain points"].value == pytest.approx(200 * units[i, 2])
+        assert found["ECE gain points"].value == pytest.approx(100 * units[i, 2])
+        assert found["top-label log-loss gain points"].value == pytest.approx(200 * units[i, 2])
         assert found["outcome"] == ("wins" if units[i, 2] > 0 else "loses")
 
 
@@ -282,7 +283,7 @@ def test_the_map_says_who_is_best_and_by_how_much(name, metric, mapped):
     for model in MODELS:
         means = {label: by_seed(errors, model, name, label, metric).mean() for label in labels}
         ordered = sorted(means, key=means.get)
-        at = {"models": " ".join(model), "set": name, "metric": metric}
+        at = {"models": " ".join(model), "set": name, "metric": METRICS[metric].title}
         for rival in ("tva-ts", "smart-bce"):
             (found,) = cells(made["scope-map"], **at, against=rival)
             assert found["best"] == ordered[0]
@@ -302,7 +303,7 @@ def test_the_map_says_who_is_best_and_by_how_much(name, metric, mapped):
                 assert word == "tie"
         best_of[model[0]].append(ordered[0])
         ahead[model[0]] += bool(means["srts-bce"] < means["smart-bce"])
-    at = {"set": name, "metric": metric, "against": "smart-bce"}
+    at = {"set": name, "metric": METRICS[metric].title, "against": "smart-bce"}
     for dataset, bests in best_of.items():
         (found,) = cells(made["regimes"], **{"data set": dataset}, **at)
         counted = dict(part.split(" ", 1) for part in found["best"].split(", "))
@@ -413,13 +414,17 @@ def test_natural_shift_is_a_plain_loop_over_draws(elsewhere):
         (found,) = cells(made["sets"], method=name)
         assert found["set"] == "far"
         assert found["samples"] == "80"
-        assert found["top_label_bce x100"].value == pytest.approx(100 * np.mean(values), rel=1e-4)
-        assert found["top_label_bce x100"].spread == pytest.approx(100 * np.std(values), abs=1e-3)
+        assert found["top-label log-loss x100"].value == pytest.approx(
+            100 * np.mean(values), rel=1e-4
+        )
+        assert found["top-label log-loss x100"].spread == pytest.approx(
+            100 * np.std(values), abs=1e-3
+        )
     for name in ("ts-nll", "srts-bce"):
         gaps = 100 * (np.array(errors[name]) - errors["none"])
         (found,) = cells(made["harm"], method=name)
-        assert found["top_label_bce points"].value == pytest.approx(gaps.mean(), rel=1e-3)
-        assert found["top_label_bce better in"].text() == f"{sum(gaps < 0)} of 3"
+        assert found["top-label log-loss points"].value == pytest.approx(gaps.mean(), rel=1e-3)
+        assert found["top-label log-loss better in"].text() == f"{sum(gaps < 0)} of 3"
     said = [text for text in made["harm"].sentences if "in top_label_bce" in text]
     better = [k for k in ("tva-ts", "ts-nll", "srts-bce") if np.mean(errors[k]) < errors["none"][0]]
     assert f"{len(better)} of 3 methods are better than none" in said[0]
@@ -444,10 +449,10 @@ def test_over_many_sets_the_spread_is_over_sets():
     made = tables("natural-shift", rows)["sets"]
     (found,) = cells(made, set="all")
     means = 100 * values.mean(axis=1)
-    assert found["ece15 %"].value == pytest.approx(means.mean())
-    assert found["ece15 %"].spread == pytest.approx(means.std())
+    assert found["ECE %"].value == pytest.approx(means.mean())
+    assert found["ECE %"].spread == pytest.approx(means.std())
     (found,) = cells(made, set="kind1-2")
-    assert found["ece15 %"].value == pytest.approx(means[3])
+    assert found["ECE %"].value == pytest.approx(means[3])
 
 
 # Cost.

@@ -96,7 +96,7 @@ def test_after_any_stop_the_result_is_the_same_to_the_byte(photos, cli, how, sto
             _, said = process.communicate()
         assert process.returncode == (130 if how == signal.SIGINT else -how)
         if how == signal.SIGINT:
-            assert "the same command goes on: smallcal logits" in said
+            assert "run the same command to resume: smallcal logits" in said
             assert len(said.splitlines()) == 2, said
     code, _, err = cli("logits", f"{NET}&delay=0", *args)
     assert code == 0, err

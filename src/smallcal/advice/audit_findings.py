@@ -12,8 +12,10 @@ from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.claims import CLAIMS
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain_fields
 from smallcal.data.shown import visible
+from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, X100
 
 Level = Literal["fine", "care", "bad"]
@@ -48,7 +50,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(InNotebook):
     """What an audit found. Shares are fractions of the refits.
 
     Attributes
@@ -159,11 +161,11 @@ def verdict_of(findings: Sequence[Finding]) -> str:
     bad = [finding for finding in findings if finding.level == "bad"]
     care = [finding for finding in findings if finding.level == "care"]
     if bad:
-        return f"Not to be relied on: {bad[0].text[:1].lower()}{bad[0].text[1:]}"
+        return f"Do not rely on it: {bad[0].text[:1].lower()}{bad[0].text[1:]}"
     if care:
         asks = "one finding asks" if len(care) == 1 else f"{len(care)} findings ask"
         return f"Usable with care: {asks} for it."
-    return "Sound: refits agree, and nothing rests on thin evidence."
+    return "Sound: refits agree, and the evidence is sufficient."
 
 
 def _percent(share: float) -> str:
@@ -175,12 +177,12 @@ def _errors(audit: Audit) -> Iterator[Finding]:
     rarer, claim = min(audit.n_errors, audit.n - audit.n_errors), CLAIMS[audit.input]
     kind = claim.wrong if rarer == audit.n_errors else claim.right
     if not rarer:
-        text = f"No {claim.row} is {kind}: these samples cannot tell how confident to be."
+        text = f"No {claim.row} is {kind}: these samples cannot determine the confidence."
         yield Finding("bad", text)
     elif rarer < _FEW:
         yield Finding(
             "care",
-            f"Only {rarer} of {audit.n:,} {claim.rows} are {kind}: all that follows rests on them.",
+            f"Only {rarer} of {audit.n:,} {claim.rows} are {kind}: all results depend on them.",
         )
 
 
@@ -206,8 +208,8 @@ def _refits(audit: Audit) -> Iterator[Finding]:
     claim = CLAIMS[audit.input]
     told = {
         "unidentified": f"a group held only {claim.right} or only {claim.wrong} {claim.rows}",
-        "fallback": "a group was too small for a temperature of its own",
-        "no_router": "there was too little to learn a risk score from",
+        "fallback": "a group was too small for a separate temperature",
+        "no_router": "there were too few errors to fit a risk model",
         "scalar_fallback": "the map fell back to one temperature",
     }
     for name, what in told.items():
@@ -222,7 +224,7 @@ def _order(audit: Audit) -> Iterator[Finding]:
     """Yield whether bands differ in the way they are meant to."""
     share = audit.shares.get("risk_ordered")
     if share is not None and audit.banded_by == "groups":  # temperatures need not follow risk
-        less = "they hardly separate safe from risky predictions"
+        less = "they hardly separate low-risk from high-risk predictions"
         yield _agreement("Error rates of the groups are in order", share, less)
     share = audit.shares.get("same_order")
     if share is not None and len({band.temperature.point for band in audit.bands}) > 1:
@@ -279,13 +281,13 @@ def _held_out(audit: Audit) -> Iterator[Finding]:
         return
     own, raw = (audit.held_out[key].mean for key in ("top_label_bce", "raw_top_label_bce"))
     claim = CLAIMS[audit.input]
-    loss = "TopBCE" if audit.input == "logits" else claim.called
+    loss = METRICS[claim.loss].title
     text = (
-        f"On samples left out, {loss} was below {claim.raw}'s in {_percent(share)} of refits "
+        f"On held-out samples, {loss} was below {claim.raw}'s in {_percent(share)} of refits "
         f"({X100.number(own)} against {X100.value(raw)} on average)"
     )
     if 1 - share >= _AGREEMENT:
-        yield Finding("bad", f"{text}: it does harm.")
+        yield Finding("bad", f"{text}: calibration does harm.")
     elif share < 0.5:
         yield Finding("care", f"{text}: {claim.raw} is as good.")
     else:
@@ -315,4 +317,4 @@ def _groups(audit: Audit) -> Iterator[Finding]:
     said = f"beyond chance in {len(before):,} of {n:,} groups before, in {len(off):,} after"
     named = f": {', '.join(visible(name) for name in off[:_SHOWN_GROUPS])}" if off else ""
     more = ", ..." if len(off) > _SHOWN_GROUPS else ""
-    yield Finding("care" if off else "fine", f"Confidence is off {said}{named}{more}.")
+    yield Finding("care" if off else "fine", f"Confidence is miscalibrated {said}{named}{more}.")

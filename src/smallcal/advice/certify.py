@@ -281,8 +281,8 @@ def _risks(risk: float | Iterable[float]) -> tuple[float, ...]:
             raise InputError(f"risk must be a share of errors, such as 0.02; got {each!r}")
         if each == 0:
             raise InputError(
-                "risk 0: no number of rows can show that errors never come; ask for a small risk, "
-                "such as 0.005"
+                "risk 0: no number of samples can show that errors never occur; ask for a small "
+                "risk, such as 0.005"
             )
         if not 0 < each < 1:
             wanted = f": write {each / 100:g} for {each:g} %" if 1 <= each < 100 else ""
@@ -323,15 +323,17 @@ def _require_rows(fitted: FittedCalibrator, known: str, *, cross: bool) -> None:
             shell="--cross",
         )
     if known and not (cross and known == "fitted"):
-        why = f"these are the rows that the calibrator was {known} on, where it looks better than "
-        why += "it is: certify on other labelled rows"
+        why = (
+            f"these are the rows that the calibrator was {known} on, where its results are too "
+            "good: certify on other labelled rows"
+        )
         if known != "fitted" or fitted.later:
             raise InputError(why)
         raise InputError(f"{why}, or with ", python="cross=True", shell="--cross")
     if cross and fitted.later:
         raise InputError(
-            "this calibrator was changed after its fit, which refits would not know of: certify on "
-            "other labelled rows"
+            "this calibrator was changed after its fit, and refits would not include the change: "
+            "certify on other labelled rows"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from smallcal.calibrators.decision import Threshold
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.data.claims import CLAIMS, Claim
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain
 from smallcal.metrics.units import PERCENT, SHARE
 
@@ -95,16 +96,16 @@ class Certificate:
         >>> row = Certified(threshold=0.9, n=300, accepted=250, errors=1, bound=0.0188)
         >>> print(Certificate(risk=0.02, confidence=0.95, rows=(row,)).promise)
         Of samples with confidence 0.9000 or more, at most 2 % are predicted wrong. Said with 95 % \
-confidence after an exact test on 300 labelled samples that the fit had not seen; it holds for \
+confidence after an exact test on 300 labelled samples that were not used in the fit; it holds for \
 samples of the same kind.
         """
         claim = CLAIMS[self.input]
-        seen = "that the fit had not seen"
+        seen = "that were not used in the fit"
         if self.cross:
             seen = "of the fit itself, out of fold, so that it is approximate"
         n = sum(row.n for row in self.rows)
         return (
-            f"{self._promised(claim)} Said with {percent(self.confidence)} confidence after "
+            f"{self._promised(claim)} This holds with {percent(self.confidence)} confidence, by "
             f"{'an exact test' if self.by == 'all' else 'exact tests'} on {n:,} labelled samples "
             f"{seen}; it holds for samples of the same kind."
         )
@@ -116,16 +117,14 @@ samples of the same kind.
         if self.by != "all":
             of = {"class": "predicted class", "group": "group"}[self.by]
             if self.rule == "all":
-                said = (
-                    f"In each {of} at most {risk} of all samples are accepted though they {wrong}"
-                )
+                said = f"In each {of} at most {risk} of all samples are accepted but {wrong}"
             else:
                 said = f"Of the samples accepted in each {of}, at most {risk} {wrong}"
             return f"{said}; each has its own threshold, and this holds in all of them at once."
         if self.rule == "all":
             return (
                 f"With samples accepted from {claim.confidence} {level} on, at most {risk} of all "
-                f"samples are accepted though they {wrong}."
+                f"samples are accepted but {wrong}."
             )
         if not self.rows[0].threshold:
             return f"All samples may be accepted: at most {risk} of them {wrong}."
@@ -169,7 +168,7 @@ samples of the same kind.
     def _found(self, row: Certified, claim: Claim) -> tuple[str, ...]:
         what = f"{row.accepted:,} accepted samples {claim.are_wrong}"
         if self.rule == "all":
-            what = f"{row.n:,} samples are accepted though they {claim.are_wrong}"
+            what = f"{row.n:,} samples are accepted but {claim.are_wrong}"
         found = (
             f"Of these rows, {row.errors:,} of {what}; the true share is at most "
             f"{PERCENT.value(row.bound or 0.0)}."
@@ -190,7 +189,8 @@ samples of the same kind.
         said += whose and f", that{whose}"
         if row.more is None:
             return (
-                f"{said}. More samples like these would not do: even the most {claim.sure} of them "
+                f"{said}. More samples like these would not help: even the most {claim.sure} of "
+                "them "
                 f"{claim.are_wrong} too often."
             )
         about = "at least" if row.at_least else "about"
@@ -205,7 +205,7 @@ samples of the same kind.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certification:
+class Certification(InNotebook):
     """What :func:`smallcal.certify` found.
 
     Attributes
@@ -245,7 +245,7 @@ class Certification:
         """What several risks do not promise; empty where there is one."""
         if len(self.certificates) < 2:
             return ""
-        return "Each risk is promised on its own, not all of them together."
+        return "Each risk is guaranteed separately, not all of them together."
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)

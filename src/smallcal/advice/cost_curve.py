@@ -80,9 +80,9 @@ def cost_curves(
     if table.threshold is None:
         raise InputError(
             "costs: of more than two classes nothing depends on one threshold unless rows can be "
-            "handed over; name review as well"
+            "passed on for review; name review as well"
             if table.n_classes > 2
-            else "costs: one answer is never dearer than the other; no threshold decides"
+            else "costs: one answer is never more expensive than the other; no threshold decides"
         )
     rows = {name: _rows(view, table) for name, view in views.items()}
     grid = _grid(table, [row.places for row in rows.values()])

@@ -82,10 +82,10 @@ class CostTable:
     def axis(self) -> str:
         """What one threshold can be set on.
 
-        ``"confidence"`` in the answer, below which rows are handed over, where all mistakes cost
-        the same; ``"saving"``, the expected cost of a review minus that of the answer, where
-        they do not; ``"probability"`` of the second class, from which on it is the answer, where
-        nothing can be handed over; nothing for more classes without reviews.
+        ``"confidence"`` in the answer, below which rows are passed on for review, where all
+        mistakes cost the same; ``"saving"``, the expected cost of a review minus that of the
+        answer, where they do not; ``"probability"`` of the second class, from which on it is the
+        answer, where nothing can be passed on for review; nothing for more classes without reviews.
         """
         if self.review is not None:
             return "saving" if None in (self.wrong, self.flat_review) else "confidence"
@@ -208,7 +208,7 @@ class CostTable:
         else:
             said = f"a matrix of {self.n_classes:,} decisions and classes"
         if self.review is None:
-            return f"{said}; nothing is handed over"
+            return f"{said}; nothing is passed on for review"
         flat = self.flat_review
         ends = f"{shown(self.review.min())} to {shown(self.review.max())}"
         return f"{said}, a review {ends if flat is None else shown(flat)}"
@@ -220,7 +220,7 @@ class CostTable:
         Examples
         --------
         >>> CostTable(answers=20 * (1 - np.eye(3)), review=np.full(3, 5.0)).rule
-        'answered where the answer has a probability of 75.0 % or more, else handed over'
+        'answered where the answer has a probability of 75.0 % or more, else passed on for review'
         >>> CostTable(answers=np.array([[0, 9.0], [1, 0]])).rule
         'decided for 1 where it has a probability of 10.0 % or more'
         """
@@ -228,7 +228,7 @@ class CostTable:
         if best is not None and self.axis == "confidence":
             return (
                 f"answered where the answer has a probability of {_share(best)} or more, else "
-                "handed over"
+                "passed on for review"
             )
         if best is not None and self.axis == "probability":
             return f"decided for {one} where it has a probability of {_share(best)} or more"
@@ -239,7 +239,7 @@ class CostTable:
             if right == found and 0 <= low < high <= 1:
                 return (
                     f"decided for {one} where it has a probability of {_share(high)} or more, for "
-                    f"{zero} where that is {_share(low)} or less, else handed over"
+                    f"{zero} where that is {_share(low)} or less, else passed on for review"
                 )
         if self.axis == "saving":
             return "answered where that is not expected to cost more than a review"
@@ -256,8 +256,9 @@ class CostTable:
         found = list(self.said)
         if self.review is not None and self._never_reviewed():
             found.append(
-                f"a review ({shown(self.review.min())}) is dearer than answering ever is: nothing "
-                "is handed over"
+                f"a review ({shown(self.review.min())}) is more expensive than answering ever is: "
+                "nothing "
+                "is passed on for review"
             )
         right = self.answers.diagonal()
         if bool((right > self.answers.min(axis=0)).any()):

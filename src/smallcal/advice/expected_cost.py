@@ -22,9 +22,9 @@ from smallcal.statistics.interval import Interval, interval_of, require_options
 #: Other rules, and what they are called.
 RULES: Mapping[str, str] = {
     "raw": "best decisions of {raw}",
-    "most_probable": "always the most probable answer, whatever it costs",
-    "always_answer": "always the best answer, nothing handed over",
-    "always_review": "everything handed over",
+    "most_probable": "always the most probable answer, ignoring costs",
+    "always_answer": "always the best answer, nothing passed on for review",
+    "always_review": "everything passed on for review",
 }
 
 
@@ -39,7 +39,7 @@ class ExpectedCost:
     promised : float
         What the probabilities said they would, per row; close to ``cost`` where they are right.
     reviewed : float
-        The share of rows that were handed over.
+        The share of rows that were passed on for review.
     others : dict of str to Interval
         The same rows under other rules: ``raw`` (the best decisions from the raw model's
         probabilities), ``most_probable`` (the most probable answer, whatever it costs),

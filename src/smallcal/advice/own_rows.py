@@ -1,4 +1,4 @@
-"""Whether rows are those that a calibrator learned from, where it looks better than it is."""
+"""Whether rows are those that a calibrator learned from, where its results are too good: it is."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def plan(
     targets = _checked_targets(target or {})
     preds = Predictions.of(logits, labels, input=input)
     preds.require_fittable(input=input)
-    require_options(draws, level, name="draws", least=5, why="fewer have no spread to speak of")
+    require_options(draws, level, name="draws", least=5, why="fewer give no standard deviation")
     whole_number(test_size, "test_size", least=1)
     require_pilot(preds.n)
     wanted = plan_sizes(preds.n, sizes)
@@ -142,8 +142,8 @@ def require_pilot(n: int) -> None:
     """Raise when a split is too small to plan from."""
     if n < MIN_PILOT:
         raise InputError(
-            f"a plan needs at least {MIN_PILOT} labelled samples, a few hundred to say much; "
-            f"this split has {n}"
+            f"a plan needs at least {MIN_PILOT} labelled samples, preferably a few hundred; this "
+            f"split has {n}"
         )
 
 

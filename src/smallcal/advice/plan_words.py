@@ -8,6 +8,7 @@ from typing import Any
 
 from smallcal.advice.recommend import Recommendation
 from smallcal.data.claims import CLAIMS
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain_fields
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -111,7 +112,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(InNotebook):
     """What more samples would give.
 
     Attributes
@@ -202,7 +203,7 @@ def notes_on(plan: Plan, wrong: int) -> Iterator[str]:
     claim = CLAIMS[plan.input]
     few, kind = (wrong, claim.wrong) if wrong <= right else (right, claim.right)
     if few == 0:
-        yield f"no {claim.row} of the pilot is {kind}: calibration has nothing to learn from"
+        yield f"no {claim.row} of the pilot is {kind}: calibration cannot be fitted"
     elif few < 10:
         counted = f"{claim.row} of the pilot is" if few == 1 else f"{claim.rows} of the pilot are"
         yield f"only {few} {counted} {kind}"
@@ -210,7 +211,7 @@ def notes_on(plan: Plan, wrong: int) -> Iterator[str]:
         yield f"a pilot of {plan.n} samples says little; a few hundred say more"
     largest = plan.rows[-1].size
     if largest > 10 * plan.n:
-        yield f"{largest:,} samples are more than ten times the pilot: a guess, not a forecast"
+        yield f"{largest:,} samples are more than ten times the pilot: a rough guess"
 
 
 def _expectation(plan: Plan) -> str:
@@ -232,17 +233,18 @@ def _worth_calibrating(plan: Plan) -> str:
     claim = CLAIMS[plan.input]
     ece = f"{claim.raw} shows ECE {_ECE.value(raw.metrics['ece15'].value)}"
     if gain.high < 0:
-        verdict = "Calibrating is worth it"
+        verdict = "Calibration helps"
     elif gain.low > 0:
-        verdict = "Calibrating does harm here"
+        verdict = "Calibration does harm here"
     elif row.gains["ece15"].high < 0:
-        verdict = "Calibrating lowers ECE, the proper score does not tell"
+        verdict = "Calibration lowers ECE; the proper score is inconclusive"
     elif gain.low == gain.high == 0:
-        verdict = "Calibrating leaves these rows as they are"
+        verdict = "Calibration changes nothing here"
     else:
-        verdict = "What calibrating gains cannot be told from so few rows"
+        verdict = "The gain of calibration cannot be measured with so few samples"
     return (
-        f"{verdict}: {ece}, and {claim.called} changes by {_change(gain)} with {plan.n:,} samples."
+        f"{verdict}: {ece}, and {METRICS[claim.loss].title} changes by {_change(gain)} with "
+        f"{plan.n:,} samples."
     )
 
 
@@ -250,9 +252,9 @@ def _against_one_temperature(plan: Plan, gap: Interval) -> str:
     verdict = {
         "better": f"{plan.method} is better than one temperature ({plan.simple})",
         "worse": f"One temperature ({plan.simple}) is better than {plan.method}",
-        "tie": f"{plan.method} and one temperature ({plan.simple}) cannot be told apart",
+        "tie": f"{plan.method} and one temperature ({plan.simple}) do not differ beyond chance",
     }[gap.verdict()]
-    loss = CLAIMS[plan.input].called
+    loss = METRICS[CLAIMS[plan.input].loss].title
     return f"{verdict}: {loss} differs by {_change(gap)} with {plan.n:,} samples."
 
 
@@ -264,13 +266,16 @@ def _worth_more(plan: Plan) -> str:
     verdict = "More samples would help" if falls >= _LITTLE else "More samples would change little"
     return (
         f"{verdict}: {last - plan.n:,} more would lower ECE by {_ECE.size(falls)} ({band}) "
-        f"and change {CLAIMS[plan.input].called} by {_change(bce)}."
+        f"and change {METRICS[CLAIMS[plan.input].loss].title} by {_change(bce)}."
     )
 
 
 def _held_back(plan: Plan) -> str:
     """Say from how many samples on there would be evidence for all that is found."""
-    text = f"{plan.n:,} samples support about {100 * plan.share:.0f} % of what {plan.method} finds"
+    text = (
+        f"{plan.n:,} samples support about {100 * plan.share:.0f} % of the change that "
+        f"{plan.method} estimates"
+    )
     if plan.whole_from is None:
         return f"{text}, and more samples like these are not expected to support more."
     return f"{text}; from about {plan.whole_from:,} on they would support nearly all of it."
@@ -281,13 +286,19 @@ def _change(gap: Interval) -> str:
     return f"{unit.difference(gap.point)} ({unit.interval(gap.low, gap.high, signed=True)})"
 
 
+def _titled(metric: str) -> str:
+    """Return what people call a metric that can be a target."""
+    found = METRICS[metric.removeprefix("debiased_")].title
+    return f"debiased {found}" if metric.startswith("debiased_") else found
+
+
 def _target(plan: Plan, target: Target) -> str:
     unit = METRICS[target.metric].unit if target.metric in METRICS else _ECE
     aim, floor = unit.value(target.value), unit.value(target.floor)
     where = f" on {plan.test_size:,} test rows" if target.metric == "ece15" else ""
-    goal = f"{target.metric} of {aim}{where}"
+    goal = f"{_titled(target.metric)} of {aim}{where}"
     if target.size is None and target.floor > target.value:
-        reach = "" if target.low is None else f"; with luck {target.low:,} samples would do"
+        reach = "" if target.low is None else f"; at best {target.low:,} samples would be enough"
         return f"{goal}: not expected with {plan.method}, which stays above {floor}{reach}."
     if target.size is None:
         return f"{goal}: not expected with a hundred times the pilot either."

@@ -330,8 +330,8 @@ def _rows(
     digest = preds.sha256()
     if known := learned_from(fitted, preds, digest):
         raise InputError(
-            f"these are the rows that the calibrator was {known} on, where it looks better than it "
-            "is: keep some labelled rows aside for the sets"
+            f"these are the rows that the calibrator was {known} on, where its results are too "
+            "good: keep some labelled rows aside for the sets"
         )
     return preds, digest
 
@@ -344,7 +344,7 @@ def _exact(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
 
 def _promise(alpha: float, counts: tuple[int, ...], what: str) -> str:
     each = f" of each {what}" if len(counts) > 1 else ""
-    held = f"The set of a new row{each} holds its {what} with a chance of at least"
+    held = f"The set of a new row{each} contains the {what} with a probability of at least"
     return f"{held} {_share(1 - alpha)}, if rows come from where these {sum(counts):,} came from."
 
 

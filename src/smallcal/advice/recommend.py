@@ -2,7 +2,7 @@
 
 It is the default, which was measured on every kind of model there is here, and which applies of
 what it finds only as much as the split supports. Another method takes its place only on evidence:
-where :func:`smallcal.select` compares it with others on samples held out, and one of them is better
+where :func:`smallcal.select` compares it with others on held-out samples, and one of them is better
 by more than chance explains when so many are looked at.
 """
 
@@ -35,8 +35,8 @@ def default_of(kind: str) -> str:
 def on_test(kind: str = "logits") -> str:
     """Return what is said beside results on test samples."""
     return (
-        f"Use {default_of(kind)}, the default: it was fixed before these test samples were seen; "
-        "choosing by them flatters the choice."
+        f"Use {default_of(kind)}, the default: it was fixed before these test samples were used. "
+        "Choosing a method by its test results makes them look too good."
     )
 
 
@@ -101,14 +101,14 @@ class Recommendation:
         >>> Recommendation("adaptive", 300, 1.0).sentence
         'Use adaptive, the default.'
         >>> Recommendation("adaptive", 60, 0.3).sentence
-        'Use adaptive, the default: 60 samples support 30 % of what it finds, and it applies that.'
+        'Use adaptive, the default: 60 samples support 30 % of its change, and it applies that.'
         """
         use = f"Use {self.method}, the default"
         if not self.share:
             return f"{use}: {self.why}."
         if self.why or self.share < 0.9:
-            share = f"{self.n:,} samples support {100 * self.share:.0f} % of what it finds"
-            return f"{use}: {share}, and it applies that."
+            share = f"{self.n:,} samples support {100 * self.share:.0f} % of its change,"
+            return f"{use}: {share} and it applies that."
         return f"{use}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def recommend(preds: Predictions) -> Recommendation:
 def errors_needed(n_others: int, n_folds: int) -> float:
     """Return how many standard errors a method must be better by to take the default's place.
 
-    The errors are of gains on samples held out in folds. Fits for different folds share most of
+    The errors are of gains on held-out samples in folds. Fits for different folds share most of
     their samples, so that what a fit owes to its split hardly averages out over folds: the variance
     is larger by the ratio 1 + n_folds / (n_folds - 1) (Nadeau and Bengio, 2003).
 

@@ -31,6 +31,7 @@ from smallcal.calibrators.method import Method
 from smallcal.calibrators.variants import chosen
 from smallcal.data.checks import MAX_SEED, whole_number
 from smallcal.data.claims import CLAIMS
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
@@ -72,7 +73,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(InNotebook):
     """Which candidate to use, and why.
 
     Attributes
@@ -141,7 +142,7 @@ def select(
     random_state: int = 0,
     advance: Advance = lambda fits: None,
 ) -> Selection:
-    """Choose a calibrator on samples held out: the default, unless another is better beyond chance.
+    """Choose a calibrator on held-out samples: the default, unless another is better beyond chance.
 
     The first candidate is where it starts. Another takes its place only when, on samples neither
     was fitted on, its mean gain is larger than chance explains: by one standard error where you

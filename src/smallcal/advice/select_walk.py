@@ -82,7 +82,7 @@ class Row:
             return replace(row, verdict="failed", note=why, n_failed=len(entry.failures))
         odd = int((~np.isfinite(entry.folds[loss])).sum())
         if odd:
-            why = f"its {loss} is undefined in {odd} of {n_fits} folds"
+            why = f"its {METRICS[loss].title} is undefined in {odd} of {n_fits} folds"
             return replace(row, verdict="failed", note=why, n_failed=odd)
         back = max((entry.flags.get(flag, 0) for flag in _FALLBACKS), default=0)
         note = f"fell back, in part or whole, in {back} of {n_fits} fits" if back else ""
@@ -208,8 +208,8 @@ def reason_for(
         what = claim.wrong if n_wrong < MIN_EACH else claim.right
         many = f"{'only one' if fewer else 'no'} {claim.row} of {n:,} is"
         return (
-            f"not enough evidence: keep {keep}, for {many} {what}, so nothing tells how much "
-            "confidence is too much."
+            f"not enough evidence: keep {keep}, for {many} {what}, so the data cannot show "
+            "overconfidence."
         )
     if choice.verdict == "accepted":
         return _accepted(choice, rivals, loss=loss, rule=rule, raw=claim.raw)
@@ -220,11 +220,14 @@ def reason_for(
     if best.gain <= ROUNDING:
         worse = best.gain < -ROUNDING
         what = (
-            f"raises it by {METRICS[loss].unit.size(best.gain)}" if worse else "leaves it as it is"
+            f"raises it by {METRICS[loss].unit.size(best.gain)}" if worse else "leaves it unchanged"
         )
-        return f"{lead} does not lower the held-out {loss} but {what} ({n:,} samples)."
+        return (
+            f"{lead} does not lower the held-out {METRICS[loss].title} but {what} ({n:,} samples)."
+        )
     return (
-        f"{lead} lowers the held-out {loss} by only {METRICS[loss].unit.size(best.gain)}, where "
+        f"{lead} lowers the held-out {METRICS[loss].title} by only "
+        f"{METRICS[loss].unit.size(best.gain)}, where "
         f"one standard error is {METRICS[loss].unit.size(best.standard_error)} ({n:,} samples)."
     )
 
@@ -236,9 +239,10 @@ def reason_for_default(
     choice, start, unit = chosen_row(rows), rows[0].candidate, METRICS[loss].unit
     if choice.candidate != start:
         return (
-            f"{choice.candidate} lowers the held-out {loss} by {unit.size(choice.gain)} compared "
-            f"with {choice.against}: more than {errors:.1f} standard errors, which chance does not "
-            f"explain where {len(rows) - 1} others are looked at."
+            f"{choice.candidate} lowers the held-out {METRICS[loss].title} by "
+            f"{unit.size(choice.gain)} compared "
+            f"with {choice.against}: more than {errors:.1f} standard errors, which is beyond "
+            f"chance for {len(rows) - 1} comparisons."
         )
     others = "no other candidate is better beyond chance"
     plain = CLAIMS[kind].raw
@@ -248,12 +252,13 @@ def reason_for_default(
     size = unit.size(raw.gain)
     if raw.gain + 2 * raw.standard_error < 0:
         return (
-            f"{start}, the default, lowers the held-out {loss} by {size} compared with "
+            f"{start}, the default, lowers the held-out {METRICS[loss].title} by {size} compared "
+            "with "
             f"{plain}, and {others}."
         )
     return (
-        f"{start}, the default, and {plain} cannot be told apart on samples held out "
-        f"({loss} {'lower' if raw.gain < 0 else 'higher'} by {size}), and {others}."
+        f"{start}, the default, and {plain} do not differ beyond chance on held-out samples "
+        f"({METRICS[loss].title} {'lower' if raw.gain < 0 else 'higher'} by {size}), and {others}."
     )
 
 
@@ -263,16 +268,18 @@ def _accepted(choice: Row, rivals: Sequence[Row], *, loss: str, rule: str, raw: 
     gain = unit.size(choice.gain)
     if rule == "holdout":
         return (
-            f"{choice.candidate} has the lowest {loss} on the fifth that was held out, "
-            f"{unit.value(choice.loss)}, which is {gain} below {against}; one split does not "
-            "tell how sure that is."
+            f"{choice.candidate} has the lowest {METRICS[loss].title} on the fifth that was held "
+            "out, "
+            f"{unit.value(choice.loss)}, which is {gain} below {against}; one split gives no "
+            "measure of uncertainty."
         )
     richer = rivals[rivals.index(choice) + 1 :]
-    rest = ", and no richer candidate gains that much again" if richer else ""
+    rest = ", and no more complex candidate adds as much again" if richer else ""
     nll = choice.nll_interval
     if nll is not None and nll.high < 0:  # the predicted class gains, the others lose more
-        rest += f"; but it raises the held-out nll by {METRICS['nll'].unit.size(nll.point)}"
+        rest += f"; but it raises the held-out log-loss by {METRICS['nll'].unit.size(nll.point)}"
     return (
-        f"{choice.candidate} lowers the held-out {loss} by {gain} compared with {against}, more "
+        f"{choice.candidate} lowers the held-out {METRICS[loss].title} by {gain} compared with "
+        f"{against}, more "
         f"than one standard error ({unit.size(choice.standard_error)}){rest}."
     )

@@ -25,6 +25,7 @@ from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.io.threads import one_core_each
+from smallcal.metrics import METRICS
 from smallcal.metrics.units import X100
 from smallcal.statistics.groups import holm
 from smallcal.statistics.interval import require_options
@@ -42,7 +43,7 @@ AUDITED = (*DEFAULT_SIGNALS, PREDICTED_CLASS, CLASS_BIAS)
 _UNFIT = ("none", "statistics", "logits", "features", "oracle_risk", "oracle_correctness")
 
 #: Objectives whose slopes can be looked at, and what their gain is of.
-OBJECTIVES = {"bce": "TopBCE", "nll": "NLL"}
+OBJECTIVES = {"bce": "top_label_bce", "nll": "nll"}
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ class SignalRow:
     note : str
         Why there is nothing to see, where that is so.
     metric : str
-        What the predicted gain is of: TopBCE, or NLL for that objective and for biases of
-        classes.
+        What the predicted gain is of: ``top_label_bce``, or ``nll`` for that objective and for
+        biases of classes.
     """
 
     signal: str
@@ -81,7 +82,7 @@ class SignalRow:
     beyond_chance: bool
     n_groups: int
     note: str = ""
-    metric: str = "TopBCE"
+    metric: str = "top_label_bce"
 
     @property
     def ratio(self) -> float:
@@ -103,8 +104,8 @@ class SignalRow:
 
         Examples
         --------
-        >>> SignalRow("logit_margin", 2.6e-3, 1.0, 1e-3, 0.0012, 0.004, True, 3).text()
-        'logit margin: 2.6 times the floor, p = 0.004, predicted gain 0.12 points of TopBCE'
+        >>> SignalRow("entropy", 2.6e-3, 1.0, 1e-3, 0.0012, 0.004, True, 3).text()
+        'entropy: 2.6 times the floor, p = 0.004, predicted gain 0.12 points of top-label log-loss'
         """
         name = self.signal.replace("_", " ")
         if self.note:
@@ -112,7 +113,7 @@ class SignalRow:
         kind = "gain" if self.predicted_gain > 0 else "loss"
         return (
             f"{name}: {self.times_floor:.1f} times the floor, p = {self.p_value:.3f}, predicted "
-            f"{kind} {X100.size(self.predicted_gain)} of {self.metric}"
+            f"{kind} {X100.size(self.predicted_gain)} of {METRICS[self.metric].title}"
         )
 
 
@@ -173,12 +174,12 @@ class SignalToNoise:
             names = ", ".join(row.signal.replace("_", " ") for row in routed)
             told.append(
                 f"After one temperature, miscalibration still depends on {names}: {best.n_groups} "
-                f"temperatures by {best.signal.replace('_', ' ')} should lower {best.metric} by "
-                f"about {X100.size(best.predicted_gain)}."
+                f"temperatures by {best.signal.replace('_', ' ')} should lower "
+                f"{METRICS[best.metric].title} by about {X100.size(best.predicted_gain)}."
             )
         told += [
-            "The model prefers some classes whatever the input: biases of classes should lower "
-            f"NLL by about {X100.size(row.predicted_gain)}."
+            "The model favours some classes for every input: class biases should lower "
+            f"log-loss by about {X100.size(row.predicted_gain)}."
             for row in found
             if row.signal == CLASS_BIAS
         ]
@@ -315,7 +316,7 @@ def _bias_row(found: ClassBias, preds: Predictions) -> SignalRow:
         found.p_value,
         beyond_chance=False,
         n_groups=found.n_counts,
-        metric="NLL",
+        metric="nll",
     )
 
 

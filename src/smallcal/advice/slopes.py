@@ -70,7 +70,7 @@ class Slopes:
         note = ""
         if pooled.unidentified:
             all_of_them = "right" if preds.correct.all() else "wrong"
-            note = f"every prediction is {all_of_them}, so there is nothing to tell apart"
+            note = f"every prediction is {all_of_them}, so signals cannot be compared"
         elif pooled.at_bound:
             note = "the pooled temperature lies at a bound, where slopes do not average zero"
         return cls(

@@ -18,6 +18,7 @@ from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
 from smallcal.calibrators.signals.controls import ShuffledRisk
 from smallcal.data.checks import BoolArray, as_numpy
+from smallcal.data.in_notebook import EstimatorInNotebook
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.score import ScoreScale
 from smallcal.errors import InputError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="BaseCalibrator")
 
 
-class BaseCalibrator(Holder, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What every calibrator can do; subclasses say which method they are."""
 
     fitted_: FittedCalibrator

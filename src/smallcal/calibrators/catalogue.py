@@ -23,12 +23,13 @@ ROWS = {**TEMPERATURES, **OTHERS}
 
 
 def _tailed(name: str, good_for: str) -> Method:
-    """Return a row with a temperature of their own for the classes not predicted."""
+    """Return a row with a separate temperature for the classes not predicted."""
     row = ROWS[name]
     return replace(
         row,
         tail="nll",
-        summary=f"{name}, the other classes with a temperature of their own",
+        title=f"{row.title}, tail temperature",
+        summary=f"{name} with a separate temperature for the classes not predicted",
         source="this project",
         cites=tuple(dict.fromkeys((OURS, *row.cites))),
         parameters="C + 8" if row.parameters == "C + 7" else str(int(row.parameters) + 1),
@@ -38,24 +39,25 @@ def _tailed(name: str, good_for: str) -> Method:
 
 
 def _gated(name: str, good_for: str) -> Method:
-    """Return a tailed row that leaves the model alone where the split does not speak against it."""
+    """Return a tailed row that keeps the raw model where the evidence for a change is weak."""
     return replace(
         _tailed(name, good_for),
         gate="evidence",
-        summary=f"{name}+tail, or the raw model where there is too little evidence against it",
+        title=f"{ROWS[name].title}, tail temperature, gate",
+        summary=f"{name}+tail, or the raw model where the evidence for a change is weak",
     )
 
 
 _TAILED = {
-    "tva-ts": "log-loss of one temperature for the confidence, one for the rest",
+    "tva-ts": "log-loss with two temperatures, one for the confidence, one for the rest",
     "srts-bce": "the tail's ablation on the paper's method",
-    "srts-shrunk": "confidence by risk and the whole vector, from 150 samples on",
+    "srts-shrunk": "confidence by risk and the whole probability vector, from 150 samples on",
     "signal-linear": "the whole probability vector, from 150 samples on",
     "class-linear": "the same, and the whole probability vector",
 }
 _GATED = {
     "signal-linear": "the default's ablation without classes",
-    "class-linear": "any budget: no worse than the raw model (no-harm.md)",
+    "class-linear": "any sample size: no worse than the raw model (no-harm.md)",
 }
 
 
@@ -74,7 +76,7 @@ class _Catalogue(Mapping[str, Method]):
                 f"the method {name!r} of another package is a {type(offered).__name__}, not a "
                 "smallcal.calibrators.method.Method"
             )
-        return replace(offered, name=name)
+        return replace(offered, name=name, title=offered.title or name)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._rows
@@ -88,12 +90,13 @@ def _adaptive(*, keep_predictions: bool) -> Method:
     """Return the default in one of its two views."""
     view = "predictions kept" if keep_predictions else "predictions may change"
     return replace(
-        _tailed("class-linear", f"every kind of model and budget, {view} (no-harm.md)"),
+        _tailed("class-linear", f"every kind of model and sample size; {view} (no-harm.md)"),
         options={"scales": "evidence"},
         gate="weight",
         correction="classes",
         keep_predictions=keep_predictions,
-        summary=f"biases of classes, then temperatures by signals, as the split says: {view}",
+        title="adaptive calibration" + ("" if keep_predictions else ", free predictions"),
+        summary=f"class biases, then temperatures by signals, with priors set by the data; {view}",
         parameters="2·C + 33",
     )
 

@@ -13,41 +13,56 @@ from smallcal.errors import InputError
 #: What each flag of a fit means. Flags carry the groups they concern, or none for the whole fit.
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
-        "unidentified": "predictions are all right or all wrong there, so any extreme temperature "
-        "fits; the mildest of the equally good ones was taken",
+        "unidentified": (
+            "all predictions there are right, or all are wrong, so the data does not determine "
+            "the temperature; the mildest of the equally good ones is used"
+        ),
         "at_bound": "the best temperature lies at a bound of the allowed range",
-        "fallback": "too few samples there for a temperature of its own; the pooled one is used",
-        "degenerate": "scores coincide, so they could not be cut into equal parts",
+        "fallback": "too few samples there for a separate temperature; the pooled one is used",
+        "degenerate": "many scores are equal, so the groups are not of equal size",
         "fewer_folds": "too few wrong or right predictions for the usual number of folds",
         "few_samples": "fewer than ten samples per fitted parameter",
         "fewer_bins": "too few samples for the usual number of bins",
-        "missing_classes": "classes without a single sample leave this map without a best fit; "
-        "one temperature is used for all",
-        "scalar_fallback": "this split tells too little for a map of its own (too few wrong or "
-        "right predictions, or no gain over one temperature); one temperature is used for all",
-        "one_sided": "fewer than two predictions are right, or fewer than two wrong: it is the "
-        "prior that keeps the temperatures from the extreme",
-        "kept_raw": "too little evidence that the model's own confidences are off; it was left as "
-        "it is",
-        "held_back": "only little evidence that the model's own confidences are off; what the fit "
-        "would change is held back",
-        "better_free": "letting predictions change would make the model right more often",
-        "falling": "higher scores mean fewer of the outcome: the map falls",
-        "constant_score": "all scores are equal and tell nothing: every row gets the same "
-        "probability",
-        "one_outcome": "only one of the two outcomes occurs: it is the prior that keeps "
-        "probabilities from 0 and 1",
-        "one_group": "all samples belong to one group: there is nothing to tell apart, and no "
-        "effect of groups was fitted",
-        "without_group": "samples without a group count for the fit, and for the effect of none",
-        "score_as_probability": "scores lie in [0, 1] and are taken for probabilities of outcome "
-        "1, through their log-odds",
-        "score_as_number": "scores are taken for numbers, and standardised",
+        "missing_classes": (
+            "some classes have no sample, so this map is not determined; one temperature is used "
+            "for all samples"
+        ),
+        "scalar_fallback": (
+            "too few wrong or right predictions for this map, or no gain over one temperature; "
+            "one temperature is used for all samples"
+        ),
+        "one_sided": (
+            "fewer than two predictions are right, or fewer than two wrong: the prior, not the "
+            "data, determines the temperatures"
+        ),
+        "kept_raw": (
+            "too little evidence that the raw model is miscalibrated; it was left unchanged"
+        ),
+        "held_back": (
+            "weak evidence that the raw model is miscalibrated; the change is applied only in part"
+        ),
+        "better_free": "accuracy would be higher if predictions were allowed to change",
+        "falling": "higher scores go with fewer successes: the curve is decreasing",
+        "constant_score": "all scores are equal, so every row gets the same probability",
+        "one_outcome": (
+            "only one of the two outcomes occurs: only the prior keeps probabilities from 0 and 1"
+        ),
+        "one_group": "all samples belong to one group, so no group effects were fitted",
+        "without_group": "samples without a group are used in the fit, but in no group effect",
+        "score_as_probability": (
+            "scores lie in [0, 1] and are treated as probabilities of outcome 1, through their "
+            "log-odds"
+        ),
+        "score_as_number": "scores are treated as plain numbers, and standardised",
         "score_infinite": "infinite scores are put one standard deviation beyond the others",
-        "score_percent": "scores lie between 0 and 100 and are taken for numbers; if they are "
-        "percent, divide them by 100",
-        "no_router": "too few wrong or right predictions to learn which ones are risky; "
-        "one temperature is used for all",
+        "score_percent": (
+            "scores lie between 0 and 100 and are treated as plain numbers; if they are "
+            "percentages, divide them by 100"
+        ),
+        "no_router": (
+            "too few wrong or right predictions to fit a risk model; one temperature is used for "
+            "all samples"
+        ),
     }
 )
 
@@ -69,17 +84,18 @@ def explained(name: str, found: Mapping[str, Any]) -> str:
             f"be {found['needed']:,}"
         )
     if name == "without_group" and "without" in found:
-        said = "have no group; they count for the fit, and for the effect of none"
+        said = "have no group; they are used in the fit, but in no group effect"
         return f"{found['without']:,} of {found['n']:,} samples {said}"
     if name == "kept_raw" and found.get("accuracy") == 1:
-        why = "no prediction is wrong, so nothing tells how much confidence is too much"
-        return f"{why}; the model was left as it is"
+        why = "no prediction is wrong, so the data cannot show overconfidence"
+        return f"{why}; the model was left unchanged"
     if name == "held_back" and "weight" in found:
         return f"{FLAGS[name]}, to {100 * found['weight']:.0f} %"
     if name == "better_free" and (free := found.get("free_accuracy")):
         before, value, low, high = (100 * free[key] for key in ("before", "value", "low", "high"))
         return (
-            f"letting predictions change would raise accuracy from {before:.1f} to {value:.1f} %, "
+            f"allowing predictions to change would raise accuracy from {before:.1f} to "
+            f"{value:.1f} %, "
             f"cross-validated, 95 % interval {low:.1f} to {high:.1f}: keep_predictions=False, or "
             "--may-change-predictions"
         )

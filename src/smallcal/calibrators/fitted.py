@@ -38,6 +38,7 @@ from smallcal.calibrators.softmax import (
 from smallcal.calibrators.soundness import require_sound
 from smallcal.calibrators.watching import watch
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_scores
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.names import by_name
 from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
@@ -49,7 +50,7 @@ SAMPLES_PER_PARAMETER = 10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FittedCalibrator:
+class FittedCalibrator(InNotebook):
     """A fitted calibrator: numbers only, JSON by construction.
 
     Attributes
@@ -69,7 +70,7 @@ class FittedCalibrator:
         Whether predictions are kept where correction or map would change them.
     discipline : Discipline
     pooled_temperature : float
-        What one temperature for all would be.
+        What one temperature for all samples would be.
     n_parameters : int
         Fitted scalars: those of the map and those of the signal.
     input : {"logits", "probabilities", "score"}

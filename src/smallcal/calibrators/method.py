@@ -79,6 +79,8 @@ class Method:
         Whether predictions are kept where correction or map would change them.
     name : str
         In the catalogue; of a variant, with the options that differ from its row in brackets.
+    title : str
+        What people call it: in headings, sentences and the glossary.
     summary : str
         One line for people.
     source : str
@@ -107,6 +109,7 @@ class Method:
     correction: str | None = None
     keep_predictions: bool = False
     name: str = "custom"
+    title: str = ""
     summary: str = ""
     source: str = ""
     cites: tuple[str, ...] = ()

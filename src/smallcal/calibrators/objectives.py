@@ -331,15 +331,15 @@ def mixed(weight: float) -> Objective:
 
     short = f"{weight:g}"
     exact = short if float(short) == weight else repr(float(weight))
-    return Objective(f"mixed({exact})", terms, "NLL plus weighted top-label BCE")
+    return Objective(f"mixed({exact})", terms, "log-loss plus weighted top-label log-loss")
 
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
     {
         row.name: row
         for row in (
-            Objective("nll", _nll, "negative log-likelihood of the true class"),
-            Objective("bce", _bce, "binary cross-entropy of 'the prediction is right'"),
+            Objective("nll", _nll, "log-loss: negative log-likelihood of the true class"),
+            Objective("bce", _bce, "top-label log-loss: log-loss of the confidence"),
             Objective("brier", _brier, "squared error of the top confidence", unimodal=False),
             Objective(
                 "softece",

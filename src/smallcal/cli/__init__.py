@@ -60,7 +60,7 @@ def run(args: Sequence[str]) -> int:
     try:
         return _flushed(args)
     except KeyboardInterrupt:
-        return _fail("interrupted; no half-written file is left", INTERRUPTED)
+        return _fail("interrupted; no partial file was left", INTERRUPTED)
     except BrokenPipeError:
         _let_go_of_stdout()
         return CLOSED_PIPE
@@ -117,7 +117,7 @@ def _show_traceback(error: Exception) -> None:
 
 def _report_defect(error: Exception) -> int:
     return _fail(
-        f"unexpected {type(error).__name__}: {error} (a defect in smallcal, please report it; "
+        f"unexpected {type(error).__name__}: {error} (a bug in smallcal, please report it; "
         "SMALLCAL_DEBUG=1 shows the traceback)",
         DEFECT,
     )

@@ -11,28 +11,28 @@ from smallcal._version import __version__
 from smallcal.cli.lazy import LazyGroup, Verb, verbs_of
 
 _HELP = {
-    "demo": "Calibrate a real model from a few hundred samples and show what that gives.",
+    "demo": "Calibrate a real model from a few hundred samples and show the result.",
     "fit": "Fit a calibrator on held-out logits and labels, or scores and outcomes.",
-    "apply": "Write calibrated probabilities; .npy, Parquet and Arrow stream, however large.",
-    "evaluate": "Measure the calibration of logits or scores, or of what a calibrator makes.",
-    "compare": "Fit several methods and show their metrics side by side.",
-    "select": "Compare the default with others on samples held out, and choose.",
-    "audit": "Refit a calibrator on resamples and say how far to trust its numbers.",
-    "certify": "Find the confidence above which errors stay below a risk, with a guarantee.",
-    "plan": "Say how many samples calibration needs, from a pilot split.",
-    "report": "Report how well a model is calibrated, and which method to use.",
-    "export": "Write a calibrator as ONNX, a Python file or SQL, for places without smallcal.",
-    "monitor": "Watch for drift; exit with 1 on alarm. May be asked as often as one likes.",
-    "adapt": "Adapt a calibrator to classes that became more or less frequent; no labels needed.",
-    "refresh": "Update a calibrator with new labelled rows, and say what changed.",
-    "inspect": "Say what a saved calibrator does, in words.",
-    "methods": "List the methods by name.",
+    "apply": "Write calibrated probabilities; .npy, Parquet and Arrow files may be of any size.",
+    "evaluate": "Measure how well logits, scores or a calibrator's probabilities are calibrated.",
+    "compare": "Fit several methods and compare their metrics on a test split.",
+    "select": "Choose a method by cross-validation, the raw model among the candidates.",
+    "audit": "Refit a calibrator on resamples and say how stable it is.",
+    "certify": "Find a confidence threshold that keeps the error rate low, with a guarantee.",
+    "plan": "Estimate how many labelled samples calibration needs, from a pilot split.",
+    "report": "Write a report: how well a model is calibrated, and which method to use.",
+    "export": "Export a calibrator to ONNX, a Python file or SQL, to run without smallcal.",
+    "monitor": "Detect drift in new data; exit code 1 on alarm. Run it as often as you like.",
+    "adapt": "Adapt a calibrator to new class frequencies (label shift), without labels.",
+    "refresh": "Update a calibrator with new labelled samples, and say what changed.",
+    "inspect": "Describe a saved calibrator in words.",
+    "methods": "List all methods, with their names.",
     "cite": "Print what to cite for methods and metrics, or for smallcal itself, as BibTeX.",
-    "train": "Train a model of images as a recipe says; a stopped run goes on.",
-    "logits": "Run a model over images: logits and features, as a collection that studies read.",
-    "paper": "Plan the paper's models, or make them: train, take logits, compare with its numbers.",
+    "train": "Train an image model from a recipe; an interrupted run resumes.",
+    "logits": "Run an image model and save logits and features as a collection for studies.",
+    "paper": "Plan or make the paper's models: train, save logits, compare with its numbers.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
-    "help": "Show the help of a verb.",
+    "help": "Show the help of a command.",
 }
 
 
@@ -62,7 +62,10 @@ def _version(wanted: bool) -> None:
 def _main(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

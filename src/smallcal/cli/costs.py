@@ -59,10 +59,13 @@ def show(found: ExpectedCost, table: CostTable, *, level: float, kind: str) -> N
     terminal.show_table(heads, rows, text=(0,))
     said = [
         f"By the costs alone: {table.rule}.",
-        f"The probabilities promised {unit.number(found.promised)} per row.",
+        f"Expected from the probabilities: {unit.number(found.promised)} per row.",
     ]
     if table.review is not None:
-        said.append(f"Handed over: {SHARE.value(found.reviewed)} of rows.")
+        said.append(f"Passed on for review: {SHARE.value(found.reviewed)} of rows.")
     terminal.say(" ".join(said))
     if resampled:
-        terminal.say("Saved: the row's cost minus that of the best decisions, paired by sample.")
+        terminal.say(
+            "Saved: the cost of this row of the table minus that of the best decisions, paired by "
+            "sample."
+        )

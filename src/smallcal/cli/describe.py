@@ -23,10 +23,10 @@ _MOST = 30
 _SHOWN_PROBABILITIES = (0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
 
 _OBJECTIVES = {
-    "nll": "log-likelihood",
-    "bce": "top-label cross-entropy",
-    "brier": "top-label Brier score",
-    "softece": "soft calibration error",
+    "nll": "log-loss",
+    "bce": "top-label log-loss",
+    "brier": "Brier score of the top label",
+    "softece": "soft ECE",
 }
 
 
@@ -54,14 +54,18 @@ def describe(fitted: FittedCalibrator, *, noted: bool = False) -> None:
             ],
             text=(5,),
         )
-        terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
+        terminal.say(
+            f"A single temperature for all samples would be {fitted.pooled_temperature:.4f}."
+        )
     if effects := effects_of(fitted):
         terminal.show_table(
-            ["statistic", "a standard deviation more multiplies the temperature by"],
+            ["statistic", "factor on the temperature per standard deviation"],
             [[name.replace("_", " "), f"{factor:.4f}"] for name, factor in effects.items()],
             text=(0,),
         )
-        terminal.say(f"One temperature for all would be {fitted.pooled_temperature:.4f}.")
+        terminal.say(
+            f"A single temperature for all samples would be {fitted.pooled_temperature:.4f}."
+        )
     if fitted.score is not None and fitted.groups is None and not fitted.signal.needs:
         _show_worth(fitted, fitted.score)
     if fitted.groups is not None:
@@ -89,11 +93,11 @@ def _show_groups(groups: GroupEffects) -> None:
     n = len(groups.names)
     if not groups.sigma:
         why = "are one" if n == 1 else "do not differ beyond chance"
-        terminal.say(f"The {terminal.count(n, 'group')} {why}: none has an effect.")
+        terminal.say(f"The {terminal.count(n, 'group')} {why}: no group effects.")
         return
     terminal.say(
-        f"Then {groups.words}, held together by a prior of scale {groups.sigma:.3g}; a group that "
-        "is not among these has none."
+        f"Then {groups.words}, with shrinkage by a prior of scale {groups.sigma:.3g}; a new group "
+        "has no effect."
     )
     each = zip(groups.names, groups.counts, groups.effects, strict=True)
     rows = sorted(each, key=lambda row: -abs(row[2]))
@@ -103,7 +107,7 @@ def _show_groups(groups: GroupEffects) -> None:
         text=(0,),
     )
     if n > _MOST:
-        terminal.say(f"And {n - _MOST:,} groups of smaller effects.")
+        terminal.say(f"{n - _MOST:,} more groups have smaller effects.")
 
 
 def _what_it_does(fitted: FittedCalibrator) -> str:
@@ -112,19 +116,19 @@ def _what_it_does(fitted: FittedCalibrator) -> str:
     held = 0 if fitted.groups is None else fitted.groups.n_parameters
     if fitted.n_parameters == held and temperatures:
         score = "It leaves them as they are."
-        return score if fitted.score else "It leaves the model's confidence as it is."
+        return score if fitted.score else "It does not change the model's probabilities."
     goal = _OBJECTIVES.get(fitted.objective, fitted.objective)
     how = fitted.signal.words or fitted.signal.name
     if not temperatures:
         # What a curve of scores minimises is nothing that one would name.
-        how = "" if fitted.score else f" (best {goal})"
+        how = "" if fitted.score else f" (fitted by {goal})"
         return f"{words_of(fitted, score=fitted.score is not None)}{how}."
     if len(temperatures) == 1:
         t = temperatures[0]
-        return f"{rows} are divided by {t:.4f} (best {goal}): {_effect(t)} confident."
+        return f"{rows} are divided by {t:.4f} (fitted by {goal}): {_effect(t)} confident."
     return (
         f"Each sample is put into one of {len(temperatures)} groups by {how}. Its logits are "
-        f"divided by the group's temperature (best {goal})."
+        f"divided by the group's temperature (fitted by {goal})."
     )
 
 
@@ -139,7 +143,7 @@ def _shown(edge: float | None) -> str:
 
 
 def _parameters(fitted: FittedCalibrator) -> str:
-    total = f"{terminal.count(fitted.n_parameters, 'fitted number')}"
+    total = f"{terminal.count(fitted.n_parameters, 'parameter')}"
     if fitted.signal.n_parameters:
         what = "temperature" if fitted.map.steps else "number"
         own = terminal.count(fitted.map.n_parameters, what)
@@ -148,9 +152,9 @@ def _parameters(fitted: FittedCalibrator) -> str:
             f": {own}{where} and {fitted.signal.n_parameters} in the {fitted.signal.name} score"
         )
     if fitted.groups is not None and fitted.groups.sigma:
-        total += f", {fitted.groups.n_parameters:,} of them effects of groups, held by a prior"
+        total += f", {fitted.groups.n_parameters:,} of them group effects with a prior"
     if fitted.tail_temperature is not None:
-        total += f", and {fitted.tail_temperature:.4f} for the classes not predicted"
+        total += f", and a tail temperature of {fitted.tail_temperature:.4f}"
     if fitted.score is not None:
         return f"{total}."
     if fitted.preserves_argmax:
@@ -167,9 +171,9 @@ def _if_free(fitted: FittedCalibrator) -> Iterator[str]:
     value, low, high = (PERCENT.value(free[key]) for key in ("value", "low", "high"))
     said = f"accuracy {value}, cross-validated, 95 % interval {low} to {high}"
     if fitted.keep_predictions:
-        yield f"Letting predictions change would give {said}: no gain beyond chance."
+        yield f"Allowing predictions to change would give {said}: no gain beyond chance."
     else:
-        yield f"With predictions that may change: {said}."
+        yield f"With predictions free to change: {said}."
 
 
 def _outcome(fitted: FittedCalibrator, *, noted: bool) -> Iterator[str]:
@@ -189,4 +193,4 @@ def _outcome(fitted: FittedCalibrator, *, noted: bool) -> Iterator[str]:
         where = f" (group {', '.join(map(str, groups))})" if groups else ""
         yield f"Flag {name}{where}: {fitted.flag_text(name)}."
     if not fitted.flags:
-        yield "No flags: every temperature rests on enough samples of both kinds."
+        yield "No flags: there are enough right and wrong predictions for every temperature."

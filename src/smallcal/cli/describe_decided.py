@@ -29,7 +29,7 @@ def show_later(fitted: FittedCalibrator) -> None:
 def _shift(part: ConfidenceShift) -> str:
     """Return what new labels changed, or that they changed nothing."""
     if part.still:
-        return "They ask for no change so far, and are kept for the next refresh."
+        return "They call for no change so far, and are kept for the next refresh."
     others = "" if part.tail == 1 else f"; other classes' proportions to the power {part.tail:.3f}"
     return f"Log-odds times {part.slope:.3f}, plus {part.bias:+.3f}{others}."
 
@@ -69,10 +69,10 @@ def _one(decision: Threshold, claim: Claim) -> str:
         *(decision.accepted, decision.errors),
     )
     if level is None:
-        return f"No threshold keeps that promise: none of {terminal.count(n, 'row')} is accepted."
+        return f"No threshold meets this guarantee: none of {terminal.count(n, 'row')} is accepted."
     share = SHARE.value(accepted / n) if n else "none"
     (bound,) = decision.bounds
-    most = "" if bound is None else f": in truth at most {PERCENT.value(bound)}"
+    most = "" if bound is None else f": the true rate is at most {PERCENT.value(bound)}"
     return (
         f"It accepts a row from {claim.confidence} {level_of(level)} on: {accepted:,} of {n:,} "
         f"({share}), {errors:,} of them {claim.failed}{most}."

@@ -36,9 +36,9 @@ def show_gaps(
     more = len(rows) - _MOST
     terminal.say(
         f"Gap: mean {claim.confidence} minus {claim.accuracy} in points, positive where the model "
-        "is too sure; "
-        "with * beyond chance, by Holm's correction for all groups.",
-        *([f"{more:,} more groups, less likely to be off: --json has them."] if more > 0 else []),
+        "is overconfident; "
+        "* means beyond chance after Holm's correction for the number of groups.",
+        *([f"{more:,} more groups with smaller gaps: --json lists them."] if more > 0 else []),
     )
 
 

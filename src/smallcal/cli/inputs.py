@@ -162,12 +162,12 @@ def load_pair(
         first = next((name for name in io.CALIBRATION_SPLITS if name in found), None)
         if first is None or "test" not in found:
             raise InputError(
-                f"{cal_data} does not hold two splits (val or cal, and test); name the file to "
-                f"test on: smallcal {verb} CAL_DATA TEST_DATA"
+                f"{cal_data} does not contain two splits (val or cal, and test); name the test "
+                f"file: smallcal {verb} CAL_DATA TEST_DATA"
             )
         cal_data, test_data = f"{cal_data}:{first}", f"{cal_data}:test"
     elif test_data == cal_data:
-        terminal.note("fitted and measured on the same samples: that flatters every method")
+        terminal.note("fitted and measured on the same samples, so every result is too good")
     cal = load(cal_data, asked)
     test = in_order(load(test_data, asked), cal)
     if cal.input != test.input:
@@ -208,7 +208,7 @@ def judge_agreement(
         "order of the classes?"
     )
     if verdict.stop and not force:
-        raise InputError(f"{text} --force to go on")
+        raise InputError(f"{text} use --force to continue")
     terminal.note(text)
 
 
@@ -246,7 +246,7 @@ def note_groups(loaded: Loaded, asked: Asked) -> None:
     if loaded.groups is not None and asked.group is None:
         terminal.note(
             f"{loaded.source} names {terminal.count(len(group_names(loaded.groups)), 'group')}; "
-            "--group names them and fits an effect of each"
+            "use --group to fit an effect for each"
         )
 
 
@@ -266,8 +266,8 @@ def probabilities(
         return checked.labels, checked.measured(calibrated(calibrator, loaded))
     if checked.score is not None and checked.score.kind != "probability":
         raise InputError(
-            f"{loaded.source} holds scores that are no probabilities: without a calibrator there "
-            "is nothing to measure. Fit one, and name it with --calibrator"
+            f"{loaded.source} holds scores that are not probabilities, so calibration cannot be "
+            "measured. Fit a calibrator and pass it with --calibrator"
         )
     return checked.labels, checked.measured(softmax(checked.logits))
 

@@ -27,83 +27,98 @@ Data = Annotated[
     argument(
         "DATA",
         "Logits and labels: .npz .npy .csv .tsv .jsonl .json .parquet .arrow .safetensors .pt .h5, "
-        "text also as .gz; a folder of Parquet or Arrow files; or - for standard input, its type "
-        "told by its content. FILE:val takes val_logits and val_labels.",
+        "text also as .gz; a folder of Parquet or Arrow files; or - for standard input. FILE:val "
+        "reads val_logits and val_labels.",
     ),
 ]
 CalData = Annotated[
-    str, argument("CAL_DATA", "Fit on this file. One that holds val and test splits is enough.")
+    str,
+    argument(
+        "CAL_DATA", "Calibration data to fit on. One file with val and test splits is enough."
+    ),
 ]
-TestData = Annotated[str | None, argument("[TEST_DATA]", "Measure on this file.")]
-Method = Annotated[str, option("NAME", "A name that `smallcal methods` lists.")]
+TestData = Annotated[str | None, argument("[TEST_DATA]", "Test data to measure on.")]
+Method = Annotated[str, option("NAME", "Method name; `smallcal methods` lists them.")]
 Settings = Annotated[
     list[str] | None, option("NAME=VALUE", "An option of the method, such as n_groups=5.", "--set")
 ]
-Jobs = Annotated[int, option("N", "Processes.", min=1)]
-Calibrator = Annotated[str, argument("CAL", "A calibrator that fit wrote.")]
+Jobs = Annotated[int, option("N", "Number of worker processes.", min=1)]
+Calibrator = Annotated[str, argument("CAL", "Calibrator written by fit.")]
 CalibratorOrFolder = Annotated[
-    str, argument("CAL", "A calibrator that fit wrote, or a folder of them that fit --per wrote.")
+    str, argument("CAL", "Calibrator written by fit, or the folder written by fit --per.")
 ]
-Labels = Annotated[str | None, option("FILE", "The labels, if DATA does not hold them.")]
+Labels = Annotated[str | None, option("FILE", "File with the labels, if DATA has none.")]
 Input = Annotated[
     str | None,
     option(
         "logits|probabilities|score",
-        "What the numbers are; a score is one per row, with an outcome. Default: what the file's "
-        "names say, else logits.",
+        "What DATA contains; a score is one number per sample, with an outcome of 0 or 1. "
+        "Default: by the names in the file, otherwise logits.",
     ),
 ]
 Columns = Annotated[
     str | None,
-    option("A,B,...", "Which columns of a table are classes, in order; class_* names several."),
+    option(
+        "A,B,...", "Columns of a table that hold the classes, in order; class_* matches several."
+    ),
 ]
 LogitsKey = Annotated[
-    str | None, option("NAME", "What the logits are called in the file, if it cannot be told.")
+    str | None, option("NAME", "Name of the logits in the file, if it is ambiguous.")
 ]
 LabelsKey = Annotated[
-    str | None, option("NAME", "What the labels are called in the file, if it cannot be told.")
+    str | None, option("NAME", "Name of the labels in the file, if it is ambiguous.")
 ]
 Score = Annotated[
     str | None,
-    option("FIELD", "The score of a row, as judge.score in JSON lines; A,B takes the difference."),
+    option(
+        "FIELD",
+        "Field with the score, such as judge.score in JSON lines; A,B takes the difference.",
+    ),
 ]
 Outcome = Annotated[
-    str | None, option("FIELD", "What a score should foretell: 0 or 1, true or false, a or b.")
+    str | None,
+    option(
+        "FIELD", "Field with the outcome that the score predicts: 0 or 1, true or false, a or b."
+    ),
 ]
 Group = Annotated[
     str | None,
     option(
         "NAME",
-        "The column or array that says which group a row belongs to: a kind of question, a site. "
-        "In a file of splits, groups stands for val_groups.",
+        "Column or array with the group of each sample, such as a task or a site. In a file with "
+        "splits, groups means val_groups.",
     ),
 ]
 Per = Annotated[
-    str | None, option("FIELD", "Models or tasks that DATA holds together: one calibrator each.")
+    str | None,
+    option("FIELD", "Field with the model or task of each row: fit one calibrator for each."),
 ]
 Force = Annotated[
-    bool, flag("--force", "Go on where the labels do not seem to be those of the predictions.")
+    bool, flag("--force", "Continue although the labels do not seem to match the predictions.")
 ]
 ClassNames = Annotated[str | None, option("FILE", "Class names, one per line, in column order.")]
 Cost = Annotated[
     str | None,
     option(
         "SPEC",
-        "What decisions cost: miss=100,false_alarm=10,review=5 (those there are), or a .csv with a "
+        "Cost of decisions: miss=100,false_alarm=10,review=5 (each optional), or a .csv with a "
         "row per decision and a column per true class.",
     ),
 ]
-Metrics = Annotated[str | None, option("A,B,...", "Which metrics, separated by commas.")]
-Seed = Annotated[int, option("N", "Seed of the folds and draws.", min=0, max=2**32 - 1)]
-Boot = Annotated[int, option("N", "Resamples for intervals; 0 leaves them out.", min=0)]
+Metrics = Annotated[
+    str | None,
+    option("A,B,...", "Metrics, separated by commas; see `smallcal evaluate` for names."),
+]
+Seed = Annotated[int, option("N", "Random seed.", min=0, max=2**32 - 1)]
+Boot = Annotated[int, option("N", "Bootstrap resamples for intervals; 0 for none.", min=0)]
 EnoughBoot = Annotated[
     int | None,
     option(
         "N",
-        "Resamples for intervals; 0 leaves them out. Default: until the ends of intervals are "
-        "steady, 500 to 2,000.",
+        "Bootstrap resamples for intervals; 0 for none. Default: 500 to 2,000, until the "
+        "intervals are stable.",
         min=0,
     ),
 ]
-Level = Annotated[float, option("P", "Level of the intervals, such as 0.95.")]
-Json = Annotated[bool, flag("--json", "Print JSON for machines.")]
+Level = Annotated[float, option("P", "Level of the confidence intervals.")]
+Json = Annotated[bool, flag("--json", "Print JSON.")]

@@ -54,7 +54,7 @@ def require_sound(collection: Collection, folder: str, *, force: bool) -> None:
         )
         return
     lines = (str(one) for one in errors)
-    last = f"{total} that would spoil a study: mend them, or go on with --force"
+    last = f"{total} that would invalidate a study: fix them, or continue with --force"
     terminal.leave((f"error: {line}" for line in (*lines, last)), code=BAD_INPUT)
 
 

@@ -51,9 +51,9 @@ def show_table(
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, header in enumerate(headers):
+    for number, header in enumerate(_fitted([shown.visible(one) for one in headers], rows, text)):
         side: Literal["left", "right"] = "left" if number in text else "right"
-        table.add_column(Text(shown.visible(header)), justify=side, overflow="fold")
+        table.add_column(Text(header), justify=side, overflow="fold")
     for i, row in enumerate(rows):
         styles = ("bold" if (i, j) in bold else "" for j in range(len(row)))
         cells = zip(map(shown.visible, row), styles, strict=True)
@@ -62,6 +62,26 @@ def show_table(
     with console.capture() as drawn:  # a closed pipe is told by our own writing
         console.print(table, "", sep="\n")
     sys.stdout.write(drawn.get())
+
+
+def _fitted(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int]
+) -> list[str]:
+    """Return the headings; where the table is too wide, long ones of numbers take several lines.
+
+    Else names in the first columns would be broken to make room for long headings.
+    """
+    cells = [max((len(row[j]) for row in rows), default=0) for j in range(len(headers))]
+    fitted, wide = list(headers), shutil.get_terminal_size().columns
+    for j in sorted(range(len(headers)), key=lambda j: cells[j] - len(headers[j])):
+        needed = (
+            max(cell, *map(len, head.split("\n"))) for head, cell in zip(fitted, cells, strict=True)
+        )
+        if sum(needed) + 2 * (len(headers) - 1) <= wide:
+            break
+        if j not in text:
+            fitted[j] = textwrap.fill(headers[j], max(1, cells[j]), break_long_words=False)
+    return fitted
 
 
 def show_json(document: Mapping[str, Any] | Sequence[Any]) -> None:

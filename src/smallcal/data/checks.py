@@ -352,8 +352,8 @@ def refuse_unfittable(logits: FloatArray, *, input: str, least: int, name: str) 
         )
     if bool((logits == logits[:, :1]).all()):
         raise InputError(
-            f"{name} are constant in every row: the model prefers no class, so no temperature can "
-            "change its confidence. Check which array was passed"
+            f"{name} are constant in every row: no class is preferred, so calibration has no "
+            "effect. Check which array was passed"
         )
 
 

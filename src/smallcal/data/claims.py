@@ -27,8 +27,8 @@ class Claim:
         The same of samples: "40 samples are predicted right", "40 samples have outcome 1".
     failed, errors, rate : str
         The wrong ones among others: "3 of 60 wrong", "errors among them", and their share.
-    loss, called : str
-        The metric that decides, and what people call it.
+    loss : str
+        The metric that decides.
     sure : str
         What rows are that one keeps first.
     over, under : str
@@ -47,7 +47,6 @@ class Claim:
     errors: str = "errors"
     rate: str = "error rate"
     loss: str = "top_label_bce"
-    called: str = "top-label BCE"
     sure: str = "confident"
     over: str = "overconfident"
     under: str = "underconfident"
@@ -71,7 +70,7 @@ CLAIMS: Mapping[str, Claim] = MappingProxyType(
         "score": Claim(
             raw="the raw score",
             confidence="probability",
-            accuracy="rate of successes",
+            accuracy="success rate",
             rows="outcomes",
             right="1",
             wrong="0",
@@ -79,10 +78,9 @@ CLAIMS: Mapping[str, Claim] = MappingProxyType(
             are_wrong="have outcome 0",
             failed="failed",
             errors="failures",
-            rate="rate of failures",
+            rate="failure rate",
             # Of one outcome of two, the log-likelihood is the cross-entropy of the probability.
             loss="nll",
-            called="log-loss",
             sure="probable",
             over="too high",
             under="too low",

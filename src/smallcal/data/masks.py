@@ -124,7 +124,7 @@ def checked_logits(
     if bool(few.any()):
         raise InputError(
             f"{name}: {listed_rows(few, first_row)} {'have' if few.sum() > 1 else 'has'} fewer "
-            "than two options: minus infinity says that a row has no such option"
+            "than two options: minus infinity marks an option that the row does not have"
         )
     wide = array.astype(np.float32) if array.dtype.itemsize < 4 else array
     return np.where(gone, wide.dtype.type(MASKED), wide), norms
@@ -153,9 +153,9 @@ def bad_rows_error(
     if np.isfinite(value):
         must, fix = f"smaller than {MAX_MAGNITUDE:g} in size", "Minus infinity masks a class"
     elif np.isnan(value):
-        must, fix = "finite", "Drop those rows or find out why the model gives NaN"
+        must, fix = "finite", "Drop those rows, or find out why the model gives NaN"
     else:
-        must, fix = "finite", "Minus infinity masks a class of logits, nothing else may be infinite"
+        must, fix = "finite", "Minus infinity masks a class; nothing else may be infinite"
     return InputError(
         f"{name} must be {must}; {int(bad.sum())} of {len(bad)} rows are not: "
         f"{listed_rows(bad, first_row)} (column {column} of the first is {value:g}). {fix}"

@@ -240,7 +240,7 @@ class Predictions:
     def require_fittable(self, *, input: str = "logits") -> None:
         """Raise :class:`InputError` when no calibrator could be fitted on this record."""
         # One row tells for any sensible model: logits have negative entries, and differ. Scores
-        # that are all equal get the rate of successes.
+        # that are all equal get the success rate.
         first = self.logits[0]
         suspect = self.score is None and (first.min() >= 0 or np.ptp(first) == 0)
         if self.n < MIN_FIT_SAMPLES or suspect:

@@ -159,11 +159,11 @@ class ScoreScale:
     def words(self) -> str:
         """What becomes of a score before anything is fitted, in a sentence or two."""
         if self.kind == "probability":
-            return "Scores are taken for probabilities of outcome 1, and become log-odds."
+            return "Scores are treated as probabilities of outcome 1, through their log-odds."
         return (
             f"Scores are standardised: less {self.mean:.4g}, divided by {self.scale:.4g}. Those "
-            f"below {self.low:.4g} or above {self.high:.4g} count as these. The result serves as "
-            "log-odds."
+            f"below {self.low:.4g} or above {self.high:.4g} are set to these limits. The result "
+            "is used as log-odds."
         )
 
     def to_dict(self) -> dict[str, Any]:

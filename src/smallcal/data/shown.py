@@ -2,7 +2,8 @@ r"""Names from outside, written so that whoever shows them shows them, and does 
 
 File, class, data set and column names may hold anything: codes that move a terminal's cursor,
 commands of LaTeX, links of Markdown. There is one function for each place where they are shown;
-pages of HTML escape in their templates, of what :func:`visible` left.
+whole pages of HTML escape in their templates, of what :func:`visible` left, and parts of pages by
+:func:`html`.
 
 >>> print(visible("cat\x1b[2J"), latex("50 %_{a}"), markdown("[x](y)"))
 cat\x1b[2J 50 \%\_\{a\} \[x\](y)
@@ -14,6 +15,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
+from html import escape
 
 #: Controls (also those of eight bits), what turns the direction of text, breaks of lines and
 #: paragraphs, halves of characters, and code points that are no characters.
@@ -88,6 +90,17 @@ def markdown(text: object) -> str:
     """
     line = visible(" ".join(str(text).split()))
     return _LINE_START.sub(r"\1\\", _MARKDOWN.sub(r"\\\g<0>", line))
+
+
+def html(text: object) -> str:
+    r"""Return text that HTML shows as it is, between tags or in a quoted attribute.
+
+    Examples
+    --------
+    >>> print(html('<b title="x">'), html("a\x1b & b"))
+    &lt;b title=&quot;x&quot;&gt; a\x1b &amp; b
+    """
+    return escape(visible(text), quote=True)
 
 
 def in_json(text: str) -> str:

@@ -52,7 +52,7 @@ def said(error: BaseException) -> str:
 
 def stopped(reason: str) -> SmallcalError:
     """Build the one-line error of a run that could not be completed now."""
-    return SmallcalError(f"{reason}; what is finished is kept, the same command goes on from there")
+    return SmallcalError(f"{reason}; what is finished is kept; run the same command to resume")
 
 
 def run_tasks(  # noqa: PLR0913 - what to do, and where

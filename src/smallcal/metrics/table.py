@@ -22,13 +22,17 @@ class Metric:
     Attributes
     ----------
     name : str
-        Its key in ``METRICS``.
+        Its key in ``METRICS``, in code and in JSON.
+    title : str
+        What people call it: in headings, sentences and the glossary, and nothing else there.
     of : callable
         The metric as a function of a :class:`Scored`, a fraction.
     summary : str
         One line that says what it measures.
     of_outcomes : str
         The same of probabilities of one outcome; empty where the summary will do.
+    outcome_title : str
+        What people call it there; empty where the title will do.
     better : "lower", "higher" or "zero"
         Which values are good.
     unit : Unit
@@ -45,6 +49,7 @@ class Metric:
     """
 
     name: str
+    title: str
     of: Callable[[Scored], float]
     summary: str
     better: Literal["lower", "higher", "zero"] = "lower"
@@ -53,11 +58,32 @@ class Metric:
     values: Callable[[Scored], FloatArray] | None = None
     biased: bool = False
     of_outcomes: str = ""
+    outcome_title: str = ""
     cites: tuple[str, ...] = ()
 
     def told(self, kind: str = "logits") -> str:
         """Return what it measures, of what rows hold: "logits", "probabilities" or "score"."""
         return self.of_outcomes if kind == "score" and self.of_outcomes else self.summary
+
+    def called(self, kind: str = "logits") -> str:
+        """Return what people call it, of what rows hold: "logits", "probabilities" or "score".
+
+        Examples
+        --------
+        >>> METRICS["accuracy"].called(), METRICS["accuracy"].called("score")
+        ('accuracy', 'success rate')
+        """
+        return self.outcome_title if kind == "score" and self.outcome_title else self.title
+
+    def heading(self, *, difference: bool = False) -> str:
+        """Return the heading of a column of its values, or of differences.
+
+        Examples
+        --------
+        >>> METRICS["ece15"].heading(), METRICS["nll"].heading(difference=True)
+        ('ECE %', 'log-loss points')
+        """
+        return self.unit.heading(self.title, difference=difference)
 
     @property
     def percent(self) -> bool:
@@ -68,30 +94,35 @@ class Metric:
 _ROWS = (
     Metric(
         name="accuracy",
+        title="accuracy",
         of=proper.accuracy.of,
         values=proper.accuracy.values,
         summary="share of samples whose most probable class is the true one",
         of_outcomes="share of samples whose outcome is 1",
+        outcome_title="success rate",
         better="higher",
     ),
     Metric(
         name="ece15",
+        title="ECE",
         cites=("naeini2015obtaining", "guo2017calibration"),
         of=binned.ece.of,
-        summary="gap between confidence and accuracy in 15 bins of equal width",
-        of_outcomes="gap between probability and frequency of outcome 1 in 15 bins of equal width",
+        summary="mean gap between confidence and accuracy, in 15 bins of equal width",
+        of_outcomes="mean gap between probability and success rate, in 15 bins of equal width",
         biased=True,
     ),
     Metric(
         name="adaece15",
+        title="adaptive ECE",
         cites=("nixon2019measuring",),
         of=binned.adaece.of,
-        summary="gap between confidence and accuracy in 15 bins of equal count",
-        of_outcomes="gap between probability and frequency of outcome 1 in 15 bins of equal count",
+        summary="mean gap between confidence and accuracy, in 15 bins of equal count",
+        of_outcomes="mean gap between probability and success rate, in 15 bins of equal count",
         biased=True,
     ),
     Metric(
         name="cwece15",
+        title="classwise ECE",
         cites=("kull2019dirichlet",),
         of=binned.classwise_ece.of,
         summary="gap between probability and frequency in 15 bins, averaged over classes",
@@ -102,28 +133,32 @@ _ROWS = (
     ),
     Metric(
         name="smece",
+        title="smECE",
         cites=("blasiok2024smooth",),
         of=smooth.smece.of,
-        summary="smooth calibration error, as the authors' released estimator computes it",
+        summary="smooth calibration error, as computed by its authors' program",
         biased=True,
     ),
     Metric(
         name="smece_exact",
+        title="exact smECE",
         cites=("blasiok2024smooth",),
         of=smooth.smece_exact.of,
-        summary="smooth calibration error, as it is defined",
+        summary="smooth calibration error, by its exact definition",
         biased=True,
     ),
     Metric(
         name="nll",
+        title="log-loss",
         of=proper.nll.of,
         values=proper.nll.values,
-        summary="negative log-likelihood of the true class, in nats",
-        of_outcomes="log-loss: negative log-likelihood of the outcome, in nats",
+        summary="negative log-likelihood (NLL) of the true class, in nats",
+        of_outcomes="negative log-likelihood (NLL) of the outcome, in nats",
         unit=X100,
     ),
     Metric(
         name="brier",
+        title="Brier score",
         cites=("brier1950verification",),
         of=proper.brier.of,
         values=proper.brier.values,
@@ -133,38 +168,44 @@ _ROWS = (
     ),
     Metric(
         name="top_label_bce",
+        title="top-label log-loss",
         cites=("lecoz2024tva",),
         of=proper.top_label_bce.of,
         values=proper.top_label_bce.values,
-        summary="cross-entropy of the confidence as a forecast of being correct, in nats",
-        of_outcomes="the same as nll",
+        summary="log-loss of the confidence as a forecast of correctness (BCE), in nats",
+        of_outcomes="the same as log-loss",
         unit=X100,
     ),
     Metric(
         name="auroc",
+        title="AUROC",
         cites=("hendrycks2017baseline",),
         of=selective.auroc_of_correctness.of,
-        summary="chance that a right prediction is more confident than a wrong one",
+        summary="probability that a right prediction is more confident than a wrong one",
         better="higher",
-        of_outcomes="chance that a success has a higher probability than a failure",
+        of_outcomes="probability that a success has a higher score than a failure",
         undefined="all predictions are right, or all are wrong",
     ),
     Metric(
         name="aurc",
+        title="AURC",
         cites=("geifman2019biasreduced",),
         of=selective.aurc.of,
         summary="error rate averaged over all coverages, most confident first",
-        of_outcomes="rate of failures averaged over all coverages, most probable first",
+        of_outcomes="failure rate averaged over all coverages, most probable first",
     ),
     Metric(
         name="eaurc",
+        title="excess AURC",
         cites=("geifman2019biasreduced",),
         of=selective.eaurc.of,
-        summary="aurc above that of a perfect ranking",
+        summary="AURC minus that of a perfect ranking",
     ),
     *(
         Metric(
             name=f"hcfp{percent}",
+            title=f"high-confidence errors (≥{percent / 100})",
+            outcome_title=f"high-probability failures (≥{percent / 100})",
             cites=("liang2026srts",),
             of=partial(threshold.hcfp.of, threshold=percent / 100),
             summary=f"share of errors made with a confidence of {percent} % or more",
@@ -175,25 +216,30 @@ _ROWS = (
     ),
     Metric(
         name="selective_risk80",
+        title="selective risk (coverage 0.8)",
         cites=("geifman2017selective",),
         of=selective.selective_risk.of,
         summary="error rate among the most confident 80 %",
-        of_outcomes="rate of failures among the most probable 80 %",
+        of_outcomes="failure rate among the most probable 80 %",
     ),
     Metric(
         name="risk_at90",
+        title="error rate (confidence ≥0.9)",
+        outcome_title="failure rate (probability ≥0.9)",
         cites=("geifman2017selective",),
         of=threshold.risk_at_threshold.of,
         summary="error rate among predictions with a confidence of 90 % or more",
-        of_outcomes="rate of failures where the probability is 90 % or more",
+        of_outcomes="failure rate where the probability is 90 % or more",
         undefined="no prediction has a confidence of 90 % or more",
     ),
     Metric(
         name="confidence_gap",
+        title="confidence gap",
         of=threshold.confidence_gap.of,
         values=threshold.confidence_gap.values,
         summary="mean confidence minus accuracy",
-        of_outcomes="mean probability minus rate of successes",
+        of_outcomes="mean probability minus success rate",
+        outcome_title="probability gap",
         better="zero",
     ),
 )

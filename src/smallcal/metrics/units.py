@@ -119,8 +119,8 @@ class Unit:
 
         Examples
         --------
-        >>> PERCENT.heading("ece15"), X100.heading("nll"), X100.heading("nll", difference=True)
-        ('ece15 %', 'nll x100', 'nll points')
+        >>> PERCENT.heading("ECE"), X100.heading("gain"), X100.heading("gain", difference=True)
+        ('ECE %', 'gain x100', 'gain points')
         """
         return f"{name} {self.change if difference else self.sign}".rstrip()
 

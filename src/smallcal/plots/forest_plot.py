@@ -129,7 +129,7 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
         ends = {"value": point, "low": low, "high": high}
         scaled = {end: unit.scale * value for end, value in ends.items()}
         rows.append(_row({"label": method, **scaled}, number, METRICS[name].better))
-    label = f"{name}, difference from {found.baseline} ({unit.change})"
+    label = f"{METRICS[name].title}, difference from {found.baseline} ({unit.change})"
     return Forest(rows=tuple(rows), xlabel=label)
 
 

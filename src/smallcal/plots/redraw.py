@@ -51,8 +51,8 @@ def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axe
     --------
     >>> row = {"label": "a", "value": -1.0, "low": -2.0, "high": -0.5}
     >>> row |= {"wide_low": -2.0, "wide_high": -0.5, "verdict": "better"}
-    >>> redraw("forest", {"rows": [row], "xlabel": "ece15 (points)"}).get_xlabel()
-    'ece15 (points)'
+    >>> redraw("forest", {"rows": [row], "xlabel": "ECE (points)"}).get_xlabel()
+    'ECE (points)'
     """
     if plot not in _PLOTS:
         raise InputError(f"plot must be one of {', '.join(_PLOTS)}; got {plot!r}")

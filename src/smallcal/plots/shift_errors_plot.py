@@ -114,12 +114,13 @@ def shift_errors(ax: style.Axes, found: Mapping[str, ShiftErrors]) -> None:
     --------
     >>> labels, sure = {"fog 3": [0] * 6 + [1] * 4}, [[0.9, 0.1]] * 10
     >>> shift_errors(labels, {"raw": {"fog 3": sure}}).get_ylabel()
-    'ece15 (%)'
+    'ECE (%)'
     """
     for name, row, look in style.looks(found):
-        x, y, unit = row.accuracy, row.error, METRICS[row.metric].unit
+        x, y, metric = row.accuracy, row.error, METRICS[row.metric]
+        unit = metric.unit
         tips = [
-            f"{name}, {key}: accuracy {PERCENT.value(a)}, {row.metric} {unit.value(e)} "
+            f"{name}, {key}: accuracy {PERCENT.value(a)}, {metric.title} {unit.value(e)} "
             f"({100 * row.level:g} % interval {unit.interval(low, high)})"
             for key, a, e, low, high in zip(row.sets, x, y, row.low, row.high, strict=True)
         ]
@@ -128,5 +129,5 @@ def shift_errors(ax: style.Axes, found: Mapping[str, ShiftErrors]) -> None:
         ax.scatter([], [], s=26, **look.mark, label=style.literal(name))
     ax.set_ylim(bottom=0)
     style.percent(ax)
-    style.dress(ax, xlabel="accuracy (%)", ylabel=f"{row.metric} ({unit.sign})")
+    style.dress(ax, xlabel="accuracy (%)", ylabel=f"{metric.title} ({unit.sign})")
     style.legend(ax)

@@ -344,7 +344,18 @@ def to_svg(figure: Figure, *, prefix: str = "") -> str:
     text = text[text.index("<svg") :]
     # Whatever is left of the metadata would be repeated in a page once per figure.
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    return re.sub(r"<[^>]+>", lambda tag: _prefixed(tag.group(), prefix), text)
+    return with_prefix(text, prefix)
+
+
+def with_prefix(svg: str, prefix: str) -> str:
+    """Return SVG with a prefix before every id, so that several figures share a page.
+
+    Examples
+    --------
+    >>> with_prefix('<g id="a"><use href="#a"/></g>', "one-")
+    '<g id="one-a"><use href="#one-a"/></g>'
+    """
+    return re.sub(r"<[^>]+>", lambda tag: _prefixed(tag.group(), prefix), svg)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from smallcal.advice.costs import Costs
 from smallcal.calibrators.fitted import FittedCalibrator, load
 from smallcal.calibrators.holder import fitted_of
 from smallcal.calibrators.variants import seed_of
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.shown import in_json
 from smallcal.errors import InputError
 from smallcal.io.atomic import atomic_path, is_special
@@ -35,7 +36,7 @@ FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(InNotebook):
     """What was measured, on what, and what it means.
 
     Attributes
@@ -44,10 +45,13 @@ class Report:
         Everything the report says; ``smallcal.reports.content.gather`` lists the keys.
     draw : callable
         Gives a figure of the page as SVG.
+    saved : list of str
+        Where it was written so far, in order.
     """
 
     content: Mapping[str, Any]
     draw: Callable[[Figure], str] = drawn
+    saved: list[str] = field(default_factory=list, init=False, repr=False)
 
     @property
     def recommended(self) -> str:
@@ -84,6 +88,7 @@ class Report:
         text = self.text(format_of(path) if format is None else format)
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+        self.saved.append(os.fspath(path))
 
     def check(self, condition: str) -> dict[str, Any]:
         """Return whether a condition that must not hold does, and why.

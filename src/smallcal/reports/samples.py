@@ -32,7 +32,7 @@ class Samples:
         The file as it was named; empty where there is none.
     facts : dict
         What the report says of them: ``source``, ``n``, ``n_classes``, ``n_errors`` and
-        ``accuracy`` (of scores: outcomes 0, and the rate of successes), ``sha256`` of the arrays,
+        ``accuracy`` (of scores: outcomes 0, and the success rate), ``sha256`` of the arrays,
         and ``file_sha256``, None where they came from no file.
     flags : dict of str to list
         What scores were taken for; nothing of logits.

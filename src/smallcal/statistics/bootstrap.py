@@ -152,7 +152,7 @@ def seed_samples(
             gap = found[name, metric] - found[baseline, metric]
             gaps[name, metric].append(gap)
             drawn[name, metric][here] = gap.around_point()
-    note = "one seed: how seeds differ is not seen" if len(runs) == 1 else ""
+    note = "one seed: the variation between seeds is not measured" if len(runs) == 1 else ""
     result: dict[str, dict[str, Interval]] = {}
     for name, metric in keys:
         mean = Draws(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, overload
 
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
@@ -20,6 +21,7 @@ from smallcal.statistics.bootstrap import (
     resample,
 )
 from smallcal.statistics.enough import Enough
+from smallcal.statistics.evaluation import Evaluation
 from smallcal.statistics.groups import GroupRow, by_group
 from smallcal.statistics.interval import Interval, require_options
 from smallcal.statistics.noise import FLOORED, noise_floor_of
@@ -33,7 +35,7 @@ _UNIT = "test samples"
 @overload
 def evaluate(
     y_true: object, y_proba: object, *, metrics: Iterable[str] | None = ...
-) -> dict[str, float]: ...
+) -> Evaluation[float]: ...
 
 
 @overload
@@ -47,7 +49,7 @@ def evaluate(
     level: float = ...,
     random_state: int = ...,
     advance: Advance = ...,
-) -> dict[str, Any]: ...
+) -> Evaluation[Any]: ...
 
 
 @overload
@@ -60,7 +62,7 @@ def evaluate(
     n_boot: int | None = ...,
     level: float = ...,
     random_state: int = ...,
-) -> dict[str, dict[str, GroupRow]]: ...
+) -> Evaluation[dict[str, GroupRow]]: ...
 
 
 def evaluate(
@@ -102,8 +104,8 @@ def evaluate(
 
     Returns
     -------
-    dict
-        Metric name to a fraction; with ``ci`` to an
+    Evaluation
+        A dictionary, which notebooks show as a table: metric name to a fraction; with ``ci`` to an
         :class:`~smallcal.statistics.interval.Interval`; with ``by`` group to metric name to
         :class:`~smallcal.statistics.groups.GroupRow`. NaN means that the data leave the value
         undefined;
@@ -121,7 +123,7 @@ def evaluate(
     chosen = chosen_metrics(METRICS if metrics is None else metrics)
     if by is not None:
         names = [metric.name for metric in chosen]
-        return by_group(
+        grouped = by_group(
             y_true,
             y_proba,
             by,
@@ -130,10 +132,11 @@ def evaluate(
             level=level,
             random_state=random_state,
         )
+        return Evaluation(grouped)
     view = Scored.of(y_true, y_proba)
     points = {metric.name: metric.of(view) for metric in chosen}
     if not ci:
-        return points
+        return Evaluation.of(points, view)
     known = {"": points}
     drawn = resample(
         {"": view},
@@ -147,14 +150,15 @@ def evaluate(
     found = intervals_by_method(drawn, unit=_UNIT, level=level)[""]
     shown = [name for name in found if name in FLOORED]
     floors = noise_floor_of(view, shown, level=level, random_state=random_state)
-    return {
+    rows = {
         name: replace(row, floor=floors[name].mean) if name in floors else row
         for name, row in found.items()
     }
+    return Evaluation.of(rows, view)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(InNotebook):
     """Metrics of several methods on the same samples.
 
     Attributes
@@ -227,7 +231,7 @@ class Comparison:
             if row.excludes_zero and verdict != "equivalent":
                 said.append(_change(name, row))
             else:
-                same["equivalent" if verdict == "equivalent" else "tie"].append(name)
+                same["equivalent" if verdict == "equivalent" else "tie"].append(METRICS[name].title)
         if same["tie"]:
             said.append(f"{', '.join(same['tie'])} unchanged beyond chance")
         if same["equivalent"]:
@@ -236,10 +240,10 @@ class Comparison:
 
 
 def _change(name: str, row: Interval) -> str:
-    unit = METRICS[name].unit
+    metric, unit = METRICS[name], METRICS[name].unit
     verb = "lowers" if row.high < 0 else "raises"
     ends = unit.interval(*sorted((abs(row.low), abs(row.high))))
-    return f"{verb} {name} by {unit.size(row.point)}, {100 * row.level:g} % interval {ends}"
+    return f"{verb} {metric.title} by {unit.size(row.point)}, {100 * row.level:g} % interval {ends}"
 
 
 def compare(

@@ -35,7 +35,7 @@ class Gap:
     n, n_correct : int
     accuracy, confidence : float
     gap, low, high : float
-        Confidence minus accuracy, positive where the model is too sure; exact interval.
+        Confidence minus accuracy, positive where the model is overconfident; exact interval.
     p_value : float
         Of "accuracy is what the confidence says", before any correction.
     raw_gap, raw_low, raw_high, raw_p_value : float

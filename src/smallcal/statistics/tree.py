@@ -142,7 +142,9 @@ def single_unit_note(counts: IntArray, names: Sequence[str], k: int) -> str:
     if not alone:
         return ""
     if parents == 1:
-        return f"one {names[k]}: its uncertainty is not seen"
+        return f"one {names[k]}: its uncertainty is not measured"
     if alone == parents:
         return f"one {names[k]} per {names[k - 1]}: their uncertainties are seen only together"
-    return f"one {names[k]} in {alone} of {parents} {names[k - 1]}s: its uncertainty is not seen"
+    return (
+        f"one {names[k]} in {alone} of {parents} {names[k - 1]}s: its uncertainty is not measured"
+    )

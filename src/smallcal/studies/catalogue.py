@@ -38,7 +38,7 @@ _ROWS = (
     Study(
         name="budget",
         title="Calibration budgets",
-        question="How does each method do with few calibration samples?",
+        question="How does each method perform at small sample sizes?",
         entries=entries(
             "none ts-nll tva-ts srts-bce margin-k3 pwlinear-3 hts-nll hts-bce smart-bce adaptive"
         ),
@@ -51,7 +51,7 @@ _ROWS = (
     Study(
         name="scores",
         title="Maps of one score",
-        question="Which map makes a probability of one number per row, with few outcomes?",
+        question="Which method calibrates one score per sample best, from few outcomes?",
         entries=SCORE_MAPS,
         baseline="spline",
         metrics=("nll", "brier", "ece15"),
@@ -61,7 +61,7 @@ _ROWS = (
     Study(
         name="k-ablation",
         title="Number of groups",
-        question="How many groups of risk are worth having?",
+        question="How many risk groups are useful?",
         entries=groups(1, 2, 3, 5, 10, 20),
         baseline="K=1",
         metrics=CORE,
@@ -70,8 +70,8 @@ _ROWS = (
     ),
     Study(
         name="k-ablation-nll",
-        title="Number of groups, by NLL",
-        question="Do more groups help a fit by NLL, and how far apart are their temperatures?",
+        title="Number of groups, by log-loss",
+        question="Do more groups help a fit by log-loss, and how far apart are their temperatures?",
         entries=groups(1, 2, 3, 5, 10, of="srts-nll"),
         baseline="K=1",
         metrics=("ece15", "nll", "hcfp90"),
@@ -81,7 +81,7 @@ _ROWS = (
     Study(
         name="objective",
         title="Objectives",
-        question="What should a temperature minimise, alone and by risk?",
+        question="Which objective should a temperature minimise, one for all and by risk?",
         entries=(
             *entries("ts-nll tva-ts ts-brier ts-softece"),
             *entries("srts-nll srts-bce srts-brier srts-softece"),
@@ -97,7 +97,7 @@ _ROWS = (
     Study(
         name="routing-signal",
         title="Routing signals",
-        question="Does it matter what samples are grouped by?",
+        question="Does it matter which signal forms the groups?",
         entries=entries(
             "tva-ts srts-bce confidence-k3 margin-k3 probmargin-k3 confmargin-k3 features-k3 "
             "features-logits-k3 random-k3 shuffled-k3 oracle-risk oracle-correctness"
@@ -115,7 +115,7 @@ _ROWS = (
     Study(
         name="within-margin",
         title="Within a margin",
-        question="Where the logit margin is alike, does it matter how samples are grouped?",
+        question="At similar logit margins, does it matter how samples are grouped?",
         entries=entries("tva-ts margin-k3 srts-bce smart-bce"),
         metrics=("ece15", "nll", "aurc", "eaurc"),
         probe="within_margin",
@@ -124,7 +124,7 @@ _ROWS = (
     Study(
         name="risk-score",
         title="The risk score",
-        question="Does the risk tell errors apart better than the confidence, and keep its scale?",
+        question="Does predicted risk rank errors better than confidence, and is it calibrated?",
         entries=entries("srts-bce features-k3 features-logits-k3"),
         baseline="srts-bce",
         probe="risk_scored",
@@ -134,14 +134,14 @@ _ROWS = (
     Study(
         name="routing-target",
         title="Routing targets",
-        question="Should the router learn errors, or residuals of the confidence?",
+        question="Should the risk model predict errors, or residuals of the confidence?",
         entries=entries("tva-ts srts-bce margin-k3 signed-residual-k3 abs-residual-k3"),
         metrics=(*ECE, *PROPER, "eaurc"),
     ),
     Study(
         name="matched-maps",
         title="Maps of equal size",
-        question="Is a step better than a line, a spline or another curve with as many numbers?",
+        question="Are risk groups better than a line, a spline or another curve of their size?",
         entries=MATCHED,
         metrics=(*ECE, *PROPER, "eaurc"),
         budgets=(ALL, 250),
@@ -152,7 +152,7 @@ _ROWS = (
     Study(
         name="heads",
         title="Unrestricted heads",
-        question="What do networks without restraint do with so few samples?",
+        question="How do unrestricted networks perform with so few samples?",
         entries=(
             *entries("none ts-nll tva-ts srts-nll srts-bce smart-bce lts-scalar sats-logit-nll"),
             *entries("sats-logit-bce sats-features-nll sats-features-bce utemphead"),
@@ -169,7 +169,7 @@ _ROWS = (
     Study(
         name="deployment",
         title="Confident errors",
-        question="How many errors are made with high confidence, and how good is abstaining?",
+        question="How many errors have high confidence, and how good is selective prediction?",
         entries=MAIN,
         probe="deployed",
         settings={"metrics": ("hcfp90", "hcfp95", "aurc", "eaurc"), "coverages": THRESHOLDS},
@@ -178,7 +178,7 @@ _ROWS = (
     Study(
         name="proper-scores",
         title="Proper scores",
-        question="What does calibrating gain in proper scores over leaving the model alone?",
+        question="How much do proper scores improve over the raw model?",
         entries=MAIN,
         baseline="none",
         metrics=PROPER,
@@ -186,7 +186,7 @@ _ROWS = (
     Study(
         name="thresholds",
         title="Fixed thresholds",
-        question="What is kept, how wrong is it, and does it know, at fixed confidences?",
+        question="At fixed thresholds, how much is accepted, how wrong, and how calibrated?",
         entries=MAIN,
         probe="thresholds",
         settings={"thresholds": THRESHOLDS},
@@ -195,7 +195,7 @@ _ROWS = (
     Study(
         name="matched-coverage",
         title="Equal coverage",
-        question="How wrong is what is kept, when all methods keep as much as one temperature?",
+        question="What is the error rate at equal coverage, that of one temperature?",
         entries=MAIN,
         probe="matched_coverage",
         settings={"thresholds": THRESHOLDS},
@@ -204,7 +204,7 @@ _ROWS = (
     Study(
         name="top1-audit",
         title="Predictions kept",
-        question="Does any method change a prediction, and does accuracy pay for it?",
+        question="Does a method change predictions, and does accuracy suffer?",
         entries=(*MAIN, *entries("vector-scaling dirichlet-odir ets")),
         baseline="none",
         probe="top1",
@@ -229,7 +229,7 @@ _ROWS = (
     Study(
         name="shift",
         title="Shifted samples",
-        question="How well does a calibrator that was fitted on clean samples do on shifted ones?",
+        question="How well does a calibrator fitted on clean samples work under shift?",
         entries=(*entries("none ts-nll srts-nll"), *MATCHED, Entry("adaptive")),
         metrics=("ece15", *PROPER, "accuracy", "aurc", "eaurc"),
         probe="shifted",
@@ -240,7 +240,7 @@ _ROWS = (
     Study(
         name="requantize",
         title="Thresholds cut anew",
-        question="Control: what if groups were kept equally full under shift?",
+        question="Control: what if groups were cut anew to equal size under shift?",
         entries=GROUPED,
         baseline="srts-bce",
         metrics=("ece15", "top_label_bce", "eaurc"),
@@ -252,7 +252,7 @@ _ROWS = (
     Study(
         name="paired-clean",
         title="Groups of the clean twins",
-        question="Control: what if each shifted sample kept the group of its clean twin?",
+        question="Control: what if each shifted sample kept the group of its clean version?",
         entries=GROUPED,
         baseline="srts-bce",
         metrics=("ece15", "top_label_bce", "eaurc"),
@@ -264,7 +264,7 @@ _ROWS = (
     Study(
         name="risk-flow",
         title="Risk under shift",
-        question="How does the risk grow under shift, and between which groups do samples move?",
+        question="How does predicted risk change under shift, and which groups do samples leave?",
         entries=entries("srts-bce margin-k3"),
         baseline="srts-bce",
         metrics=("mean_risk",),
@@ -275,7 +275,7 @@ _ROWS = (
     Study(
         name="natural-shift",
         title="Data from elsewhere",
-        question="Does calibrating on clean samples help, or harm, on data from elsewhere?",
+        question="Does calibration on clean samples help or harm on data from other sources?",
         entries=entries(
             "none ts-nll tva-ts qats-nll qats-bce smart-bce pwlinear-3 srts-nll srts-bce"
         ),
@@ -308,7 +308,7 @@ _ROWS = (
     Study(
         name="heterogeneity",
         title="Where routing helps",
-        question="Under which corruptions does routing gain, and how wrong, how sure are others?",
+        question="Under which corruptions does routing help, and how miscalibrated is the model?",
         entries=entries("none tva-ts smart-bce srts-bce"),
         metrics=("ece15", "confidence_gap"),
         probe="shifted",
@@ -319,7 +319,7 @@ _ROWS = (
     Study(
         name="selector",
         title="Choosing one group or three",
-        question="Can the calibration split tell whether three temperatures beat one?",
+        question="Can the calibration split predict whether three temperatures beat one?",
         entries=(Entry("K=1", "tva-ts"), Entry("K=3", "srts-bce")),
         baseline="K=1",
         metrics=("ece15", "top_label_bce"),
@@ -336,7 +336,7 @@ _ROWS = (
     Study(
         name="on-off",
         title="Routing on or off",
-        question="Does the calibration split tell for which models three temperatures help?",
+        question="Can the calibration split predict for which models three temperatures help?",
         entries=(Entry("K=1", "tva-ts"), Entry("K=3", "srts-bce")),
         baseline="K=1",
         metrics=("ece15", "top_label_bce"),
@@ -347,7 +347,7 @@ _ROWS = (
     Study(
         name="nested-k",
         title="Choosing the number of groups",
-        question="Does a held-out fifth find the right number of groups?",
+        question="Does a held-out fifth select the right number of groups?",
         entries=groups(1, 2, 3, 5, 10),
         baseline="K=1",
         metrics=("ece15", "top_label_bce"),
@@ -368,7 +368,7 @@ _ROWS = (
     Study(
         name="audit",
         title="What a fit holds",
-        question="Do the fitted numbers agree from seed to seed, and from draw to draw?",
+        question="How stable are the fitted parameters across seeds and draws?",
         entries=(*GROUPED, Entry("srts-nll")),
         baseline="srts-bce",
         probe="audited",
@@ -379,7 +379,7 @@ _ROWS = (
     Study(
         name="signal-to-noise",
         title="Signal and noise",
-        question="Does miscalibration depend on the signal, and does grouping by it pay?",
+        question="Does miscalibration depend on the signal, and does grouping by it help?",
         entries=entries("tva-ts ts-nll srts-bce srts-nll margin-k3 confidence-k3"),
         metrics=("ece15", "top_label_bce", "nll"),
         probe="signal_to_noise",

@@ -47,7 +47,7 @@ class Correction(Part):
     writes: tuple[tuple[float, ...], ...] = ()
     kinds: ClassVar[dict[str, type[Correction]]] = {}
     kind: ClassVar[str] = "classes"
-    words: ClassVar[str] = "first moved by a bias of each class and by what classes share"
+    words: ClassVar[str] = "first corrected by class biases and shared directions"
     schema: ClassVar[Mapping[str, Rule]] = {
         "bias": rule("numbers", "Added to the logit of each class."),
         "reads": list_of(rule("numbers"), "Directions: their products with the logits ..."),

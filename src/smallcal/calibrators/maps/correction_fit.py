@@ -358,7 +358,7 @@ def _dealt(z: FloatArray, labels: IntArray) -> tuple[IntArray, list[slice]]:
         The folds in that order.
     """
     margin = -np.partition(z, -2, axis=1)[:, -2]
-    together = np.round(z.sum(axis=1), 6)  # so that the order of classes leaves it as it is
+    together = np.round(z.sum(axis=1), 6)  # so that the order of classes leaves it unchanged
     by_margin = np.lexsort((together, z[np.arange(len(z)), labels], margin))
     n_folds = min(N_FOLDS, len(z))
     rows = [by_margin[start::n_folds] for start in range(n_folds)]

@@ -27,7 +27,7 @@ def adapt(
     calibrator: options.Calibrator,
     data: Annotated[
         str | None,
-        argument("[DATA]", "Rows from where the model runs; labels are not looked at."),
+        argument("[DATA]", "New data from deployment; labels are ignored."),
     ] = None,
     output: Annotated[
         str | None,
@@ -35,16 +35,21 @@ def adapt(
     ] = None,
     rates: Annotated[
         str | None,
-        option("FILE", "Known rates instead: a table with the columns class and rate."),
+        option("FILE", "Use known class frequencies: a table with the columns class and rate."),
     ] = None,
     undo: Annotated[
-        bool, flag("--undo", "Write CAL as it was before it was adapted, to the byte.")
+        bool, flag("--undo", "Write CAL as it was before adaptation, byte for byte.")
     ] = False,
     level: Annotated[
-        float, option("P", "Level of the intervals; one minus it is that of the test.")
+        float, option("P", "Level of the confidence intervals; the test uses one minus it.")
     ] = 0.95,
     force: Annotated[
-        bool, flag("--force", "Adapt where rows are few, nothing moved, or more than that.")
+        bool,
+        flag(
+            "--force",
+            "Adapt even if samples are few, nothing changed, or more than class frequencies "
+            "changed.",
+        ),
     ] = False,
     input: options.Input = None,
     columns: options.Columns = None,
@@ -56,7 +61,7 @@ def adapt(
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Adapt a calibrator to classes that became more or less frequent; no labels needed."""
+    """Adapt a calibrator to new class frequencies (label shift), without labels."""
     asked = Asked.of(locals())
     if undo and (data is not None or rates is not None or force):
         raise InputError("--undo needs nothing but CAL and -o")
@@ -127,5 +132,5 @@ def _tell(
         headers, rows = table(found, _MOST)
         terminal.show_table(headers, rows)
         if len(found.now) > len(rows):
-            terminal.say(f"And {len(found.now) - len(rows):,} classes that moved less.")
+            terminal.say(f"And {len(found.now) - len(rows):,} classes that changed less.")
     terminal.say(*rest, f"Wrote {output}.")

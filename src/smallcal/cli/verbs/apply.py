@@ -43,7 +43,7 @@ def apply(
         str,
         option(
             "OUT",
-            "Where to write: the suffix chooses the type, a name without one is a folder.",
+            "Where to write; the suffix sets the format, a name without one is a folder.",
             "-o",
             "--output",
         ),
@@ -62,16 +62,16 @@ def apply(
         bool, flag("--with-decision", "Also write which rows a certified threshold accepts.")
     ] = False,
     cost: options.Cost = None,
-    jobs: Annotated[int, option("N", "Processes that work on parts of DATA.", min=1)] = 1,
+    jobs: Annotated[int, option("N", "Number of worker processes.", min=1)] = 1,
     dask: Annotated[
-        str | None, option("ADDRESS", "Run on the Dask cluster of this scheduler instead.")
+        str | None, option("ADDRESS", "Run on the Dask cluster with this scheduler.")
     ] = None,
     part_rows: Annotated[
-        int | None, option("N", "Rows of a part; by default as many as make 64 MB.", min=1)
+        int | None, option("N", "Rows per part. Default: as many as fit in 64 MB.", min=1)
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write calibrated probabilities; .npy, Parquet and Arrow stream, however large."""
+    """Write calibrated probabilities; .npy, Parquet and Arrow files may be of any size."""
     asked = inputs.Asked.of(locals())
     how: dict[str, Any] = {"jobs": jobs, "dask": dask, "part_rows": part_rows}
     if os.path.isdir(calibrator):

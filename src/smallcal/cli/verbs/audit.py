@@ -28,7 +28,7 @@ _SHARES = {
     "rising": "temperatures rise from group to group",
     "falling": "temperatures fall from group to group",
     "same_order": "groups ranked by temperature as here",
-    "beats_raw": "lower {loss} than {raw} on samples left out",
+    "beats_raw": "lower {loss} than {raw} on held-out samples",
 }
 _MARKS = {"fine": "-", "care": "!", "bad": "!!"}
 
@@ -42,17 +42,19 @@ def audit(
     ] = None,
     apply_to: Annotated[
         list[str] | None,
-        option("FILE", "Also say which groups these samples fall into. May be repeated."),
+        option(
+            "FILE", "Also show how these samples are distributed over the groups. May be repeated."
+        ),
     ] = None,
     n_refits: Annotated[
         int | None,
-        option("N", "How often to fit again. Default: 50, or 100 if two halves differ.", min=2),
+        option("N", "Number of refits. Default: 50, or 100 if the two halves disagree.", min=2),
     ] = None,
     size: Annotated[
-        int | None, option("N", "Refit on N samples drawn without replacement.")
+        int | None, option("N", "Refit on N samples, drawn without replacement.")
     ] = None,
     n_null: Annotated[
-        int, option("N", "Draws behind p-values; 0 leaves signals out.", min=0)
+        int, option("N", "Simulations for p-values; 0 skips the test of signals.", min=0)
     ] = 499,
     labels: options.Labels = None,
     input: options.Input = None,
@@ -67,7 +69,7 @@ def audit(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Refit a calibrator on resamples and say how far to trust its numbers."""
+    """Refit a calibrator on resamples and say how stable it is."""
     if calibrator is not None and (setting or method != "default"):
         raise InputError("--calibrator brings its own method; leave out --method and --set")
     chosen = choices.method_options(method, setting or [])
@@ -124,7 +126,7 @@ def _show(found: Audit, data: str) -> None:
     wrong = f"{found.n_errors:,} of them predicted wrong"
     if found.input == "score":
         size, wrong = terminal.count(found.n, "score"), f"{found.n_errors:,} of them of outcome 0"
-    parameters = terminal.count(found.n_parameters, "fitted number")
+    parameters = terminal.count(found.n_parameters, "parameter")
     terminal.say(f"{found.method} on {data}: {size}, {wrong}; {parameters}.")
     terminal.say(f"{terminal.count(found.n_refits, 'refit')}, each on {found.resampling}.")
     _show_temperatures(found)
@@ -182,7 +184,7 @@ def _show_bands(found: Audit) -> None:
 
 def _show_shares(found: Audit) -> None:
     claim, score = CLAIMS[found.input], found.input == "score"
-    told = {"loss": claim.called if score else "TopBCE", "raw": claim.raw}
+    told = {"loss": METRICS[claim.loss].title, "raw": claim.raw}
     rows = [
         [_SHARES[key].format(**told), SHARE.value(share)] for key, share in found.shares.items()
     ]
@@ -191,10 +193,9 @@ def _show_shares(found: Audit) -> None:
     ]
     terminal.show_table(["in refits", "share"], rows)
     names = {
-        "top_label_bce": ("TopBCE", "top_label_bce"),
-        "ece15": ("ECE15", "ece15"),
-        "ece15_floor": ("ECE15 by noise alone", "ece15"),
-        "nll": ("NLL", "nll"),
+        **{key: (METRICS[key].title, key) for key in ("top_label_bce", "ece15")},
+        "ece15_floor": (f"{METRICS['ece15'].title} noise floor", "ece15"),
+        "nll": (METRICS["nll"].title, "nll"),
     }
     rows = []
     for key, (name, metric) in names.items():
@@ -203,7 +204,7 @@ def _show_shares(found: Audit) -> None:
             rows.append([unit.heading(name), *(unit.spread(s.mean, s.sd) for s in pair)])
     if rows:
         terminal.show_table(
-            ["on samples left out", claim.raw.removeprefix("the "), found.method], rows
+            ["on held-out samples", claim.raw.removeprefix("the "), found.method], rows
         )
 
 
@@ -216,10 +217,11 @@ def _show_signals(signals: SignalToNoise) -> None:
             rows.append([name, "", "", "", row.note])
             continue
         gain = X100.number(row.predicted_gain, signed=True)
-        gain += "" if row.metric == "TopBCE" else f" {row.metric}"
+        gain += "" if row.metric == "top_label_bce" else f" {METRICS[row.metric].title}"
         beyond = "beyond chance" if row.beyond_chance else ""
         rows.append([name, f"{row.times_floor:.1f}", gain, f"{row.p_value:.3f}", beyond])
     control = f"{signals.random_times_floor:.1f}"
     rows.append(["random groups", control, "", "", "for comparison"])
-    heading = X100.heading("TopBCE gain", difference=True)
+    gained = METRICS["top_label_bce"]
+    heading = gained.unit.heading(f"{gained.title} gain", difference=True)
     terminal.show_table(["signal", "B/σ² in floors", heading, "p", ""], rows, text=(0, 4))

@@ -31,22 +31,25 @@ def certify(
         str | None,
         option(
             "FILE",
-            "Write the calibrator with its threshold; FILE may be CAL itself.",
+            "Write the calibrator with its threshold; may be CAL itself.",
             "-o",
             "--output",
         ),
     ] = None,
     risk: Annotated[
         list[str] | None,
-        option("SHARE", "Errors to stay below, such as 2% or 0.02. May be repeated. Default 2%."),
+        option(
+            "SHARE",
+            "Highest acceptable error rate, such as 2% or 0.02. May be repeated. Default: 2%.",
+        ),
     ] = None,
-    confidence: Annotated[str, option("SHARE", "How sure the guarantee is.")] = "95%",
+    confidence: Annotated[str, option("SHARE", "Confidence level of the guarantee.")] = "95%",
     rule: Annotated[
         str,
         option(
             "accepted|all",
-            "What the risk is a share of: errors among accepted rows, or rows that are accepted "
-            "and wrong among all.",
+            "What --risk limits: the error rate among accepted samples, or the share of all "
+            "samples that are accepted and wrong.",
         ),
     ] = "accepted",
     by: Annotated[
@@ -57,19 +60,23 @@ def certify(
         ),
     ] = None,
     correction: Annotated[
-        str, option("holm|bonferroni", "How classes or groups share the chance to be wrong.")
+        str,
+        option("holm|bonferroni", "How the confidence level is divided among classes or groups."),
     ] = "holm",
     sets: Annotated[
         list[str] | None,
         option(
             "SHARE",
-            "Sets of classes that miss the true one in this share of rows at most. May be "
-            "repeated; without --risk no threshold is looked for.",
+            "Prediction sets that miss the true class in at most this share of samples. May be "
+            "repeated; without --risk, no threshold is computed.",
         ),
     ] = None,
     cross: Annotated[
         bool,
-        flag("--cross", "DATA is what CAL was fitted on: refits judge it; only approximate."),
+        flag(
+            "--cross",
+            "DATA is what CAL was fitted on: use cross-validation; the guarantee is approximate.",
+        ),
     ] = False,
     labels: options.Labels = None,
     input: options.Input = None,
@@ -84,7 +91,7 @@ def certify(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Find the confidence above which errors stay below a risk, with a guarantee."""
+    """Find a confidence threshold that keeps the error rate low, with a guarantee."""
     alphas = choices.shares(sets or [], "--sets")
     if cross and alphas:
         raise InputError("--sets needs rows that CAL was not fitted on; leave out --cross")

@@ -43,10 +43,15 @@ def compare(
     test_data: options.TestData = None,
     methods: Annotated[
         str | None,
-        option("A,B,...", "Which methods, or all. Default: five, of scores the maps of those."),
+        option(
+            "A,B,...",
+            "Methods, separated by commas, or all. Default: five common ones; for scores, those "
+            "for scores.",
+        ),
     ] = None,
     baseline: Annotated[
-        str | None, option("NAME", "Compare with this method. Default: tva-ts, or the first.")
+        str | None,
+        option("NAME", "Method that the others are compared with. Default: tva-ts, or the first."),
     ] = None,
     metrics: options.Metrics = None,
     input: options.Input = None,
@@ -62,7 +67,7 @@ def compare(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Fit several methods and show their metrics side by side."""
+    """Fit several methods and compare their metrics on a test split."""
     require_options(n_boot, level)
     given = None if methods is None else choices.method_names(methods)
     choices.metric_names(metrics, DEFAULT_METRICS)  # before anything is read
@@ -232,4 +237,4 @@ def _rows(
 
 
 def _heading(metric: str, *, difference: bool = False) -> str:
-    return METRICS[metric].unit.heading(metric, difference=difference)
+    return METRICS[metric].heading(difference=difference)

@@ -31,7 +31,6 @@ from smallcal.statistics.compare import evaluate
 
 METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "adaptive", "adaptive-free")
 MEASURED = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
-NAMES = ("ECE15", "TopBCE", "NLL", "Brier", "accuracy")
 BUDGETS = (250, 625, 1250)
 NO_REPORT = "none"
 CREDIT = "Data: drawings from Quick, Draw! by Google, CC BY 4.0; the model and its logits are ours."
@@ -56,20 +55,22 @@ class Cell:
 
 
 def demo(
-    draws: Annotated[int, option(None, "Random subsets per budget.", min=1, max=1000)] = 5,
+    draws: Annotated[int, option(None, "Random subsets per sample size.", min=1, max=1000)] = 5,
     budget: Annotated[
-        list[int] | None, option("N", "Calibration samples; may be repeated. [250 625 1250]")
+        list[int] | None,
+        option("N", "Number of calibration samples; may be repeated. [250 625 1250]"),
     ] = None,
     export: Annotated[
-        str | None, option("FOLDER", "Only write the data there, as cal.npz and test.npz.")
+        str | None,
+        option("FOLDER", "Only write the demo's data to this folder, as cal.npz and test.npz."),
     ] = None,
     report: Annotated[
-        str, option("FILE", "Where to write the report on this data; none to leave it out.")
+        str, option("FILE", "Where to write the report; none for no report.")
     ] = "smallcal-report.html",
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Calibrate a real model from a few hundred samples and show what that gives."""
+    """Calibrate a real model from a few hundred samples and show the result."""
     cal, test = load_demo("cal"), load_demo("test")
     if export is not None:
         _export(Path(export), {"cal": cal, "test": test}, as_json=as_json)
@@ -86,9 +87,7 @@ def demo(
         f"A model with {len(cal.class_names)} classes; fitted on random draws of N calibration "
         f"samples, measured on {len(test.labels):,} others. Mean ± standard deviation over draws."
     )
-    headers = [
-        METRICS[metric].unit.heading(name) for metric, name in zip(MEASURED, NAMES, strict=True)
-    ]
+    headers = [METRICS[metric].heading() for metric in MEASURED]
     terminal.show_table(["N", "method", *headers], list(_rows(cells)), text=(0, 1))
     terminal.say(*findings(cells), on_test())
     if report != NO_REPORT:
@@ -107,7 +106,7 @@ def _report(file: str, cal: DemoSplit, test: DemoSplit, seed: int) -> None:
     title = "Calibration of the demo's drawing classifier"
     with terminal.progress("Reporting", Settings().steps()) as advance:
         report(cal, test, title=title, random_state=seed, advance=advance).save(file)
-    terminal.say(f"Wrote {file}: the whole story, with all {len(cal.labels):,} samples.")
+    terminal.say(f"Wrote {file}: the full report, with all {len(cal.labels):,} samples.")
 
 
 def _measure(
@@ -179,7 +178,7 @@ def _proper(budget: int, found: dict[str, Cell]) -> str:
     best = min(loss.values())
     winners = " and ".join(name for name, value in loss.items() if value == best)
     return (
-        f"{budget:,} samples: lowest TopBCE by {winners}, {unit.number(best)}, raw "
+        f"{budget:,} samples: lowest top-label log-loss by {winners}, {unit.number(best)}, raw "
         f"{unit.value(loss['none'])}."
     )
 
@@ -250,7 +249,7 @@ def _commands(folder: Path) -> list[str]:
 
 
 _GO_ON = """\
-Go on with the same data as files:
+Continue with the same data as files:
   smallcal demo --export demo-data
   smallcal fit demo-data/cal.npz -o cal.json
   smallcal evaluate demo-data/test.npz --calibrator cal.json

@@ -47,7 +47,7 @@ def evaluate(
         str | None,
         option(
             "NAME",
-            "Also hold confidence against accuracy in each group of this column or array, before "
+            "Also compare confidence with accuracy in each group of this column or array, before "
             "and after CAL.",
         ),
     ] = None,
@@ -56,7 +56,7 @@ def evaluate(
     fail_if: Annotated[
         list[str] | None,
         option(
-            "CONDITION", 'Exit with 1 if this holds: "ece15>0.03" or "ece15>3%". May be repeated.'
+            "CONDITION", 'Exit code 1 if this holds: "ece15>0.03" or "ece15>3%". May be repeated.'
         ),
     ] = None,
     n_boot: options.EnoughBoot = None,
@@ -65,7 +65,7 @@ def evaluate(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure the calibration of logits or scores, or of what a calibrator makes."""
+    """Measure how well logits, scores or a calibrator's probabilities are calibrated."""
     require_options(n_boot, level)
     conditions = [Condition.parse(text) for text in fail_if or []]
     shown = choices.metric_names(metrics, list(METRICS))
@@ -209,18 +209,21 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
             row = found[name]
             cells.append(unit.interval(row.low, row.high, n_undefined=row.n_undefined))
             cells.append("" if row.floor is None else unit.number(row.floor))
-        rows.append([name, unit.number(value), unit.sign, *cells, METRICS[name].told(kind)])
-    headers = ["metric", "value", "unit", *more, "what it measures"]
+        what = f"{METRICS[name].called(kind)}: {METRICS[name].told(kind)}"
+        rows.append([name, unit.number(value), unit.sign, *cells, what])
+    headers = ["name", "value", "unit", *more, "metric"]
     terminal.show_table(headers, rows, text=(0, 2, len(headers) - 1))
     if found:
         terminal.say(
             f"Intervals: {resamples(found.values())} of the test samples. Floor: what a perfectly "
             f"calibrated model with these {CLAIMS[kind].confidences} would show on average; an "
-            "error near its floor is noise."
+            "error near this noise floor is no evidence of miscalibration."
         )
     if binned:
-        each = ", ".join(f"{name} {METRICS[name].unit.value(found[name].point)}" for name in binned)
+        measured = ((METRICS[name], found[name]) for name in binned)
+        each = ", ".join(
+            f"{metric.title} {metric.unit.value(row.point)}" for metric, row in measured
+        )
         terminal.say(
-            f"Debiased, without the noise of these samples: {each}, "
-            "which their intervals are about."
+            f"Debiased (expected noise subtracted): {each}; the intervals are for these values."
         )

@@ -27,30 +27,31 @@ class _Onnx(NamedTuple):
 def export(
     calibrator: options.Calibrator,
     output: Annotated[
-        str | None, option("FILE", "Where to write it: .onnx, .py or .sql.", "-o", "--output")
+        str | None,
+        option("FILE", "Where to write the export: .onnx, .py or .sql.", "-o", "--output"),
     ] = None,
     to: Annotated[
-        str | None, option("onnx|python|sql", "What to write. Default: what FILE says.")
+        str | None, option("onnx|python|sql", "Format. Default: by the suffix of FILE.")
     ] = None,
     append: Annotated[
-        str | None, option("MODEL", "Put the calibrator behind this ONNX model.")
+        str | None, option("MODEL", "Append the calibrator to this ONNX model.")
     ] = None,
     output_name: Annotated[
-        str | None, option("NAME", "The model's output with the logits, if not the only.")
+        str | None, option("NAME", "Name of the model's output with the logits, if it has several.")
     ] = None,
     features_name: Annotated[
-        str | None, option("NAME", "The model's output with the features, if needed.")
+        str | None, option("NAME", "Name of the model's output with the features, if needed.")
     ] = None,
     dtype: Annotated[
         str | None,
         option(
             "float32|float16|float64",
-            "Of the inputs and outputs of an ONNX file. Default: float32, or the model's.",
+            "Number type of an ONNX file's inputs and outputs. Default: float32, or the model's.",
         ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write a calibrator as ONNX, a Python file or SQL, for places without smallcal."""
+    """Export a calibrator to ONNX, a Python file or SQL, to run without smallcal."""
     kind = _kind(output, to)
     onnx = _Onnx(append, output_name, features_name, dtype)
     _require_effect(onnx, kind)
@@ -59,8 +60,8 @@ def export(
     fitted = runtime.load(calibrator)
     if sets_of(fitted.decisions):
         terminal.note(
-            "prediction sets are not part of the file: it gives probabilities, and whether a row "
-            "is accepted; smallcal apply --with-decision and predict_set give the sets"
+            "the export holds no prediction sets: it gives probabilities, and whether a row is "
+            "accepted; smallcal apply --with-decision and predict_set give the sets"
         )
     content = _content(fitted, calibrator, kind, onnx)
     raw = content.encode() if isinstance(content, str) else content

@@ -26,7 +26,7 @@ def fit(
         str | None,
         option(
             "FILE",
-            "Where to write the calibrator (JSON); with --per a new folder.",
+            "Where to write the calibrator (JSON); with --per, a new folder.",
             "-o",
             "--output",
         ),
@@ -45,7 +45,7 @@ def fit(
     per: options.Per = None,
     may_change_predictions: Annotated[
         bool,
-        flag("--may-change-predictions", "Let classes win that the model itself puts second."),
+        flag("--may-change-predictions", "Allow calibration to change the predicted class."),
     ] = False,
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -75,7 +75,7 @@ def fit(
         return
     describe(fitted, noted=True)
     if output is None:
-        terminal.say("Nothing was written; -o cal.json keeps this calibrator.")
+        terminal.say("Nothing was saved; use -o cal.json to save this calibrator.")
     else:
         terminal.say(f"Wrote {output}.")
 

@@ -11,9 +11,9 @@ from smallcal.cli.options import argument
 
 def help(
     context: typer.Context,
-    verb: Annotated[list[str] | None, argument("[VERB]...", "A verb, such as fit.")] = None,
+    verb: Annotated[list[str] | None, argument("[VERB]...", "A command, such as fit.")] = None,
 ) -> None:
-    """Show the help of a verb."""
+    """Show the help of a command."""
     shown: Any = context.find_root()
     for name in verb or []:
         if not hasattr(shown.command, "resolve_command"):

@@ -9,7 +9,7 @@ from smallcal.cli.describe import describe
 
 
 def inspect(calibrator: options.Calibrator, as_json: options.Json = False) -> None:
-    """Say what a saved calibrator does, in words."""
+    """Describe a saved calibrator in words."""
     fitted = runtime.load(calibrator)
     if as_json:
         terminal.show_json({"file": calibrator, **summary(fitted)})

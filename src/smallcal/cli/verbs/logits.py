@@ -39,7 +39,7 @@ def logits(
         str,
         option(
             "DIR",
-            "The collection: a new folder, or one to add to. What was stopped goes on.",
+            "Collection folder, new or existing; an interrupted run resumes.",
             "-o",
             "--output",
             show_default=False,
@@ -49,40 +49,41 @@ def logits(
         str | None,
         option(
             "RULE|FILE.json",
-            "Divide DATA into calibration and test: halves, first-5, or a split that was written.",
+            "Divide DATA into calibration and test: halves, first-5, or a saved split.",
         ),
     ] = None,
     calibration: Annotated[
         str | None, option("DATA", "Calibrate on other images, such as cifar100:DIR:train.")
     ] = None,
     calibration_split: Annotated[
-        str | None, option("RULE|FILE.json", "Take only these of them: 5%, or the split of a run.")
+        str | None, option("RULE|FILE.json", "Use only part of them: 5%, or the split of a run.")
     ] = None,
-    split_seed: Annotated[int, option("N", "Seed of splits that are drawn here.", min=0)] = 0,
+    split_seed: Annotated[int, option("N", "Seed of random splits.", min=0)] = 0,
     shift: Annotated[
         list[str] | None,
         option(
             "DATA",
-            "A shifted set, such as imagenet-r:DIR; of cifar100-c:DIR all parts. May be repeated.",
+            "Shifted test set, such as imagenet-r:DIR or cifar100-c:DIR (all parts). May be "
+            "repeated.",
         ),
     ] = None,
     corrupt: Annotated[
         str | None,
-        option("all|standard|A,B,...", "Corrupt the test images here: 19 kinds, 15, or by name."),
+        option("all|standard|A,B,...", "Also corrupt the test images: 19 kinds, 15, or by name."),
     ] = None,
-    severity: Annotated[str, option("1-5|3|1,3,5", "How badly.")] = "1-5",
-    corrupt_seed: Annotated[int, option("N", "Seed of what is random about it.", min=0)] = 0,
+    severity: Annotated[str, option("1-5|3|1,3,5", "Severity of the corruption.")] = "1-5",
+    corrupt_seed: Annotated[int, option("N", "Seed of the corruption.", min=0)] = 0,
     corrupt_images: Annotated[
-        int | None, option("N", "Corrupt so many test images, evenly spread.", min=1)
+        int | None, option("N", "Corrupt only this many test images, evenly spaced.", min=1)
     ] = None,
     whole_shifts: Annotated[
         bool,
-        flag(
-            "--whole-shifts", "Keep the calibration images' twins in shifted sets that have them."
-        ),
+        flag("--whole-shifts", "Keep the shifted versions of calibration images in shifted sets."),
     ] = False,
-    dataset: Annotated[str | None, option("NAME", "What the cell's data set is called.")] = None,
-    backbone: Annotated[str | None, option("NAME", "What the cell's model is called.")] = None,
+    dataset: Annotated[
+        str | None, option("NAME", "Name of the data set in the collection.")
+    ] = None,
+    backbone: Annotated[str | None, option("NAME", "Name of the model in the collection.")] = None,
     seed: Annotated[
         int | None,
         option(
@@ -90,27 +91,30 @@ def logits(
         ),
     ] = None,
     checkpoint: Annotated[
-        str | None, option("FILE", "Weights in place of the model's own: .pt, .safetensors.")
+        str | None, option("FILE", "Weights to load into the model: .pt or .safetensors.")
     ] = None,
     no_features: Annotated[
-        bool, flag("--no-features", "Leave out what the last layer sees.")
+        bool, flag("--no-features", "Do not save features (the input of the last layer).")
     ] = False,
-    batch_size: Annotated[int, option("N", "Images at once.", min=1)] = 64,
+    batch_size: Annotated[int, option("N", "Images per batch.", min=1)] = 64,
     workers: Annotated[
         int | None,
-        option("N", "Processes that load images. Default: one a processor, up to 8.", min=0),
+        option("N", "Processes that load images. Default: one per core, up to 8.", min=0),
     ] = None,
-    device: Annotated[str, option("auto|cpu|cuda|mps", "Where the model runs.")] = "auto",
+    device: Annotated[str, option("auto|cpu|cuda|mps", "Device for the model.")] = "auto",
     precision: Annotated[
         str,
-        option("auto|float32|bfloat16|float16", "What it computes in; auto: mixed on GPUs alone."),
+        option(
+            "auto|float32|bfloat16|float16",
+            "Numerical precision; auto is mixed precision on GPUs only.",
+        ),
     ] = "auto",
     limit: Annotated[
-        int | None, option("N", "At most so many images of each set, for a try.", min=1)
+        int | None, option("N", "At most this many images per set, for a trial run.", min=1)
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run a model over images: logits and features, as a collection that studies read."""
+    """Run an image model and save logits and features as a collection for studies."""
     # Here: they need Pillow and torch, and a list of options does not.
     from smallcal import vision
 
@@ -151,7 +155,7 @@ def logits(
         )
     except (KeyboardInterrupt, SystemExit):
         terminal.note(
-            f"what is finished is kept; the same command goes on: {terminal.typed(context)}"
+            f"what is finished is kept; run the same command to resume: {terminal.typed(context)}"
         )
         raise
     terminal.note(*done.notes)

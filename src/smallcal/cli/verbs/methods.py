@@ -7,10 +7,11 @@ from smallcal.cli import options, terminal
 
 
 def methods(as_json: options.Json = False) -> None:
-    """List the methods by name."""
+    """List all methods, with their names."""
     if as_json:
         rows = {
             name: {
+                "title": row.title,
                 "summary": row.summary,
                 "objective": row.objective,
                 "signal": row.signal,
@@ -25,8 +26,8 @@ def methods(as_json: options.Json = False) -> None:
         }
         terminal.show_json({"methods": rows, "aliases": dict(ALIASES)})
         return
-    listed = [[name, row.summary] for name, row in METHODS.items()]
-    terminal.show_table(["method", "what it does"], listed, text=(0, 1))
+    listed = [[name, f"{row.title}: {row.summary}"] for name, row in METHODS.items()]
+    terminal.show_table(["name", "method"], listed, text=(0, 1))
     others = {true: [a for a, name in ALIASES.items() if name == true] for true in METHODS}
     known = [[name, ", ".join(names)] for name, names in others.items() if names]
-    terminal.show_table(["method", "other names that do as well"], known, text=(0, 1))
+    terminal.show_table(["name", "other names for it"], known, text=(0, 1))

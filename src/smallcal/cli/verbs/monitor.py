@@ -25,29 +25,28 @@ def monitor(
     data: Annotated[
         str | None,
         argument(
-            "[DATA]", "New logits, with or without labels; without DATA what is known is shown."
+            "[DATA]", "New logits, with or without labels. Without DATA, show the current state."
         ),
     ] = None,
     state: Annotated[
         str | None,
-        option("FILE", "What was seen so far (JSON); DATA is added. Begun if not there."),
+        option("FILE", "File that accumulates what was seen (JSON); created if missing."),
     ] = None,
     merge: Annotated[
         list[str] | None,
-        option("FILE", "Look at the sum of such states; none is written. Repeatable."),
+        option("FILE", "Combine state files of several monitors; writes nothing. May be repeated."),
     ] = None,
     labels: options.Labels = None,
-    seen: Annotated[
-        bool, flag("--seen", "DATA was added before; only its labels are new.")
-    ] = False,
+    seen: Annotated[bool, flag("--seen", "DATA was added before; add only its labels.")] = False,
     alpha: Annotated[
-        float | None, option("P", "Chance of ever giving a false alarm. Default 0.01.")
+        float | None, option("P", "Probability of ever raising a false alarm. Default: 0.01.")
     ] = None,
     tolerance: Annotated[
-        float | None, option("GAP", "Gap that is no cause for alarm. Default 0.02.")
+        float | None, option("GAP", "Confidence gap that is tolerated. Default: 0.02.")
     ] = None,
     reference: Annotated[
-        str | None, option("FILE", "Calibration split, for a calibrator saved without its counts.")
+        str | None,
+        option("FILE", "Calibration split, for a calibrator saved without reference counts."),
     ] = None,
     input: options.Input = None,
     columns: options.Columns = None,
@@ -61,7 +60,7 @@ def monitor(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Watch for drift; exit with 1 on alarm. May be asked as often as one likes."""
+    """Detect drift in new data; exit code 1 on alarm. Run it as often as you like."""
     if state is not None and merge:
         raise InputError("--merge only looks and --state is written; use one of them")
     if prometheus and as_json:

@@ -38,41 +38,45 @@ _OUT = ("-o", "--output", "--out")
 def paper(
     context: typer.Context,
     plan: Annotated[
-        bool, flag("--plan", "Say what would be run, for how long, and what is there; run nothing.")
+        bool, flag("--plan", "Show what would run, for how long, and what is done; run nothing.")
     ] = False,
     cells: Annotated[
         list[str] | None,
         option(
             "NAME,...",
-            "Only these: cifar100, cifar100/vit-b16, cifar10*/deit-s/seed0. May be repeated.",
+            "Only these cells: cifar100, cifar100/vit-b16, cifar10*/deit-s/seed0. May be repeated.",
         ),
     ] = None,
     output: Annotated[
         str | None,
-        option("DIR", "Runs and logits go there; what was stopped goes on.", *_OUT),
+        option("DIR", "Output folder for runs and logits; an interrupted run resumes.", *_OUT),
     ] = None,
     root: Annotated[
         str | None,
-        option("DIR", "The folder that folders of images are in. Default: this one.", "--data"),
+        option(
+            "DIR", "Folder that contains the image folders. Default: the current one.", "--data"
+        ),
     ] = None,
     file: Annotated[
-        str | None, option("FILE", "Other cells than the paper's, as TOML of the same form.")
+        str | None,
+        option("FILE", "TOML file with other cells than the paper's, in the same format."),
     ] = None,
     no_measure: Annotated[
-        bool, flag("--no-measure", "Plan without trying out a batch of each model.")
+        bool, flag("--no-measure", "Plan without timing a batch of each model.")
     ] = False,
     tflops: Annotated[
-        float, option("N", "10^12 operations a second that a GPU sustains, for a plan.", min=0.001)
+        float,
+        option("N", "Speed of the GPU in 10^12 operations per second, for the plan.", min=0.001),
     ] = 30.0,
-    device: Annotated[str, option("auto|cpu|cuda|mps", "Where models run.")] = "auto",
+    device: Annotated[str, option("auto|cpu|cuda|mps", "Device for the models.")] = "auto",
     workers: Annotated[
         int | None, option("N", "Processes that load images.", min=0, max=256)
     ] = None,
-    batch_size: Annotated[int, option("N", "Images that logits are taken of at once.", min=1)] = 64,
+    batch_size: Annotated[int, option("N", "Images per batch when saving logits.", min=1)] = 64,
     jobs: options.Jobs = 1,
     as_json: options.Json = False,
 ) -> None:
-    """Plan the paper's models, or make them: train, take logits, compare with its numbers."""
+    """Plan or make the paper's models: train, save logits, compare with its numbers."""
     from smallcal import vision  # it needs Pillow, and a list of options does not
 
     known = vision.load_paper(file)
@@ -107,7 +111,7 @@ def _explained(context: typer.Context) -> Iterator[None]:
         raise
     except (KeyboardInterrupt, SystemExit):
         again = terminal.typed(context)
-        terminal.note(f"what is finished is kept; the same command goes on: {again}")
+        terminal.note(f"what is finished is kept; run the same command to resume: {again}")
         raise
 
 

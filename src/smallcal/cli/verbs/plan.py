@@ -34,25 +34,23 @@ def plan(
     sizes: Annotated[
         str | None,
         option(
-            "N,N,...", "Numbers of samples to plan for. Default: round ones up to four times DATA."
+            "N,N,...", "Sample sizes to plan for. Default: round numbers up to four times DATA."
         ),
     ] = None,
-    draws: Annotated[int, option("N", "Fits of each size.", min=5, max=1000)] = 20,
+    draws: Annotated[int, option("N", "Fits per sample size.", min=5, max=1000)] = 20,
     target: Annotated[
         list[str] | None,
-        option(
-            "METRIC=VALUE", "How many samples reach this: ece15=0.02, ece15=2%. May be repeated."
-        ),
+        option("METRIC=VALUE", "Target to reach: ece15=0.02 or ece15=2%. May be repeated."),
     ] = None,
     test_size: Annotated[
-        int, option("N", "Rows of the test set that ece15 is predicted for.", min=1)
+        int, option("N", "Size of the test split for which ECE is predicted.", min=1)
     ] = 5000,
     level: options.Level = 0.9,
     seed: options.Seed = 0,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Say how many samples calibration needs, from a pilot split."""
+    """Estimate how many labelled samples calibration needs, from a pilot split."""
     wanted = None if sizes is None else _sizes(sizes)
     goals = dict(_goal(text) for text in target or [])
     asked = inputs.Asked.of(locals())
@@ -108,8 +106,8 @@ def _show(data: str, found: Plan) -> None:
     pilot = terminal.size(found.n, found.n_classes, found.input)
     terminal.say(
         f"{data}: {pilot}. {found.method} fitted on {found.draws} draws of each size and "
-        f"measured on the rows left out. ± is the standard deviation from draw to draw; a band "
-        f"holds the mean over draws, {100 * found.level:g} % sure."
+        "measured on the held-out samples. ± is the standard deviation over draws; a band is a "
+        f"{100 * found.level:g} % interval of the mean over draws."
     )
     band = f"{100 * found.level:g} % band"
     rows = [
@@ -123,10 +121,10 @@ def _show(data: str, found: Plan) -> None:
         ]
         for row in found.rows
     ]
-    names = [ece.heading("ece15"), bce.heading(CLAIMS[found.input].loss)]
+    names = [METRICS[name].heading() for name in ("ece15", CLAIMS[found.input].loss)]
     headers = ["samples", "", names[0], band, "no noise", names[1]]
     terminal.show_table(headers, rows, text=(1,))
-    terminal.say(f"Who gives what with all {found.n:,} samples:")
+    terminal.say(f"Expected results with all {found.n:,} samples:")
     rows = []
     for name in dict.fromkeys(["none", found.simple, found.method]):
         row = found.row(found.n, name)
@@ -139,8 +137,8 @@ def _show(data: str, found: Plan) -> None:
     terminal.show_table(["method", *names, f"minus none, {bce.change}", band], rows)
     terminal.say(
         *found.sentences,
-        f"ece15: as `smallcal evaluate` would show it on {found.test_size:,} test rows, noise "
-        "included; no noise: on endless ones.",
+        f"ECE: as `smallcal evaluate` would show it on {found.test_size:,} test samples, noise "
+        "included. No noise: on an endless test split.",
     )
 
 

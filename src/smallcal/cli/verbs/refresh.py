@@ -27,7 +27,7 @@ def refresh(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Update a calibrator with new labelled rows, and say what changed."""
+    """Update a calibrator with new labelled samples, and say what changed."""
     fitted = runtime.load(calibrator)
     asked = inputs.Asked.of(locals())
     io.require_folder(output)

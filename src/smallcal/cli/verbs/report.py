@@ -46,35 +46,38 @@ def report(
     cal_data: options.CalData,
     test_data: options.TestData = None,
     output: Annotated[
-        str | None, option("FILE", "Where to write it: .html, .md or .json.", "-o", "--output")
+        str | None,
+        option("FILE", "Where to write the report: .html, .md or .json.", "-o", "--output"),
     ] = None,
     format: Annotated[
         str | None,
-        option("html|md|json", "What to write. Default: what FILE's name says, else md."),
+        option("html|md|json", "Format. Default: by the suffix of FILE, otherwise md."),
     ] = None,
-    methods: Annotated[str | None, option("A,B,...", "Which methods. Default: six.")] = None,
+    methods: Annotated[
+        str | None, option("A,B,...", "Methods, separated by commas. Default: six.")
+    ] = None,
     shift: Annotated[
         list[str] | None,
         option(
             "PATH",
-            "Also measure on this file, or the files of this folder, named like "
+            "Also measure on this shifted test file, or on a folder of them, named like "
             "fog-s3.npz. May be repeated.",
         ),
     ] = None,
     calibrator: Annotated[
         str | None,
-        option("CAL", "Check the certified threshold of this calibrator on the test samples."),
+        option("CAL", "Check the certified threshold of this calibrator on the test split."),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
         option(
             "CONDITION",
-            'Exit with 1 if this holds of the recommended method, "ece15>0.03", or of '
+            'Exit code 1 if this holds for the recommended method, "ece15>0.03", or of '
             'another, "ts-nll:ece15>3%". May be repeated.',
         ),
     ] = None,
     cost: options.Cost = None,
-    title: Annotated[str | None, option("TEXT", "The heading.")] = None,
+    title: Annotated[str | None, option("TEXT", "Title of the report.")] = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
     columns: options.Columns = None,
@@ -89,7 +92,7 @@ def report(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Report how well a model is calibrated, and which method to use."""
+    """Write a report: how well a model is calibrated, and which method to use."""
     given = tuple(choices.method_names(methods)) if methods else None
     if 0 < n_boot < MIN_BOOT:
         raise InputError(f"--n-boot must be 0 or at least {MIN_BOOT}; got {n_boot}")

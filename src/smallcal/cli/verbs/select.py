@@ -27,7 +27,12 @@ def select(
     data: options.Data,
     output: Annotated[
         str | None,
-        option("FILE", "Fit the choice on all samples and write it here (JSON).", "-o", "--output"),
+        option(
+            "FILE",
+            "Fit the chosen method on all samples and write it here (JSON).",
+            "-o",
+            "--output",
+        ),
     ] = None,
     candidates: Annotated[
         str | None,
@@ -38,12 +43,14 @@ def select(
     rule: Annotated[
         str,
         option(
-            "RULE", "What the standard error is of: sample, repeat, fold; or holdout, one split."
+            "RULE",
+            "How the standard error is computed: over samples, repeats or folds; or holdout, one "
+            "split.",
         ),
     ] = "sample",
-    loss: Annotated[str, option("METRIC", "What must get lower.")] = "top_label_bce",
-    repeats: Annotated[int, option("N", "How often the samples are cut into folds.", min=1)] = 5,
-    folds: Annotated[int, option("N", "Into how many.", min=2)] = 5,
+    loss: Annotated[str, option("METRIC", "Metric to minimise.")] = "top_label_bce",
+    repeats: Annotated[int, option("N", "Repetitions of cross-validation.", min=1)] = 5,
+    folds: Annotated[int, option("N", "Number of folds.", min=2)] = 5,
     labels: options.Labels = None,
     input: options.Input = None,
     class_names: options.ClassNames = None,
@@ -58,7 +65,7 @@ def select(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Compare the default with others on samples held out, and choose."""
+    """Choose a method by cross-validation, the raw model among the candidates."""
     require_rule(rule, loss=loss, n_repeats=repeats, n_folds=folds, level=level)
     wanted = None if candidates is None else parsed(candidates)
     if output is not None:
@@ -133,22 +140,24 @@ def _show(found: Selection, data: str) -> None:
         else f"cut into {found.n_folds} folds {terminal.count(found.n_repeats, 'time')}"
     )
     size = terminal.size(found.n, found.n_classes, found.input)
-    terminal.say(f"{data}: {size}, {cut}. Losses on samples held out:")
+    terminal.say(f"{data}: {size}, {cut}. Losses on held-out samples:")
     losses = list(dict.fromkeys([found.loss, "nll"]))
-    headings = [METRICS[metric].unit.heading(metric) for metric in losses]
+    headings = [METRICS[metric].heading() for metric in losses]
     rows = [_losses(row, losses) for row in found.table]
     headers = ["candidate", "parameters", *headings, "verdict"]
     terminal.show_table(headers, rows, text=(0, len(headers) - 1))
     compared = [row for row in found.table if row.against]
     if compared:
-        terminal.say(f"Gains in {found.loss}, with {100 * found.level:g} % intervals:")
+        terminal.say(
+            f"Gains in {METRICS[found.loss].title}, with {100 * found.level:g} % intervals:"
+        )
         gain = METRICS[found.loss].unit.heading("gain", difference=True)
         rows = [_gains(row, found.loss) for row in compared]
         terminal.show_table(["candidate", "over", gain, "1 s.e.", "interval"], rows, text=(0, 1))
     notes = [f"{row.candidate}: {row.note}." for row in found.table if row.note]
     terminal.say(*notes, f"Choice: {found.choice}. Reason: {found.reason}")
     if found.note:
-        terminal.say(f"The default could do more: {found.note}.")
+        terminal.say(f"More is possible with the default: {found.note}.")
 
 
 def _losses(row: Row, losses: list[str]) -> list[str]:
@@ -174,7 +183,7 @@ def _next_step(found: Selection, given: list[str]) -> None:
     """Print the command that fits the choice on the same data, to be pasted as it is."""
     if found.choice_method == "none":
         own = "the score as it is" if found.input == "score" else "the model's own probabilities"
-        terminal.say(f"Nothing to fit: use {own}, or gather more samples.")
+        terminal.say(f"Nothing to fit: use {own}, or label more samples.")
         return
     words = ["smallcal", "fit", *given, "--method", found.choice_method]
     for name, value in found.choice_options.items():

@@ -12,10 +12,10 @@ from smallcal.studies import STUDIES
 
 _AROUND = {
     "import": "Write the collection.toml of a folder of logits.",
-    "check": "Look for what would spoil a study: files, shapes, labels, rows in two splits.",
-    "show": "Print the tables of a finished run; the logits need not be there.",
-    "list": "List the studies and what they ask.",
-    "reproduce": "Compute the paper's published values again, where the logits allow, and compare.",
+    "check": "Check a collection for problems: files, shapes, labels, samples in two splits.",
+    "show": "Print the tables of a finished run; the logits are not needed.",
+    "list": "List the studies and their questions.",
+    "reproduce": "Recompute the paper's published values from your logits, and compare.",
 }
 _RUN = "smallcal.cli.verbs.study_run:study_run"
 

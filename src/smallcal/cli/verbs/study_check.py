@@ -16,7 +16,7 @@ def study_check(
     data: Annotated[str, argument("DIR", "A folder with collection.toml.")],
     as_json: options.Json = False,
 ) -> None:
-    """Look for what would spoil a study: files, shapes, labels, rows in two splits."""
+    """Check a collection for problems: files, shapes, labels, samples in two splits."""
     collection = load_collection(data)
     with terminal.progress("Reading", len(collection.cells)) as advance:
         problems = check_collection(collection, advance=advance)

@@ -16,12 +16,15 @@ from smallcal.studies.importers import import_calarena, import_folder
 
 def study_import(
     source: Annotated[
-        str, argument("FOLDER|FILE.h5", "DATASET__MODEL.npz files, or one of CalArena's files.")
+        str,
+        argument(
+            "FOLDER|FILE.h5", "Folder of DATASET__MODEL.npz files, or one of CalArena's files."
+        ),
     ],
     output: Annotated[
-        str, option("DIR", "Where collection.toml goes.", "-o", "--output", show_default=False)
+        str, option("DIR", "Folder for collection.toml.", "-o", "--output", show_default=False)
     ],
-    force: Annotated[bool, flag("--force", "Replace what is there.")] = False,
+    force: Annotated[bool, flag("--force", "Overwrite existing files.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write the collection.toml of a folder of logits."""

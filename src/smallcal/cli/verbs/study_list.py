@@ -7,7 +7,7 @@ from smallcal.studies import STUDIES
 
 
 def study_list(as_json: options.Json = False) -> None:
-    """List the studies and what they ask."""
+    """List the studies and their questions."""
     if as_json:
         rows = {
             name: {

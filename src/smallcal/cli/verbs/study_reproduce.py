@@ -23,18 +23,20 @@ _SIGNS = {"percent": " %", "x1000": " x1000", "x0.001": " x0.001"}
 
 def study_reproduce(
     folder: Annotated[
-        str | None, argument("[DIR]", "A collection whose cells are named as the paper's.")
+        str | None, argument("[DIR]", "Collection with cells named as in the paper.")
     ] = None,
-    data: Annotated[str | None, option("DIR", "The same folder, as an option.")] = None,
+    data: Annotated[str | None, option("DIR", "The same folder, given as an option.")] = None,
     frozen: Annotated[
         bool, flag("--frozen", "Use the small collection that ships with smallcal.")
     ] = False,
     reference: Annotated[str | None, option("FILE", "Other reference values, as JSON.")] = None,
-    out: Annotated[str | None, option("RUN", "Keep what is done, to go on later.")] = None,
+    out: Annotated[
+        str | None, option("RUN", "Save progress in this folder, to resume later.")
+    ] = None,
     jobs: options.Jobs = 1,
     as_json: options.Json = False,
 ) -> None:
-    """Compute the paper's published values again, where the logits allow, and compare."""
+    """Recompute the paper's published values from your logits, and compare."""
     collection, values = _asked(folder, data, frozen, reference)
     agenda = agenda_of(collection, values)
     with terminal.progress("Reproducing", agenda.n_tasks) as advance:
@@ -46,7 +48,7 @@ def study_reproduce(
     if not found.rows:
         raise InputError(_nothing(agenda, values))
     if found.n_failed:
-        failed = f"{found.n_failed:,} of {len(found.rows):,} values were not found again"
+        failed = f"{found.n_failed:,} of {len(found.rows):,} values were not reproduced"
         terminal.leave([failed])
 
 

@@ -32,45 +32,44 @@ def study_run(
     folder: Annotated[str | None, argument("DIR", "A folder with collection.toml.")] = None,
     *,
     data: Annotated[
-        str | None, option("DIR", "The same folder, as an option.", show_default=False)
+        str | None, option("DIR", "The same folder, given as an option.", show_default=False)
     ] = None,
     out: Annotated[
         str,
-        option(
-            "RUN", "The run's folder; a run that was stopped goes on there.", show_default=False
-        ),
+        option("RUN", "Output folder; an interrupted run resumes there.", show_default=False),
     ],
     jobs: options.Jobs = 1,
     dask: Annotated[
-        str | None, option("ADDRESS", "Run on the Dask cluster of this scheduler.")
+        str | None, option("ADDRESS", "Run on the Dask cluster with this scheduler.")
     ] = None,
     cells: Annotated[
-        list[str] | None, option("TEXT", "Only cells whose names hold this; may be repeated.")
+        list[str] | None, option("TEXT", "Only cells whose names contain this. May be repeated.")
     ] = None,
     methods: Annotated[
-        str | None, option("A,B,...", "These methods instead of the study's.")
+        str | None, option("A,B,...", "Methods, instead of the study's own.")
     ] = None,
     budgets: Annotated[
-        str | None, option("N,N,...", "Calibration samples; all is the whole split.")
+        str | None, option("N,N,...", "Sample sizes; all means the whole split.")
     ] = None,
-    draws: Annotated[int | None, option("N", "Draws at each budget.", min=1)] = None,
+    draws: Annotated[int | None, option("N", "Random draws per sample size.", min=1)] = None,
     metrics: Annotated[
-        str | None, option("A,B,...", "These metrics instead of the study's.")
+        str | None, option("A,B,...", "Metrics, instead of the study's own.")
     ] = None,
     setting: Annotated[
         list[str] | None,
         option(
             "NAME=VALUE",
-            "An option of every method that takes it, such as n_groups=5, or a setting of the "
-            "study; may be repeated.",
+            "Option of the methods, such as n_groups=5, or setting of the study. May be repeated.",
             "--set",
         ),
     ] = None,
-    n_boot: Annotated[int | None, option("N", "Resamples for intervals.", min=2)] = None,
+    n_boot: Annotated[int | None, option("N", "Bootstrap resamples for intervals.", min=2)] = None,
     gate: Annotated[
-        str | None, option("RUN", "A finished run whose numbers must be found again, to 1e-6.")
+        str | None, option("RUN", "A finished run whose numbers must be reproduced to 1e-6.")
     ] = None,
-    force: Annotated[bool, flag("--force", "Go on where check finds errors.")] = False,
+    force: Annotated[
+        bool, flag("--force", "Continue although `study check` finds errors.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Run a study."""
@@ -105,8 +104,8 @@ def study_run(
             outcome = run(about, collection, out, **given, advance=told)
     except (KeyboardInterrupt, SystemExit):
         terminal.note(
-            f"{sum(done):,} of {total:,} tasks are done and kept; the same command goes on from "
-            f"there: {terminal.typed(context)}"
+            f"{sum(done):,} of {total:,} tasks are done and kept; run the same command to resume: "
+            f"{terminal.typed(context)}"
         )
         raise
     compared = None if stored is None else compare(outcome.frame, stored)

@@ -27,14 +27,16 @@ _DRAWN = "drawn by smallcal study show"
 
 def study_show(
     run: Annotated[str, argument("RUN", "The folder of a finished run.")],
-    figures: Annotated[str | None, option("DIR", "Also write the study's figures there.")] = None,
-    metric: Annotated[
-        str | None, option("NAME", "What figures show; else the first metric.")
+    figures: Annotated[
+        str | None, option("DIR", "Also write the study's figures to this folder.")
     ] = None,
-    kind: Annotated[str, option(None, "Of figures: svg or png.", "--format")] = "svg",
+    metric: Annotated[
+        str | None, option("NAME", "Metric of the figures. Default: the study's first.")
+    ] = None,
+    kind: Annotated[str, option(None, "Format of the figures: svg or png.", "--format")] = "svg",
     as_json: options.Json = False,
 ) -> None:
-    """Print the tables of a finished run; the logits need not be there."""
+    """Print the tables of a finished run; the logits are not needed."""
     if figures is not None:  # what cannot be written is told before the tables are made
         if kind not in FORMATS:
             raise InputError(f"--format must be one of {', '.join(FORMATS)}; got {kind!r}")

@@ -28,17 +28,16 @@ def train(
     ] = None,
     output: Annotated[
         str | None,
-        option("RUN", "A folder; a run that was stopped goes on there.", "-o", "--output"),
+        option("RUN", "Output folder; an interrupted run resumes there.", "-o", "--output"),
     ] = None,
     data: Annotated[
         str | None, option("KIND:DIR", "The images, such as cifar100:DIR or folder:DIR.")
     ] = None,
-    epochs: Annotated[int | None, option("N", "Instead of the recipe's.", min=1)] = None,
-    seed: Annotated[
-        int | None, option("N", "Instead of the recipe's.", min=0, max=2**32 - 1)
-    ] = None,
+    epochs: Annotated[int | None, option("N", "Overrides the recipe.", min=1)] = None,
+    seed: Annotated[int | None, option("N", "Overrides the recipe.", min=0, max=2**32 - 1)] = None,
     device: Annotated[
-        str | None, option("NAME", "Such as cpu, cuda or cuda:1; a GPU if there is one.")
+        str | None,
+        option("NAME", "Device, such as cpu, cuda or cuda:1. Default: a GPU if there is one."),
     ] = None,
     workers: Annotated[
         int | None, option("N", "Processes that load images.", min=0, max=256)
@@ -47,19 +46,19 @@ def train(
         list[str] | None,
         option(
             "KEY=VALUE",
-            "Another value for any key of the recipe, such as optimizer.lr=1e-4; may be repeated.",
+            "Override a key of the recipe, such as optimizer.lr=1e-4. May be repeated.",
             "--set",
         ),
     ] = None,
     listed: Annotated[
-        bool, flag("--list", "List the recipes that come with smallcal, and stop.")
+        bool, flag("--list", "List the recipes that come with smallcal, and exit.")
     ] = False,
     show: Annotated[
-        bool, flag("--show", "Print the recipe, to be changed and kept as a file, and stop.")
+        bool, flag("--show", "Print the recipe, to edit and save as a file, and exit.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train a model of images as a recipe says; a stopped run goes on."""
+    """Train an image model from a recipe; an interrupted run resumes."""
     # Not at the top: without Pillow the help of this verb should still be there.
     from smallcal.vision import read_recipe, recipe_names
     from smallcal.vision import train as train_model
@@ -71,7 +70,7 @@ def train(
         _list({name: read_recipe(name).title for name in recipe_names()}, as_json=as_json)
         return
     if recipe is None:
-        raise InputError("which recipe is not said; smallcal train --list shows those there are")
+        raise InputError("name a recipe; smallcal train --list shows them")
     usual = {"data.source": data, "training.epochs": epochs, "training.seed": seed}
     usual |= {"training.device": device, "training.workers": workers}
     given = {name: value for name, value in usual.items() if value is not None}
@@ -82,7 +81,7 @@ def train(
         sys.stdout.write(shown.visible(text, keep="\n"))
         return
     if output is None:
-        raise InputError("where the run is kept is not said; name a folder with -o")
+        raise InputError("name an output folder with -o")
     work = partial(train_model, recipe, output, changes=changes)
     if place_of().first:
         _train(context, work, output, as_json=as_json)
@@ -111,7 +110,7 @@ def _train(
     except (KeyboardInterrupt, SystemExit, SmallcalError):
         if done or os.path.exists(os.path.join(output, "last.pt")):
             terminal.note(
-                "epochs that are done are kept; the same command goes on from there: "
+                "finished epochs are kept; run the same command to resume: "
                 f"{terminal.typed(context)}"
             )
         raise

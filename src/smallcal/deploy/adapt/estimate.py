@@ -106,7 +106,7 @@ def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
     fitted = fitted_of(cal, "cal must be a fitted calibrator")
     if undo:
         if any(each is not None for each in (logits, rates)):
-            raise InputError("undo takes away what was adapted; it needs neither rows nor rates")
+            raise InputError("undo removes the adaptation; it needs neither rows nor rates")
         aside = len(fitted.decisions)
         return Adaptation(undone(fitted), "undone", adapted=True, set_aside=aside)
     asked = Asked(confidence, random_state, force)
@@ -176,7 +176,7 @@ def undone(fitted: FittedCalibrator) -> FittedCalibrator:
     base = unadapted(fitted)
     if base is fitted:
         what = "something else was learned after that" if fitted.later else "it is as it was fitted"
-        raise InputError(f"there are no adapted frequencies of classes to take away: {what}")
+        raise InputError(f"there is no adaptation to undo: {what}")
     return base
 
 

@@ -92,22 +92,24 @@ class Adaptation:
 
 def _sentences(found: Adaptation) -> Iterator[str]:
     if found.verdict == "undone":
-        yield "The calibrator is as it was before its frequencies of classes were adapted."
+        yield "The calibrator is as it was before it was adapted to other class frequencies."
         if found.set_aside:
-            yield "What was certified since then is gone; what was before holds again."
+            yield "Thresholds certified since then are removed; earlier ones are valid again."
         return
     if found.verdict == "rates":
-        yield "Adapted to the frequencies of classes that were given."
+        yield "Adapted to the class frequencies that were given."
     elif found.verdict == "moved":
-        yield f"Adapted to {found.rows:,} rows: frequencies of classes moved ({_p(found)})."
+        yield f"Adapted to {found.rows:,} rows: class frequencies changed ({_p(found)})."
     else:
         why = _why(found)
         yield f"{_ANYWAY}{why}." if found.adapted else f"Not adapted: {why}."
     if found.adapted and found.changed is not None:
         share = SHARE.value(found.changed / max(found.rows, 1))
-        yield f"{found.changed:,} of {found.rows:,} rows ({share}) are predicted otherwise now."
+        yield (
+            f"{found.changed:,} of {found.rows:,} rows ({share}) now have another predicted class."
+        )
     if found.set_aside:
-        yield "What was certified holds no longer and is set aside: certify again."
+        yield "Certified thresholds are no longer valid and were removed: certify again."
 
 
 def _why(found: Adaptation) -> str:
@@ -115,17 +117,17 @@ def _why(found: Adaptation) -> str:
     if found.verdict == "few":
         least = max(LEAST_ROWS, len(found.classes))
         return (
-            f"frequencies of classes cannot be estimated from {found.rows:,} rows; at least "
+            f"class frequencies cannot be estimated from {found.rows:,} rows; at least "
             f"{least:,} are needed"
         )
     if found.verdict == "unchanged":
         asked = f"below {1 - found.level:.2g} is asked for"
-        return f"frequencies of classes may be what they were ({_p(found)}, {asked})"
+        return f"class frequencies may be unchanged ({_p(found)}, {asked})"
     p = 0.0 if found.class_shift is None else found.class_shift.p_value or 0.0
     return (
-        f"rows differ in more than frequencies of classes, which do not explain them (p = {p:.1g}):"
-        " inputs themselves have changed, and other frequencies would not repair that. Label some "
-        "rows, and refresh or fit"
+        f"rows differ in more than class frequencies (p = {p:.1g}):"
+        " the inputs themselves changed, which new frequencies cannot correct. Label some rows, "
+        "and refresh or fit"
     )
 
 

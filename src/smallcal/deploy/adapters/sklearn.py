@@ -22,6 +22,7 @@ from smallcal.calibrators.catalogue import true_name
 from smallcal.calibrators.estimators import Calibrator
 from smallcal.calibrators.variants import RandomState, seed_of
 from smallcal.data.checks import FloatArray, IntArray, as_features
+from smallcal.data.in_notebook import EstimatorInNotebook
 from smallcal.deploy.adapters.sklearn_samples import Samples, of_rows, shuffled_folds
 from smallcal.deploy.adapters.sklearn_scores import (
     aligned,
@@ -36,7 +37,12 @@ from smallcal.errors import FitWarning, InputError
 Self = TypeVar("Self", bound="CalibratedModel")
 
 
-class CalibratedModel(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class CalibratedModel(
+    EstimatorInNotebook,
+    ClassifierMixin,  # type: ignore[misc]
+    MetaEstimatorMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Any scikit-learn classifier with a calibrator behind it.
 
     Parameters

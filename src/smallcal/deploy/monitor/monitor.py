@@ -18,6 +18,7 @@ from smallcal.calibrators.reference import Reference
 from smallcal.calibrators.with_classes import with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
 from smallcal.data.groups import as_groups
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.score import as_outcomes
 from smallcal.deploy.monitor import label_free, labelled, promises
 from smallcal.deploy.monitor.class_shift import Seen
@@ -37,7 +38,7 @@ _BLOCK = 2**15
 Named = NDArray[np.str_] | None
 
 
-class Monitor:
+class Monitor(InNotebook):
     """Watch a stream of logits for drift, and labelled rows for confidence that has gone wrong.
 
     Checks may be asked as often as one likes: the chance that one of them ever gives a false alarm
@@ -161,7 +162,7 @@ class Monitor:
         Report
         """
         if seen and labels is None:
-            raise InputError("rows that were seen before have nothing new without labels")
+            raise InputError("rows that were added before add nothing without labels")
         rows = self._read(logits, labels, features, groups)
         self._state = sum((self._block(*block, seen=seen) for block in rows), self._state)
         return self.report()

@@ -40,12 +40,12 @@ def _metrics(report: Report) -> Iterator[Metric]:
         checks.append(("decisions", report.broken, most))
     yield "rows_total", "Rows seen.", [({}, report.rows)]
     yield "labelled_rows_total", "Rows seen with labels.", [({}, report.labelled)]
-    text = "1 where a check failed: drift, a gap beyond the tolerance, or a broken promise."
+    text = "1 where a check failed: drift, a gap beyond the tolerance, or a broken guarantee."
     yield "alarm", text, [({"check": name}, float(failed)) for name, failed, _ in checks]
     text = "Evidence of each check, base 10; the alarm is at -log10(alpha)."
     evidence = [({"check": name}, log_e / math.log(10)) for name, _, log_e in checks]
     yield "log10_e_value", text, evidence
-    text = "Evidence of drift in each thing that is watched, base 10."
+    text = "Evidence of drift in each monitored quantity, base 10."
     evidence = [({"stream": s.name}, s.log_e / math.log(10)) for s in report.streams]
     yield "stream_log10_e_value", text, evidence
     yield from _shares(report)
@@ -82,17 +82,17 @@ def _levels(report: Report) -> Iterator[Metric]:
         )
         yield "gap", text, [({"group": g}, gap.gap or 0.0) for g, gap in known]
         for name, end in (("low", "Lower"), ("high", "Upper")):
-            text = f"{end} end of the gap's interval, which holds at every look at once."
+            text = f"{end} end of the gap's interval, valid at all times."
             values = [({"group": g}, float(getattr(gap, name))) for g, gap in known]
             yield f"gap_{name}", text, values
 
 
 def _decisions(report: Report) -> Iterator[Metric]:
     for name, about in (
-        ("broken", "1 where more errors than a decision promises are proven."),
-        ("risk", "Rate of errors that a decision promises."),
-        ("rate", "Rate of errors among the labelled rows that it speaks of."),
-        ("low", "Lower end of that rate, which holds at every look at once."),
+        ("broken", "1 where a decision's guarantee is shown to be broken."),
+        ("risk", "Error rate that a decision guarantees."),
+        ("rate", "Error rate among the labelled rows that the guarantee covers."),
+        ("low", "Lower end of that rate, valid at all times."),
         ("share", "Share of rows that a decision accepts."),
         ("share_before", "The same when it was certified."),
     ):

@@ -262,7 +262,7 @@ def sentence(kept: Kept, input: str) -> str:
     --------
     >>> sentence(Kept("accepted", 0.02, "accepted", 200, 1, 0.0, -1.0, False, 0.6, 0.63), "logits")
     'Accepted at a risk of 2 %: 60.0 % of rows (63.0 % when certified); of 200 labelled ones 0.5 %
-    are wrong, no proof that it is above.'
+    are wrong, not shown to be above.'
     """
     text = f"Accepted at a risk of {100 * kept.risk:.6g} %"
     if kept.share is not None:
@@ -277,6 +277,6 @@ def sentence(kept: Kept, input: str) -> str:
         failed, of = f"are accepted and {CLAIMS[input].failed}", "rows of all"
     text += f"; of {kept.n:,} labelled {of} {SHARE.value(kept.rate)} {failed}"
     if not kept.broken:
-        return f"{text}, no proof that it is above."
+        return f"{text}, not shown to be above."
     where = f", most of all in {visible(kept.worst)}" if kept.worst else ""
-    return f"{text}, at least {SHARE.value(kept.low)}: the promise is broken{where}."
+    return f"{text}, at least {SHARE.value(kept.low)}: the guarantee is broken{where}."

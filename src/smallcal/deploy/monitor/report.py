@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from smallcal.data.claims import CLAIMS
+from smallcal.data.in_notebook import InNotebook
 from smallcal.data.plain import plain_fields
 from smallcal.deploy.monitor import prometheus, promises
 from smallcal.deploy.monitor.class_shift import UNKNOWN, ClassShift, Seen, diagnose
@@ -84,7 +85,7 @@ class LabelledGap:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(InNotebook):
     """What a monitor knows so far.
 
     Attributes
@@ -108,7 +109,7 @@ class Report:
         Counts of classes, for ``class_shift``.
     input : str
         What rows hold, for words: of scores, labels are outcomes, the confidence is the
-        probability of outcome 1, and accuracy the rate of successes.
+        probability of outcome 1, and accuracy the success rate.
     decisions : tuple of Kept
         Whether each threshold of the calibrator keeps its promise.
     """
@@ -266,7 +267,7 @@ def _inputs(report: Report) -> str:
         what = CLAIMS[report.input].confidence
         change = f" Mean calibrated {what} is {now}, was {before}."
     if not report.drifted:
-        return f"Inputs: no proof of drift (p = {p:.2g}, alarm at {report.alpha:g}).{change}"
+        return f"Inputs: no drift detected (p = {p:.2g}, alarm at {report.alpha:g}).{change}"
     shown = f"= {p:.1g}" if p > 1e-99 else "below 1e-99"
     named = max(report.streams, key=lambda stream: stream.log_e).name
     if named == "confidence":
@@ -285,12 +286,12 @@ def _calibration(report: Report) -> str:
     )
     if report.miscalibrated:
         return f"{sure} does not match {claim.accuracy}: {shown}; {limit:g} are allowed."
-    known = "within" if gap.within(report.tolerance) else "not proven to be beyond"
+    known = "within" if gap.within(report.tolerance) else "not shown to exceed"
     return f"{sure} against {claim.accuracy}: {shown}, {known} the {limit:g} allowed."
 
 
-_FREQUENCIES = "Only the frequencies of classes moved (estimated)"
-_MORE = "More than the frequencies of classes moved"
+_FREQUENCIES = "Only class frequencies changed (label shift, estimated)"
+_MORE = "More than class frequencies changed"
 _ACT = "recalibrate, or correct for the new frequencies"
 
 
@@ -301,16 +302,21 @@ def _shift(report: Report) -> str:
         why = ": there is no table of classes (an older file, given rates, or over 1,000 classes)"
         if found.kind == "unclear":
             why = " yet: rows or calibration samples are too few"
-        return f"Whether only the frequencies of classes moved cannot be told{why}."
+        return f"Whether only class frequencies changed cannot be determined{why}."
     alone = found.kind == "frequencies"
     said = _FREQUENCIES if alone else _MORE
     if report.miscalibrated:
-        return f"{said}, and labels show that calibration is hurt{f': {_ACT}' if alone else ''}."
+        return f"{said}, and labels show that calibration got worse{f': {_ACT}' if alone else ''}."
     if report.gap.within(report.tolerance):
-        return f"{said}; labels show that calibration holds{'' if alone else ' all the same'}."
+        return (
+            f"{said}; labels show that calibration still holds{'' if alone else ' all the same'}."
+        )
     if not alone:
-        return f"{said}: calibration is likely hurt."
-    off = f"{said}; confidence is likely off by about {PERCENT.number(abs(found.gap or 0.0))}"
+        return f"{said}: calibration has likely got worse."
+    off = (
+        f"{said}; confidence is likely miscalibrated by about "
+        f"{PERCENT.number(abs(found.gap or 0.0))}"
+    )
     return f"{off} points: {'no need to act' if found.within(report.tolerance) else _ACT}."
 
 
@@ -319,9 +325,11 @@ def _advice(report: Report) -> str:
         then = ", then certify" if report.decisions else ""
         return f"Refit: collect fresh labelled rows and fit the calibrator again{then}."
     if report.verdict == "certify":
-        return "Certify again: on fresh labelled rows, for a threshold that keeps the promise."
+        return "Certify again: on fresh labelled rows, for a threshold that meets the guarantee."
     if report.verdict == "label":
-        return f"Label about {report.labels_wanted:,} more rows to see whether refitting is due."
+        return (
+            f"Label about {report.labels_wanted:,} more rows to find out whether a refit is needed."
+        )
     if report.drifted and report.gap.within(report.tolerance):
         claim = CLAIMS[report.input]
         still = f"{claim.confidence} still matches {claim.accuracy}"

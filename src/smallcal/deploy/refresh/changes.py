@@ -23,6 +23,7 @@ from smallcal.deploy.monitor import label_free
 from smallcal.deploy.monitor.report import p_value
 from smallcal.deploy.refresh.posterior import Posterior
 from smallcal.deploy.refresh.rows import Rows
+from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, SHARE, X100, Unit, written
 
 #: Confidences whose change is shown.
@@ -262,16 +263,16 @@ def _sentences(done: Refreshed, claim: Claim) -> Iterator[str]:
     for each in done.accepted:
         yield _threshold(each, claim)
     if done.set_aside:
-        yield "What was certified held for the old probabilities, and is set aside: certify again."
+        yield "Certified thresholds were for the old probabilities and were removed: certify again."
     if done.fit_again and done.drifted:
         yield (
-            "After drift, so many new rows are likely worth more in a fit of their own: fit again, "
-            "and compare."
+            "After drift, this many new rows probably do better in a new fit on them alone: fit "
+            "again, and compare."
         )
     elif done.fit_again:
         yield (
             "The new rows are as many as those of the fit: a new fit on old and new rows together "
-            "is likely worth more."
+            "is probably better."
         )
 
 
@@ -281,26 +282,25 @@ def _these(done: Refreshed) -> str:
 
 def _drift(done: Refreshed) -> str:
     if done.drift_p_value is None:
-        return "How far the model's own confidences moved is not known: the file has no counts."
+        return "Drift of the raw confidences is unknown: the file has no reference counts."
     far = f"{done.found.moved:.2f} on a scale from 0 to 1"
     if not done.drifted:
-        return (
-            f"The model's own confidences: no proof of drift ({far}, p = {done.drift_p_value:.2g})."
-        )
-    return f"The model's own confidences have drifted ({far}): the old fit counts less."
+        return f"Raw confidences: no drift detected ({far}, p = {done.drift_p_value:.2g})."
+    return f"Raw confidences have drifted ({far}): the old fit gets less weight."
 
 
 def _verdict(done: Refreshed, claim: Claim) -> str:
     found, what = done.found, claim.confidence.capitalize()
     if done.rows_in_all == 1:
         return (
-            f"{what}: old stays. One row cannot judge what it taught; it is kept, and counts later."
+            f"{what}: unchanged. One row is too little to judge by; it is kept for the next "
+            "refresh."
         )
-    losses = f"{claim.called} {X100.number(found.before)} -> {X100.value(found.after)}"
+    losses = f"{METRICS[claim.loss].title} {X100.number(found.before)} -> {X100.value(found.after)}"
     gain = X100.difference(found.before - found.after)
     ends = X100.interval(*found.gain_interval, signed=True)
-    told = f"{losses} on all new rows, each left out of what it is judged by"
-    kept = "" if found.better else " The rows are kept, and count later."
+    told = f"{losses} on all new rows, by leave-one-out cross-validation"
+    kept = "" if found.better else " The rows are kept for the next refresh."
     verdict = "new" if found.better else "old stays"
     return f"{what}: {verdict}; {told} (gain {gain}, 95 % interval {ends}).{kept}"
 
@@ -330,7 +330,7 @@ def _numbers(done: Refreshed, claim: Claim) -> Iterator[str]:
             f"{visible(each.name)} {written(each.before)} -> {written(each.after)}"
             for each in done.temperatures
         )
-        yield f"As if the logits were divided by other temperatures: {listed}."
+        yield f"Equivalent change of temperatures: {listed}."
     shown = ", ".join(_arrow(each, PERCENT) for each in done.levels)
     yield f"{claim.confidence.capitalize()} before -> after: {shown}."
 

@@ -102,14 +102,13 @@ def _batches(rows: Rows, base: FittedCalibrator, before: ConfidenceShift) -> tup
     if base.data.get("sha256") in own:
         raise InputError(
             "these are the rows that the calibrator was fitted on, and nothing new: refresh it "
-            "with rows it has not seen"
+            "with new rows"
         )
     if rows.preds.n < ROWS_OF_A_BATCH:
         return before.batches
     if set(own) & set(before.batches):
         raise InputError(
-            f"these {rows.preds.n:,} rows were taken in by an earlier refresh; they would count "
-            "twice"
+            f"these {rows.preds.n:,} rows were used by an earlier refresh; they would count twice"
         )
     return (*before.batches, own[0])[-BATCHES:]
 

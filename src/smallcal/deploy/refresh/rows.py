@@ -45,10 +45,10 @@ class Rows:
         if not fitted.deployable:
             raise InputError(f"{fitted.method} is for comparison only; there is nothing to refresh")
         if y is None:
-            raise InputError("a refresh learns from labels, and there are none")
+            raise InputError("refresh needs labels, and there are none")
         preds = labelled(fitted, X, y, features=features, groups=groups)
         if not preds.n:
-            raise InputError("no rows, and nothing to learn from them")
+            raise InputError("there are no rows to learn from")
         known = groups if fitted.groups is not None else None
         return cls(preds, coded(fitted.groups, known, preds.n))
 

@@ -220,8 +220,9 @@ def tip(curves: Curves, line: Line, i: int) -> str:
     --------
     >>> numbers = np.array([[2.0], [0.5], [0.4], [0.1], [0.7]])
     >>> line = Line("none", *numbers, ("worse",), wins=np.array([math.nan]))
-    >>> tip(Curves("nll", "nll x100", "ts-nll", np.ones(1), ("250",), (line,), ("a",), 1), line, 0)
-    'none, 250: nll x100 2.00 ±0.50; minus ts-nll +0.40 [+0.10, +0.70] (worse)'
+    >>> curves = Curves("nll", "log-loss x100", "ts-nll", np.ones(1), ("250",), (line,), ("a",), 1)
+    >>> tip(curves, line, 0)
+    'none, 250: log-loss x100 2.00 ±0.50; minus ts-nll +0.40 [+0.10, +0.70] (worse)'
     """
     digits = unit_of(curves.metric).digits
     spread = None if math.isnan(line.spread[i]) else float(line.spread[i])

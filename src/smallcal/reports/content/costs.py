@@ -70,7 +70,7 @@ def _comparable(chosen: str, test: Samples) -> bool:
 def _headline(found: ExpectedCost, table: CostTable, measured: Measured, chosen: str) -> str:
     """Say what the decisions cost, and what they save against the raw model's."""
     unit = table.unit
-    said = f"Decided by {chosen}, a row costs {unit.number(found.cost.point)} on average"
+    said = f"Decided by {chosen}, a sample costs {unit.number(found.cost.point)} on average"
     if "raw" not in found.others:
         return f"{said}."
     before, gain = found.others["raw"], found.gains["raw"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smallcal.data.claims import Claim
+from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.measure import CLASSIC, Measured
 from smallcal.reports.content.verdict import beyond_chance
@@ -50,7 +51,7 @@ def _against(measured: Measured, chosen: str) -> Iterator[str]:
     if chosen == RAW:
         return
     if "kept_raw" in measured.fits[chosen].fitted.flags:
-        yield f"{chosen} changes nothing: it left {measured.claim.raw} as it is."
+        yield f"{chosen} changes nothing: it kept {measured.claim.raw}."
     else:
         yield _compared(measured, chosen, RAW, measured.claim.raw)
     if CLASSIC in measured.fits and chosen != CLASSIC:
@@ -61,7 +62,7 @@ def _compared(measured: Measured, method: str, baseline: str, called: str) -> st
     """Return what differs from another method: changes first, ties after."""
     rows = {metric: measured.difference(method, baseline, metric) for metric in measured.told}
     parts = []
-    for word, said in (("better", "better"), ("worse", "worse"), ("tie", "level within chance")):
+    for word, said in (("better", "better"), ("worse", "worse"), ("tie", "tied within chance")):
         named = {metric: row for metric, row in rows.items() if row.verdict == word}
         if named:
             parts.append(f"{said} in {changes(named)}")
@@ -74,7 +75,7 @@ def _others(measured: Measured, chosen: str) -> Iterator[str]:
     rows = {(n, m): measured.difference(n, chosen, m) for n in names for m in measured.told}
     found, claim = beyond_chance(rows, measured.result.level), measured.claim
     better = [
-        f"{name} in {metric} ({with_interval(metric, row.row, signed=True)})"
+        f"{name} in {METRICS[metric].title} ({with_interval(metric, row.row, signed=True)})"
         for (name, metric), row in found.items()
         if row.verdict == "better"
     ]

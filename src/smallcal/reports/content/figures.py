@@ -10,6 +10,7 @@ import numpy as np
 
 from smallcal import plots
 from smallcal.data.plain import plain
+from smallcal.metrics import METRICS
 from smallcal.metrics.debiased import CUTS
 from smallcal.metrics.units import PERCENT
 from smallcal.plots.shift_errors_plot import errors_of
@@ -69,10 +70,10 @@ def _forests(measured: Measured) -> Iterator[Spec]:
         ]
         yield (
             f"forest-{metric.replace('_', '-')}",
-            f"{metric}: difference from {measured.claim.raw}",
+            f"{METRICS[metric].title}: difference from {measured.claim.raw}",
             f"Left of zero is better. {100 * measured.result.level:g} % intervals, paired by "
             f"sample.{' Debiased.' if metric in CUTS else ''}",
-            f"Difference in {metric} from {measured.claim.raw}: {'; '.join(parts)}.",
+            f"Difference in {METRICS[metric].title} from {measured.claim.raw}: {'; '.join(parts)}.",
             "forest",
             plots.forest_data(measured.result, metric=metric),
         )
@@ -95,8 +96,8 @@ def _of_confidence(
         "reliability",
         "Reliability",
         f"{met} against {what} in 15 bins; bands are exact {100 * level:g} % intervals. "
-        "On the diagonal a model is as right as it says; below it, it is too sure.",
-        f"Reliability diagram in 15 bins of {what}. ece15: {each('ece15')}.",
+        "On the diagonal a model is calibrated; below it, it is overconfident.",
+        f"Reliability diagram in 15 bins of {what}. ECE: {each('ece15')}.",
         "reliability",
         plots.reliability_data(labels, probas, level=level),
     )
@@ -151,7 +152,8 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
         "matched-confidence",
         f"Groups of {fit.name} at the same confidence",
         "Reliability within each group, at the confidence that one temperature for all gives. "
-        "Where groups part at the same confidence, one temperature cannot serve them all; exact "
+        "Where groups differ at the same confidence, one temperature cannot calibrate all of "
+        "them; exact "
         f"{100 * level:g} % intervals.",
         f"Reliability diagrams by group: {steps}.",
         "matched_confidence",
@@ -168,8 +170,9 @@ def _of_groups(measured: Measured, chosen: str, test: Samples, *, level: float) 
         said.append(f"{stage}: {', '.join(each)}")
     yield (
         "group-residuals",
-        f"What is left in each group of {fit.name}",
-        "Accuracy minus mean confidence: below zero a group is too sure, above it too timid. "
+        f"Remaining miscalibration in each group of {fit.name}",
+        "Accuracy minus mean confidence: below zero a group is overconfident, above zero "
+        "underconfident. "
         f"Exact {100 * level:g} % intervals.",
         f"Accuracy minus confidence by group, lowest score first. {'; '.join(said)}.",
         "group_residuals",
@@ -191,10 +194,10 @@ def _of_temperature(measured: Measured, chosen: str, test: Samples) -> Iterator[
     yield (
         "temperature",
         f"Temperatures of {fit.name}",
-        f"The temperature that divides each sample's logits, for {count}. Above 1 it makes "
-        "the model less sure, below 1 more.",
+        f"The temperature that divides each sample's logits, for {count}. Above 1 it lowers the "
+        "confidence, below 1 it raises it.",
         f"Temperature against {found.label}: half of the samples lie below {middle:.3f}, nine "
-        f"in ten between {low:.3f} and {high:.3f}; one temperature for all would be "
+        f"in ten between {low:.3f} and {high:.3f}; one temperature for all samples would be "
         f"{found.pooled:.3f}.",
         "temperature_signal",
         found,
@@ -215,9 +218,9 @@ def _of_shift(rows: Sequence[Mapping[str, Any]], *, level: float) -> Iterator[Sp
     yield (
         "shift-errors",
         "Calibration error under shift",
-        "Each mark is the debiased error of a shifted set, by the accuracy left there; bars are "
+        "Each mark is the debiased error of a shifted set, against the accuracy there; bars are "
         f"{100 * level:g} % intervals.",
-        f"Debiased ece15 on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
+        f"Debiased ECE on {len(rows)} shifted sets against their accuracy: {listed(said)}.",
         "shift_errors",
         found,
     )

@@ -306,8 +306,9 @@ def result_tables(measured: Measured) -> dict[str, Any]:
 def _note(claim: Claim) -> str:
     return (
         f"Floor: what a perfectly calibrated model with these {claim.confidences} would show on "
-        "average; an error near its floor is noise. Debiased: the error without that noise, as "
-        "endless test samples would show it; intervals of ece15 and adaece15 are about this."
+        "average; an error near this noise floor is no evidence of miscalibration. Debiased: the "
+        "error minus the noise, an estimate for an endless test split; intervals of ECE and "
+        "adaptive ECE are for this value."
     )
 
 

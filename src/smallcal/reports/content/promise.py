@@ -57,7 +57,7 @@ def promised(
 ) -> dict[str, Any]:
     """Return what thresholds the test samples could promise, and how a certified one did on them.
 
-    Where calibration and test samples are the same they can promise nothing.
+    Where calibration and test samples are the same they can guarantee nothing.
     """
     same = calibration.facts["sha256"] == test.facts["sha256"]
     rows = [] if same else [_row(fit.scored, risk, test) for risk in RISKS]

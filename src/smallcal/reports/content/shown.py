@@ -44,5 +44,4 @@ def told_of(kind: str) -> dict[str, str]:
     >>> told_of("score")
     {'ece15': 'ECE', 'nll': 'log-loss'}
     """
-    claim = CLAIMS[kind]
-    return {"ece15": "ECE", claim.loss: claim.called, **({"nll": "NLL"} if kind != "score" else {})}
+    return {name: METRICS[name].title for name in ("ece15", CLAIMS[kind].loss, "nll")}

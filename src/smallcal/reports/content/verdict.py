@@ -55,12 +55,12 @@ def recommended(measured: Measured) -> Choice:
     names = [name for name, fit in measured.fits.items() if fit.deployable]
     usual, claim = default_of(measured.kind), measured.claim
     if usual in names:
-        return Choice(usual, "default", "the default, fixed before these test samples were seen")
+        return Choice(usual, "default", "the default, fixed before these test samples were used")
     if len(measured.fits) == 1:
         return Choice(RAW, "default", "nothing else was fitted")
     if not measured.result.n_boot:
         lowest = min(names, key=lambda name: measured.points[name][claim.loss])
-        why = f"the lowest {claim.called} on these test samples, chance not ruled out"
+        why = f"the lowest {METRICS[claim.loss].title} on these test samples, possibly by chance"
         return Choice(lowest, "test", why)
     gain = _better_than(measured, RAW, names)
     if not gain:
@@ -69,10 +69,12 @@ def recommended(measured: Measured) -> Choice:
     first = min(gain, key=lambda name: measured.fits[name].fitted.n_parameters)
     better = _better_than(measured, first, gain)
     if not better:
-        why = f"the fewest fitted numbers among the methods that beat {claim.raw} beyond chance"
+        why = f"the fewest parameters among the methods that beat {claim.raw} beyond chance"
         return Choice(first, "test", why)
     best = min(better, key=lambda name: measured.points[name][claim.loss])
-    return Choice(best, "test", f"its {claim.called} is below that of {first} beyond chance")
+    return Choice(
+        best, "test", f"its {METRICS[claim.loss].title} is below that of {first} beyond chance"
+    )
 
 
 def _better_than(measured: Measured, method: str, names: list[str]) -> list[str]:
@@ -169,18 +171,18 @@ def _headline(
     said = {
         "raw": raw,
         "better": f"Use {name}. It is better than {plain} beyond chance{where}.",
-        "tie": f"Use {name} or {plain}. They are level within chance.",
+        "tie": f"Use {name} or {plain}. They are tied within chance.",
         "close": f"Use {name} or {plain}. On these test samples {name} is worse beyond "
         f"chance, but by less than {PERCENT.scale * LITTLE:g} points in {worse}.",
         "mixed": f"Use {name} with care. Beyond chance it is better than {plain} in "
         f"{better} and worse in {worse}.",
         "worse": f"Do not ship {name} yet. On these test samples it is worse than {plain} "
         "beyond chance: calibration and test samples seem to differ.",
-        "unknown": f"Use {name}. Without resamples, chance is not ruled out.",
+        "unknown": f"Use {name}. Without resamples, the difference may be chance.",
     }
     if choice.basis != "test" or name == RAW:  # of the raw model, the reason says so
         return said[result]
-    flattered = "which flatters it: check it on others"
+    flattered = "which makes it look too good: check it on new samples"
     return f"{said[result]} This was chosen on these test samples, {flattered}."
 
 
@@ -262,21 +264,24 @@ def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
     text = (
         f"On these test samples {name} is lower in {measured.two[metric]} by "
         f"{unit.size(-row.point)} ({100 * row.level:g} % interval "
-        f"{unit.interval(-row.high, -row.low)}); check on others first."
+        f"{unit.interval(-row.high, -row.low)}); check on new samples first."
     )
     return {"method": name, "metric": metric, **row.numbers, "text": text}
 
 
 def _same(data: Mapping[str, Any]) -> Iterator[Finding]:
     if data["calibration"]["sha256"] == data["test"]["sha256"]:
-        yield "bad", "Calibration and test samples are the same: that flatters every method."
+        yield "bad", "Calibration and test samples are the same, so every result is too good."
 
 
 def _harm(found: Mapping[str, Difference], claim: Claim) -> Iterator[Finding]:
     """Yield where the chosen method is worse than the raw model, corrected for all metrics."""
     worse = {metric: row for metric, row in found.items() if row.verdict == "worse"}
     if worse:
-        sizes = [f"{m} ({METRICS[m].unit.difference(row.row.point)})" for m, row in worse.items()]
+        sizes = [
+            f"{METRICS[m].title} ({METRICS[m].unit.difference(row.row.point)})"
+            for m, row in worse.items()
+        ]
         little = all(row.row.point < LITTLE for row in worse.values())
         level = "care" if little else "bad"
         yield level, f"Worse than {claim.raw} beyond chance: {listed(sizes)}."
@@ -299,11 +304,13 @@ def _calibration(measured: Measured, chosen: str, result: str) -> Iterator[Findi
         means = f"mean {claim.confidence} {PERCENT.value(right + gap.point)}"
         yield level, f"{plain} is {way}: {means}, {claim.accuracy} {PERCENT.value(right)}."
     elif RAW in off:
-        said = f"{plain} is right on average, within chance, but its ECE is more than noise"
+        said = (
+            f"{plain} is calibrated on average, within chance, but its ECE is above the noise floor"
+        )
         yield level, f"{said}, which alone would show {PERCENT.value(floors[RAW]['ece15'].mean)}."
     if chosen in off and result not in ("raw", "worse"):
         noise = PERCENT.value(floors[chosen]["ece15"].mean)
-        text = f"Some miscalibration is left: noise alone would show an ECE of {noise}."
+        text = f"Some miscalibration remains: noise alone would show an ECE of {noise}."
         yield "care", text
 
 
@@ -327,8 +334,8 @@ def _taken_for(data: Mapping[str, Any]) -> Iterator[Finding]:
     for flag in data["flags"]:
         yield "fine" if flag in NOTES else "care", f"{flag}: {FLAGS[flag]}."
     if "score_as_number" in data["flags"]:
-        said = "The raw score is no probability"
-        yield "fine", f"{said}: what is measured of it is sigmoid((score - mean) / sd)."
+        said = "The raw score is not a probability"
+        yield "fine", f"{said}: it is measured as sigmoid((score - mean) / sd)."
 
 
 def _sizes(data: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
@@ -337,7 +344,7 @@ def _sizes(data: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
     wrong, right = cal["n_errors"], cal["n"] - cal["n_errors"]
     rarer, kind = min((wrong, claim.are_wrong), (right, claim.are_right))
     if cal["n"] < _FEW_SAMPLES:
-        why = "another split could give another calibrator"
+        why = "another split could give a different calibrator"
         yield "care", f"Only {cal['n']:,} calibration samples: {why}."
     if rarer < _FEW_ERRORS:
         yield "care", f"Only {rarer} of {cal['n']:,} calibration samples {kind}."

@@ -37,7 +37,12 @@ def with_interval(name: str, row: Interval, *, signed: bool = False) -> str:
 
 def changes(rows: Mapping[str, Difference]) -> str:
     """Return some metrics and how much they differ, as a list for people."""
-    return listed([f"{name} {with_interval(name, r.row, signed=True)}" for name, r in rows.items()])
+    return listed(
+        [
+            f"{METRICS[name].title} {with_interval(name, r.row, signed=True)}"
+            for name, r in rows.items()
+        ]
+    )
 
 
 def listed(words: Sequence[str]) -> str:

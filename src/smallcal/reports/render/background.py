@@ -120,7 +120,10 @@ def _effects(entry: Content, place: str) -> Iterator[Block]:
 
 
 def _temperatures(entry: Content) -> str:
-    said = f"The pooled temperature, one for all, is {written(entry['pooled_temperature'], 4)}. "
+    said = (
+        "The pooled temperature, one for all samples, is "
+        f"{written(entry['pooled_temperature'], 4)}. "
+    )
     if entry["tail_temperature"] is not None:
         tail = written(entry["tail_temperature"], 4)
         said += f"The tail temperature, for classes that are not predicted, is {tail}. "
@@ -163,7 +166,7 @@ def _weight_table(entry: Content, place: str) -> Table:
     return table_of(
         f"weights-{place}",
         f"What one standard deviation more of each statistic does to the {what} of "
-        f"{entry['method']}. Statistics go together, so a weight is no cause.",
+        f"{entry['method']}. The statistics are correlated, so a single weight is not a cause.",
         [
             words("Statistic", "statistic"),
             *([factor] if what == "log-temperature" else []),
@@ -184,12 +187,12 @@ def gates(content: Content) -> Iterator[Block]:
     for gate in content["gates"]:
         if "weight" in gate:
             yield Text(
-                f"{gate['method']} is held back as far as the {gate['n']:,} calibration samples "
-                f"leave doubt: {100 * gate['weight']:.0f} % of what it would change is applied."
+                f"{gate['method']} is applied only as far as the {gate['n']:,} calibration "
+                f"samples support: {100 * gate['weight']:.0f} % of what it would change is applied."
             )
             continue
         kept = gate["kept_raw"]
-        what = "left the model alone" if kept else "calibrated the model"
+        what = "kept the raw model" if kept else "calibrated the model"
         side = "no more than" if kept else "more than"
         yield Text(
             f"The gate of {gate['method']} {what}: on the {gate['n']:,} calibration samples the "
@@ -199,30 +202,31 @@ def gates(content: Content) -> Iterator[Block]:
 
 
 def groups(content: Content) -> Iterator[Block]:
-    """Show where confidence and accuracy part: by group, and by predicted class."""
+    """Show where confidence and accuracy differ: by group, and by predicted class."""
     entry, claim = content["groups"], claim_of(content)
     exact, classes = f"with exact {level_of(content)} intervals", content["classes"]["rows"]
     gaps = _gaps(claim)
     its = "its" if classes else "the"
     yield Text(
-        f"Where the {claim.confidence} of {entry['method']} and {its} {claim.accuracy} part. A gap "
-        f"is mean {claim.confidence} minus {claim.accuracy}: positive where the model is too sure. "
-        "Intervals here are exact for each group; what is beyond chance is so after Holm's "
-        "correction for looking at many."
+        f"Where the {claim.confidence} of {entry['method']} and {its} {claim.accuracy} differ. A "
+        f"gap is mean {claim.confidence} minus {claim.accuracy}: positive where the model is "
+        "overconfident. Intervals are exact for each group; a gap is called beyond chance after "
+        "Holm's correction for the number of groups."
     )
     if classes:
         yield Heading("Groups")
     if entry["worst"]:
         yield table_of(
             "worst",
-            f"Groups whose {claim.confidence} is off beyond chance after Holm's correction, "
+            f"Groups whose {claim.confidence} is miscalibrated beyond chance after Holm's "
+            "correction, "
             f"largest gaps first, {exact}.",
             [words("Group", "group"), words("By", "by"), _COUNT, *gaps],
             entry["worst"],
         )
     else:
         none = "No group and no class" if classes else "No group"
-        yield Text(f"{none} is off beyond chance.")
+        yield Text(f"{none} is miscalibrated beyond chance.")
     for number_of, table in enumerate(entry["tables"]):
         more = len(table["rows"]) - MOST_ROWS
         rows = sorted(table["rows"], key=lambda row: row["p_value"])[:MOST_ROWS]
@@ -280,7 +284,9 @@ _COUNT = numbers("n", "n", 0)
 
 def _gaps(claim: Claim) -> tuple[Filled, ...]:
     """Return the columns of what is claimed, what came, and what lies between."""
-    gap = f"mean {claim.confidence} minus {claim.accuracy}; positive where the model is too sure"
+    gap = (
+        f"mean {claim.confidence} minus {claim.accuracy}; positive where the model is overconfident"
+    )
     return (
         shares(claim.accuracy.capitalize(), "accuracy"),
         shares(claim.confidence.capitalize(), "confidence"),
@@ -320,10 +326,10 @@ def methods(content: Content) -> Iterator[Block]:
         for flag in row["flags"]
     ]
     if flags:
-        yield Heading("What the fits warn of")
+        yield Heading("Warnings of the fits")
         yield Points(flags)
     if content["failures"]:
-        yield Heading("What could not be fitted")
+        yield Heading("Methods that could not be fitted")
         yield Points([f"{name}: {reason}" for name, reason in content["failures"].items()])
 
 
@@ -368,15 +374,15 @@ def reproduce(content: Content) -> Iterator[Block]:
     """Show how to make the report again, and give the fitted calibrators away."""
     command = content["reproduce"]["command"]
     if command:
-        yield Text("This command makes the same report, byte by byte, from the same files.")
+        yield Text("This command reproduces the report, byte for byte, from the same files.")
         yield Command("command", command, "Command")
     yield Text("In Python:")
     yield Command("python", content["reproduce"]["python"], "Python")
     if content["artefacts"]:
         yield Heading("Fitted calibrators")
         yield Text(
-            "Files to load with sc.load or to apply with smallcal apply; they are in the report's "
-            "page and in its JSON."
+            "Calibrators to load with sc.load or apply with smallcal apply; the HTML and JSON "
+            "reports contain them."
         )
         yield Downloads(list(_artefacts(content)))
 

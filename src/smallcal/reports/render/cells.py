@@ -139,4 +139,4 @@ def metric_column(name: str, *, difference: bool = False, kind: str = "logits") 
     """Return the head of a metric's column, with its unit."""
     metric = METRICS[name]
     unit = metric.unit.change if difference else metric.unit.sign
-    return Column(name, unit, help=metric.told(kind), key=name)
+    return Column(metric.title, unit, help=metric.told(kind), key=name)

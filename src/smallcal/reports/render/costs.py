@@ -22,9 +22,13 @@ def costs(content: Content, shown: Sequence[Figure]) -> Iterator[Block]:
         [
             f"The costs: {entry['text']}.",
             *(f"{text[0].upper()}{text[1:]}." for text in entry["notes"]),
-            f"By the costs alone, whatever the labels: {entry['by_costs']}.",
+            f"Threshold from the costs alone: {entry['by_costs']}.",
             f"The probabilities promised a mean cost of {unit.number(entry['promised'])}.",
-            *([] if handed is None else [f"Handed over: {SHARE.value(handed)} of the rows."]),
+            *(
+                []
+                if handed is None
+                else [f"Passed on for review: {SHARE.value(handed)} of the rows."]
+            ),
         ]
     )
     resampled = content["settings"]["n_boot"]

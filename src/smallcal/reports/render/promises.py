@@ -33,7 +33,7 @@ def promise(content: Content) -> Iterator[Block]:
     if entry["calibrator"] is not None:
         yield Text(f"{entry['calibrator'] or 'The calibrator'} has no certified threshold.")
     if entry["flattered"] == "same":
-        yield Text("Calibration and test samples are the same: they can promise nothing.")
+        yield Text("Calibration and test samples are the same: they can guarantee nothing.")
         return
     yield Text(_introduced(content, entry))
     yield _table(content, entry)
@@ -55,7 +55,7 @@ def _introduced(content: Content, entry: Content) -> str:
         "own."
     )
     if entry["flattered"] == "chosen":
-        said += " The method was chosen on these samples, which flatters it a little."
+        said += " The method was chosen on these samples, so its results are slightly too good."
     return said
 
 

@@ -101,7 +101,7 @@ def _threshold(content: Content) -> Card:
         f"{_arrow(entry, lambda row: percent(row['share']).text)} %",
         f"{claim.failed} among them: {wrong} ({rates} %)"
         if some
-        else "no test sample is that sure",
+        else "no test sample has such a confidence",
     )
 
 
@@ -167,7 +167,8 @@ def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
     boot = content["settings"]["n_boot"]
     rule = (
         " A difference is called better or worse only where its own interval lies on one side of "
-        "zero; otherwise it is a tie. Differences in ece15 and adaece15 are debiased. The verdict "
+        "zero; otherwise it is a tie. Differences in ECE and adaptive ECE are debiased. The "
+        "verdict "
         "also corrects for the number of comparisons."
     )
     yield Text(
@@ -204,7 +205,10 @@ def shift(content: Content, shown: Sequence[Figure]) -> Iterator[Block]:
     if not content["shift"]:
         return
     claim, score = claim_of(content), content["data"]["input"] == "score"
-    few = "Where many samples moved to groups that were small in calibration, the fit rests on few."
+    few = (
+        "Where many samples move to groups that were small in calibration, their temperature is "
+        "based on few samples."
+    )
     again = "The same fits on samples from other conditions; nothing was fitted again."
     yield Text(again if score else f"{again} {few}")
     yield from figures(shown)
@@ -217,8 +221,8 @@ def shift(content: Content, shown: Sequence[Figure]) -> Iterator[Block]:
             words("Severity", "severity"),
             numbers("n", "n", 0),
             _value(claim.accuracy.capitalize(), "accuracy", RAW),
-            _value("Raw ece15", "ece15", RAW),
-            _value("After ece15", "ece15", chosen),
+            _value("Raw ECE", "ece15", RAW),
+            _value("ECE after", "ece15", chosen),
             (Column("Difference", "points", help="paired by sample"), _shift_difference),
             (Column("Verdict", number=False), _shift_verdict),
             *([] if score else [_MOVED]),

@@ -45,7 +45,7 @@ def _sections(content: Content) -> Iterator[Section]:
     found = {
         "verdict": ("Verdict", results.verdict(content)),
         "findings": ("What was found", results.findings(content)),
-        "promise": ("What you can promise", promises.promise(content)),
+        "promise": ("Guarantees on error rates", promises.promise(content)),
         "metrics": ("Metrics", results.metrics(content)),
         "differences": ("Differences", results.differences(content, forest)),
         "costs": ("What mistakes cost", costs(content, priced)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from xml.etree import ElementTree
 
@@ -16,13 +17,7 @@ from smallcal.reports.render.theme import LIGHT
 
 def drawn(figure: Figure) -> str:
     """Draw a figure from what the report keeps of it, and return SVG for a page."""
-    import matplotlib
-
-    # Neither a user's style file nor what else they have set may change the page. To set a backend,
-    # which plays no part here, would import pyplot.
-    plain: dict[Any, Any] = dict(matplotlib.rcParamsDefault)
-    del plain["backend"]
-    with matplotlib.rc_context(plain):
+    with plain_settings():
         picture = style.figure_of(redraw(figure.plot, figure.data))
         # Ids must differ between the figures of a page.
         prefix = f"{figure.id}-"
@@ -30,7 +25,22 @@ def drawn(figure: Figure) -> str:
     return inline_svg(svg, style.tips_of(picture, prefix=prefix), label=figure.alt)
 
 
-def inline_svg(svg: str, tips: Mapping[str, Sequence[str]], *, label: str) -> str:
+@contextmanager
+def plain_settings() -> Iterator[None]:
+    """Draw as matplotlib does unless it is told otherwise, whatever the user has set."""
+    import matplotlib
+
+    # Neither a user's style file nor what else they have set may change the page. To set a backend,
+    # which plays no part here, would import pyplot.
+    plain: dict[Any, Any] = dict(matplotlib.rcParamsDefault)
+    del plain["backend"]
+    with matplotlib.rc_context(plain):
+        yield
+
+
+def inline_svg(
+    svg: str, tips: Mapping[str, Sequence[str]], *, label: str, focus: bool = True
+) -> str:
     """Return SVG for a page: colours as variables, and every mark with its text and a focus.
 
     Parameters
@@ -41,6 +51,8 @@ def inline_svg(svg: str, tips: Mapping[str, Sequence[str]], *, label: str) -> st
         What ``plots.tips_of`` gives: the texts of the marks in each group.
     label : str
         The figure in words, for those who do not see it.
+    focus : bool
+        Whether marks can be reached by keys, which takes the page's script.
 
     Examples
     --------
@@ -63,9 +75,9 @@ def inline_svg(svg: str, tips: Mapping[str, Sequence[str]], *, label: str) -> st
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     # An image may hold nothing to focus, so a figure with marks is a group of images.
-    root.set("role", "group" if tips else "img")
+    root.set("role", "group" if tips and focus else "img")
     root.set("aria-label", visible(label))
-    _set_marks(root, tips)
+    _set_marks(root, tips, focus=focus)
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -76,20 +88,24 @@ def _plain_names(element: ElementTree.Element) -> None:
         element.set(name.rpartition("}")[2], element.attrib.pop(name))
 
 
-def _set_marks(root: ElementTree.Element, tips: Mapping[str, Sequence[str]]) -> None:
+def _set_marks(
+    root: ElementTree.Element, tips: Mapping[str, Sequence[str]], *, focus: bool
+) -> None:
     groups = {element.get("id", ""): element for element in root.iter("g")}
     stop = "0"
     for gid, texts in tips.items():
         # Patches come with a group each, numbered at the end of its id: one series all the same.
         series = re.sub(r"(-\d+)+$", "", gid) if len(texts) == 1 else gid
         for mark, text in zip(_marks_of(groups[gid]), texts, strict=True):
+            ElementTree.SubElement(mark, "title").text = text
+            if not focus:
+                continue
             mark.set("class", "mark")
             mark.set("data-series", series)
             mark.set("role", "img")
             mark.set("aria-label", text)
             # One stop for the Tab key in a figure; the script moves it with the arrow keys.
             mark.set("tabindex", stop)
-            ElementTree.SubElement(mark, "title").text = text
             stop = "-1"
 
 

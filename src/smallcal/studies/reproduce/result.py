@@ -75,7 +75,7 @@ class Reproduction:
 
     @property
     def n_failed(self) -> int:
-        """How many values were not found again."""
+        """How many values were not reproduced."""
         return sum(row.verdict == "FAIL" for row in self.rows)
 
     @property

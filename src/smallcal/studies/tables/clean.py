@@ -20,7 +20,7 @@ from smallcal.statistics.interval import Better, Interval
 from smallcal.statistics.nested import clustered, nested
 from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
-from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
+from smallcal.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
 
 #: Of the intervals in tables and figures.
 LEVEL = 0.95
@@ -71,7 +71,7 @@ def wins(study: Study, frame: Frame) -> Table:
     return Table(
         "wins",
         f"Wins against {study.baseline}",
-        ("samples", "models", "method", *map(SHARE.heading, metrics)),
+        ("samples", "models", "method", *(SHARE.heading(title_of(m)) for m in metrics)),
         tuple(
             (budget, models, label, *(win_rate(part, study, m, label) for m in metrics))
             for budget, models, part in clean.blocks()
@@ -121,8 +121,13 @@ def seeds(study: Study, frame: Frame) -> Table:
         "Differences model by model",
         (
             *("samples", "models", "method", "minus"),
-            *(name for m in metrics for name in (heading_of(m, difference=True), f"{m} lower in")),
-            *((f"P({metrics[0]} < 0)", f"{metrics[0]}, seeds alone") if metrics else ()),
+            *(
+                name
+                for m in metrics
+                for name in (heading_of(m, difference=True), f"{title_of(m)} lower in")
+            ),
+            *(f"P({title_of(m)} < 0)" for m in metrics[:1]),
+            *(f"{title_of(m)}, seeds alone" for m in metrics[:1]),
         ),
         tuple(found),
         f"Paired by draw; {intervals_text(study, 'seeds', 'draws')}, in rows of all models of "
@@ -340,7 +345,7 @@ def verdict_on(found: Mapping[str, Interval | None]) -> str:
         better = better_of(metric)
         if interval is not None and better != "zero":
             word = "no interval" if is_bare(interval) else interval.verdict(better)
-            said[word].append(metric)
+            said[word].append(title_of(metric))
     parts = [f"{word}: {', '.join(names)}" for word, names in said.items() if names]
     return "; ".join(parts) or "nothing to compare"
 

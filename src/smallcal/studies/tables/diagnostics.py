@@ -18,7 +18,7 @@ from smallcal.studies.tables.selection import chosen_number, lines_of, lowest, p
 from smallcal.studies.tables.table import Number, Row, Table, heading_of
 
 #: What grouping promised and gave; all are differences.
-_GAINS = ("predicted gain", "gain", "ece15 gain")
+_GAINS = ("predicted gain", "gain", "ECE gain")
 #: One temperature by the same loss: what groups of it are compared with; and the loss's metric.
 _ONE = {"bce": ("tva-ts", "top_label_bce"), "nll": ("ts-nll", "nll")}
 
@@ -162,15 +162,15 @@ def signal_to_noise(study: Study, frame: Frame) -> Table:
         "signal-to-noise",
         "Signal and noise",
         (
-            *("samples", "models", "method", "loss", "ece15 outcome"),
+            *("samples", "models", "method", "loss", "ECE outcome"),
             *("B/σ² x1000", "floor x1000", "random x1000", "p"),
             *(X100.heading(name, difference=True) for name in _GAINS),
         ),
         tuple(found),
         "Means over fits (p: the median). B/σ²: variance of the loss's slope between groups over "
         "that within; grouping should lower the fitted loss where it is above its floor, "
-        "(K - 1) / n. Gains, of the loss and of ece15, are over one temperature by the same loss "
-        "(tva-ts, ts-nll) on the test split. Outcome: wins or loses where ece15 is lower or higher "
+        "(K - 1) / n. Gains, of the loss and of ECE, are over one temperature by the same loss "
+        "(tva-ts, ts-nll) on the test split. Outcome: wins or loses where ECE is lower or higher "
         "in every seed; the ratio does not promise it.",
     )
 

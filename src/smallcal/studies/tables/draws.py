@@ -21,7 +21,7 @@ from smallcal.studies.tables.clean import (
     verdict_on,
     win_rate,
 )
-from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
+from smallcal.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
 
 
 def draws(study: Study, frame: Frame) -> Table:
@@ -29,7 +29,7 @@ def draws(study: Study, frame: Frame) -> Table:
     clean = frame.where(set=CLEAN)
     metrics = clean.measured(study.metrics)
     rows = (
-        (budget, models, metric, label, *_of_draws(study, part, metric, label))
+        (budget, models, title_of(metric), label, *_of_draws(study, part, metric, label))
         for budget, models, part in clean.blocks()
         for metric in metrics
         for label in part.unique("label")
@@ -119,7 +119,7 @@ def clusters(study: Study, frame: Frame) -> Table:
         (
             *("samples", "method", "minus", "verdict", "cells"),
             *(heading_of(m, difference=True) for m in metrics),
-            *([f"P({metrics[0]} < 0)"] if metrics else []),
+            *(f"P({title_of(m)} < 0)" for m in metrics[:1]),
         ),
         tuple(rows),
         "The method minus the other, mean over cells (a model with a seed; draws are averaged "

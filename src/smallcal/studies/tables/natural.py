@@ -11,7 +11,7 @@ from smallcal.studies.frame import Frame
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import better_of, paired, with_best
 from smallcal.studies.tables.shift import shifted_rows
-from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
+from smallcal.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
 
 #: What mean and spread of a single set are taken over.
 FITS = "mean ± standard deviation (ddof = 0) over fits: seeds, and the draws of each"
@@ -105,7 +105,11 @@ def harm(study: Study, frame: Frame) -> Table:
         f"Against {raw}",
         (
             *("samples", "models", "set", "method"),
-            *(name for m in metrics for name in (heading_of(m, difference=True), f"{m} better in")),
+            *(
+                name
+                for m in metrics
+                for name in (heading_of(m, difference=True), f"{title_of(m)} better in")
+            ),
         ),
         tuple(found),
         f"The method minus {raw}, on the same set; {FITS}. Better in: the fits that are.",

@@ -15,7 +15,7 @@ from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import LEVEL, paired
 from smallcal.studies.tables.shift import rank_interval
-from smallcal.studies.tables.table import Number, Row, Table, unit_of
+from smallcal.studies.tables.table import Number, Row, Table, title_of, unit_of
 
 #: What is known of a candidate before it is used: its gain on left-out samples of the calibration
 #: split, and how far its temperatures lie apart.
@@ -70,16 +70,16 @@ def on_off(study: Study, frame: Frame) -> Table:
         (
             *("samples", "models", "candidate", "outcome"),
             *(_heading(name) for name in names),
-            *(unit_of(m).heading(f"{m} gain", difference=True) for m in study.metrics),
+            *(unit_of(m).heading(f"{title_of(m)} gain", difference=True) for m in study.metrics),
         ),
         tuple(
             (unit.samples, unit.model, unit.rich, _outcome(study, unit), *_numbers(unit))
             for unit in units
         ),
         "A cell is a model at a budget; means over seeds and draws. Known beforehand: the promised "
-        f"gain, cross-validated, in {study.settings['loss']}, and the highest temperature over the "
-        f"lowest. The gains over {study.baseline} on the test split are not. In order of the "
-        f"{study.metrics[0]} gain.",
+        f"gain, cross-validated, in {title_of(study.settings['loss'])}, and the highest "
+        f"temperature over the lowest. The gains over {study.baseline} on the test split are not. "
+        f"In order of the {title_of(study.metrics[0])} gain.",
     )
 
 
@@ -186,5 +186,5 @@ def _twins(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str]:
     )
     yield (
         f"No threshold on the {name} separates {' from '.join(said)}: the cell that loses in "
-        f"{metric} does not have the lower value."
+        f"{title_of(metric)} does not have the lower value."
     )

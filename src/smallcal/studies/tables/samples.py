@@ -31,7 +31,7 @@ from smallcal.studies.predictions import Shelf
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import LEVEL, below_zero, one_seed, shown
 from smallcal.studies.tables.shift import shifted_rows
-from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
+from smallcal.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
 
 #: Metrics whose resamples are matrix products, where a study names no others.
 _QUICK = ("ece15", "nll", "brier", "top_label_bce", "hcfp90")
@@ -185,8 +185,8 @@ def _header(metrics: Sequence[str]) -> tuple[str, ...]:
     first = metrics[0]
     return (
         *(heading_of(metric, difference=True) for metric in metrics),
-        f"{first}, mean of resamples",
-        f"P({first} < 0)",
+        f"{title_of(first)}, mean of resamples",
+        f"P({title_of(first)} < 0)",
     )
 
 

@@ -25,7 +25,7 @@ from smallcal.studies.tables.clean import (
 )
 from smallcal.studies.tables.selection import lowest
 from smallcal.studies.tables.shift import SHIFTED, cube, sets_of
-from smallcal.studies.tables.table import Number, Row, Table, unit_of
+from smallcal.studies.tables.table import Number, Row, Table, title_of, unit_of
 
 WINS, TIE, LOSES = "wins", "tie", "loses"
 
@@ -120,7 +120,13 @@ def scope_map(study: Study, frame: Frame) -> Table:
     """Show for every model which method is best, and how ours stands against its rivals."""
     found: list[Row] = []
     for one in outcomes(study, frame):
-        about = (one.samples, f"{one.dataset} {one.backbone}", one.set, one.metric, one.best)
+        about = (
+            one.samples,
+            f"{one.dataset} {one.backbone}",
+            one.set,
+            title_of(one.metric),
+            one.best,
+        )
         lead = Number(one.lead, digits=unit_of(one.metric).digits)
         found += [
             (*about, rival, one.against(rival), lead, shown(gap, one.metric))
@@ -157,7 +163,9 @@ def regimes(study: Study, frame: Frame) -> Table:
                     blocks.setdefault((dataset, one.set, one.metric), []).append(one)
         for (dataset, name, metric), own in blocks.items():
             samples = part.samples if dataset == "all" else part.where(dataset=dataset).samples
-            found += [(samples, dataset, name, metric, *counts) for counts in _counted(own)]
+            found += [
+                (samples, dataset, name, title_of(metric), *counts) for counts in _counted(own)
+            ]
     ours = study.settings["gain_of"]
     return Table(
         "regimes",

@@ -32,7 +32,7 @@ from smallcal.studies.tables.clean import (
     shown,
     verdict_on,
 )
-from smallcal.studies.tables.table import Number, Row, Table, heading_of, unit_of
+from smallcal.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
 
 #: What the shifted sets of a model are called together.
 SHIFTED = "shifted"
@@ -80,7 +80,7 @@ def by_severity(study: Study, frame: Frame) -> Table:
 
     return Table(
         "severity",
-        f"{metric} by severity",
+        f"{title_of(metric)} by severity",
         ("samples", "models", "method", CLEAN, *(f"severity {s}" for s in severities)),
         metric_rows(frame.where(metric=metric), columns) if severities else (),
         f"{heading_of(metric)}. Mean over the sets of a severity, then {SPREAD}.",
@@ -216,9 +216,9 @@ def controls(study: Study, frame: Frame) -> Table:
     name = study.settings["control"].replace("_", " ")
     header = []
     for m in metrics:
-        change = unit_of(m).heading(f"{m} difference", difference=True)
-        header += [heading_of(m), f"{m} {name}", change]
-        header += [f"{m} difference, sets", f"{m} difference, corruptions"]
+        change = unit_of(m).heading(f"{title_of(m)} difference", difference=True)
+        header += [heading_of(m), f"{title_of(m)} {name}", change]
+        header += [f"{title_of(m)} difference, {what}" for what in ("sets", "corruptions")]
     return Table(
         "controls",
         f"Deployed, and {name}",

@@ -196,8 +196,8 @@ def unit_of(metric: str) -> Unit:
 
     Examples
     --------
-    >>> unit_of("nll").heading("nll"), unit_of("gap_at80").sign, unit_of("temperature_1").sign
-    ('nll x100', '%', '')
+    >>> unit_of("nll").sign, unit_of("gap_at80").sign, unit_of("temperature_1").sign
+    ('x100', '%', '')
     """
     base = _WAYS.sub("", metric)
     if base in METRICS:
@@ -206,5 +206,26 @@ def unit_of(metric: str) -> Unit:
 
 
 def heading_of(metric: str, *, difference: bool = False) -> str:
-    """Return a metric's heading, with its unit."""
-    return unit_of(metric).heading(metric, difference=difference)
+    """Return a metric's heading, with its unit.
+
+    Examples
+    --------
+    >>> heading_of("nll"), heading_of("ece15_margin_low", difference=True)
+    ('log-loss x100', 'ECE, margin low points')
+    """
+    return unit_of(metric).heading(title_of(metric), difference=difference)
+
+
+def title_of(metric: str) -> str:
+    """Return what people call a metric; a number that only a probe gives keeps its own name.
+
+    Examples
+    --------
+    >>> title_of("ece15"), title_of("nll_requantized"), title_of("gap_at80")
+    ('ECE', 'log-loss, requantized', 'gap_at80')
+    """
+    base = _WAYS.sub("", metric)
+    if base not in METRICS:
+        return metric
+    way = metric.removeprefix(base).replace("_", " ").strip()
+    return f"{METRICS[base].title}, {way}" if way else METRICS[base].title

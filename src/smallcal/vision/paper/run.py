@@ -41,7 +41,7 @@ class RunSettings:
     workers : int, optional
         Processes that load images.
     batch_size : int
-        Images that logits are taken of at once.
+        Images per batch when saving logits.
     """
 
     device: str = "auto"
