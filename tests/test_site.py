@@ -139,6 +139,7 @@ def test_pages_of_verbs_that_are_gone_are_removed(extension, tmp_path):
     [
         (r"p_k = \frac{e^{z_k/T}}{\sum_j e^{z_j/T}}", "<mfrac>"),
         (r"\hat y", "<mover"),
+        (r"\arg\max_j z_j", "<mo>arg</mo>"),
         (r"\mathbb{R}", "&#x0211D;"),
     ],
 )

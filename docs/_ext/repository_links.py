@@ -1,7 +1,7 @@
 """Links in the repository's Markdown that also work on the site.
 
 A link to a file outside ``docs`` leads to the repository's web page, or to the page of the site
-that shows the file. ``{repository-page} CHANGELOG.md`` shows a file of the repository's root as a page.
+that shows the file. ``{repository-page} CHANGELOG.md`` shows a file of the root as a page.
 """
 
 from __future__ import annotations
