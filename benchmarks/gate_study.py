@@ -172,7 +172,7 @@ def main():
     start = time.perf_counter()
     if options.sets:
         print(f"{options.sets} simulated splits; loss above the best candidate's, x100\n")
-        print("| world | samples | policy | too rich % | too poor % | excess top-label log-loss |")
+        print("| simulation | samples | rule | too rich % | too poor % | excess |")
         print("|---|---|---|---|---|---|")
         for world in WORLDS:
             for n in options.budgets:
