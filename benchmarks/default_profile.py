@@ -22,7 +22,7 @@ from smallcal.calibrators import finish, method
 from smallcal.calibrators.maps import correction_fit, regressed_fit
 from smallcal.calibrators.objectives import Seen
 from smallcal.data import predictions
-from speed import best, logits
+from speed.ratio import best, logits
 
 REPEATS = 20
 #: Stages by name: where the function is looked up.
