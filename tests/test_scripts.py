@@ -27,7 +27,7 @@ def test_the_digits_cell_can_be_made_again():
 
 
 def test_every_benchmark_can_be_imported():
-    """What a benchmark takes from another one is still there; each module is loaded, none is run."""
+    """What a benchmark takes from another module is still there; none is run."""
     pytest.importorskip("torch", reason="some benchmarks are about torch")
     folder = Path(__file__).parents[1] / "benchmarks"
     names = sorted(file.stem for file in folder.glob("*.py"))
