@@ -15,7 +15,10 @@ import smallcal as sc
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 #: Folders that the build writes, and those that hold no page.
-MADE = ("gallery", "reference/cli", "reference/api/generated", "_ext", "_static", "_templates")
+MADE = (
+    "gallery", "sg_execution_times", "reference/cli", "reference/api/generated",
+    "_ext", "_static", "_templates",
+)  # fmt: skip
 
 _TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _AUTOSUMMARY = re.compile(r"\.\. currentmodule:: (\S+)|^   (~?[\w.]+)$", re.MULTILINE)
