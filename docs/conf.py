@@ -35,6 +35,8 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["_ext", "_static", "_templates", "gallery/**.ipynb", "gallery/**.py"]
 nitpicky = True
+smartquotes = False  # "--option" in a sentence stays as it is typed
+toc_object_entries_show_parents = "hide"
 
 # --- Markdown and notebooks ---------------------------------------------------------------------
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "html_image"]
@@ -54,7 +56,9 @@ autosummary_filename_map = {"smallcal.vision.CORRUPTIONS": "smallcal.vision.CORR
 autodoc_typehints = "none"  # numpydoc's sections say the types, in words
 autodoc_member_order = "bysource"
 # Heavy packages that no page runs: their classes are described where they are not installed, too.
-autodoc_mock_imports = [name for name in ("torch", "timm", "torchvision") if find_spec(name) is None]
+autodoc_mock_imports = [
+    name for name in ("torch", "timm", "torchvision") if find_spec(name) is None
+]
 numpydoc_show_class_members = False
 html_math_renderer = "mathml"
 
@@ -87,7 +91,8 @@ html_theme_options = {
     "icon_links": [
         {"name": "Source", "url": repository_url, "icon": "fa-brands fa-github"},
     ],
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 5,
+    "navbar_align": "left",
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "footer_start": ["copyright"],

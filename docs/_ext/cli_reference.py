@@ -15,7 +15,8 @@ from typing import Any
 from sphinx.application import Sphinx
 from typer.main import get_command
 
-from smallcal.cli.app import Verbs, app as program
+from smallcal.cli.app import Verbs
+from smallcal.cli.app import app as program
 
 #: Where the pages are written, below the documentation.
 FOLDER = "reference/cli"
@@ -48,8 +49,8 @@ def _index(verbs: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             _title("Commands"),
-            f"{plain(command.help)} Here is what ``smallcal VERB -h`` prints. File types, exit codes "
-            "and worked examples: :doc:`/reference/command-line`.\n",
+            f"{plain(command.help)} Here is what ``smallcal VERB -h`` prints. File types, exit "
+            "codes and worked examples: :doc:`/reference/command-line`.\n",
             _TABLE,
             *rows,
             "",
@@ -149,14 +150,14 @@ def _title(text: str, line: str = "=") -> str:
 
 
 def plain(words: str) -> str:
-    """Return a sentence of the program as reStructuredText: what is in ticks is code.
+    r"""Return a sentence of the program as reStructuredText: what is in ticks is code.
 
     A colon makes ``FILE:val`` an address of the web, so that it is escaped, too.
 
     Examples
     --------
     >>> plain("A name that `smallcal methods` lists; class_* names several.")
-    'A name that ``smallcal methods`` lists; class\\\\_\\\\* names several.'
+    'A name that ``smallcal methods`` lists; class\\_\\* names several.'
     """
     parts = words.split("`")
     parts[::2] = [re.sub(r"([\\*|_:])", r"\\\1", part) for part in parts[::2]]
@@ -165,10 +166,12 @@ def plain(words: str) -> str:
 
 
 def write(docs: Path) -> None:
-    """Write the pages below a folder of documentation; those that are as they were stay untouched."""
+    """Write the pages below a folder of documentation; those that are as they were stay."""
     folder = docs / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {f"{name}.rst": text for name, text in pages((docs / EXAMPLES).read_text("utf-8")).items()}
+    texts = {
+        f"{name}.rst": text for name, text in pages((docs / EXAMPLES).read_text("utf-8")).items()
+    }
     for old in folder.glob("*.rst"):
         if old.name not in texts:
             old.unlink()

@@ -1,7 +1,7 @@
 """Links in the repository's Markdown that also work on the site.
 
-A link to a file outside ``docs`` leads to the repository's web page, or to the page of the site that
-shows the file. ``{repository-page} CHANGELOG.md`` shows a file of the repository's root as a page.
+A link to a file outside ``docs`` leads to the repository's web page, or to the page of the site
+that shows the file. ``{repository-page} CHANGELOG.md`` shows a file of the root as a page.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class RepositoryPage(SphinxDirective):
             file.read_text("utf-8"), file.name, page, self.config.repository_url, file.parent
         )
         parent = nodes.Element()
-        self.state.nested_parse(StringList(text.splitlines(), str(file)), 0, parent, True)
+        self.state.nested_parse(
+            StringList(text.splitlines(), str(file)), 0, parent, match_titles=True
+        )
         return parent.children
 
 
