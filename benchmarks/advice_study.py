@@ -130,7 +130,7 @@ def report(kinds, results, found, options):
     differ = sum(pairs.values())
     yield (
         f"{n:,} splits; `fit`, `select`, `plan`, `audit` and `report` asked about each. "
-        f"Pairs of verbs that disagreed: {differ} of {n * len(pairs):,}."
+        f"Pairs of commands that disagreed: {differ} of {n * len(pairs):,}."
     )
     yield ""
     heads = ["kind", "samples", "best on average: top-label log-loss, log-loss"]

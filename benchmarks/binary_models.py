@@ -68,7 +68,7 @@ DATA = {
     "made, 5 % positive": lambda: make_classification(
         2000, n_informative=6, weights=[0.95], flip_y=0.02, random_state=0
     ),
-    "made, 30 % of labels drawn anew": lambda: make_classification(
+    "made, 30 % of labels redrawn": lambda: make_classification(
         1000, n_informative=6, flip_y=0.3, random_state=1
     ),
 }

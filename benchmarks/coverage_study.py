@@ -232,7 +232,7 @@ def _job(task):
 def table(found, sizes, metrics):
     """Return the lines of a Markdown table: by world and size, first / second / difference."""
     lines = [
-        f"| world | metric | truth % | {' | '.join(f'{n:,} samples' for n in sizes)} |",
+        f"| simulation | metric | truth % | {' | '.join(f'{n:,} samples' for n in sizes)} |",
         "|---|---|---|" + "---|" * len(sizes),
     ]
     for world, by_size in zip(WORLDS, found, strict=True):

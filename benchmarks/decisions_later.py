@@ -194,7 +194,7 @@ def refreshed(repeats, pool):
         "taken in at once, and in ten pieces in random order, 50 rows one by one: the largest "
         f"difference of any probability between the two, over {repeats} fits. In %: refreshes that "
         "were applied. "
-        "Top-label log-loss x100 on 5,000 rows of the new world, labels averaged out: the old "
+        "Top-label log-loss x100 on 5,000 rows of the shifted data, labels averaged out: the old "
         "calibrator, the refreshed one, a temperature fitted on the new rows alone, and one on old "
         "and new together.",
         "",

@@ -22,7 +22,7 @@ from smallcal.calibrators import finish, method
 from smallcal.calibrators.maps import correction_fit, regressed_fit
 from smallcal.calibrators.objectives import Seen
 from smallcal.data import predictions
-from speed import best, logits
+from speed.ratio import best, logits
 
 REPEATS = 20
 #: Stages by name: where the function is looked up.
@@ -31,7 +31,7 @@ STAGES = {
     "gaps and raw confidences": (Seen, "of"),
     "one temperature of the raw model": (method, "pooled_prior"),
     "correction: looks at the data": (correction_fit._Model, "look"),
-    "correction: scales by evidence": (correction_fit._Scales, "balance"),
+    "correction: scales by evidence": (correction_fit.Scales, "balance"),
     "correction: directions, folds, rows out of fold": (method, "fit_correction"),
     "temperatures: looks at the data": (regressed_fit.Problem, "look"),
     "temperatures: the rest": (method.Method, "_fit_parts"),

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 import smallcal as sc
-from coverage_study import draw_logits
 from smallcal.advice.cross_validate import held_out_losses, rarer, repeated_folds, single_split
 from smallcal.advice.select import candidates_for
 from smallcal.advice.select_walk import MIN_EACH, RULES, chosen_row, walk
@@ -37,6 +36,13 @@ FROM_ONE = "sample, from tva-ts"
 POLICIES = (*RULES, FROM_ONE)
 #: The simplest candidate that can be right, in each world.
 WORLDS = {"calibrated": "none", "one temperature": "tva-ts", "by risk": "signal-linear+tail"}
+
+
+def draw_logits(n, rng, classes=10):
+    """Draw logits: noise, and a signal of random strength on one class."""
+    z = rng.normal(size=(n, classes))
+    z[np.arange(n), rng.integers(classes, size=n)] += 5.0 * rng.random(n)
+    return 2.0 * z
 
 
 def picks(z, y, names, seed):
@@ -172,7 +178,7 @@ def main():
     start = time.perf_counter()
     if options.sets:
         print(f"{options.sets} simulated splits; loss above the best candidate's, x100\n")
-        print("| world | samples | policy | too rich % | too poor % | excess top-label log-loss |")
+        print("| simulation | samples | rule | too rich % | too poor % | excess |")
         print("|---|---|---|---|---|---|")
         for world in WORLDS:
             for n in options.budgets:

@@ -20,7 +20,7 @@ import numpy as np
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS
-from speed import logits
+from speed.ratio import logits
 
 REFERENCE = "srts-bce"
 REPEATS = 7

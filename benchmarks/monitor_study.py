@@ -289,7 +289,7 @@ def class_shift(n_fits, folder, size=625, rows=2000):
         "rows, then on these.\n"
     )
     print(
-        "| world | shift | alarms | frequencies, fine | frequencies, act | more | cannot tell "
+        "| simulation | shift | alarms | frequencies, fine | frequencies, act | more | cannot tell "
         "| likely gap | true gap | ECE | top-label log-loss |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")

@@ -106,13 +106,13 @@ def main():
     at = {"draws": 10}
     controls = [shown(STRUCTURED, 2000, f"{name}-k3", **at) for name in ("random", "shuffled")]
     print(
-        f"| random and shuffled routing are inert | {controls[0]} and {controls[1]} at 2,000 "
+        f"| random and shuffled routing do not help | {controls[0]} and {controls[1]} at 2,000 "
         f"samples, where two parameters too many should cost (K - 1) / 2n = 0.05; three risk "
         f"groups {shown(STRUCTURED, 2000, 'srts-bce', **at)} |"
     )
     gains = [shown(world, 2000, "srts-bce", **at) for world in (PLAIN, MILD, STRUCTURED, NOISY)]
     print(
-        f"| no gain where B = 0 | {gains[0]} with `structure=0`, {gains[1]} with 0.25, {gains[2]} "
+        f"| no gain if B = 0 | {gains[0]} with `structure=0`, {gains[1]} with 0.25, {gains[2]} "
         f"with 0.5; {gains[3]} with `noise=0.5` alone |"
     )
     groups = {
@@ -120,7 +120,7 @@ def main():
         for n, draws in ((250, 12), (5000, 3))
     }
     print(
-        f"| too many groups hurt when samples are few | 3, 10, 20 groups: {groups[250]} at 250 "
+        f"| too many groups hurt if samples are few | 3, 10, 20 groups: {groups[250]} at 250 "
         f"samples; {groups[5000]} at 5,000 |"
     )
     smart = [
@@ -146,12 +146,13 @@ def main():
     )
     print(
         f"| high-risk share grows with severity | {100 * high_risk_share(0):.0f} % clean to "
-        f"{100 * high_risk_share(5):.0f} % at severity 5 (default world) |"
+        f"{100 * high_risk_share(5):.0f} % at severity 5 (default settings) |"
     )
     (kept_bce, kept_ece), (recut_bce, recut_ece) = 100 * requantised(0.3, 5)
     print(
-        f"| requantising hurts | thirds cut anew at severity 5: ECE {kept_ece:.1f} to "
-        f"{recut_ece:.1f} %, top-label log-loss {kept_bce:.0f} to {recut_bce:.0f} (default world) |"
+        f"| new thresholds under shift hurt | thirds cut again at severity 5: ECE {kept_ece:.1f} "
+        f"to {recut_ece:.1f} %, top-label log-loss {kept_bce:.0f} to {recut_bce:.0f} "
+        "(default settings) |"
     )
     return 0
 

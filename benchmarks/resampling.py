@@ -20,7 +20,7 @@ import smallcal as sc
 from smallcal.metrics import METRICS, Scored
 from smallcal.statistics.bootstrap import Run, interval, seed_samples
 from smallcal.statistics.samples import seeds_then_samples
-from speed import logits
+from speed.ratio import logits
 
 NAMES = ("ece15", "nll", "brier", "top_label_bce")
 N, SEEDS, N_METHODS, N_BOOT, LOOPED = 10_000, 5, 8, 20_000, 50

@@ -47,7 +47,7 @@ def main():
             names, shares = rejected(world, n, null, options.splits, options.n_null)
             if not number and null == NULLS[0]:
                 print(f"{options.splits} splits, {options.n_null} draws under the null; percent\n")
-                print(f"| world | null | {' | '.join(names)} |")
+                print(f"| simulation | null | {' | '.join(names)} |")
                 print("|---|---|" + "---|" * len(names))
             print(
                 f"| {words} | {null} | " + " | ".join(f"{v:.1f}" for v in shares) + " |", flush=True

@@ -120,8 +120,13 @@ def outcome(row: Feature, package: str, world: Any) -> Outcome:
     except ImportError as error:
         return Outcome("not run", f"needs {error.name or error}")
     except Exception as error:  # noqa: BLE001 - whatever a package raises is what is reported
-        return Outcome("fails", f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
+        return Outcome("fails", f"{type(error).__name__}: {_first_words(error)}")
     return Outcome("yes") if kept else Outcome("fails", "the result does not pass the check")
+
+
+def _first_words(error: Exception) -> str:
+    """Return the first sentence of a message, without what Markdown would take for its own."""
+    return str(error).splitlines()[0].split(". ")[0].replace("`", "'")[:80]
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ def unfitted_model(X_train, y_train, X_test):
     return cal.fit(X_train, y_train).predict_proba(X_test)
 
 
-@shows("regression", NAME)
+@shows("regression with uncertainty", NAME)
 def regression():
     from mapie.regression import SplitConformalRegressor
     from sklearn.datasets import make_regression
@@ -38,7 +38,7 @@ def regression():
     return bool(0.84 < ((ends[:, 0, 0] <= y[600:]) & (y[600:] <= ends[:, 1, 0])).mean() < 0.97)
 
 
-@shows("Platt, beta or logistic, class by class", NAME)
+@shows("Platt or beta, class by class", NAME)
 def top_label(model, X, y, X_test, p_test):
     from mapie.calibration import TopLabelCalibrator
 
@@ -80,11 +80,11 @@ def equal_mass(right_test, score_test):
 
 
 @shows("ECE by class", NAME)
-def by_class(y_test, p_test):
+def by_class(right_test, y_test, p_test):
     from mapie.metrics.calibration import expected_calibration_error
 
     return expected_calibration_error(
-        y_test, p_test, num_bins=16, classwise=True, class_labels=np.arange(4)
+        right_test, p_test, num_bins=16, classwise=True, class_labels=y_test
     )
 
 
@@ -184,3 +184,26 @@ def strings(X_train, y_train, X_test):
     named = np.array(["ape", "bee", "cat", "dog"])[y_train]
     cal = SplitConformalClassifier(GaussianNB().fit(X_train[:300], named[:300]))
     return set(cal.conformalize(X_train[300:], named[300:]).predict(X_test)) <= set(named)
+
+
+@shows("richer maps that keep predictions", NAME)
+def keeps(model, X, y, X_test):
+    from mapie.calibration import TopLabelCalibrator
+
+    cal = TopLabelCalibrator(model, calibrator="isotonic", cv="prefit").fit(X, y)
+    return bool((cal.predict(X_test) == model.predict(X_test)).all())
+
+
+@shows("probabilities", NAME)
+def probabilities(model, X, y, X_test):
+    from mapie.calibration import VennAbersCalibrator
+
+    cal = VennAbersCalibrator(model, cv="prefit")  # what predict_proba says
+    return cal.fit(X, y).predict_proba(X_test)
+
+
+@shows("risk-coverage (AURC)", NAME)
+def aurc(right_test, score_test):
+    from mapie.metrics.uncertainty import auarc  # of accuracy, so 1 minus it is of risk
+
+    return 1 - auarc(right_test, score_test)

@@ -36,7 +36,7 @@ def one_number(score, right, score_test):
     return model.transform(score_test)
 
 
-@shows("regression", NAME)
+@shows("regression with uncertainty", NAME)
 def regression():
     from netcal.regression import VarianceScaling
 
@@ -98,7 +98,7 @@ def histogram(p, y, p_test):
     return model.transform(p_test)
 
 
-@shows("Platt, beta or logistic, class by class", NAME)
+@shows("Platt or beta, class by class", NAME)
 def beta(p, y, p_test):
     from netcal.scaling import BetaCalibration
 

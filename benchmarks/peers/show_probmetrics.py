@@ -55,7 +55,7 @@ def vector(p, y, p_test):
     return SVSCalibrator().fit(p, y).predict_proba(p_test)
 
 
-@shows("matrix scaling with a penalty or prior", NAME)
+@shows("matrix scaling, penalised", NAME)
 def matrix(p, y, p_test):
     from probmetrics.calibrators import SMSCalibrator
 
@@ -78,7 +78,7 @@ def histogram(p, y, p_test):
     return cal.fit(p, y).predict_proba(p_test)
 
 
-@shows("Platt, beta or logistic, class by class", NAME)
+@shows("Platt or beta, class by class", NAME)
 def platt(p, y, p_test):
     from probmetrics.calibrators import get_calibrator
 
@@ -158,3 +158,11 @@ def cloned():
     from sklearn.base import clone
 
     return clone(SVSCalibrator(rho=2.0)).rho == 2.0
+
+
+@shows("richer maps that keep predictions", NAME)
+def keeps(p, y, p_test):
+    from probmetrics.calibrators.orderpreserving import IntraOrderPreservingCalibrator
+
+    kept = IntraOrderPreservingCalibrator().fit(p, y).predict_proba(p_test)
+    return bool((kept.argmax(axis=1) == p_test.argmax(axis=1)).all())

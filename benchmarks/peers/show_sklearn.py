@@ -84,7 +84,7 @@ def isotonic(model, X, y, X_test):
     return CalibratedClassifierCV(frozen, method="isotonic").fit(X, y).predict_proba(X_test)
 
 
-@shows("Platt, beta or logistic, class by class", NAME)
+@shows("Platt or beta, class by class", NAME)
 def platt(model, X, y, X_test):
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.frozen import FrozenEstimator
@@ -151,3 +151,23 @@ def strings(X_train, y_train, X_test):
     named = np.array(["ape", "bee", "cat", "dog"])[y_train]
     found = CalibratedClassifierCV(GaussianNB()).fit(X_train, named).predict(X_test)
     return set(found) <= set(named)
+
+
+@shows("probabilities", NAME)
+def probabilities(model, X, y, X_test):
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+
+    cal = CalibratedClassifierCV(FrozenEstimator(model), method="temperature")
+    return cal.fit(X, y).predict_proba(X_test)  # GaussianNB has predict_proba alone
+
+
+@shows("choice of a method by cross-validation", NAME)
+def choice(X_train, y_train):
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.naive_bayes import GaussianNB
+
+    methods = {"method": ["temperature", "isotonic"]}
+    found = GridSearchCV(CalibratedClassifierCV(GaussianNB()), methods, scoring="neg_log_loss")
+    return found.fit(X_train, y_train).best_params_["method"] in methods["method"]

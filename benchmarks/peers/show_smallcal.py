@@ -101,7 +101,7 @@ def vector(z, y, z_test):
     return sc.make("vector-scaling").fit(z, y).predict_proba(z_test)
 
 
-@shows("matrix scaling with a penalty or prior", NAME)
+@shows("matrix scaling, penalised", NAME)
 def matrix(z, y, z_test):
     import smallcal as sc
 
@@ -137,7 +137,7 @@ def venn_abers(score, right, score_test):
     return cal.predict_score(score_test)
 
 
-@shows("keeps every predicted class, by request", NAME)
+@shows("richer maps that keep predictions", NAME)
 def keeps(z, y, z_test):
     import smallcal as sc
 
@@ -219,11 +219,12 @@ def floor(y_test, p_test):
     return sc.evaluate(y_test, p_test, ci=True)["ece15"].floor
 
 
-@shows("choice of a method, or of none", NAME)
+@shows("choice of a method by cross-validation", NAME)
 def choice(z, y):
     import smallcal as sc
 
-    return sc.select(z, y, candidates=["none", "ts-nll"]).choice == "ts-nll"
+    found = sc.select(z, y, candidates=["none", "ts-nll"])  # by intervals, "none" among them
+    return found.choice == "ts-nll"
 
 
 @shows("how many labels are needed", NAME)

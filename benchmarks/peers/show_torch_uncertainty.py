@@ -60,7 +60,7 @@ def vector(loader, z_test):
     return scaler(torch.as_tensor(z_test, dtype=torch.float32)).softmax(-1).numpy()
 
 
-@shows("matrix scaling with a penalty or prior", NAME)
+@shows("matrix scaling, penalised", NAME)
 def matrix(loader, z_test):
     import torch
     from torch_uncertainty.post_processing import DirichletScaler
@@ -189,6 +189,7 @@ def sets(loader, z_test):
     return cal.conformal(torch.as_tensor(z_test, dtype=torch.float32)).numpy()
 
 
+@shows("regression with uncertainty", NAME)
 @shows("conformal regression", NAME)
 def conformal_regression():
     import torch

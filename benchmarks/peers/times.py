@@ -13,7 +13,7 @@ from peers.quality import ONE, RICH, Failed, attempt
 from smallcal.studies.simulate import World
 
 SIZES = ((1000, 10), (1000, 100))
-ROUNDS = 3
+ROUNDS = 5
 
 
 def measured(n: int, classes: int) -> dict[str, float | str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -49,9 +51,9 @@ class World:
 
     @cached_property
     def folder(self) -> Path:
-        """A folder with cal.npz and test.npz, kept as long as this world."""
-        self._kept = tempfile.TemporaryDirectory()
-        path = Path(self._kept.name)
+        """A folder with cal.npz and test.npz, removed when the program ends."""
+        path = Path(tempfile.mkdtemp())
+        atexit.register(shutil.rmtree, path, ignore_errors=True)
         np.savez(path / "cal.npz", logits=self.z, labels=self.y)
         np.savez(path / "test.npz", logits=self.z_test, labels=self.y_test)
         np.save(path / "new.npy", self.z_test)

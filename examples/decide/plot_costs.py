@@ -7,7 +7,7 @@ probability is right, the answer follows from what each mistake costs.
 """
 
 # %%
-# An over-confident fraud score
+# An overconfident fraud score
 # -----------------------------
 #
 # The score is simulated: its log-odds are three times too large. Somebody checked 400 payments;

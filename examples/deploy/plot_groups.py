@@ -1,6 +1,6 @@
 """
-Too sure in one place, not in another
-=====================================
+Overconfident in one place, not in another
+==========================================
 
 Overall the confidences are fine. But at one site, in one language, for one kind of question they
 are not. How do I correct each group with the few labels it has?
@@ -10,8 +10,8 @@ are not. How do I correct each group with the few labels it has?
 # Three large groups and two small ones
 # -------------------------------------
 #
-# The model is simulated: it is much too sure in Lagos, and a little too modest elsewhere. Two sites
-# have very few labels.
+# The model is simulated: it is overconfident in Lagos and Quito, and a little underconfident
+# elsewhere once one calibrator is fitted for all. Two sites have very few labels.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -34,8 +34,8 @@ def day(number):
 # One look a day
 # --------------
 #
-# ``alpha`` is the chance of *ever* giving a false alarm, however often one looks. That is what
-# makes it safe to look every day. A usual p-value does not allow that.
+# The chance of *ever* giving a false alarm is at most ``alpha``, however often one looks. That is
+# what makes it safe to look every day. A usual p-value does not allow that.
 
 alpha = 0.01
 monitor = sc.Monitor(cal, alpha=alpha)
@@ -47,8 +47,8 @@ for sentence in reports[first - 1].sentences:
     print("-", sentence)
 
 # %%
-# The evidence against "nothing has changed" is an e-value. It may wander, and in the long run it
-# shrinks while nothing changes. An alarm is given when it reaches 1 / alpha.
+# The evidence against "nothing has changed" is an e-value. While nothing changes it wanders, and
+# mostly stays small. An alarm is given when it reaches 1 / alpha.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.plot(days, [report.drift_log_e / np.log(10) for report in reports], marker=".")

@@ -28,7 +28,7 @@ for sentence in plan.sentences:
 # The curve
 # ---------
 #
-# The score is top-label BCE, the log-loss of the statement "the prediction is right"; lower is
+# The score is top-label log-loss, the log-loss of the statement "the prediction is right"; lower is
 # better. The band is the change against the raw model on the same rows, with its 90 % interval:
 # that is what decides whether calibrating is worth it.
 
@@ -38,7 +38,7 @@ gains = [row.gains["top_label_bce"] for row in plan.rows]
 left.fill_between(sizes, [100 * g.low for g in gains], [100 * g.high for g in gains], alpha=0.25)
 left.plot(sizes, [100 * g.point for g in gains], marker="o", label=plan.method)
 left.axhline(0, color="black", linestyle=":", label="raw model")
-left.set(title="What calibrating changes", ylabel="top-label BCE, change (points)")
+left.set(title="What calibrating changes", ylabel="top-label log-loss, change (points)")
 
 errors = [row.metrics["ece15"] for row in plan.rows]
 right.fill_between(sizes, [100 * e.low for e in errors], [100 * e.high for e in errors], alpha=0.25)
@@ -69,7 +69,9 @@ raw_score = sc.evaluate(
 for size in (300, len(demo.labels)):
     cal = sc.make(plan.method).fit(demo.logits[:size], demo.labels[:size])
     score = sc.evaluate(test.labels, cal.predict_proba(test.logits))["top_label_bce"]
-    print(f"{size:5,} samples: top-label BCE changed by {100 * (score - raw_score):+.2f} points")
+    print(
+        f"{size:5,} samples: top-label log-loss changed by {100 * (score - raw_score):+.2f} points"
+    )
 
 # %%
 # The default only applies what the samples support, so with few labels its gain is smaller, not

@@ -65,7 +65,7 @@ for name in ("none", "ts-nll"):
 #
 # Two methods share their test samples, so most of the noise cancels in their difference.
 # ``compare`` resamples the test samples for all methods at once; an interval that holds zero is a
-# tie. Judge by a proper score (log-loss, Brier, or top-label BCE, the log-loss of "is the
+# tie. Judge by a proper score (log-loss, Brier, or top-label log-loss, the log-loss of "is the
 # prediction right?"): it has far less noise than ECE.
 
 result = sc.compare(

@@ -57,11 +57,11 @@ for name in chosen:
 
 metrics = ["top_label_bce", "nll", "ece15", "accuracy"]
 result = sc.compare(test.labels, probabilities, baseline="ts-nll", metrics=metrics, n_boot=500)
-print(f"{'method':19} TopBCE x100  log-loss x100  ECE %  accuracy %")
+print(f"{'method':19} top-label x100  log-loss x100  ECE %  accuracy %")
 for name in chosen:
     row = result.values[name]
     print(
-        f"{name:19} {100 * row['top_label_bce']:11.2f}  {100 * row['nll']:13.2f}  "
+        f"{name:19} {100 * row['top_label_bce']:14.2f}  {100 * row['nll']:13.2f}  "
         f"{100 * row['ece15']:5.2f}  {100 * row['accuracy']:10.2f}"
     )
 
@@ -81,8 +81,8 @@ plt.show()
 # %%
 # Three of the methods can correct a bias for some classes, which temperatures cannot:
 # ``vector-scaling`` and the two views of the default. ``vector-scaling`` and ``adaptive-free`` may
-# also change predictions. Top-label BCE does not reward that, since it asks each method about its
-# own predictions.
+# also change predictions. Top-label log-loss does not reward that, since it asks each method about
+# its own predictions.
 #
 # And what a fit costs
 # --------------------

@@ -10,7 +10,7 @@ and how do I see whether mine do?
 # Same confidence, different risk
 # -------------------------------
 #
-# The model is simulated, so the truth is known: it is more over-confident on hard samples than on
+# The model is simulated, so the truth is known: it is more overconfident on hard samples than on
 # easy ones. Signal-routed temperature scaling (SRTS) estimates each prediction's risk of being
 # wrong from six statistics of its logits, forms three groups by that risk, and fits one temperature
 # in each.
@@ -49,7 +49,7 @@ for name in ("none", "tva-ts", "random-k3", "srts-bce", "adaptive"):
     p = cal.predict_proba(test.logits)
     score = test.expected(p)["top_label_bce"]
     print(
-        f"{name:10} top-label BCE above the truth's {100 * (score - truth):5.2f} points, "
+        f"{name:10} top-label log-loss above the truth's {100 * (score - truth):5.2f} points, "
         f"true ECE {test.true_ece(p):.1%}"
     )
 

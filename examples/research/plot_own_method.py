@@ -12,8 +12,8 @@ compare it with all others?
 #
 # One temperature for all, raised where the risk of being wrong is high:
 # :math:`T(x) = T_0 \, (1 + a \, r(x))`, where :math:`r(x)` is the estimated risk. smallcal
-# already has the risk as a *signal* and top-label BCE as an *objective*. What is missing is the
-# *map* from risk to temperature. It has two halves: what was learned, and how it is learned.
+# already has the risk as a *signal* and top-label log-loss as an *objective*. What is missing is
+# the *map* from risk to temperature. It has two halves: what was learned, and how it is learned.
 
 import json
 from collections.abc import Mapping

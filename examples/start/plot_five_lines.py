@@ -1,12 +1,12 @@
 """
-Fix an over-confident classifier in five lines
-==============================================
+Fix an overconfident classifier in five lines
+=============================================
 
 A classifier says "99 % sure" and is right far less often. How do I get confidences that mean what
 they say?
 
 The model here is a logistic regression for scikit-learn's handwritten digits, trained on few and
-noisy images, so that it is too sure of itself. Any classifier will do: smallcal needs only its
+noisy images, so that it is overconfident. Any classifier will do: smallcal needs only its
 outputs.
 """
 
@@ -66,7 +66,7 @@ for name, probabilities in {"raw": raw, "calibrated": calibrated}.items():
 # %%
 # A reliability diagram shows it at a glance. It sorts predictions into bins by confidence and
 # draws the accuracy of each bin. On the diagonal, confidence and accuracy agree; below it, the
-# model is over-confident. The bands are 95 % intervals for each bin.
+# model is overconfident. The bands are 95 % intervals for each bin.
 
 fig, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
 plots.reliability(y_test, {"raw": raw, "calibrated": calibrated}, ax=ax)

@@ -590,7 +590,7 @@ def test_reasons_in_words():
     found = sc.select(z, y, candidates=["none", "srts-bce", "tva-ts"], n_repeats=2)
     taken, row, unit = found.reason, found.table[1], METRICS["top_label_bce"].unit
     gain, error = unit.size(row.gain), unit.size(row.standard_error)
-    assert taken.startswith(f"srts-bce lowers the held-out top_label_bce by {gain}")
+    assert taken.startswith(f"srts-bce lowers the held-out top-label log-loss by {gain}")
     assert f"compared with the raw model, more than one standard error ({error})" in taken
     assert taken.endswith("no richer candidate gains that much again.")
     kept = sc.select(*calibrated(300, seed=3), candidates=["none", "tva-ts"], n_repeats=2).reason

@@ -32,7 +32,7 @@ SETS = PredictionSet(
     empty=False,
     n=(300,),
     sha256="cd" * 32,
-    promise="The set of a new row holds its class with a chance of at least 90 %.",
+    promise="The set of a new row contains the class with a probability of at least 90 %.",
 )
 
 

@@ -55,7 +55,7 @@ def test_it_prints_tables_a_reason_and_the_next_command(cli):
     row = json.loads(cli("select", "cal.npz", *QUICK, "--json")[1])["table"][1]
     size = f"{100 * row['gain']:.2f}"
     assert f"tva-ts none +{size} {100 * row['standard_error']:.2f} " in text
-    reason = f"Reason: tva-ts lowers the held-out top_label_bce by {size} points compared"
+    reason = f"Reason: tva-ts lowers the held-out top-label log-loss by {size} points compared"
     assert f"Choice: tva-ts. {reason}" in text
     assert "Next: smallcal fit cal.npz --method tva-ts -o cal.json" in text
 

@@ -175,8 +175,9 @@ def test_the_verdict_is_one_sentence_in_words_python_and_json():
     assert len(document["now"]) == 8
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert re.fullmatch(
-        r"Only the frequencies of classes moved \(estimated\); confidence is likely miscalibrated by about "
-        r"\d\.\d\d points: recalibrate, or correct for the new frequencies\.",
+        r"Only class frequencies changed \(label shift, estimated\); confidence is likely "
+        r"miscalibrated by about \d\.\d\d points: recalibrate, or correct for the new "
+        r"frequencies\.",
         document["sentence"],
     )
     assert report.verdict == "label"

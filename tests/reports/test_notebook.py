@@ -201,12 +201,17 @@ def test_it_is_quick_and_fits_nothing(results, name, monkeypatch):
 
     results[name]._repr_html_()  # loads what it needs
     monkeypatch.setattr(Method, "fit", no_fit)
+    assert least_time(results[name]) < 0.3
+
+
+def least_time(result):
+    """Return the seconds that it takes a processor, undisturbed."""
     times = []
-    for _ in range(3):
+    for _ in range(5):
         begun = time.process_time()
-        results[name]._repr_html_()
+        result._repr_html_()
         times.append(time.process_time() - begun)
-    assert min(times) < 0.3
+    return min(times)
 
 
 def without_matplotlib(monkeypatch):
@@ -313,9 +318,7 @@ class TestNames:
         certified = Certification(certificates=(found,), calibrator=fitted)
         for result in (fitted, certified):
             markup = result._repr_html_()
-            begun = time.process_time()
-            assert result._repr_html_() == markup
-            assert time.process_time() - begun < 0.3
+            assert least_time(result) < 0.3
             assert len(markup) < 50_000
             assert f"And {n - MOST_ROWS:,} more groups" in text_of(markup)
 

@@ -95,9 +95,9 @@ class Certificate:
         --------
         >>> row = Certified(threshold=0.9, n=300, accepted=250, errors=1, bound=0.0188)
         >>> print(Certificate(risk=0.02, confidence=0.95, rows=(row,)).promise)
-        Of samples with confidence 0.9000 or more, at most 2 % are predicted wrong. Said with 95 % \
-confidence after an exact test on 300 labelled samples that were not used in the fit; it holds for \
-samples of the same kind.
+        Of samples with confidence 0.9000 or more, at most 2 % are predicted wrong. This holds \
+with 95 % confidence, by an exact test on 300 labelled samples that were not used in the fit, \
+for samples of the same kind.
         """
         claim = CLAIMS[self.input]
         seen = "that were not used in the fit"
@@ -107,7 +107,7 @@ samples of the same kind.
         return (
             f"{self._promised(claim)} This holds with {percent(self.confidence)} confidence, by "
             f"{'an exact test' if self.by == 'all' else 'exact tests'} on {n:,} labelled samples "
-            f"{seen}; it holds for samples of the same kind."
+            f"{seen}, for samples of the same kind."
         )
 
     def _promised(self, claim: Claim) -> str:

@@ -243,7 +243,7 @@ def methods() -> dict[str, str]:
     Examples
     --------
     >>> methods()["none"]
-    'leave the model alone'
+    'no calibration, the probabilities as the model gives them'
     """
     listing = {name: row.summary for name, row in METHODS.items()}
     return listing | {alias: f"the same as {name}" for alias, name in ALIASES.items()}

@@ -29,7 +29,11 @@ def say(*texts: str) -> None:
     width = shutil.get_terminal_size().columns
     for line in map(shown.visible, texts):
         whole = line.startswith(" ") or len(line) <= width
-        wrapped = line if whole else textwrap.fill(line, width, break_long_words=False)
+        wrapped = (
+            line
+            if whole
+            else textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        )
         sys.stdout.write(wrapped + "\n")
 
 
@@ -71,7 +75,12 @@ def _fitted(
 
     Else names in the first columns would be broken to make room for long headings.
     """
-    cells = [max((len(row[j]) for row in rows), default=0) for j in range(len(headers))]
+    cells = []
+    for j in range(len(headers)):
+        # A column of sentences needs no more than its longest word.
+        wrapped = j in text and j > 0
+        parts = (part for row in rows for part in (row[j].split() if wrapped else [row[j]]))
+        cells.append(max(map(len, parts), default=0))
     fitted, wide = list(headers), shutil.get_terminal_size().columns
     for j in sorted(range(len(headers)), key=lambda j: cells[j] - len(headers[j])):
         needed = (

@@ -292,7 +292,7 @@ def compare(
     >>> round(result.differences["sharp"]["nll"], 3)
     -0.496
     >>> result.verdict("sharp").split("; ")[0]
-    'sharp: lowers nll by 49.55 points, 95 % interval 38.38 to 58.78'
+    'sharp: lowers log-loss by 49.55 points, 95 % interval 38.38 to 58.78'
     >>> result.verdict("sharp").split("; ")[1]
     'accuracy unchanged beyond chance.'
     """

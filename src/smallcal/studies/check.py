@@ -65,9 +65,9 @@ def require_sound(collection: Collection) -> None:
         return
     others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     raise InputError(
-        f"{collection.folder} has what would spoil a study: {errors[0]}{others}; ",
-        python="mend it (check_collection lists it all), or go on with force=True",
-        shell="mend it (smallcal study check lists it all)",
+        f"{collection.folder} has problems that would invalidate a study: {errors[0]}{others}; ",
+        python="fix it (check_collection lists all problems), or continue with force=True",
+        shell="fix it (smallcal study check lists all problems)",
     )
 
 

@@ -110,7 +110,7 @@ def selection_view(found: Selection) -> Iterator[Safe]:
         else f"{found.n_folds} folds, cut {times}"
     )
     yield said(
-        f"Losses on samples held out, of {found.n:,}: {cut}.",
+        f"Losses on held-out samples, of {found.n:,}: {cut}.",
         f"Intervals are {100 * found.level:g} %.",
         kind="note",
     )

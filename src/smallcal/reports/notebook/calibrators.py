@@ -49,7 +49,7 @@ def estimator_view(estimator: BaseCalibrator) -> Iterator[Safe]:
     if fitted is None:
         yield title(type(estimator).__name__, "not fitted yet")
         yield said(what)
-        yield said(Safe("Call <code>fit(logits, labels)</code> with labelled samples held out."))
+        yield said(Safe("Call <code>fit(logits, labels)</code> with labelled held-out samples."))
         return
     yield title(type(estimator).__name__, what)
     yield from _body(fitted)

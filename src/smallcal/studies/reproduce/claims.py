@@ -90,5 +90,5 @@ def _objection(value: Value) -> str:
 
 def _left_to_chance(value: Value) -> str:
     if value.part == "spread":
-        return "it is the spread of a method left to chance, of which few seeds say little"
-    return "its method is left to chance, and no spread says by how much that moves it"
+        return "it is the standard deviation of a random method, which few seeds estimate poorly"
+    return "its method is random, and no standard deviation is given"

@@ -205,7 +205,7 @@ REASONS: Mapping[str, str] = {
     ),
     r"LTS-scalar/.*": "the paper does not say what its method is",
     r"SRTS-NLL by a head's temperature/.*": (
-        "its method is left to chance, and no spread says by how much that moves it"
+        "its method is random, and no standard deviation is given"
     ),
 }
 

@@ -234,7 +234,7 @@ def few_models(frame: Frame) -> tuple[str, ...]:
     """Say what intervals over one model, or a few, are worth."""
     n = len(list(frame.groups("dataset", "backbone")))
     if n == 1:
-        return ("One model: intervals are of its seeds and draws, and say nothing of another.",)
+        return ("One model: intervals cover its seeds and draws, not other models.",)
     if n < ENOUGH_MODELS:
         return (
             f"{n} models are few: such intervals are too narrow (docs/explanation/statistics.md).",
@@ -359,4 +359,6 @@ def one_seed(frame: Frame) -> tuple[str, ...]:
     ]
     if not alone:
         return ()
-    return (f"One seed, so that intervals do not see what another would give: {', '.join(alone)}.",)
+    return (
+        f"One seed, so intervals do not include the variation between seeds: {', '.join(alone)}.",
+    )

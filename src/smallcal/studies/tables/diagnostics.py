@@ -15,7 +15,7 @@ from smallcal.studies.frame import CLEAN, Frame, Values
 from smallcal.studies.study import Study
 from smallcal.studies.tables.clean import SPREAD, label_rows, number_of, paired
 from smallcal.studies.tables.selection import chosen_number, lines_of, lowest, picks_text
-from smallcal.studies.tables.table import Number, Row, Table, heading_of
+from smallcal.studies.tables.table import Number, Row, Table, heading_of, title_of
 
 #: What grouping promised and gave; all are differences.
 _GAINS = ("predicted gain", "gain", "ECE gain")
@@ -32,7 +32,10 @@ def nested_k(study: Study, frame: Frame) -> Table:
         f"held_out_{loss}",
         name="nested-k",
         title=f"Chosen by {loss} on a held-out fifth",
-        note=f"Fitted on four fifths, chosen by the lowest {loss} on the last, refitted on all.",
+        note=(
+            f"Fitted on four fifths, chosen by the lowest {title_of(loss)} on the last, refitted "
+            "on all."
+        ),
     )
 
 
@@ -44,8 +47,8 @@ def oracle_k(study: Study, frame: Frame) -> Table:
         study.metrics[0],
         name="oracle-k",
         title="Chosen on the test split",
-        note=f"Each fit takes the entry with the lowest test {study.metrics[0]}: a diagnostic that "
-        "reads the answer, and cannot be deployed.",
+        note=f"Each fit takes the entry with the lowest test {title_of(study.metrics[0])}: a "
+        "diagnostic that reads the test labels, and cannot be deployed.",
     )
 
 

@@ -42,7 +42,7 @@ def draws(study: Study, frame: Frame) -> Table:
         f"In the units of {', '.join(map(heading_of, metrics))}. Mean ± standard deviation (ddof = "
         f"0) over all seeds and draws; the difference from {study.baseline} is paired by draw, "
         f"with {100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of single draws, as if "
-        "draws of one seed had nothing in common: they describe, and decide nothing. Draws of a "
+        "draws of one seed were independent: descriptive only. Draws of a "
         "seed that are all the same count as one. Wins: the share of draws in which the method is "
         "strictly better.",
     )

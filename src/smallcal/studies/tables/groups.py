@@ -41,7 +41,7 @@ def temperatures(study: Study, frame: Frame) -> Table:
 
     note = f"Lowest and highest temperature of a fit's groups, and their ratio; {SPREAD}."
     if more:
-        note += " hcfp90_of_all: errors with a confidence of 90 % or more, of all samples."
+        note += " High-confidence errors, of all: as a share of all samples, not of the errors."
     return Table(
         "temperatures",
         "Temperatures of groups",

@@ -145,5 +145,5 @@ def _said(
             said = f": {', '.join(ahead)}" if 0 < len(ahead) < len(means) else ""
             yield (
                 f"{model}, {samples} samples, {name}: {len(ahead)} of {len(means)} methods are "
-                f"better than {raw} in {metric}{said}."
+                f"better than {raw} in {title_of(metric)}{said}."
             )

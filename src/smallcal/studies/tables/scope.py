@@ -177,7 +177,8 @@ def regimes(study: Study, frame: Frame) -> Table:
         tuple(found),
         "Over the models of a data set. Best: in how many of them each method has the lowest mean. "
         f"Wins, ties and losses of {ours} are those of the map; models with one fit have none. "
-        f"Ahead: models where its mean is lower, chance or not. Widest lead: the best before the "
+        "Ahead: models where its mean is lower, even if by chance. Widest lead: the best before "
+        "the "
         "next, in points, where that is largest.",
     )
 
