@@ -64,14 +64,20 @@ html_math_renderer = "mathml"
 
 # --- examples: examples/*.py become docs/gallery ------------------------------------------------
 if any((ROOT / "examples").rglob("*.py")):
+    from sphinx_gallery.sorting import ExplicitOrder
+
     extensions.append("sphinx_gallery.gen_gallery")
     sphinx_gallery_conf = {
         "examples_dirs": "../examples",
         "gallery_dirs": "gallery",
+        "subsection_order": ExplicitOrder(
+            [*(f"../examples/{part}" for part in ("start", "measure", "decide", "deploy")), "*"]
+        ),
         "filename_pattern": r"\.py$",
         "abort_on_example_error": True,
         "download_all_examples": False,
         "show_memory": False,
+        "write_computation_times": False,  # its pages load scripts from elsewhere
         "show_signature": False,
         "remove_config_comments": True,
         "backreferences_dir": None,
@@ -85,6 +91,8 @@ html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["smallcal.css"]
+# Pages that stand alone have no list of neighbours.
+html_sidebars = {page: [] for page in ("comparison", "glossary", "faq", "changelog", "cite")}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

@@ -14,7 +14,7 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-         "--disable-background-networking")  # fmt: skip
+         "--disable-background-networking", "--force-prefers-reduced-motion")  # fmt: skip
 #: The main pages of every section; those that are not in the site are a problem, too.
 PAGES = (
     "index.html",
