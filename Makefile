@@ -5,6 +5,7 @@ VENV := .venv
 CORE := .venv-core
 LOWEST := .venv-lowest
 PEERS := .venv-peers
+RELEASE := .venv-release
 # Real logits, one .npz per model.
 SMALLCAL_DATA ?= ../shared/data
 # Where the end-to-end run keeps images, networks, logits and results.
@@ -17,7 +18,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/
 THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py statistics/test_class_frequencies.py studies/test_simulate.py test_mutants.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods compare-peers bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format clean
+.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods compare-peers bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format release-check clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -57,6 +58,7 @@ help:
 	@echo "make docs-check   build it, then check its links, and its pages in Chromium, wide and narrow, light and dark"
 	@echo "make compare-peers  smallcal beside netcal, probmetrics, scikit-learn, MAPIE and torch-uncertainty, in an environment"
 	@echo "                  of their own: what each can do, how well and how fast; writes docs/comparison.md (five minutes)"
+	@echo "make release-check  build both packages, install the wheel into a clean environment and use it there (minutes)"
 	@echo "make format       let ruff tidy the code"
 	@echo "make figures      draw the pictures of the docs anew"
 	@echo "make data         make the demo data anew (needs npm and torch)"
@@ -205,6 +207,15 @@ docs: $(VENV)/.docs
 docs-check: docs
 	$(VENV)/bin/python scripts/check_site.py site
 
+$(RELEASE)/.tools: pyproject.toml
+	@echo "installing what builds and checks packages into $(RELEASE) ..."
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python $(PIP) 'build>=1.2' 'twine>=6.1' 'check-wheel-contents>=0.6'
+	@touch $@
+
+release-check: $(RELEASE)/.tools
+	@$(RELEASE)/bin/python scripts/release_check.py
+
 lint: $(VENV)/.dev
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
@@ -215,4 +226,4 @@ format: $(VENV)/.dev
 	$(VENV)/bin/python -m ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(CORE) $(LOWEST) $(PEERS) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache site docs/gallery docs/reference/cli docs/reference/api/generated
+	rm -rf $(VENV) $(CORE) $(LOWEST) $(PEERS) $(RELEASE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache site docs/gallery docs/reference/cli docs/reference/api/generated

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from freeze.inference import all_comparisons
 from freeze.logits import KINDS, SEVERITIES, STRUCTURED, description, write_logits
 from freeze.means import all_means
 from freeze.store import DEFAULTS, Store
+from smallcal.studies.reproduce.frozen.unpack import unpack
 
 FOLDER = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "frozen"
 
@@ -41,7 +43,12 @@ def head() -> dict[str, Any]:
 
 def reference_text(folder: Path) -> str:
     """Return reference.json: one entry a line."""
-    store = Store(folder)
+    with tempfile.TemporaryDirectory() as made:
+        unpack(folder, made)
+        return _reference_text(Store(Path(made)))
+
+
+def _reference_text(store: Store) -> str:
     lines = ",\n".join(
         json.dumps(entry, separators=(",", ":")) for part in PARTS for entry in part(store)
     )
@@ -63,8 +70,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="freeze a small collection")
     parser.add_argument("--logits", action="store_true", help="draw the logits anew as well")
     if parser.parse_args().logits:
-        for file in FOLDER.glob("*.npz"):
-            file.unlink()
         write_logits(FOLDER)
     (FOLDER / "collection.toml").write_text(description(), encoding="utf-8")
     (FOLDER / "reference.json").write_text(reference_text(FOLDER), encoding="utf-8")

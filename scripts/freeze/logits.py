@@ -1,4 +1,4 @@
-"""The frozen logits: drawn once, kept as float16, read again as float64."""
+"""The frozen logits: drawn once, kept as multiples of 1/32, read again as float64."""
 
 from __future__ import annotations
 
@@ -71,21 +71,31 @@ def read_logits(folder: Path, model: Model, seed: int) -> dict[str, Split]:
 
 
 def write_logits(folder: Path) -> None:
-    """Draw the logits from a world with known truth and keep them as float16."""
+    """Draw the logits from a world with known truth, and keep what corruptions are made from."""
+    from smallcal.studies.reproduce.frozen.unpack import PACKED, planes
+
+    arrays: dict[str, Array] = {}
     for model in MODELS:
         for seed in SEEDS:
-            arrays: dict[str, Array] = {}
-            for name, (logits, labels) in _drawn(model, seed):
-                arrays[f"{name}_logits"] = logits.astype(np.float16)
-                arrays[f"{name}_labels"] = labels.astype(np.uint8)
-            np.savez_compressed(folder / file_of(model, seed), **arrays)
+            name = file_of(model, seed).removesuffix(".npz")
+            for split, (logits, labels) in _drawn(model, seed):
+                arrays[f"{name}/{split}_logits"] = planes(logits)
+                arrays[f"{name}/{split}_labels"] = labels.astype(np.uint8)
+            if model == STRUCTURED:
+                added = _added(seed).items()
+                arrays |= {f"{name}/{kind}": planes(step) for kind, step in added}
+    np.savez_compressed(folder / PACKED, **arrays)
+
+
+def _world(model: Model, seed: int) -> Any:
+    from smallcal.studies.simulate import World
+
+    return World(n_classes=N_CLASSES, seed=seed, **WORLDS[model])
 
 
 def _drawn(model: Model, seed: int) -> Iterator[tuple[str, tuple[Array, Array]]]:
-    """Yield the splits of a model: name, logits and labels."""
-    from smallcal.studies.simulate import World
-
-    world = World(n_classes=N_CLASSES, seed=seed, **WORLDS[model])
+    """Yield the splits of a model that are drawn: name, logits and labels."""
+    world = _world(model, seed)
     sizes = {"cal": N_CAL[model], "test": N_TEST[model]}
     if model == FEWER:
         for name, n in sizes.items():
@@ -96,26 +106,26 @@ def _drawn(model: Model, seed: int) -> Iterator[tuple[str, tuple[Array, Array]]]
         drawn = world.draw(n, split=name)
         yield name, (drawn.logits, drawn.labels)
     if model == STRUCTURED:
-        for kind in KINDS:
-            for severity in SEVERITIES:
-                yield f"{kind}{severity}", _corrupted(world, kind, severity)
         drawn = _other_mix(world, N_ELSEWHERE)
         yield ELSEWHERE, (drawn.logits, drawn.labels)
 
 
-def _corrupted(world: Any, kind: str, severity: int) -> tuple[Array, Array]:
-    """Return the test split under a corruption: the same rows, less of them to be seen."""
-    n = N_TEST[STRUCTURED]
-    if kind == "weakening":
-        drawn = world.draw(n, split="test", severity=severity)
-        return drawn.logits, drawn.labels
-    clean = world.draw(n, split="test")
-    rng = np.random.default_rng([world.seed, KINDS.index(kind)])
-    if kind == "noise":
-        return clean.logits + 0.5 * severity * rng.normal(size=clean.logits.shape), clean.labels
-    if kind == "dimming":
-        return clean.logits * (1 - 0.06 * severity), clean.labels
-    return clean.logits + 0.4 * severity * rng.normal(size=N_CLASSES), clean.labels
+def _added(seed: int) -> dict[str, Array]:
+    """Return what a step of severity adds to the test split, for corruptions that add something.
+
+    Weakening goes in even steps to what the world shows at the highest severity; leaning adds to a
+    class the same in every row.
+    """
+    n, world = N_TEST[STRUCTURED], _world(STRUCTURED, seed)
+    clean, weakest = (world.draw(n, split="test", severity=s).logits for s in (0, SEVERITIES[-1]))
+    noise, leaning = (
+        np.random.default_rng([seed, KINDS.index(kind)]) for kind in ("noise", "leaning")
+    )
+    return {
+        "weakening": (weakest - clean) / SEVERITIES[-1],
+        "noise": 0.5 * noise.normal(size=clean.shape),
+        "leaning": 0.4 * leaning.normal(size=N_CLASSES),
+    }
 
 
 def _other_mix(world: Any, n: int) -> Split:

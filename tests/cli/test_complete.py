@@ -112,6 +112,25 @@ def test_bash_completes_with_the_script_that_is_printed(tmp_path):
     assert found == ["srts-bce", "srts-brier", "srts-bce+tail"]
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_completion_that_is_installed_completes_in_the_next_bash(tmp_path):
+    program = tmp_path / "smallcal"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m smallcal "$@"\n')
+    program.chmod(0o755)
+    asks = (
+        'source "$HOME/.bashrc"; COMP_WORDS=(smallcal doc); COMP_CWORD=1\n'
+        '_smallcal_completion smallcal; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PYTHONPATH": SOURCE, "HOME": str(tmp_path), "PATH": path}
+    said = [
+        subprocess.run(["bash", "--norc", "-c", line], env=env, capture_output=True, text=True)
+        for line in ("smallcal --install-completion; true", asks)
+    ]
+    assert "bash completion installed" in said[0].stdout, said[0].stderr
+    assert (said[1].stdout, said[1].stderr) == ("doctor\n", "")
+
+
 def test_completing_imports_neither_verbs_nor_numpy():
     code = (
         "import sys, atexit\n"

@@ -32,6 +32,8 @@ MAY_LOAD = {
     "methods --json": NUMPY,
     "cite": NUMPY,
     "cite srts-bce smece --json": NUMPY | {"pydantic"},  # a list of names
+    "doctor": RICH,
+    "doctor --json": set(),
     "inspect cal.json": NUMPY | RICH,
     "inspect cal.json --json": NUMPY,
     "fit data.npz -o new.json": NUMPY | RICH,

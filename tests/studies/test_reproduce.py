@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import shutil
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,12 @@ def copied(tmp_path):
     return folder
 
 
+@pytest.fixture
+def spoilt(tmp_path, frozen):
+    """The files of the collection, unpacked, to be spoilt."""
+    return Path(shutil.copytree(frozen[0].folder, tmp_path / "unpacked"))
+
+
 def document():
     return json.loads((FOLDER / "reference.json").read_text())
 
@@ -90,13 +97,13 @@ def test_every_frozen_file_has_its_checksum():
     assert set(expected) == FILES - {"checksums.json"}
     for name, digest in expected.items():
         assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == digest
-    assert sum((FOLDER / name).stat().st_size for name in FILES) < 900 * 1024
+    assert sum((FOLDER / name).stat().st_size for name in FILES) < 400 * 1024
 
 
 @pytest.fixture(scope="module")
-def plain():
+def plain(frozen):
     """Fits that smallcal has no part in."""
-    return freeze_collection.Store(FOLDER)
+    return freeze_collection.Store(frozen[0].folder)
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -125,7 +132,7 @@ def test_the_frozen_files_are_described_and_their_values_introduced():
 
 
 def test_what_computes_the_frozen_values_takes_nothing_from_smallcal():
-    """Only the logits were drawn by it, once."""
+    """Only the logits were drawn by it, once, and are unpacked by it."""
     scripts = Path(freeze_collection.__file__).parent
     found = {
         (path.name, name)
@@ -134,7 +141,12 @@ def test_what_computes_the_frozen_values_takes_nothing_from_smallcal():
         for name in imported(node)
         if name.partition(".")[0] == "smallcal"
     }
-    assert found == {("logits.py", "smallcal.studies.simulate")}
+    unpacking = "smallcal.studies.reproduce.frozen.unpack"
+    assert found == {
+        ("logits.py", "smallcal.studies.simulate"),
+        ("logits.py", unpacking),
+        ("freeze_collection.py", unpacking),
+    }
 
 
 def imported(node):
@@ -188,9 +200,31 @@ def test_a_wrong_value_fails_and_no_other(frozen):
     assert failed.difference == pytest.approx(0.02 * UNITS[value.unit] / 100, rel=0.05)
 
 
+def test_corruptions_are_put_together_from_what_is_kept(frozen):
+    with np.load(frozen[0].folder / "structured-seed1.npz") as arrays:
+        found = {name: arrays[name].astype(float) for name in arrays.files}
+    clean = found["test_logits"]
+    assert np.array_equal(clean * 32, np.rint(clean * 32))
+    for kind in ("weakening", "noise", "leaning"):
+        step = found[f"{kind}1_logits"] - clean
+        assert np.abs(step).max() > 0.5
+        assert found[f"{kind}5_logits"] == pytest.approx(clean + 5 * step, abs=0.05)
+    assert found["dimming5_logits"] == pytest.approx(0.7 * clean, abs=0.01)
+    assert np.ptp(found["leaning3_logits"] - clean, axis=0) == pytest.approx(0, abs=0.02)
+    for name, labels in found.items():
+        if name.endswith("_labels") and name[-8].isdigit():
+            assert np.array_equal(labels, found["test_labels"])
+
+
+def test_a_collection_that_cannot_be_unpacked_is_told(copied, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(sc.FileError, match="cannot unpack the frozen collection"):
+        load_frozen(copied)
+
+
 def test_a_changed_file_is_told(copied):
     assert len(load_frozen(copied)[0].cells) == 9
-    name = "plain-seed0.npz"
+    name = "logits.npz"
     content = bytearray((copied / name).read_bytes())
     content[len(content) // 2] ^= 1
     (copied / name).write_bytes(content)
@@ -204,29 +238,29 @@ def test_a_changed_file_is_told(copied):
         load_frozen(copied)
 
 
-def test_other_logits_fail(copied):
-    with np.load(copied / "plain-seed1.npz") as arrays:
+def test_other_logits_fail(spoilt):
+    with np.load(spoilt / "plain-seed1.npz") as arrays:
         changed = {name: arrays[name] for name in arrays.files}
     changed["cal_labels"] = np.roll(changed["cal_labels"], 1)
-    np.savez(copied / "plain-seed1.npz", **changed)
+    np.savez(spoilt / "plain-seed1.npz", **changed)
     reference = only(load_reference(FOLDER / "reference.json"), backbone="plain", budget=400)
-    rows = reproduce(load_collection(copied), reference).rows
+    rows = reproduce(load_collection(spoilt), reference).rows
     verdicts = {row.metric: row.verdict for row in rows if row.method == "tva-ts"}
     assert verdicts["nll"] == verdicts["ece15"] == "FAIL"
     assert all(row.verdict == "PASS" for row in rows if row.method == "none")
 
 
-def test_values_do_not_depend_on_the_type_the_logits_are_kept_in(frozen, copied):
+def test_values_do_not_depend_on_the_type_the_logits_are_kept_in(frozen, spoilt):
     """Half-precision probabilities would move ECE by 0.1 point."""
     for name in ("plain-seed0.npz", "plain-seed1.npz"):
-        with np.load(copied / name) as arrays:
+        with np.load(spoilt / name) as arrays:
             wide = {
                 key: arrays[key].astype(np.float64) if "logits" in key else arrays[key]
                 for key in arrays.files
             }
-        np.savez(copied / name, **wide)
+        np.savez(spoilt / name, **wide)
     reference = only(frozen[1], backbone="plain", budget=400, method="ts-nll")
-    ours, theirs = (reproduce(c, reference).rows for c in (frozen[0], load_collection(copied)))
+    ours, theirs = (reproduce(c, reference).rows for c in (frozen[0], load_collection(spoilt)))
     assert ours == theirs
 
 
@@ -241,7 +275,7 @@ def test_draws_are_the_seeded_ones_and_only_as_many_as_asked_for(frozen):
     for row, draws in zip(rows, (3, 2), strict=True):
         means = []
         for seed in (0, 1, 2):
-            with np.load(FOLDER / f"plain-seed{seed}.npz") as arrays:
+            with np.load(collection.folder / f"plain-seed{seed}.npz") as arrays:
                 z, y = arrays["cal_logits"].astype(float), arrays["cal_labels"].astype(int)
                 test, truth = arrays["test_logits"].astype(float), arrays["test_labels"].astype(int)
             for draw in range(draws):
@@ -258,7 +292,7 @@ def test_draws_are_the_seeded_ones_and_only_as_many_as_asked_for(frozen):
 def test_a_value_of_one_seed_is_of_the_first(frozen):
     collection, reference = frozen
     rows = reproduce(collection, one(reference, seeds=1, metric="accuracy", unit="percent")).rows
-    with np.load(FOLDER / "structured-seed0.npz") as arrays:
+    with np.load(collection.folder / "structured-seed0.npz") as arrays:
         right = (arrays["test_logits"].argmax(axis=1) == arrays["test_labels"]).mean()
     assert rows[0].reproduced == pytest.approx(100 * right)
     assert rows[0].seeds == 1
@@ -583,10 +617,10 @@ def changed_values(path):
     return str(path)
 
 
-def test_the_command_leaves_with_one_if_a_value_differs(here, capsys):
+def test_the_command_leaves_with_one_if_a_value_differs(frozen, here, capsys):
     values = changed_values(here / "values.json")
     with pytest.raises(typer.Exit) as stop:
-        study_reproduce(str(FOLDER), reference=values)
+        study_reproduce(str(frozen[0].folder), reference=values)
     assert stop.value.exit_code == 1
     out, err = capsys.readouterr()
     assert "values were not reproduced\n" in err
@@ -594,10 +628,10 @@ def test_the_command_leaves_with_one_if_a_value_differs(here, capsys):
     assert "the reference is in doubt" in out
 
 
-def test_the_command_speaks_json(here, capsys):
+def test_the_command_speaks_json(frozen, here, capsys):
     values = changed_values(here / "values.json")
     with pytest.raises(typer.Exit):
-        study_reproduce(str(FOLDER), reference=values, out="run", as_json=True)
+        study_reproduce(str(frozen[0].folder), reference=values, out="run", as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["passed"] == len(told["rows"]) - 1 > 20
     assert (told["failed"], told["not_checked"]) == (1, len(told["unchecked"][0]["values"]))
@@ -607,7 +641,7 @@ def test_the_command_speaks_json(here, capsys):
     assert Path("run/reproduction.json").exists()
 
 
-def test_the_command_says_what_it_cannot_use(here, capsys):
+def test_the_command_says_what_it_cannot_use(frozen, here, capsys):
     with pytest.raises(sc.InputError, match="smallcal study reproduce DIR"):
         study_reproduce()
     with pytest.raises(sc.InputError, match="leave out"):
@@ -615,5 +649,5 @@ def test_the_command_says_what_it_cannot_use(here, capsys):
     with pytest.raises(sc.FileError, match="missing"):
         study_reproduce(str(here))
     with pytest.raises(sc.InputError, match=r"no value is about a model of .*names must be"):
-        study_reproduce(str(FOLDER))
+        study_reproduce(str(frozen[0].folder))
     assert "0 PASS, 0 FAIL" in capsys.readouterr().out

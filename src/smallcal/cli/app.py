@@ -32,6 +32,7 @@ _HELP = {
     "logits": "Run an image model and save logits and features as a collection for studies.",
     "paper": "Plan or make the paper's models: train, save logits, compare with its numbers.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
+    "doctor": "Say what is installed, what is missing, and how to get it.",
     "help": "Show the help of a command.",
 }
 

@@ -2,7 +2,7 @@
 
 Three simulated models with three seeds each: one of 20 classes with corrupted and shifted sets,
 a plain one, and one of 8 classes. Made by ``scripts/freeze_collection.py``, which also computed
-the values, without smallcal.
+the values, without smallcal. Its files are put together when they are needed: ``unpack.py``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from smallcal.errors import FileError
 from smallcal.io.documents import read_document
 from smallcal.io.paths import file_sha256
 from smallcal.studies.collection import Collection, load_collection
+from smallcal.studies.reproduce.frozen.unpack import unpacked
 from smallcal.studies.reproduce.reference import MAX_BYTES, Reference, load_reference
 
 #: Where it is.
@@ -36,7 +37,7 @@ def load_frozen(folder: Path = FOLDER) -> tuple[Collection, Reference]:
     ['simulated20__structured__s0', 'simulated20__structured__s1']
     """
     require_unchanged(folder)
-    return load_collection(folder), load_reference(folder / "reference.json")
+    return load_collection(unpacked(folder)), load_reference(folder / "reference.json")
 
 
 def require_unchanged(folder: Path) -> None:
