@@ -19,8 +19,6 @@ from sphinx.util.docutils import SphinxDirective
 PAGES = {
     "CHANGELOG.md": "docs/changelog.md",
     "CONTRIBUTING.md": "docs/contributing/index.md",
-    "CODE_OF_CONDUCT.md": "docs/contributing/code-of-conduct.md",
-    "SECURITY.md": "docs/contributing/security.md",
     "README.md": "docs/index.md",
 }
 
@@ -86,6 +84,8 @@ class RepositoryPage(SphinxDirective):
         text = on_the_site(
             file.read_text("utf-8"), file.name, page, self.config.repository_url, file.parent
         )
+        if self.state.document.next_node(nodes.title):  # the page has a title of its own
+            text = re.sub(r"\A# .*\n", "", text)
         parent = nodes.Element()
         self.state.nested_parse(
             StringList(text.splitlines(), str(file)), 0, parent, match_titles=True
