@@ -78,7 +78,7 @@ def between(low: float, high: float) -> Any:
 
 
 def scores_agree(result: Any, world: Any) -> bool:
-    """Check NLL and Brier score, the sum over classes, against a few lines of NumPy."""
+    """Check log-loss and Brier score, the sum over classes, against a few lines of NumPy."""
     own = brier(world.y_test, world.p_test)
     halves = (own, own / 2, own / world.p_test.shape[1])  # packages divide otherwise
     return abs(float(result[0]) - nll(world.y_test, world.p_test)) < 1e-3 and any(
@@ -87,7 +87,7 @@ def scores_agree(result: Any, world: Any) -> bool:
 
 
 def interval(result: Any, world: Any) -> bool:
-    """Check that (low, high) is an interval that holds ECE15 of the model, or nearly."""
+    """Check that (low, high) is an interval that holds ECE of the model, or nearly."""
     low, high = (float(each) for each in result)
     return 0 < high - low < 0.2 and low - 0.05 < ece(world.y_test, world.p_test) < high + 0.05
 
@@ -168,7 +168,7 @@ feature("ECE in 15 equal-width bins", METRICS, is_ece)
 feature("ECE in bins of equal mass", METRICS, between(0.02, 0.4))
 feature("ECE by class", METRICS, between(0.01, 0.4))
 feature("smooth ECE", METRICS, between(0.02, 0.4))
-feature("NLL and Brier score", METRICS, scores_agree)
+feature("log-loss and Brier score", METRICS, scores_agree)
 feature("Lp calibration error by a classifier", METRICS, between(0.0, 0.5))
 feature("risk-coverage (AURC)", METRICS, between(0.01, 0.6))
 feature("tests of calibration with a p-value", METRICS, between(-1e-9, 0.01))

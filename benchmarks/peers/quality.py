@@ -16,7 +16,7 @@ from peers.packages import installed
 from peers.sets import Cell
 
 METRICS = ("nll", "ece15", "brier", "accuracy")
-HEADS = ("NLL x100", "ECE15 %", "Brier x100", "accuracy %")
+HEADS = ("log-loss x100", "ECE %", "Brier x100", "accuracy %")
 SAME = 5e-5  # a difference that rounds to 0.00 in the tables: solvers stop at another digit
 ONE, RICH = "smallcal `ts-nll`", "smallcal `adaptive-free`"
 
@@ -95,7 +95,7 @@ def verdict(row: Any, label: str, metric: str) -> str:
 
 def standings(rows: list[tuple[dict[str, Any], Any]]) -> Iterator[str]:
     """Yield how often smallcal is better, tied and worse, for each calibrator of the others."""
-    yield "| against | NLL | ECE15 | Brier | no result |"
+    yield "| against | log-loss | ECE | Brier | no result |"
     yield "|---|:---:|:---:|:---:|---:|"
     for label, entrant in ENTRANTS.items():
         if entrant.package == "smallcal" or not installed(entrant.package):

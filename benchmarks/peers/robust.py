@@ -16,7 +16,7 @@ from peers.quality import Failed, attempt, judged
 from smallcal.studies.simulate import World
 
 CASES = ("float64", "float32", "x 20", "class missing", "250 of 100", "zeros")
-FAR = 0.01  # beyond this an NLL is not that of the same fit
+FAR = 0.01  # beyond this a log-loss is not that of the same fit
 
 
 def drawn(classes: int, n: int) -> tuple[Any, Any, Any, Any]:
@@ -39,7 +39,7 @@ def case(name: str) -> tuple[Any, Any, Any, Any]:
 
 
 def exact(z: Any, y: Any) -> float:
-    """Return the temperature of least NLL, searched by SciPy in float64."""
+    """Return the temperature of least log-loss, searched by SciPy in float64."""
     wide = np.asarray(z, dtype=np.float64)
     found = minimize_scalar(lambda u: nll(y, softmax(wide * np.exp(-u))), bounds=(-6, 8))
     return float(np.exp(found.x))
@@ -110,7 +110,7 @@ def _sklearn_on_probabilities(method: str, p: Any, y: Any, p_test: Any) -> Any:
 
 
 def cell(entrant: Entrant, name: str, best: float, raw: float) -> str:
-    """Return what one calibrator makes of one case: its test NLL x100, or what went wrong."""
+    """Return what one calibrator makes of one case: its test log-loss x100, or what went wrong."""
     z, y, z_test, y_test = case(name)
     run = from_zeros if name == "zeros" else attempt
     found = run(entrant, z, y, z_test)
@@ -123,7 +123,7 @@ def cell(entrant: Entrant, name: str, best: float, raw: float) -> str:
 
 
 def reference(name: str) -> tuple[float, float, float]:
-    """Return the exact temperature, its test NLL, and that of the model itself."""
+    """Return the exact temperature, its test log-loss, and that of the model itself."""
     z, y, z_test, y_test = case(name)
     if name == "zeros":
         # Zeros have no logarithm: those of the others are not asked to be likelier than 0.0005.
@@ -135,9 +135,9 @@ def reference(name: str) -> tuple[float, float, float]:
 
 
 def report() -> Iterator[str]:
-    """Yield the table: test NLL x100 of each calibrator in each case."""
+    """Yield the table: test log-loss x100 of each calibrator in each case."""
     known = {name: reference(name) for name in CASES}
-    yield f"| test NLL x100 | {' | '.join(CASES)} |"
+    yield f"| test log-loss x100 | {' | '.join(CASES)} |"
     yield "|---|" + "---:|" * len(CASES)
     yield f"| the model itself | {' | '.join(f'{100 * known[n][2]:.1f}' for n in CASES)} |"
     best = " | ".join(f"{100 * known[n][1]:.1f}" for n in CASES)

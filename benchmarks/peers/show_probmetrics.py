@@ -115,7 +115,7 @@ def smooth(y_test, p_test):
     return found["smece"]
 
 
-@shows("NLL and Brier score", NAME)
+@shows("log-loss and Brier score", NAME)
 def proper(y_test, p_test):
     import torch
     from probmetrics.metrics import Metrics

@@ -93,7 +93,7 @@ def platt(model, X, y, X_test):
     return CalibratedClassifierCV(frozen, method="sigmoid").fit(X, y).predict_proba(X_test)
 
 
-@shows("NLL and Brier score", NAME)
+@shows("log-loss and Brier score", NAME)
 def proper(y_test, p_test):
     from sklearn.metrics import brier_score_loss, log_loss
 

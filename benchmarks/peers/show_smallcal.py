@@ -173,7 +173,7 @@ def smooth(y_test, p_test):
     return sc.evaluate(y_test, p_test)["smece"]
 
 
-@shows("NLL and Brier score", NAME)
+@shows("log-loss and Brier score", NAME)
 def proper(y_test, p_test):
     import smallcal as sc
 

@@ -152,7 +152,7 @@ def smooth(p_test, y_test):
     return metric(torch.as_tensor(p_test, dtype=torch.float32), torch.as_tensor(y_test))
 
 
-@shows("NLL and Brier score", NAME)
+@shows("log-loss and Brier score", NAME)
 def proper(p_test, y_test):
     import torch
     from torch_uncertainty.metrics import BrierScore, CategoricalNLL
