@@ -50,46 +50,46 @@ if TYPE_CHECKING:
     from smallcal.reports import report as report
     from smallcal.statistics.compare import compare as compare
     from smallcal.statistics.compare import evaluate as evaluate
-
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "advice.audit": ["audit"],
-        "advice.certify": ["certify"],
-        "advice.cite": ["cite"],
-        "advice.costs": ["Costs"],
-        "advice.expected_cost": ["expected_cost"],
-        "advice.plan": ["plan"],
-        "advice.prediction_sets": ["prediction_sets"],
-        "advice.select": ["select"],
-        "advice.signal_to_noise": ["signal_to_noise"],
-        "calibrators.compiled": ["use_compiled"],
-        "calibrators.estimators": [
-            "Calibrator",
-            "Identity",
-            "SRTS",
-            "TemperatureScaling",
-            "load",
-            "make",
-            "methods",
-        ],
-        "data.demo": ["load_demo"],
-        "deploy.adapt": ["adapt"],
-        "deploy.adapters.sklearn": ["CalibratedModel"],
-        "deploy.monitor": ["Monitor"],
-        "deploy.refresh": ["refresh"],
-        "errors": [
-            "ArtefactError",
-            "FileError",
-            "FitWarning",
-            "GroupWarning",
-            "InputError",
-            "MissingExtraError",
-            "SmallcalError",
-        ],
-        "reports": ["report"],
-        "statistics.compare": ["compare", "evaluate"],
-        "deploy.adapters": ["calibrate"],
-    },
-)
-__all__ += ["__version__"]
+else:  # checkers know the names above, and no others
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "advice.audit": ["audit"],
+            "advice.certify": ["certify"],
+            "advice.cite": ["cite"],
+            "advice.costs": ["Costs"],
+            "advice.expected_cost": ["expected_cost"],
+            "advice.plan": ["plan"],
+            "advice.prediction_sets": ["prediction_sets"],
+            "advice.select": ["select"],
+            "advice.signal_to_noise": ["signal_to_noise"],
+            "calibrators.compiled": ["use_compiled"],
+            "calibrators.estimators": [
+                "Calibrator",
+                "Identity",
+                "SRTS",
+                "TemperatureScaling",
+                "load",
+                "make",
+                "methods",
+            ],
+            "data.demo": ["load_demo"],
+            "deploy.adapt": ["adapt"],
+            "deploy.adapters.sklearn": ["CalibratedModel"],
+            "deploy.monitor": ["Monitor"],
+            "deploy.refresh": ["refresh"],
+            "errors": [
+                "ArtefactError",
+                "FileError",
+                "FitWarning",
+                "GroupWarning",
+                "InputError",
+                "MissingExtraError",
+                "SmallcalError",
+            ],
+            "reports": ["report"],
+            "statistics.compare": ["compare", "evaluate"],
+            "deploy.adapters": ["calibrate"],
+        },
+    )
+    __all__ += ["__version__"]

@@ -101,5 +101,5 @@ def test_fit_leaves_a_model_without_errors_alone_and_says_so(cli, tmp_path):
 @pytest.mark.parametrize("name", ["already calibrated", "twenty samples"])
 def test_fit_holds_back_where_such_a_model_needs_nothing_and_says_so(name, cli, tmp_path):
     text = said(cli, tmp_path, "fit", name)
-    assert "smallcal: note: held_back: only little evidence" in text
+    assert "smallcal: note: held_back: weak evidence" in text
     assert text.count("held_back") == 1

@@ -171,7 +171,7 @@ def test_scores_get_sets_of_outcomes():
     sets = found.predict(marks[900:])
     assert sets.shape == (2100, 2)
     assert covered(sets, passed[900:]).mean() > found.coverage.low - 0.03
-    assert "its outcome with a chance" in found.rule.promise
+    assert "contains the outcome with a probability" in found.rule.promise
     assert "outcomes on average" in found.sentences[2]
     assert found.calibrator.predict_set([0.0, 0.5, 1.0]).tolist() == sets_at(sets, marks[900:])
 

@@ -308,8 +308,10 @@ def test_what_cannot_be_judged_is_out_and_the_next_is_the_start():
     rows = walk(found, loss="top_label_bce", rule="fold")
     assert [row.verdict for row in rows] == ["failed", "failed", "start", "accepted"]
     assert rows[0].note == "failed in 1 of 2 fits: too thin"
-    assert rows[1].note == "its top_label_bce is undefined in 1 of 2 folds"
-    with pytest.raises(sc.InputError, match="no candidate could be judged; odd: its top_label_bce"):
+    assert rows[1].note == "its top-label log-loss is undefined in 1 of 2 folds"
+    with pytest.raises(
+        sc.InputError, match="no candidate could be judged; odd: its top-label log-loss"
+    ):
         walk({"odd": found["odd"]}, loss="top_label_bce", rule="fold")
 
 
@@ -350,7 +352,7 @@ def test_the_default_is_where_it_starts_and_stays():
     assert {row.candidate for row in found.table} == set(DEFAULT_CANDIDATES)
     assert found.table[0].candidate == found.choice == "adaptive"
     assert found.table[0].verdict == "start"
-    assert "lowers the held-out top_label_bce" in found.reason
+    assert "lowers the held-out top-label log-loss" in found.reason
     assert "no other candidate is better beyond chance" in found.reason
     assert found.estimator().get_params()["method"] == "adaptive"
 
@@ -592,7 +594,7 @@ def test_reasons_in_words():
     gain, error = unit.size(row.gain), unit.size(row.standard_error)
     assert taken.startswith(f"srts-bce lowers the held-out top-label log-loss by {gain}")
     assert f"compared with the raw model, more than one standard error ({error})" in taken
-    assert taken.endswith("no richer candidate gains that much again.")
+    assert taken.endswith("no more complex candidate adds as much again.")
     kept = sc.select(*calibrated(300, seed=3), candidates=["none", "tva-ts"], n_repeats=2).reason
     assert kept.startswith("not enough evidence: keep the raw model, for the best of the others")
     alone = sc.select(z, y, candidates=["tva-ts"], n_repeats=1)

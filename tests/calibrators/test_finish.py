@@ -57,7 +57,7 @@ def test_a_calibrated_model_is_held_back_on_a_few_rows_and_a_bad_one_is_not_on_m
         held.append("held_back" in fitted.flags)
         if held[-1]:
             percent = f"{100 * fitted.fit_metrics['weight']:.0f} %"
-            assert fitted.flag_text("held_back").endswith(f"is held back, to {percent}")
+            assert fitted.flag_text("held_back").endswith(f"is applied only in part: {percent}")
     assert np.mean(held) >= 0.8
     for seed in range(5):
         bad = fit("default", *honest(600, seed=seed, temperature=2.5)).fitted_

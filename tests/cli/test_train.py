@@ -97,7 +97,7 @@ def test_an_error_on_the_way_says_how_to_go_on(cli, digits, here, monkeypatch):
     assert code == 2
     assert out.count("\n") == 1
     note, error = err.splitlines()
-    assert note.endswith("goes on from there: smallcal train r.toml -o run")
+    assert note.endswith("run the same command to resume: smallcal train r.toml -o run")
     assert "cannot read the image" in error
     for image, content in zip(images, good, strict=True):
         image.write_bytes(content)

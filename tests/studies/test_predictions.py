@@ -254,7 +254,7 @@ def test_one_seed_has_intervals_of_its_samples_and_the_table_says_so(folder, tmp
     collection = load_collection(folder).only(["s0"])
     table = table_named(run(study, collection, tmp_path / "run").tables, "seed-samples")
     assert {row["resampled"] for row in cells(table)} == {"samples"}
-    assert "One seed, so that intervals are of its test samples alone" in table.sentences[0]
+    assert "One seed, so intervals are of its test samples alone" in table.sentences[0]
 
 
 def test_a_method_that_fails_on_a_seed_is_left_out_and_the_others_go_on(

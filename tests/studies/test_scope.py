@@ -425,7 +425,7 @@ def test_natural_shift_is_a_plain_loop_over_draws(elsewhere):
         (found,) = cells(made["harm"], method=name)
         assert found["top-label log-loss points"].value == pytest.approx(gaps.mean(), rel=1e-3)
         assert found["top-label log-loss better in"].text() == f"{sum(gaps < 0)} of 3"
-    said = [text for text in made["harm"].sentences if "in top_label_bce" in text]
+    said = [text for text in made["harm"].sentences if "in top-label log-loss" in text]
     better = [k for k in ("tva-ts", "ts-nll", "srts-bce") if np.mean(errors[k]) < errors["none"][0]]
     assert f"{len(better)} of 3 methods are better than none" in said[0]
 

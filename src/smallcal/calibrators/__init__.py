@@ -11,5 +11,5 @@ from smallcal._lazy import attach
 if TYPE_CHECKING:
     from smallcal.calibrators.estimators import estimator_of as estimator_of
     from smallcal.calibrators.estimators import make as make
-
-__getattr__, __dir__, __all__ = attach(__name__, {"estimators": ["estimator_of", "make"]})
+else:  # checkers know the names above, and no others
+    __getattr__, __dir__, __all__ = attach(__name__, {"estimators": ["estimator_of", "make"]})

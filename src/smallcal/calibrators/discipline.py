@@ -90,7 +90,7 @@ def explained(name: str, found: Mapping[str, Any]) -> str:
         why = "no prediction is wrong, so the data cannot show overconfidence"
         return f"{why}; the model was left unchanged"
     if name == "held_back" and "weight" in found:
-        return f"{FLAGS[name]}, to {100 * found['weight']:.0f} %"
+        return f"{FLAGS[name]}: {100 * found['weight']:.0f} %"
     if name == "better_free" and (free := found.get("free_accuracy")):
         before, value, low, high = (100 * free[key] for key in ("before", "value", "low", "high"))
         return (

@@ -41,17 +41,23 @@ if TYPE_CHECKING:
     from smallcal.io.write import WRITERS as WRITERS
     from smallcal.io.write import require_writable as require_writable
     from smallcal.io.write import write_arrays as write_arrays
-
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "layout": ["CALIBRATION_SPLITS", "Choice", "Loaded"],
-        "parts": ["Target"],
-        "paths": ["make_folder", "require_apart", "require_folder", "require_parent", "split_path"],
-        "pieces": ["Block", "Part"],
-        "reading": ["read", "read_labels", "read_names", "splits", "type_of"],
-        "readers": ["READERS"],
-        "source": ["KINDS", "Source", "is_source", "open_source"],
-        "write": ["WRITERS", "require_writable", "write_arrays"],
-    },
-)
+else:  # checkers know the names above, and no others
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "layout": ["CALIBRATION_SPLITS", "Choice", "Loaded"],
+            "parts": ["Target"],
+            "paths": [
+                "make_folder",
+                "require_apart",
+                "require_folder",
+                "require_parent",
+                "split_path",
+            ],
+            "pieces": ["Block", "Part"],
+            "reading": ["read", "read_labels", "read_names", "splits", "type_of"],
+            "readers": ["READERS"],
+            "source": ["KINDS", "Source", "is_source", "open_source"],
+            "write": ["WRITERS", "require_writable", "write_arrays"],
+        },
+    )

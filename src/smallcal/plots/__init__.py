@@ -69,40 +69,40 @@ if TYPE_CHECKING:
     from smallcal.plots.temperature_signal_plot import (
         temperature_signal_data as temperature_signal_data,
     )
-
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "cost_curve_plot": ["cost_curve", "cost_curve_data"],
-        "forest_plot": ["forest", "forest_data"],
-        "net_benefit_plot": ["net_benefit", "net_benefit_data"],
-        "reliability_plot": [
-            "confidence_histogram_data",
-            "reliability",
-            "reliability_data",
-            "confidence_histogram",
-        ],
-        "risk_coverage_plot": ["risk_coverage", "risk_coverage_data"],
-        "risk_groups": [
-            "group_residuals",
-            "group_residuals_data",
-            "matched_confidence",
-            "matched_confidence_data",
-        ],
-        "shift_errors_plot": ["shift_errors", "shift_errors_data"],
-        "smooth_reliability_plot": ["smooth_reliability", "smooth_reliability_data"],
-        "studies.budget_curve": ["budget_curve", "budget_curve_data"],
-        "studies.corruption_gain": ["corruption_gain", "corruption_gain_data"],
-        "studies.differences": ["difference_rows"],
-        "studies.k_ablation": ["k_ablation", "k_ablation_data"],
-        "studies.severity_curve": ["severity_curve", "severity_curve_data"],
-        "studies.group_gaps": ["group_gaps", "group_gaps_data"],
-        "studies.group_temperatures": ["group_temperatures", "group_temperatures_data"],
-        "studies.risk_confidence": ["risk_confidence", "risk_confidence_data"],
-        "studies.risk_density": ["risk_density", "risk_density_data"],
-        "studies.risk_flow": ["risk_flow", "risk_flow_data"],
-        "studies.within_margin": ["within_margin", "within_margin_data"],
-        "style": ["tips_of", "to_svg", "with_tips"],
-        "temperature_signal_plot": ["temperature_signal", "temperature_signal_data"],
-    },
-)
+else:  # checkers know the names above, and no others
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "cost_curve_plot": ["cost_curve", "cost_curve_data"],
+            "forest_plot": ["forest", "forest_data"],
+            "net_benefit_plot": ["net_benefit", "net_benefit_data"],
+            "reliability_plot": [
+                "confidence_histogram_data",
+                "reliability",
+                "reliability_data",
+                "confidence_histogram",
+            ],
+            "risk_coverage_plot": ["risk_coverage", "risk_coverage_data"],
+            "risk_groups": [
+                "group_residuals",
+                "group_residuals_data",
+                "matched_confidence",
+                "matched_confidence_data",
+            ],
+            "shift_errors_plot": ["shift_errors", "shift_errors_data"],
+            "smooth_reliability_plot": ["smooth_reliability", "smooth_reliability_data"],
+            "studies.budget_curve": ["budget_curve", "budget_curve_data"],
+            "studies.corruption_gain": ["corruption_gain", "corruption_gain_data"],
+            "studies.differences": ["difference_rows"],
+            "studies.k_ablation": ["k_ablation", "k_ablation_data"],
+            "studies.severity_curve": ["severity_curve", "severity_curve_data"],
+            "studies.group_gaps": ["group_gaps", "group_gaps_data"],
+            "studies.group_temperatures": ["group_temperatures", "group_temperatures_data"],
+            "studies.risk_confidence": ["risk_confidence", "risk_confidence_data"],
+            "studies.risk_density": ["risk_density", "risk_density_data"],
+            "studies.risk_flow": ["risk_flow", "risk_flow_data"],
+            "studies.within_margin": ["within_margin", "within_margin_data"],
+            "style": ["tips_of", "to_svg", "with_tips"],
+            "temperature_signal_plot": ["temperature_signal", "temperature_signal_data"],
+        },
+    )

@@ -19,4 +19,5 @@ if TYPE_CHECKING:
     from smallcal.reports.document import report as report
 
 # Loaded when first used: a process that only draws figures needs no more than figures.
-__getattr__, __dir__, __all__ = attach(__name__, {"document": ["Report", "report"]})
+else:  # checkers know the names above, and no others
+    __getattr__, __dir__, __all__ = attach(__name__, {"document": ["Report", "report"]})

@@ -46,25 +46,25 @@ if TYPE_CHECKING:
     from smallcal.vision.training.recipe import recipe_names as recipe_names
     from smallcal.vision.training.training import TrainingRun as TrainingRun
     from smallcal.vision.training.training import train as train
-
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "corruptions": ["CORRUPTIONS", "STANDARD", "corrupt"],
-        "extraction.extracting": ["Extracted", "extract"],
-        "extraction.cell_images": ["CellImages", "Corruptions"],
-        "extraction.settings": ["CellName", "ExtractionSettings"],
-        "image_set": ["ImageSet"],
-        "images": ["image_parts", "open_images"],
-        "models.model": ["InputSpec", "VisionModel"],
-        "models.opening": ["open_model"],
-        "paper.cells": ["Paper"],
-        "paper.file": ["load_paper"],
-        "paper.plan": ["Plan", "plan_paper"],
-        "paper.run": ["RunSettings", "run_paper"],
-        "paper.work": ["Places"],
-        "splits": ["ImageSplit", "read_split", "split_images"],
-        "training.recipe": ["Recipe", "read_recipe", "recipe_names"],
-        "training.training": ["TrainingRun", "train"],
-    },
-)
+else:  # checkers know the names above, and no others
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "corruptions": ["CORRUPTIONS", "STANDARD", "corrupt"],
+            "extraction.extracting": ["Extracted", "extract"],
+            "extraction.cell_images": ["CellImages", "Corruptions"],
+            "extraction.settings": ["CellName", "ExtractionSettings"],
+            "image_set": ["ImageSet"],
+            "images": ["image_parts", "open_images"],
+            "models.model": ["InputSpec", "VisionModel"],
+            "models.opening": ["open_model"],
+            "paper.cells": ["Paper"],
+            "paper.file": ["load_paper"],
+            "paper.plan": ["Plan", "plan_paper"],
+            "paper.run": ["RunSettings", "run_paper"],
+            "paper.work": ["Places"],
+            "splits": ["ImageSplit", "read_split", "split_images"],
+            "training.recipe": ["Recipe", "read_recipe", "recipe_names"],
+            "training.training": ["TrainingRun", "train"],
+        },
+    )

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from smallcal.deploy.adapters.torch import calibrate as calibrate
     from smallcal.deploy.adapters.torch_batches import collect_logits as collect_logits
     from smallcal.deploy.adapters.torch_wrapped import CalibratedTorchModel as CalibratedTorchModel
-
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "torch": ["calibrate"],
-        "torch_batches": ["collect_logits"],
-        "torch_wrapped": ["CalibratedTorchModel"],
-    },
-)
+else:  # checkers know the names above, and no others
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "torch": ["calibrate"],
+            "torch_batches": ["collect_logits"],
+            "torch_wrapped": ["CalibratedTorchModel"],
+        },
+    )

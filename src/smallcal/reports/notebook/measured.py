@@ -9,6 +9,7 @@ from typing import Any
 
 from smallcal.metrics import METRICS
 from smallcal.metrics.debiased import CUTS
+from smallcal.metrics.units import PERCENT
 from smallcal.plots.reliability_plot import ReliabilityBins, reliability
 from smallcal.plots.series import UNNAMED, accuracies
 from smallcal.reports.notebook import pictures
@@ -88,7 +89,7 @@ def _reliability(found: Evaluation[Any]) -> Safe:
     gaps = abs(filled["confidence"] - filled["accuracy"])
     error = float(filled["count"] @ gaps / found.n)
     row = ReliabilityBins(**filled, ece=error, spread=bins.count, kind=found.kind)
-    words = f"Reliability diagram of {found.n:,} samples: calibration error {100 * error:.2f} %"
+    words = f"Reliability diagram of {found.n:,} samples: calibration error {PERCENT.value(error)}"
     return pictures.reliability(partial(reliability.redraw, {UNNAMED: row}), words=words)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smallcal.data.shown import visible
+from smallcal.metrics.units import PERCENT
 from smallcal.plots import style
 from smallcal.reports.notebook.markup import MOST_SAID, Safe, shortened
 from smallcal.reports.render.svg import inline_svg, plain_settings
@@ -184,7 +185,7 @@ def moved(before: float, after: float, goal: float, *, called: tuple[str, str], 
         ax.axvline(goal, color=style.INK, linewidth=1.6, label=f"{right} {100 * goal:.1f} %")
         ax.plot([before, after], [0, 0], color=style.GREY, linewidth=1.4, zorder=1)
         for value, look, when in ((before, first, "before"), (after, second, "after")):
-            tip = f"mean {sure} {when}: {100 * value:.2f} %"
+            tip = f"mean {sure} {when}: {PERCENT.value(value)}"
             label = f"{when} {100 * value:.1f} %"
             style.marks(ax, [value], [0], look, markersize=8, label=label, tips=[tip], name=when)
         ends = np.array([before, after, goal])
