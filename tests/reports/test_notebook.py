@@ -418,14 +418,13 @@ class TestEvaluation:
     def test_shows_every_metric_with_its_unit(self, given):
         seen = text_of(sc.evaluate(*given)._repr_html_())
         for name, value in sc.evaluate(*given).items():
-            assert f"{name} {METRICS[name].unit.value(value)}" in seen
+            assert f"{METRICS[name].title} {METRICS[name].unit.value(value)}" in seen
 
     def test_shows_intervals_and_floors(self, results, shown):
         row = results["evaluate ci"]["ece15"]
         unit, seen = METRICS["ece15"].unit, text_of(shown["evaluate ci"])
-        assert (
-            f"ece15 {unit.value(row.point)} {unit.interval(*row)} {unit.value(row.floor)}" in seen
-        )
+        assert f"ECE {unit.value(row.plain)} {unit.interval(*row)} {unit.value(row.floor)}" in seen
+        assert f"Debiased ECE, which its interval is about: {unit.value(row.point)}." in seen
 
     def test_shows_what_others_put_in(self, given):
         found = sc.evaluate(*given, metrics=["nll"])

@@ -52,8 +52,11 @@ def evaluation_view(found: Evaluation[Any]) -> Iterator[Safe]:
 
 def _notes(found: Evaluation[Any], row: Interval) -> Iterator[str]:
     yield f"{100 * row.level:g} % intervals from {row.n_boot:,} resamples of {row.unit}."
-    if debiased := [name for name in CUTS if name in found]:
-        yield f"{' and '.join(debiased)}: without the noise of the samples."
+    for name in CUTS:
+        if name in found:
+            metric = METRICS[name]
+            less = metric.unit.value(found[name].point)
+            yield f"Debiased {metric.called(found.kind)}, which its interval is about: {less}."
     if any(getattr(each, "floor", None) is not None for each in found.values()):
         yield "Noise floor: what a perfectly calibrated model would show on average."
 
@@ -66,8 +69,9 @@ def _metrics(found: Evaluation[Any]) -> Safe:
             rows.append([named(name), named(row), *([""] * (3 if with_ends else 1))])
             continue
         metric = METRICS[name]
-        point = row.point if isinstance(row, Interval) else row
-        cells = [tag("span", name, title=metric.told(found.kind)), metric.unit.value(point)]
+        value = row.plain if isinstance(row, Interval) else row
+        meaning = f"{name}: {metric.told(found.kind)}"
+        cells = [tag("span", metric.called(found.kind), title=meaning), metric.unit.value(value)]
         if isinstance(row, Interval):
             floor = "" if row.floor is None else metric.unit.value(row.floor)
             cells += [metric.unit.interval(*row, n_undefined=row.n_undefined), floor]
