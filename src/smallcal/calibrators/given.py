@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.signals import RowBlock, Rows
-from smallcal.data.checks import FloatArray, IntArray, as_features, as_labels
+from smallcal.data.checks import (
+    FloatArray,
+    IntArray,
+    as_features,
+    as_labels,
+    refuse_probabilities,
+)
 from smallcal.data.groups import as_groups
 from smallcal.data.predictions import Predictions
 from smallcal.errors import GroupWarning, InputError, missing_input
@@ -44,6 +50,8 @@ def checked(fitted: FittedCalibrator, logits: object, features: object, labels: 
     if array.shape[1] != fitted.n_classes:
         want = f"the {fitted.n_classes} columns this calibrator was fitted on"
         raise InputError(f"{fitted.input} must have {want}; got {array.shape[1]}")
+    if fitted.input == "logits":
+        refuse_probabilities(array)
     for name, value in (("features", features), ("labels", labels)):
         if name in signal.needs and value is None:
             raise missing_input(fitted.method, name)

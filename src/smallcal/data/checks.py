@@ -245,11 +245,16 @@ def _label_codes(array: NDArray[Any], *, class_names: Sequence[str] | None, name
 
 
 def _lookup_names(array: NDArray[Any], *, class_names: Sequence[str] | None, name: str) -> IntArray:
+    if class_names is None and name == "y_true":  # what measures has no names of classes
+        raise InputError(
+            f"{name} are strings (the first is {str(array[0])!r}); pass the column number of each "
+            "true class instead"
+        )
     if class_names is None:
         raise InputError(
             f"{name} are strings (the first is {str(array[0])!r}); say which column is which "
             "class with ",
-            python="class_names=[...], or pass column numbers",
+            python="Calibrator(class_names=[...]), or pass column numbers",
             shell="--class-names FILE, one name per line, or save column numbers",
         )
     position = {str(label): i for i, label in enumerate(class_names)}
@@ -354,6 +359,27 @@ def refuse_unfittable(logits: FloatArray, *, input: str, least: int, name: str) 
         raise InputError(
             f"{name} are constant in every row: no class is preferred, so calibration has no "
             "effect. Check which array was passed"
+        )
+
+
+#: Rows of a call that are looked at for probabilities, and the least that tell: a single row of
+#: logits may happen to sum to 1.
+_LOOKED_AT, _TELLING = 64, 10
+
+
+def refuse_probabilities(logits: FloatArray) -> None:
+    """Raise when rows for a calibrator of logits begin like probabilities.
+
+    Examples
+    --------
+    >>> refuse_probabilities(np.full((20, 4), 0.25))
+    Traceback (most recent call last):
+    smallcal.errors.InputError: logits look like probabilities ...
+    """
+    if len(logits) >= _TELLING and on_simplex(logits[:_LOOKED_AT]):
+        raise InputError(
+            "logits look like probabilities (rows lie in [0, 1] and sum to 1), but this calibrator "
+            "was fitted on logits: give raw logits, or fit one on probabilities"
         )
 
 
