@@ -85,7 +85,7 @@ NEEDS = {
     ("page", "least"),
     [
         ("start/five-minutes.md", 18),
-        ("start/your-own-data.md", 20),
+        ("start/your-own-data.md", 19),
         ("guides/python.md", 50),
         ("guides/eval-logs.md", 15),
         ("guides/scores.md", 15),
