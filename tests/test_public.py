@@ -78,6 +78,7 @@ NEEDS = {
     "guides/plots.md": "matplotlib",
     "guides/notebooks.md": "matplotlib",
     "guides/vision.md": "PIL",
+    "guides/studies.md": "pyarrow",
 }
 
 
