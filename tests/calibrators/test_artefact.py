@@ -177,7 +177,7 @@ def test_an_unknown_field_is_refused(document, tmp_path):
         (b"\x80\x04\x95pickle", "is not JSON text"),
         (b"[1, 2]", "not a smallcal calibrator"),
         (b'{"a": 1, "a": 2}', "the key 'a' appears twice"),
-        (b'{"a": NaN}', "NaN is not a number JSON allows"),
+        (b'{"a": NaN}', "JSON does not allow the number NaN"),
         (b"[" * 100_000, "is not a JSON document"),
         (b'{"a": ' + b"9" * 5000 + b"}", "is not a JSON document"),
     ],

@@ -218,7 +218,9 @@ def work(order: Order, part: Part, *, advance: Advance = lambda rows: None) -> N
 
     target = order.target
     if not target.work.is_dir():
-        raise FileError(f"a worker cannot see {target.work}; its folder must be there for all")
+        raise FileError(
+            f"a worker cannot find {target.work}; all workers must have access to its folder"
+        )
     with threadpool_limits(1):
         write_part(target.part(part), target.part_kind, part.rows, _results(order, part, advance))
 

@@ -186,12 +186,12 @@ def _groups(
     except (SmallcalError, ValueError) as error:
         if choice.group is not None:
             raise FileError(f"{file}: {error}") from None
-        return None, (f"{file}: {name} left out, it does not say the group of each row",)
+        return None, (f"{file}: left out {name}: it does not give one group per row",)
 
 
 def _refuse_columns(choice: Choice, arrays: Arrays, file: Path) -> None:
     if choice.columns and arrays.table is None and choice.input != "score":
-        raise FileError.with_options(f"--columns: {file} is no table with one column per class")
+        raise FileError.with_options(f"--columns: {file} is not a table with one column per class")
 
 
 def _renamed(
@@ -201,8 +201,8 @@ def _renamed(
     if given is None or own is None or own == given or set(own) != set(given):
         return own if given is None else given
     raise FileError(
-        f"{source} holds class names, and those that were given stand in another order; leave "
-        "them out"
+        f"{source} holds class names, and the given ones are in another order; leave the given "
+        "ones out"
     )
 
 

@@ -538,7 +538,7 @@ def test_bad_input_is_one_clear_line(data, case):
 def test_strange_labels_and_an_unfitted_model(data):
     X, y = data
     fitted = LogisticRegression().fit(X, y)
-    with pytest.raises(sc.InputError, match="which is none of the estimator's 3 classes"):
+    with pytest.raises(sc.InputError, match="which is not one of the estimator's 3 classes"):
         quick(estimator=fitted, cv="prefit").fit(X, y + 1)
     with pytest.raises(NotFittedError):
         quick().predict_proba(X)

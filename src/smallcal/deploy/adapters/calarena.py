@@ -89,7 +89,9 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Column number of the true class; a class may be missing.
         """
         if needs := method(self.method).needs:
-            raise InputError(f"{self.method} needs {needs[0]}, of which a benchmark entry has none")
+            raise InputError(
+                f"{self.method} needs {needs[0]}, which a benchmark entry is not given"
+            )
         proba = _both_columns(X)
         self.floor_ = floor_of(proba)
         self.calibrator_ = Calibrator(

@@ -164,7 +164,10 @@ class CalibratedModel(
         """
         row = method_row(self.method)
         if "labels" in row.needs:
-            raise InputError(f"{self.method} reads the labels of what it predicts; no model can")
+            raise InputError(
+                f"{self.method} reads the labels of the rows it predicts (an oracle); it cannot "
+                "be deployed"
+            )
         data = Samples.of(X, y, sample_weight)
         for_fit, for_split = self._routed(data.weight, groups, fit_params)
         if self._is_prefit():
@@ -326,8 +329,8 @@ class CalibratedModel(
         for train, test in self._folds(data, for_split):
             if bool(tested[test].any()):
                 raise InputError(
-                    "cv tests some samples twice, which would make few look like many; use a "
-                    "splitter whose test folds do not overlap"
+                    "cv tests some samples more than once, so they would count more than once; "
+                    "use a splitter whose test folds do not overlap"
                 )
             some, given = _safe_indexing(data.X, train), of_rows(for_fit, train, data.n)
             model = clone(self.estimator).fit(some, data.y[train], **given)

@@ -97,7 +97,7 @@ def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
     composed = estimator._compose()
     name = composed.name
     if not composed.deployable:
-        raise InputError(f"{name} is for comparison only and cannot be put behind a model")
+        raise InputError(f"{name} is for comparison only and cannot wrap a model")
     if composed.needs:
         raise InputError(
             f"{name} needs {', '.join(composed.needs)} beside the logits: fit it on what "

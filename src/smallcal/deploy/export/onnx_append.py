@@ -64,8 +64,8 @@ def append_to_onnx(
     if (groups := named_groups(fitted)) is not None:
         what = "effects of groups" if groups.effects else "thresholds by group"
         raise InputError(
-            f"a calibrator with {what} cannot stand behind a model, which gives no "
-            "groups; export it as a file of its own"
+            f"a calibrator with {what} cannot be appended to a model, which gives no groups; "
+            "export it as a separate file"
         )
     if fitted.signal.n_features:
         if features_name is None:

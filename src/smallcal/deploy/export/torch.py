@@ -346,7 +346,7 @@ class TorchCalibrator(nn.Module):
     def _require_shapes(self, logits: Tensor, features: Tensor | None) -> None:
         if not logits.is_floating_point():
             what = "scores" if self.of_scores else "logits"
-            raise InputError(f"{what} must be floating numbers; got {logits.dtype}")
+            raise InputError(f"{what} must be floating-point numbers; got {logits.dtype}")
         if not self.of_scores and (logits.ndim == 0 or logits.shape[-1] != self.n_classes):
             raise InputError(
                 f"logits must have the {self.n_classes} columns this calibrator was fitted on; "
@@ -368,8 +368,7 @@ class TorchCalibrator(nn.Module):
         if groups is None:
             why = "was fitted with groups" if self._shifted else "has a threshold for each group"
             raise InputError(
-                f"{self.method} {why}: pass groups=, the place of each row's "
-                "group among group_names"
+                f"{self.method} {why}: pass groups=, the index of each row's group in group_names"
             )
         if groups.shape != logits.shape[:-1] or groups.dtype != torch.int64:
             raise InputError(
