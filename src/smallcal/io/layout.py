@@ -135,7 +135,7 @@ class Loaded:
         )
 
     def without_ignored(self) -> Loaded:
-        """Return the samples without rows of the label -100, which stands for "leave me out".
+        """Return the samples without rows of the label -100, which means "no label".
 
         Examples
         --------

@@ -33,7 +33,7 @@ LABEL_KEYS = ("labels", "label")
 
 
 class Collected(NamedTuple):
-    """What a model said, and what was right.
+    """Logits of a model and the true labels.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ def collect_logits(
 ) -> Collected:
     """Run a model over labelled batches; return its logits and the labels as arrays.
 
-    The parameters are those of :func:`smallcal.calibrate`. A bar shows progress on terminals.
+    The parameters are those of :func:`smallcal.calibrate`. On a terminal, a bar shows progress.
 
     Returns
     -------
