@@ -201,7 +201,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(artefact, "MAX_BYTES", 100)
     file = tmp_path / "cal.json"
     file.write_text("x" * 101)
-    with pytest.raises(sc.ArtefactError, match="never over"):
+    with pytest.raises(sc.ArtefactError, match="never larger than"):
         sc.load(file)
 
 

@@ -70,7 +70,7 @@ class ScoreScale:
             raise InputError(f"a score is a probability or a number; got {self.kind!r}")
         numbers = (self.mean, self.scale, self.low, self.high)
         if not np.isfinite(numbers).all() or self.scale <= 0 or self.low > self.high:
-            raise InputError("a score needs a positive scale, and ends that ascend")
+            raise InputError("a score needs finite numbers, a positive scale and low <= high")
 
     @classmethod
     def of(cls, values: object, *, name: str = "scores") -> ScoreScale:

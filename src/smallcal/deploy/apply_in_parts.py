@@ -118,7 +118,8 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     jobs : int
         Number of processes.
     dask : str, optional
-        Address of a Dask scheduler to run on instead; its workers must have access to the same folders.
+        Address of a Dask scheduler to run on instead; its workers must have access to the same
+        folders.
     advance : callable, optional
         Called with the number of rows done.
 

@@ -46,8 +46,8 @@ def calibrate(
         A classifier. It gives logits as a tensor, as the first of a tuple, or under the name
         ``logits``, as Hugging Face models do. It is run in eval mode and left as it was.
     loader : iterable of batches
-        Batches of held-out samples, in a fixed order. A batch is a tuple whose last part is the labels,
-        or a mapping with ``labels``; the model is called with the rest of it.
+        Batches of held-out samples, in a fixed order. A batch is a tuple that ends with the
+        labels, or a mapping with ``labels``; the model is called with the rest of it.
     method : str or estimator
         A name that ``smallcal.methods`` lists, or an estimator such as ``SRTS(n_groups=5)``.
     output : {"probabilities", "logits"}
