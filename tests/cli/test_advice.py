@@ -60,7 +60,7 @@ ARRAYS = {
     ),
     "names without class names": (
         {"logits": Z, "labels": np.array(["a", "b", "c"])[Y]},
-        r"which class with class_names=\[\.\.\.\], or pass",
+        r"which class with Calibrator\(class_names=\[\.\.\.\]\), or pass",
         r"which class with --class-names FILE, one name per line, or save",
     ),
     "multilabel": (
