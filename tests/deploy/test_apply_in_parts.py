@@ -210,7 +210,7 @@ def test_parts_of_something_else_are_refused_and_stay(cal, rows, cli, monkeypatc
     sc.TemperatureScaling().fit(*simulate(300, C)).save("cal.json")
     code, _, err = cli(*COMMAND)
     assert code == 2
-    assert "p.parquet.parts holds parts of another run (what differs: calibrator)" in err
+    assert "p.parquet.parts holds parts of another run (changed since: calibrator)" in err
     Path("cal.json").write_text(text)
     write(table(z + 1, y), "data.parquet")
     code, _, err = cli(*COMMAND)

@@ -107,7 +107,7 @@ def part_folder(target: Target) -> Resumable[Part]:
         what=str(target.path),
         instead="another output",
         other=lambda changes: (
-            f"{work} holds parts of another run (what differs: {changes}); delete {work}, or "
+            f"{work} holds parts of another run (changed since: {changes}); delete {work}, or "
             "name another output"
         ),
         unknown=f"{work} is not a folder of parts; name another output",
@@ -131,7 +131,7 @@ def is_finished(target: Target, asked: Mapping[str, Any]) -> bool:
         )
     if changed := changes(found, asked):
         raise InputError(
-            f"{path} is the result of another run (what differs: {changed}); delete it, or name "
+            f"{path} is the result of another run (changed since: {changed}); delete it, or name "
             "another output"
         )
     return True

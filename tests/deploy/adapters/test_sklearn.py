@@ -504,7 +504,7 @@ BAD = {
     "oracle": ({"method": "oracle-risk"}, {}, "oracle-risk reads the labels"),
     "cv word": ({"cv": "five"}, {}, "cv must be a number of folds, a splitter or 'prefit'"),
     "cv one": ({"cv": 1}, {}, "cv must be 2 to 400 folds for 400 samples; got 1"),
-    "twice": ({"cv": RepeatedStratifiedKFold(n_splits=2)}, {}, "tests some samples twice"),
+    "twice": ({"cv": RepeatedStratifiedKFold(n_splits=2)}, {}, "tests some samples more than once"),
     "unfitted": ({"cv": "prefit"}, {}, "needs a fitted classifier; LogisticRegression"),
     "nobody's": (
         {"estimator": LogisticRegression(), "cv": "prefit"},
