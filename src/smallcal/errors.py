@@ -1,18 +1,18 @@
-"""Every exception and warning smallcal raises, as one family.
+"""Every exception and warning that smallcal raises.
 
 ::
 
     SmallcalError
     ├── InputError (ValueError)          arrays, labels or options that cannot be used
-    ├── FileError (ValueError)           a file that cannot be read or written as asked
-    ├── ArtefactError (ValueError)       a saved calibrator that must not be trusted
+    ├── FileError (ValueError)           a file that cannot be read or written
+    ├── ArtefactError (ValueError)       a saved calibrator that cannot be used
     └── MissingExtraError (ImportError)  an optional package that is not installed
 
-    FitWarning (UserWarning)             the fit succeeded, but something about it asks for action
-    GroupWarning (UserWarning)           rows of groups that a calibrator has not seen
+    FitWarning (UserWarning)             the fit succeeded, but its result needs attention
+    GroupWarning (UserWarning)           rows of groups that a calibrator was not fitted on
 
-A caller who wants "anything smallcal objects to" catches ``SmallcalError``; a caller who
-thinks in builtins catches ``ValueError`` or ``ImportError`` and is served as well.
+Catch ``SmallcalError`` for everything that smallcal raises. The built-in ``ValueError`` and
+``ImportError`` work too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SLIP = 4
 
 
 class SmallcalError(Exception):
-    """Base of everything smallcal raises on purpose.
+    """Base class of all errors that smallcal raises.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class SmallcalError(Exception):
         return cls(python=keywords, shell=text)
 
     def about(self: Self, source: object) -> Self:
-        """Return the same error with the name of what it is about in front."""
+        """Return the same error with the name of its source in front."""
         return self._with(f"{source}: {self}", f"{source}: {self.shell}")
 
     def calling(self: Self, name: object, other: str) -> Self:
@@ -89,11 +89,11 @@ class InputError(SmallcalError, ValueError):
 
 
 class FileError(SmallcalError, ValueError):
-    """A file that cannot be read or written in the way it was asked for."""
+    """A file that cannot be read or written; the message says why."""
 
 
 class ArtefactError(SmallcalError, ValueError):
-    """A saved calibrator that is damaged, foreign or from an unknown version."""
+    """A saved calibrator that is damaged, of an unknown version, or no calibrator at all."""
 
 
 class MissingExtraError(SmallcalError, ImportError):
@@ -101,11 +101,11 @@ class MissingExtraError(SmallcalError, ImportError):
 
 
 class GroupWarning(UserWarning):
-    """A calibrator with effects of groups was applied to rows of groups that it does not know."""
+    """A calibrator with effects of groups was applied to groups that it was not fitted on."""
 
 
 class FitWarning(UserWarning):
-    """A fit that succeeded, and something a person should act on; ``flags_`` has the details."""
+    """The fit succeeded, but its result needs attention; ``flags_`` has the details."""
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:

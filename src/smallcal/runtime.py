@@ -1,4 +1,4 @@
-"""The door for services: load a saved calibrator and apply it, with NumPy alone.
+"""For services: load a saved calibrator and apply it, with NumPy alone.
 
 from smallcal.runtime import load
 probabilities = load("cal.json").predict_proba(logits)

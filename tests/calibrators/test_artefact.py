@@ -177,7 +177,7 @@ def test_an_unknown_field_is_refused(document, tmp_path):
         (b"\x80\x04\x95pickle", "is not JSON text"),
         (b"[1, 2]", "not a smallcal calibrator"),
         (b'{"a": 1, "a": 2}', "the key 'a' appears twice"),
-        (b'{"a": NaN}', "NaN is not a number JSON allows"),
+        (b'{"a": NaN}', "JSON does not allow the number NaN"),
         (b"[" * 100_000, "is not a JSON document"),
         (b'{"a": ' + b"9" * 5000 + b"}", "is not a JSON document"),
     ],
@@ -201,7 +201,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(artefact, "MAX_BYTES", 100)
     file = tmp_path / "cal.json"
     file.write_text("x" * 101)
-    with pytest.raises(sc.ArtefactError, match="never over"):
+    with pytest.raises(sc.ArtefactError, match="never larger than"):
         sc.load(file)
 
 

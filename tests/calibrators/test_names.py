@@ -49,7 +49,7 @@ def test_labels_that_are_numbers_are_answered_in_numbers():
 
 def test_other_names_are_refused():
     cal = sc.TemperatureScaling().fit(FRAME, WORDS)
-    message = "the columns do not name the classes: missing 'dog'; unknown 'wolf'"
+    message = "the columns do not match the class names: missing 'dog'; unknown 'wolf'"
     with pytest.raises(InputError, match=message):
         cal.predict_proba(FRAME.rename(columns={"dog": "wolf"}))
     with pytest.raises(InputError, match=r"missing 'dog'$"):
@@ -68,7 +68,7 @@ def test_frames_without_names_are_taken_as_they_stand():
 
 
 def test_names_that_are_given_must_agree_with_the_columns():
-    with pytest.raises(InputError, match=r"stand in another order; pass the frame as frame\["):
+    with pytest.raises(InputError, match=r"are in different orders; pass the frame as frame\["):
         sc.TemperatureScaling(class_names=NAMES[::-1]).fit(FRAME, WORDS)
     with pytest.raises(InputError, match="missing 'wolf'; unknown 'dog'"):
         sc.TemperatureScaling(class_names=[*NAMES[:3], "wolf"]).fit(FRAME, Y)

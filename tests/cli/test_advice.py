@@ -40,18 +40,18 @@ ARRAYS = {
     ),
     "one column of probabilities": (
         {"probabilities": P[:, 1:2], "labels": Y == 1},
-        r"class 1 of two, is taken with input='score'$",
-        r"class 1 of two, is taken with --input score$",
+        r"class 1 of two\), use input='score'$",
+        r"class 1 of two\), use --input score$",
     ),
     "probabilities of class 1 as logits": (
         {"logits": P[:, 1], "labels": Y == 1},
-        r"is taken with input='score'$",
-        r"is taken with --input score$",
+        r"class 1 of two\), use input='score'$",
+        r"class 1 of two\), use --input score$",
     ),
     "one column of margins": (
         {"logits": Z[:, 1], "labels": Y == 1},
-        r"is taken with input='score'$",
-        r"is taken with --input score$",
+        r"class 1 of two\), use input='score'$",
+        r"class 1 of two\), use --input score$",
     ),
     "labels from 1": (
         {"logits": Z, "labels": Y + 1},

@@ -188,7 +188,7 @@ class TestApply:
         [
             (("-o", "out.npy", "--cost", "wrong=1"), "--cost: a .npy file holds one array"),
             (("-o", "out.csv", "--cost", "matrix.csv"), "and the data do not; name those with"),
-            (("-o", "matrix.csv", "--cost", "matrix.csv"), "matrix.csv is read, and would be"),
+            (("-o", "matrix.csv", "--cost", "matrix.csv"), "matrix.csv is an input and would be"),
             (("-o", "out.csv", "--cost", "two=1"), "unknown cost 'two'"),
         ],
     )

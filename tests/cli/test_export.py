@@ -79,7 +79,7 @@ def test_onnx_alone_and_behind_a_model(cli):
     ("args", "message"),
     [
         (["cal.json"], "say what to write"),
-        (["cal.json", "-o", "cal.xyz"], "the suffix is none of .onnx, .py, .sql; --to says it"),
+        (["cal.json", "-o", "cal.xyz"], "the suffix must be one of .onnx, .py, .sql; --to says it"),
         (["cal.json", "--to", "rust"], "--to must be one of onnx, python, sql"),
         (["cal.json", "--to", "onnx"], "needs a file to write to: -o cal.onnx"),
         (["cal.json", "-o", "no/cal.py"], "the folder no does not exist"),

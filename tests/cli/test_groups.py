@@ -202,4 +202,4 @@ class TestGroups:
         assert "600 rows, 5 groups" in err
         code, _, err = cli("fit", "new.npz")
         assert code == 0
-        assert "groups left out" in err
+        assert "left out groups" in err

@@ -74,9 +74,7 @@ def command(verb: str, data: str, *more: str) -> list[str]:
 def test_columns_say_which_are_classes(verb, cli):
     code, _, err = cli(*command(verb, "age.csv"))
     assert code == 2
-    assert (
-        "cannot tell whether 'age' is a class; name those that are: --columns cat,dog,bird" in err
-    )
+    assert "cannot tell whether 'age' is a class; name the classes: --columns cat,dog,bird" in err
     assert err.count("\n") == 1 + (verb in ("compare", "report"))  # the same file twice is noted
     code, out, err = cli(*command(verb, "age.csv", "--columns", "cat,dog,bird"))
     assert (code, "not taken" in err) == (0, False)
@@ -87,7 +85,7 @@ def test_columns_say_which_are_classes(verb, cli):
 def test_an_id_is_left_out_with_a_note(verb, cli):
     code, out, err = cli(*command(verb, "id.csv"))
     assert code == 0
-    assert "smallcal: note: id.csv: not taken as a class: 'id'" in err
+    assert "smallcal: note: id.csv: not used as classes, going by names and values: 'id'" in err
     expected = cli(*command(verb, "plain.csv"))[1]
     same = out.replace("id.csv", "plain.csv").split() == expected.split()
     assert same or verb == "report"  # which names the files and their fingerprints
@@ -164,11 +162,11 @@ def test_evaluate_takes_columns_by_name(cli):
     assert code == 0
     code, out, err = cli("evaluate", "reversed.csv", *args)
     assert (code, numbers(out)) == (0, numbers(expected))
-    assert "taken by their names" in err
+    assert "they were matched by name" in err
     code, out, err = cli("evaluate", "other.csv", *args)
     assert (code, out) == (2, "")
     assert err == (
-        "smallcal: error: other.csv: the columns do not name the classes: missing 'dog'; "
+        "smallcal: error: other.csv: the columns do not match the class names: missing 'dog'; "
         "unknown 'wolf'\n"
     )
 
@@ -182,7 +180,7 @@ def test_apply_takes_columns_by_name_and_leaves_them_where_they_are(suffix, outp
     arrays = {"logits": Z[:, order], "labels": WORDS, "class_names": names}
     write_arrays(f"moved{suffix}", arrays)
     code, _, err = cli("apply", "cal.json", f"moved{suffix}", "-o", output)
-    assert (code, "taken by their names" in err) == (0, True)
+    assert (code, "they were matched by name" in err) == (0, True)
     expected = sc.load("cal.json").predict_proba(Z)[:, order]
     found = read(output)
     np.testing.assert_allclose(found.logits, expected, rtol=1e-12)
@@ -230,7 +228,7 @@ def test_apply_keeps_rows_without_a_label(cli):
 def test_columns_choose_what_is_applied(cli):
     args = ("apply", "cal.json", "age.csv", "-o", "out.npy")
     code, _, err = cli(*args)
-    assert (code, "unknown 'age'; name those that are: --columns cat,dog,bird" in err) == (2, True)
+    assert (code, "unknown 'age'; name the classes: --columns cat,dog,bird" in err) == (2, True)
     assert cli(*args, "--columns", "cat,dog,bird")[0] == 0
     np.testing.assert_allclose(np.load("out.npy"), sc.load("cal.json").predict_proba(Z))
 
@@ -249,7 +247,7 @@ def test_numbers_of_columns_in_another_order_are_refused_or_counted_as_said(cli)
     ):
         code, _, err = cli("evaluate", data, *args)
         assert code == 2
-        assert "labels that are numbers may count in either" in err
+        assert "labels that are numbers are ambiguous" in err
         code, out, _ = cli("evaluate", data, *args, "--columns", columns)
         assert (code, numbers(out)) == (0, numbers(expected))
 
@@ -274,7 +272,7 @@ def test_compare_takes_columns_of_the_test_by_name(cli):
     expected = cli("compare", "plain.csv", "plain.csv", *args)[1]
     code, out, err = cli("compare", "plain.csv", "reversed.csv", *args)
     assert code == 0
-    assert "taken by their names" in err
+    assert "they were matched by name" in err
     assert out.split("\n\n")[0].splitlines()[2:] == expected.split("\n\n")[0].splitlines()[2:]
 
 
@@ -283,7 +281,7 @@ def test_monitor_takes_columns_by_name(cli):
     code, expected, _ = cli("monitor", "new.json", "plain.csv")
     found = cli("monitor", "new.json", "reversed.csv")
     assert found[:2] == (code, expected)
-    assert "taken by their names" in found[2]
+    assert "they were matched by name" in found[2]
     assert cli("monitor", "new.json", "other.csv")[0] == 2
     assert cli("monitor", "new.json", "age.csv")[0] == 2
     assert cli("monitor", "new.json", "age.csv", "--columns", "cat,dog,bird")[:2] == (
@@ -305,7 +303,7 @@ def test_ignored_labels_are_left_out_wherever_data_come_from(cli):
     for data in ("some.npz", "some.parquet"):
         code, out, err = cli(*command("evaluate", data))
         assert (code, out.replace(data, "rest.npz")) == (0, expected)
-        assert f"{data}: 60 of 240 rows left out, their label is -100" in err
+        assert f"{data}: left out 60 of 240 rows, whose label is -100" in err
 
 
 def test_data_without_any_label_are_refused(cli):

@@ -99,7 +99,7 @@ def test_a_lock_that_is_not_ours_stays(cli):
     pytest.importorskip("pyarrow")
     Path("mine.parts").mkdir()
     Path("mine.parts/.lock").write_text("the user's")
-    refused(cli, ("apply", "cal.json", "z.npy", "-o", "mine"), "is not a lock of smallcal")
+    refused(cli, ("apply", "cal.json", "z.npy", "-o", "mine"), "is not a lock file of smallcal")
 
 
 def test_what_a_user_puts_beside_the_parts_stays(cli, monkeypatch):

@@ -25,7 +25,7 @@ Y = np.arange(20) % 3
         (Z.astype(complex), Y, "got type complex128"),
         (Z, Y[:-1], "one entry per row: 20 rows, 19 labels"),
         (Z, np.r_[Y, 0], "one entry per row: 20 rows, 21 labels"),
-        (Z, 2 * np.eye(3)[Y], r"labels is a matrix of other numbers than 0 and 1.*argmax"),
+        (Z, 2 * np.eye(3)[Y], r"labels is a matrix with numbers other than 0 and 1.*argmax"),
         (Z, Y + 1, r"0 \.\. 2 .*rows 2, 5, 8, 11, 14 and 1 more.*row 2 is 3.*pass labels - 1"),
         (Z, np.where(np.arange(20) == 4, -1, Y), r"row 4 do not \(row 4 is -1\)"),
         (Z, np.where(np.arange(20) == 3, 0.5, Y), r"whole numbers.*row 3 .*0\.5"),

@@ -27,7 +27,10 @@ def of(scores, outcomes=Y, **more):
     ("scores", "message"),
     [
         (None, "scores is None"),
-        (np.where(np.arange(20) == 3, np.nan, S), "must not be NaN, as in row 3 of 20; drop"),
+        (
+            np.where(np.arange(20) == 3, np.nan, S),
+            "must not be NaN; found NaN in row 3 of 20; drop",
+        ),
         (S[:0], r"scores has no rows \(shape \(0,\)\)"),
         (np.column_stack([S, S]), r"got \(20, 2\)\. Two columns are two classes: give the second"),
         (

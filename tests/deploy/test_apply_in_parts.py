@@ -152,7 +152,10 @@ def test_a_folder_keeps_the_names_of_its_files(cal, rows, cli):
     assert code == 2
     assert "changed since: --with-temperature" in err
     Path("own").mkdir()
-    assert "smallcal did not make it" in cli("apply", "cal.json", "data", "-o", "own")[2]
+    assert (
+        "exists already and was not written by smallcal"
+        in cli("apply", "cal.json", "data", "-o", "own")[2]
+    )
 
 
 COMMAND = ("apply", "cal.json", "data.parquet", "-o", "p.parquet", "--part-rows", "100")
@@ -191,7 +194,7 @@ def test_a_stopped_run_goes_on_and_does_nothing_twice(cal, rows, cli, monkeypatc
     assert code == 0
     assert len(calls) == 6
     assert "300 of 900 rows were done before" in err
-    assert "is damaged; it is done again" in err
+    assert "is damaged; it will be computed again" in err
     assert content("p.parquet") == whole
     assert not Path("p.parquet.parts").exists()
 
@@ -207,7 +210,7 @@ def test_parts_of_something_else_are_refused_and_stay(cal, rows, cli, monkeypatc
     sc.TemperatureScaling().fit(*simulate(300, C)).save("cal.json")
     code, _, err = cli(*COMMAND)
     assert code == 2
-    assert "p.parquet.parts holds parts of something else (changed since: calibrator)" in err
+    assert "p.parquet.parts holds parts of another run (changed since: calibrator)" in err
     Path("cal.json").write_text(text)
     write(table(z + 1, y), "data.parquet")
     code, _, err = cli(*COMMAND)

@@ -507,8 +507,8 @@ def test_files_that_are_not_states_are_refused(tmp_path):
         (b"", "not a JSON document"),
         (b"\xff\xfe", "not JSON text"),
         (b"[1]", "not the state of a monitor"),
-        (b'{"a": NaN}', "NaN is not a number"),
-        (b" " * 1_000_001, "a state is never over 1 MB"),
+        (b'{"a": NaN}', "JSON does not allow the number NaN"),
+        (b" " * 1_000_001, "a state is never larger than 1 MB"),
     ):
         file.write_bytes(content)
         with pytest.raises(sc.ArtefactError, match=message):

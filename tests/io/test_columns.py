@@ -105,7 +105,7 @@ def test_what_is_no_class_is_left_out_with_a_note(suffix, name, labels, tmp_path
     assert loaded.class_names == NAMES
     np.testing.assert_allclose(loaded.logits, np.column_stack(list(scores().values())))
     (note,) = loaded.notes
-    assert f"not taken as a class: '{name}'" in note
+    assert f"not used as classes, going by names and values: '{name}'" in note
     assert "columns" in note
 
 
@@ -198,7 +198,7 @@ def test_columns_are_taken_in_the_order_they_are_named(suffix, tmp_path):
         read(file, columns=["cat", "wolf"])
     with pytest.raises(FileError, match=r"'label' of .* is the label"):
         read(file, columns=["cat", "label"], labels_key="label")
-    with pytest.raises(FileError, match="two classes at least; got 1"):
+    with pytest.raises(FileError, match="name at least two classes; got 1"):
         read(file, columns=["cat"])
 
 
@@ -206,9 +206,9 @@ def test_columns_of_what_is_no_table_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", logits=np.eye(3))
     np.save(tmp_path / "a.npy", np.eye(3))
     for name in ("a.npz", "a.npy"):
-        with pytest.raises(FileError, match="is no table"):
+        with pytest.raises(FileError, match="is not a table"):
             read(tmp_path / name, columns=["a", "b"])
-    with pytest.raises(FileError, match="is no table"):
+    with pytest.raises(FileError, match="is not a table"):
         open_source(tmp_path / "a.npy", choice=Choice(columns=("a", "b")))
 
 
@@ -229,7 +229,7 @@ def test_a_word_that_score_columns_begin_with_chooses_them(suffix, tmp_path):
     out = {f"out_{name}": values for name, values in scores().items()}
     file = table(tmp_path / f"a{suffix}", {"age": np.linspace(0, 1, N), **out, "label": words()})
     assert read(file, logits_key="out").logits.shape == (N, 3)
-    with pytest.raises(FileError, match=r"'age' of .* is one number a row; .* columns"):
+    with pytest.raises(FileError, match=r"'age' of .* holds one number per row; .* columns"):
         read(file, logits_key="age")
 
 
@@ -262,7 +262,7 @@ def test_names_that_are_given_order_columns_of_that_name(tmp_path):
     with pytest.raises(InputError, match="missing 'wolf'; unknown 'bird'"):
         read(file, class_names=["cat", "dog", "wolf"])
     np.savez(tmp_path / "a.npz", logits=np.eye(3), class_names=np.array(NAMES))
-    with pytest.raises(FileError, match="stand in another order"):
+    with pytest.raises(FileError, match="the given ones are in another order"):
         read(tmp_path / "a.npz", class_names=["dog", "bird", "cat"])
 
 
@@ -297,7 +297,7 @@ def test_numbers_of_columns_move_with_the_columns(order):
 
 def test_numbers_of_which_the_order_is_unknown_are_refused():
     loaded = read_order([2, 1, 0], labels=np.arange(N) % 3)
-    with pytest.raises(InputError, match="labels that are numbers may count in either"):
+    with pytest.raises(InputError, match="labels that are numbers are ambiguous"):
         loaded.in_order_of(NAMES)
     assert read_order([0, 1, 2], labels=np.arange(N) % 3).in_order_of(NAMES).notes == ()
 

@@ -74,10 +74,13 @@ def test_each_document_counts_once(tmp_path):
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
-        (harness_sample(0, OPTIONS, "no such"), "sample 1: the target 'no such' is none of its 4"),
+        (
+            harness_sample(0, OPTIONS, "no such"),
+            "sample 1: the target 'no such' is not one of its 4",
+        ),
         (harness_sample(0, OPTIONS, [0, 2]), "several right answers"),
-        (harness_sample(0, OPTIONS[:1], 0), "sample 1 has 1 options; there must be two"),
-        (harness_sample(0, [0.0, -np.inf], 0), "sample 1 has an option of -inf"),
+        (harness_sample(0, OPTIONS[:1], 0), "sample 1 has 1 options; it needs at least two"),
+        (harness_sample(0, [0.0, -np.inf], 0), "sample 1 has an option with the value -inf"),
         (
             {"doc_id": 0, "target": "4", "resps": [["so 4"]], "filtered_resps": ["4"]},
             "no log-likelihoods of options.* score and outcome",

@@ -59,7 +59,7 @@ def test_logits_go_before_what_else_a_file_calls_outputs(tmp_path):
 
 def test_predicted_classes_are_not_taken_for_scores(tmp_path):
     np.savez(tmp_path / "a.npz", preds=Z.argmax(axis=1), y=Y)
-    with pytest.raises(FileError, match="preds holds one class a row, not its scores"):
+    with pytest.raises(FileError, match="preds holds one class per row, not scores"):
         read(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", outputs=Z, preds=Z, y=Y)
     with pytest.raises(FileError, match=r"logits twice: outputs and preds; .* say logits_key"):
@@ -133,10 +133,12 @@ def test_batches_that_differ_are_refused(tmp_path):
     torch = pytest.importorskip("torch", reason=".pt needs torch")
     z = torch.tensor(Z)
     torch.save([z, z[:, :2], z], tmp_path / "a.pt")
-    with pytest.raises(FileError, match=r"the first has shape \(12, 3\), batch 1 \(12, 2\)"):
+    with pytest.raises(FileError, match=r"the first has shape \(12, 3\), batch 1 has \(12, 2\)"):
         read(tmp_path / "a.pt")
     torch.save([{"logits": z}, {"logits": z, "labels": torch.tensor(Y)}], tmp_path / "b.pt")
-    with pytest.raises(FileError, match="batch 1 holds logits, labels and the first logits"):
+    with pytest.raises(
+        FileError, match="batch 1 holds logits, labels, but the first holds logits;"
+    ):
         read(tmp_path / "b.pt")
     torch.save([z, "x"], tmp_path / "c.pt")
     with pytest.raises(FileError, match="holds a list of Tensor and str"):
@@ -174,7 +176,7 @@ def test_json_comes_in_three_shapes(tmp_path):
         ("[1, 2]\n", "one JSON object per sample"),
         ('{"logits": [1, 2]}\n{"logits": [1]}\n', "sample 2 has 1 options"),
         ('{"probs": [1, 0]}\n{"probs": [1]}\n', "lists of one length"),
-        ('{"a": 1, "b": 2}\n{"a": 1}\n', "sample 2 and the first differ in 'b'"),
+        ('{"a": 1, "b": 2}\n{"a": 1}\n', "do not have the same keys: only one of them has 'b'"),
         ('{"a": 1.5, "b": 2}\n{"a": null, "b": 1}\n', "'a' must be a number in every sample"),
         ('{"logits": [1, 2], "label": null}\n', "a label is missing"),
         ('{"logits": {"a": 1, "b": 2}}\n{"logits": {"a": 1}}\n', "the same classes"),
@@ -216,7 +218,7 @@ def test_ignored_labels_are_left_out_with_a_note(tmp_path):
     np.testing.assert_array_equal(loaded.logits, Z[kept])
     np.testing.assert_array_equal(loaded.labels, Y[kept])
     np.testing.assert_array_equal(loaded.features, Z[kept])
-    assert "3 of 12 rows left out, their label is -100" in loaded.notes[0]
+    assert "left out 3 of 12 rows, whose label is -100" in loaded.notes[0]
     assert len(read(tmp_path / "a.npz", keep_ignored=True).labels) == 12
     np.savez(tmp_path / "b.npz", logits=Z, labels=np.full(12, -100))
     with pytest.raises(FileError, match="every label is -100"):
@@ -228,7 +230,7 @@ def test_tokens_become_rows(tmp_path):
     np.savez(tmp_path / "a.npz", predictions=Z.reshape(3, 4, 3), label_ids=y.reshape(3, 4))
     loaded = read(tmp_path / "a.npz")
     np.testing.assert_array_equal(loaded.logits, Z[y != -100])
-    assert "one row for each of 12 labels" in loaded.notes[0]
+    assert "flattened to 12 rows, one per label" in loaded.notes[0]
 
 
 # Standard input
@@ -288,4 +290,4 @@ def test_notes_on_standard_input_do_not_name_its_copy(piped):
         + b"".join(b"%d,0.5,1.25,%s\n" % (i, (b"cat", b"dog")[i % 2]) for i in range(20))
     )
     (note,) = read("-").notes
-    assert note.startswith("standard input: not taken as a class: 'id'")
+    assert note.startswith("standard input: not used as classes, going by names and values: 'id'")

@@ -78,7 +78,7 @@ def test_an_array_called_groups_that_is_none_is_left_out_and_said(tmp_path):
     np.savez(path, logits=Z, groups=np.arange(2))
     loaded = io.read(path)
     assert loaded.groups is None
-    assert "groups left out" in loaded.notes[0]
+    assert "left out groups: it does not give one group per row" in loaded.notes[0]
     with pytest.raises(FileError, match="3 rows, 2 groups"):
         io.read(path, group="groups")
 
@@ -118,7 +118,7 @@ def test_a_column_that_is_chosen(tmp_path, suffix):
     loaded = io.read(path, group="site")
     assert loaded.groups.tolist() == ["x", "y", "x"]
     assert loaded.class_names == ("cat", "dog")
-    with pytest.raises(FileError, match=r"group: 'cat' of .* is a class"):
+    with pytest.raises(FileError, match=r"group: column 'cat' of .* is a class"):
         io.read(path, columns=["cat", "dog"], group="cat")
 
 

@@ -46,4 +46,4 @@ def test_it_is_still_held_by_the_one_that_took_it(tmp_path):
         program += "with alone_in(Path(sys.argv[1])): pass"
         command = [sys.executable, "-c", program, str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True)
-    assert "another process is at work" in done.stderr
+    assert "another process is working on" in done.stderr

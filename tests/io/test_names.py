@@ -81,9 +81,9 @@ def test_what_is_read_in_parts_has_the_same_names(suffix, tmp_path):
 
 
 BAD = {
-    "half a character": ("\ud800x", "no text"),
+    "half a character": ("\ud800x", "is not valid text"),
     "NUL at the end": ("dog\0", "ends with NUL"),
-    "very long": ("x" * 10_001, "10,001 letters"),
+    "very long": ("x" * 10_001, "10,001 characters; at most 10,000"),
 }
 
 

@@ -426,7 +426,7 @@ def test_two_processes_do_not_work_on_one_run(shared, tmp_path):
 
     def advance(n):
         if not errors:
-            with pytest.raises(InputError, match="another process is at work") as caught:
+            with pytest.raises(InputError, match="another process is working on") as caught:
                 run(STUDY, collection, tmp_path / "run")
             errors.append(caught.value)
 
@@ -468,7 +468,7 @@ def test_no_scheduler_is_one_line(shared, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        ("CancelledError", "the Dask scheduler went away"),
+        ("CancelledError", "the connection to the Dask scheduler was lost"),
         ("KilledWorker", "could not do toy__n100__d0 (KilledWorker: "),
     ],
 )

@@ -177,7 +177,7 @@ def test_another_numpy_is_noted_once_and_kept_on_record(store, monkeypatch):
     monkeypatch.setattr(metadata, "version", lambda name: newer.get(name) or known(name))
     again = reopened(store)
     assert again.notes == [
-        f"the run was begun with other versions: numpy {then['numpy']}, now 99.0"
+        f"the run was started with other versions: numpy {then['numpy']}, now 99.0"
     ]
     assert read_manifest(again.manifest)["versions"] == then
     assert read_manifest(again.manifest)["resumed_with"] == [{**then, "numpy": "99.0"}]
@@ -238,7 +238,7 @@ def test_only_one_process_at_a_time_and_none_after_its_death(store):
             assert other.stdout.readline() == "held\n"
             with pytest.raises(InputError) as caught, store.claimed():
                 pass
-            assert f"another process is at work on this run (process {other.pid} on" in str(
+            assert f"another process is working on this run (process {other.pid} on" in str(
                 caught.value
             )
             assert len(str(caught.value).splitlines()) == 1

@@ -193,7 +193,7 @@ def test_parts_are_checked_before_they_are_used(photos, monkeypatch):
     done = extract(NET, wanted(), "out", settings=FEW)
     assert done.images_before == whole.images - 32
     assert len(done.notes) == 2
-    assert all(note.endswith("is damaged; it is done again") for note in done.notes)
+    assert all(note.endswith("is damaged; it will be computed again") for note in done.notes)
     assert content("out").keys() == content("whole").keys()
     for name in ("calibration", "test"):
         file = f"photos__Net__s0/{name}.npz"

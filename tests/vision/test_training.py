@@ -224,7 +224,7 @@ def test_a_folder_of_another_recipe_is_refused(digits, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="file is a file; name a folder"):
         train(recipe(digits), tmp_path / "file")
-    with alone_in(run), pytest.raises(InputError, match="another process is at work on this run"):
+    with alone_in(run), pytest.raises(InputError, match="another process is working on this run"):
         train(recipe(digits, training__epochs=1), run)
 
 

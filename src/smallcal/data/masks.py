@@ -124,7 +124,7 @@ def checked_logits(
     if bool(few.any()):
         raise InputError(
             f"{name}: {listed_rows(few, first_row)} {'have' if few.sum() > 1 else 'has'} fewer "
-            "than two options: minus infinity marks an option that the row does not have"
+            "than two options: minus infinity masks an option, and two must be left"
         )
     wide = array.astype(np.float32) if array.dtype.itemsize < 4 else array
     return np.where(gone, wide.dtype.type(MASKED), wide), norms

@@ -86,7 +86,8 @@ def require_names(names: Sequence[str], *, what: str = "class_names") -> None:
         if len(name) > _MOST_LETTERS:
             short = f"{name[:20]!r}..."
             raise InputError(
-                f"{what}: {short} has {len(name):,} letters; {_MOST_LETTERS:,} at most"
+                f"{what}: {short} has {len(name):,} characters; at most {_MOST_LETTERS:,} are "
+                "allowed"
             )
         if name.endswith("\0"):
             raise InputError(
@@ -94,7 +95,7 @@ def require_names(names: Sequence[str], *, what: str = "class_names") -> None:
             )
         if any("\ud800" <= letter <= "\udfff" for letter in name):
             raise InputError(
-                f"{what}: {name!r} is no text, it holds half a character; rename that class"
+                f"{what}: {name!r} is not valid text (half of a surrogate pair); rename that class"
             )
 
 
@@ -155,7 +156,7 @@ def order_of(names: Sequence[str], known: Sequence[str], *, what: str) -> NDArra
     >>> order_of(["dog", "wolf"], ["cat", "dog"], what="columns")
     Traceback (most recent call last):
     ...
-    smallcal.errors.InputError: columns do not name the classes: missing 'cat'; unknown 'wolf'
+    smallcal.errors.InputError: columns do not match the class names: missing 'cat'; unknown 'wolf'
     """
     if tuple(names) == tuple(known):
         return None
@@ -165,7 +166,7 @@ def order_of(names: Sequence[str], known: Sequence[str], *, what: str) -> NDArra
     if missing or unknown or len(place) < len(names):
         parts = [("missing", missing), ("unknown", unknown)]
         said = "; ".join(f"{word} {listed(found)}" for word, found in parts if found)
-        raise InputError(f"{what} do not name the classes: {said or 'a name repeats'}")
+        raise InputError(f"{what} do not match the class names: {said or 'a name repeats'}")
     return np.array([place[name] for name in known])
 
 

@@ -47,7 +47,7 @@ def _names(
         return own if given is None else given
     if order_of(own, given, what="class_names and the columns") is not None:
         raise InputError(
-            "class_names and the columns stand in another order; pass the frame as "
+            "class_names and the columns are in different orders; pass the frame as "
             "frame[class_names], or leave class_names out"
         )
     return given

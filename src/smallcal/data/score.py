@@ -70,7 +70,7 @@ class ScoreScale:
             raise InputError(f"a score is a probability or a number; got {self.kind!r}")
         numbers = (self.mean, self.scale, self.low, self.high)
         if not np.isfinite(numbers).all() or self.scale <= 0 or self.low > self.high:
-            raise InputError("a score needs a positive scale, and ends that ascend")
+            raise InputError("a score needs finite numbers, a positive scale and low <= high")
 
     @classmethod
     def of(cls, values: object, *, name: str = "scores") -> ScoreScale:
@@ -161,7 +161,7 @@ class ScoreScale:
         if self.kind == "probability":
             return "Scores are treated as probabilities of outcome 1, through their log-odds."
         return (
-            f"Scores are standardised: less {self.mean:.4g}, divided by {self.scale:.4g}. Those "
+            f"Scores are standardised: minus {self.mean:.4g}, divided by {self.scale:.4g}. Those "
             f"below {self.low:.4g} or above {self.high:.4g} are set to these limits. The result "
             "is used as log-odds."
         )
@@ -198,7 +198,8 @@ def as_one_number(values: object, *, name: str = "scores") -> FloatArray:
     missing = np.isnan(array)
     if bool(missing.any()):
         raise InputError(
-            f"{name} must not be NaN, as in {listed_rows(missing)} of {len(array)}; drop those rows"
+            f"{name} must not be NaN; found NaN in {listed_rows(missing)} of {len(array)}; drop "
+            "those rows"
         )
     return array
 
@@ -232,7 +233,7 @@ def as_outcomes(
     if array.size and isinstance(array.flat[0], str) and class_names is None:
         raise InputError(
             f"outcomes are words (the first is {str(array.flat[0])!r}); pass 0 and 1, or name "
-            "them, that of a success last: ",
+            "both, the success last: ",
             python="class_names=[..., ...]",
             shell="--class-names",
         )

@@ -15,7 +15,7 @@ _SHOWN_ROWS = 5
 def shape_advice(array: NDArray[Any]) -> dict[str, str]:
     """Return what to do about a shape that is not (n, C), in Python and in a file."""
     if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1):
-        what = ". One number per row, a probability or a margin of class 1 of two, is taken with "
+        what = ". For one number per row (a probability or margin of class 1 of two), use "
         return {"python": f"{what}input='score'", "shell": f"{what}--input score"}
     if array.ndim > 2:
         return {
@@ -43,7 +43,7 @@ def one_hot_codes(
     ones = (array == 1).sum(axis=1)
     if not bool(((array == 0) | (array == 1)).all()):
         raise InputError(
-            f"{name} is a matrix of other numbers than 0 and 1; each row needs one class: ",
+            f"{name} is a matrix with numbers other than 0 and 1; each row needs one class: ",
             python=f"{name}.argmax(axis=1) takes the largest",
             shell="save the column number of the largest",
         )

@@ -100,32 +100,33 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     dask: str | None = None,
     advance: Advance = lambda rows: None,
 ) -> Applied:
-    """Write calibrated probabilities of a source, whole or not at all.
+    """Write the calibrated probabilities of a source; the output is complete or absent.
 
-    Of scores it is the probability of outcome 1: a vector in .npy, a column ``probability`` in
+    For scores this is the probability of outcome 1: a vector in .npy, a column ``probability`` in
     Parquet and Arrow.
 
     Parameters
     ----------
     fitted : FittedCalibrator
-        One whose scores depend on each row alone, and on nothing but its logits.
+        It must treat each row by itself, and use nothing but its logits.
     source : Source
     target : Target
     more : More
-        What else to write of each row.
+        What else to write for each row.
     part_rows : int, optional
-        Rows of a part; as many as make 64 MB by default.
+        Rows per part; by default as many as fit in 64 MB.
     jobs : int
-        Processes.
+        Number of processes.
     dask : str, optional
-        Address of a Dask scheduler to run on instead; its workers must see the same folders.
+        Address of a Dask scheduler to run on instead; its workers must have access to the same
+        folders.
     advance : callable, optional
-        Told how many rows were done.
+        Called with the number of rows done.
 
     Raises
     ------
     InputError
-        If a row is not finite, or the output holds parts of something else.
+        If a row is not finite, or the output holds parts of another run.
 
     Examples
     --------
@@ -218,7 +219,9 @@ def work(order: Order, part: Part, *, advance: Advance = lambda rows: None) -> N
 
     target = order.target
     if not target.work.is_dir():
-        raise FileError(f"a worker cannot see {target.work}; its folder must be there for all")
+        raise FileError(
+            f"a worker cannot find {target.work}; all workers must have access to its folder"
+        )
     with threadpool_limits(1):
         write_part(target.part(part), target.part_kind, part.rows, _results(order, part, advance))
 

@@ -142,7 +142,7 @@ def is_special(path: str | os.PathLike[str]) -> bool:
     with suppress(OSError):
         mode = _mode(Path(path))
     if mode is not None and stat.S_ISBLK(mode):
-        raise FileError(f"{path} is a disk; name a file to write")
+        raise FileError(f"{path} is a block device; name a file to write")
     return mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 

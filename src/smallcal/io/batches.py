@@ -72,8 +72,8 @@ class _Batches:
         if odd:
             names = [", ".join(map(str, content[i])) for i in (0, odd)]
             raise FileError(
-                f"{self._source}: batch {odd} holds {names[1]} and the first {names[0]}; they "
-                "must be alike"
+                f"{self._source}: batch {odd} holds {names[1]}, but the first holds {names[0]}; "
+                "all batches must have the same names"
             )
         return {
             str(name): self.whole([batch[name] for batch in content], str(name))
@@ -106,8 +106,9 @@ class _Batches:
         odd = next((i for i, batch in enumerate(batches) if batch.shape[1:] != first), None)
         if odd is not None:
             raise FileError(
-                f"{self._source}: batches of {name} differ: the first has shape "
-                f"{tuple(batches[0].shape)}, batch {odd} {tuple(batches[odd].shape)}"
+                f"{self._source}: batches of {name} differ in more than their number of rows: "
+                f"the first has shape {tuple(batches[0].shape)}, batch {odd} has "
+                f"{tuple(batches[odd].shape)}"
             )
         return self._join(batches)
 

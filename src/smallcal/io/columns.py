@@ -59,8 +59,8 @@ class Columns:
     ((0, 1), 2, ('cat', 'dog'))
     >>> Columns.of(["prob_0", "prob_1"], source="a.csv").kind
     'probabilities'
-    >>> Columns.of(["id", "cat", "dog"], source="a.csv").notes
-    ("a.csv: not taken as a class: 'id' (by name or values; --columns names the classes)",)
+    >>> Columns.of(["id", "cat", "dog"], source="a.csv").notes[0].partition(";")[0]
+    "a.csv: not used as classes, going by names and values: 'id'"
     """
 
     scores: tuple[int, ...]
@@ -107,7 +107,8 @@ class Columns:
             require_names(found.class_names, what=f"{source}: the columns")
         if group is not None and (group in found.scores or group == label):
             raise FileError.with_options(
-                f"--group: {table.names[group]!r} of {source} is a class or the label"
+                f"--group: column {table.names[group]!r} of {source} is a class or the label; "
+                "name another column"
             )
         return replace(found, group=group)._named(choice.class_names, source)
 
@@ -188,10 +189,13 @@ class _Header:
             taken = next((self.names[i] for i in found if i in others), None)
             if taken is not None:
                 raise FileError.with_options(
-                    f"{option}: {taken!r} of {self.source} is the outcome or the group"
+                    f"{option}: column {taken!r} of {self.source} is the outcome or the group; "
+                    "name another column"
                 )
             if len(found) > 2:
-                raise FileError.with_options(f"{option}: one column is the score; got {len(found)}")
+                raise FileError.with_options(
+                    f"{option}: name one column as the score; got {len(found)}"
+                )
             return tuple(found)
         rest = [i for i in range(len(self.names)) if i not in others]
         found = [i for i in self._called(SCORE_WORDS, choice) if i in rest] or rest
@@ -228,19 +232,20 @@ class _Header:
             if not found:
                 self.place(key, "--logits-key")
                 raise FileError.with_options(
-                    f"--logits-key: column {key!r} of {self.source} is one number a row; name the "
-                    "classes with --columns, or say --input score"
+                    f"--logits-key: column {key!r} of {self.source} holds one number per row; "
+                    "name the classes with --columns, or say --input score"
                 )
         option = "--columns" if choice.columns else "--logits-key"
         if label in found:
             raise FileError.with_options(
-                f"{option}: {self.names[label or 0]!r} of {self.source} is the label"
+                f"{option}: column {self.names[label or 0]!r} of {self.source} is the label, not "
+                "a class; leave it out"
             )
         scores = tuple(dict.fromkeys(found))
         if len(scores) < 2:
             raise FileError.with_options(
-                f"{option}: there must be two classes at least; got {len(scores)}. One number per "
-                "row and its outcome are read with --input score"
+                f"{option}: name at least two classes; got {len(scores)}. For one score per row "
+                "and its outcome, use --input score"
             )
         return scores
 
@@ -278,8 +283,8 @@ def _note(table: _Header, left_out: Sequence[int]) -> tuple[str, ...]:
     if not names:
         return ()
     return (
-        f"{table.source}: not taken as a class: {listed(names)} (by name or values; --columns "
-        "names the classes)",
+        f"{table.source}: not used as classes, going by names and values: {listed(names)}; to "
+        "choose the classes, use --columns",
     )
 
 
@@ -291,8 +296,8 @@ def _require_names(names: Sequence[str], word: str, *, source: str) -> None:
     counted = {*numbers} in ({*range(len(names))}, {*range(1, len(names) + 1)})
     if names and None not in numbers and not in_order(names) and (counted or not word):
         raise FileError(
-            f"{source}: numbered columns must stand in order 0, 1, 2, ...; the first line has "
-            f"{', '.join(names[:5])}. Without a header row, add one"
+            f"{source}: numbered columns must be in the order 0, 1, 2, ...; the first line has "
+            f"{', '.join(names[:5])}. If it is data, add a header row"
         )
 
 

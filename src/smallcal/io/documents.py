@@ -100,7 +100,9 @@ def _bounded(source: Path, most: int, what: str, error: Refusal) -> bytes:
         if len(raw) <= most:
             return raw
     size = max(found.st_size, most + 1)
-    raise error(f"{source} is {size / 1e6:.3g} MB; a {what} is never over {most / 1e6:.3g} MB")
+    raise error(
+        f"{source} is {size / 1e6:.3g} MB; a {what} is never larger than {most / 1e6:.3g} MB"
+    )
 
 
 def parse_document(text: str, *, source: str, error: Refusal = ArtefactError) -> Any:
@@ -131,7 +133,7 @@ _DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def _refused(name: str) -> float:
-    raise ValueError(f"{name} is not a number JSON allows")
+    raise ValueError(f"JSON does not allow the number {name}")
 
 
 def _whole(digits: str) -> int:

@@ -157,8 +157,8 @@ class Judge:
         n_classes = int(max(float(label) for label in labels.counts)) + 1
         if 1 < n_classes < len(rest):
             raise FileError.with_options(
-                f"{self._source}: labels run from 0 to {n_classes - 1} and {len(rest)} columns may "
-                "be classes; name those that are: --columns A,B,..."
+                f"{self._source}: labels run from 0 to {n_classes - 1} and {len(rest)} columns "
+                "may be classes; name the classes: --columns A,B,..."
             )
 
     def _add_up(self, places: Sequence[int]) -> bool:
@@ -175,10 +175,10 @@ class Judge:
         are = "is a class" if len(names) == 1 else "are classes"
         said = f"cannot tell whether {listed(names)} {are}"
         if self._known and self._known <= {*self._names}:
-            said = f"the columns do not name the classes: unknown {listed(names)}"
+            said = f"the columns do not match the class names: unknown {listed(names)}"
         single = "" if len(kept) + len(names) > 1 else ", or say --input score"
         return FileError.with_options(
-            f"{self._source}: {said}; name those that are: --columns {offer or 'A,B,...'}{single}"
+            f"{self._source}: {said}; name the classes: --columns {offer or 'A,B,...'}{single}"
         )
 
 

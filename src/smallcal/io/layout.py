@@ -135,7 +135,7 @@ class Loaded:
         )
 
     def without_ignored(self) -> Loaded:
-        """Return the samples without rows of the label -100, which stands for "leave me out".
+        """Return the samples without rows of the label -100, which means "no label".
 
         Examples
         --------
@@ -170,12 +170,12 @@ def no_labels(source: str) -> FileError:
 
 def ignored_note(source: str, n: int, left_out: int) -> str:
     """Return how many rows have the label that means no label."""
-    return f"{source}: {left_out:,} of {n:,} rows left out, their label is {IGNORED}"
+    return f"{source}: left out {left_out:,} of {n:,} rows, whose label is {IGNORED} (no label)"
 
 
 def moved_note(source: str) -> str:
     """Return that columns were taken by name."""
-    return f"{source}: columns stand in another order than in the fit; taken by their names"
+    return f"{source}: columns are in another order than in the fit; they were matched by name"
 
 
 def renumbered(
@@ -192,9 +192,9 @@ def renumbered(
         return labels
     if not ordered:
         raise InputError.with_options(
-            f"{source}: the columns stand in another order than in the fit, so labels that are "
-            "numbers may count in either; write them as names, or say with --columns in which "
-            "order they count"
+            f"{source}: the columns are in another order than in the fit, so labels that are "
+            "numbers are ambiguous; write labels as class names, or give the order that they "
+            "count in with --columns"
         )
     places = np.argsort(order)
     found = labels.astype(np.float64) if labels.dtype.kind == "f" else labels.astype(np.int64)
@@ -305,8 +305,8 @@ class Layout:
             offer = ", ".join(f"{self.source}:{key}" for key in labelled if key)
             raise FileError(f"{self.source} holds several splits of labels; choose one: {offer}")
         raise FileError.with_options(
-            f"{self.source} holds no array called labels; it has {self.described()}. --labels-key "
-            "names it"
+            f"{self.source} holds no array called labels; it has {self.described()}. Name it "
+            "with --labels-key"
         )
 
     def described(self) -> str:
@@ -320,7 +320,7 @@ class Layout:
         choices = ", ".join(f"{self.source}:{key}" for key in self.scored if key)
         if choices:
             return f"choose one: {choices}"
-        return "its arrays carry no prefix: leave out what follows the colon"
+        return "its arrays have no prefix: leave out the part after the colon"
 
 
 def _sorted(

@@ -70,7 +70,7 @@ def alone_in(
             claimed = None  # no locks here: work may be done twice, but each part is written whole
         if claimed is False:
             raise InputError.with_options(
-                f"another process is at work on {what} ({_holder(folder)}); wait for it, or name "
+                f"another process is working on {what} ({_holder(folder)}); wait for it, or name "
                 f"{instead}"
             )
         if claimed:
@@ -85,13 +85,13 @@ def _require_lock(handle: int, file: Path) -> None:
     regular = stat.S_ISREG(os.fstat(handle).st_mode)
     found = os.read(handle, len(_HOLDER)) if regular else b"?"
     if found and found != _HOLDER.encode():
-        raise FileError(f"{file} is not a lock of smallcal; move it away")
+        raise FileError(f"{file} is not a lock file of smallcal; move it away")
 
 
 def _holder(folder: Path) -> str:
     """Return who holds the lock, as far as can be read."""
     try:
-        return (folder / FILE_NAME).read_text(encoding="utf-8") or "it has just begun"
+        return (folder / FILE_NAME).read_text(encoding="utf-8") or "it has just started"
     except (OSError, UnicodeDecodeError):
         return "which cannot be read"
 
@@ -128,7 +128,7 @@ def one_at_a_time(target: str | os.PathLike[str], *, patience: float = PATIENCE)
         except OSError as error:
             raise FileError(
                 f"the file system of {final} has no locks ({error.strerror or error}); give each "
-                "process a file of its own"
+                "process its own file"
             ) from None
         yield
 

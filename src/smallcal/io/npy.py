@@ -97,7 +97,7 @@ def parse_header(handle: IO[bytes], what: str) -> NpyHeader:
     start = handle.read(8)
     length = _LENGTH_BYTES.get((start[6], start[7])) if len(start) == 8 else None
     if length is None or not start.startswith(b"\x93NUMPY"):
-        raise FileError(f"{what} is no .npy array; numpy.save writes one")
+        raise FileError(f"{what} is not an .npy array; write it with numpy.save")
     size = int.from_bytes(handle.read(length), "little")
     text = handle.read(size).decode("latin-1") if size <= _MOST_HEADER else ""
     found = _HEADER.fullmatch(text) if len(text) == size else None

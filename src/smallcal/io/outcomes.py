@@ -41,8 +41,8 @@ def one_number(scores: NDArray[Any], *, source: str, compared: bool = False) -> 
         wide = scores.astype(np.float64)
         return np.asarray(wide[:, 0] - wide[:, 1])
     raise FileError(
-        f"{source}: a score is one number per row; got shape {scores.shape}. Of predict_proba save "
-        "[:, 1], or say ",
+        f"{source}: a score is one number per row; got shape {scores.shape}. From predict_proba, "
+        "save [:, 1], or use ",
         python="input='logits' or input='probabilities'",
         shell="--input logits or --input probabilities",
     )
@@ -60,13 +60,13 @@ def as_outcomes(
     >>> as_outcomes(np.array(["true", "False"]), source="a.csv")[0].tolist()
     [1, 0]
     >>> as_outcomes(np.array(["model_a", "tie"]), source="a.csv")
-    (array([   1, -100]), ('a.csv: 1 of 2 judgements is a tie, which is no outcome',))
+    (array([   1, -100]), ('a.csv: 1 of 2 judgements is a tie and has no outcome',))
     """
     array = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if array.ndim != 1:
         raise FileError(
-            f"{source}: outcomes must be one per row, 0 or 1; got shape {values.shape}. Of one-hot "
-            "labels save the second column"
+            f"{source}: outcomes must be one per row, 0 or 1; got shape {values.shape}. From "
+            "one-hot labels, save the second column"
         )
     if array.dtype.kind == "b":
         return array.astype(np.int64), ()
@@ -90,7 +90,7 @@ def _from_text(
         raise _refused(array, wrong, source, first_row)
     found = np.array([table[word] for word in words], dtype=np.int64)
     ties = sum(word in _TIE for word in words)
-    are = "judgements are ties, which are" if ties > 1 else "judgements is a tie, which is"
+    are = "judgements are ties and have" if ties > 1 else "judgements is a tie and has"
     note = f"{source}: {ties:,} of {len(words):,} {are} no outcome"
     return found, (note,) if ties else ()
 
@@ -102,5 +102,6 @@ def _refused(array: NDArray[Any], wrong: NDArray[Any], source: str, first_row: i
     return FileError.with_options(
         f"{source}: outcomes must be 0 or 1 (true or false; a, b or tie of a comparison); "
         f"{listed_rows(wrong, first_row)} {'are' if wrong.sum() > 1 else 'is'} not (row "
-        f"{row + first_row} is {shown}). --outcome names the right one"
+        f"{row + first_row} is {shown}). If this is the wrong column, name the right one with "
+        "--outcome"
     )

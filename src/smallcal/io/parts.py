@@ -107,8 +107,8 @@ def part_folder(target: Target) -> Resumable[Part]:
         what=str(target.path),
         instead="another output",
         other=lambda changes: (
-            f"{work} holds parts of something else (changed since: {changes}); "
-            f"delete {work}, or name another output"
+            f"{work} holds parts of another run (changed since: {changes}); delete {work}, or "
+            "name another output"
         ),
         unknown=f"{work} is not a folder of parts; name another output",
         indent=1,
@@ -126,11 +126,13 @@ def is_finished(target: Target, asked: Mapping[str, Any]) -> bool:
         return False
     found = read_manifest(path / MANIFEST) if path.is_dir() else None
     if found is None:
-        raise InputError(f"{path} is there already, and smallcal did not make it; name another")
+        raise InputError(
+            f"{path} exists already and was not written by smallcal; name another output"
+        )
     if changed := changes(found, asked):
         raise InputError(
-            f"{path} was made of something else (changed since: {changed}); "
-            "delete it, or name another output"
+            f"{path} is the result of another run (changed since: {changed}); delete it, or name "
+            "another output"
         )
     return True
 

@@ -90,7 +90,7 @@ def require_apart(output: PathLike, given: PathLike, *, inside: bool = False) ->
     >>> require_apart(file.with_name("cal.json"), file)
     >>> require_apart(file.parent / "." / "d.npz", file)
     Traceback (most recent call last):
-    smallcal.errors.InputError: ...d.npz is read, and would be written over; name another output
+    smallcal.errors.InputError: ...d.npz is an input and would be overwritten; name another output
     """
     read = _status(0 if os.fspath(given) == DASH else given)
     if read is None or (inside and stat.S_ISDIR(read.st_mode)):
@@ -98,12 +98,14 @@ def require_apart(output: PathLike, given: PathLike, *, inside: bool = False) ->
     if stat.S_ISDIR(read.st_mode):
         above = map(_status, Path(os.path.realpath(output)).parents)
         if any(one is not None and os.path.samestat(read, one) for one in above):
-            raise InputError(f"{output} would be written into {given}, which is read; name another")
+            raise InputError(
+                f"{output} would be written into {given}, which is an input; name another output"
+            )
     elif not stat.S_ISREG(read.st_mode):
         return
     written = _status(output)
     if written is not None and os.path.samestat(read, written):
-        raise InputError(f"{output} is read, and would be written over; name another output")
+        raise InputError(f"{output} is an input and would be overwritten; name another output")
 
 
 def _status(path: int | PathLike) -> os.stat_result | None:

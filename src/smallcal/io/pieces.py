@@ -65,7 +65,9 @@ class Part:
         """Raise when the file is not the one that the source was opened with."""
         file = Path(self.file)
         if not file.exists():
-            raise FileError(f"a worker cannot see {file}; its folder must be there for all")
+            raise FileError(
+                f"a worker cannot find {file}; all workers must have access to its folder"
+            )
         if stamp_of(file) != self.stamp:
             raise FileError(f"{self.shown} was changed while it was read; run the command again")
 

@@ -120,7 +120,7 @@ def _in_processes(order: tuple[Any, ...], jobs: int, told: Callable[[int], objec
         except BrokenProcessPool:
             if len(queue) == before:
                 raise stopped(
-                    "a process ended before it had finished a task (killed, perhaps for want of "
+                    "a process ended before it had finished a task (killed, perhaps out of "
                     "memory: try fewer jobs)"
                 ) from None
 
@@ -168,7 +168,7 @@ def _finished(running: dict[Future[None], int], others: set[Any]) -> list[Future
     """Wait until a task is finished, or nobody is left to finish one; failures come last."""
     while not (done := wait(running, GLANCE, return_when=FIRST_COMPLETED).done):
         if not set(active_children()) - others:
-            raise BrokenProcessPool("no process is left")
+            raise BrokenProcessPool("no worker process is left")
     return sorted(done, key=lambda future: future.exception() is not None)
 
 
@@ -239,8 +239,8 @@ def _away(version: str, work: Callable[[Task], Result], task: Task) -> Result:
     """Do a task on another machine, with the same smallcal."""
     if version != __version__:
         raise InputError(
-            f"the run is of smallcal {version}, and a worker has {__version__}; "
-            "install the same everywhere"
+            f"the run uses smallcal {version}, but a worker has {__version__}; install the same "
+            "version everywhere"
         )
     return work(task)
 
@@ -271,6 +271,6 @@ def _result(distributed: Any, future: Any, name: str) -> Any:
     except SmallcalError:
         raise
     except distributed.CancelledError:
-        raise stopped("the Dask scheduler went away") from None
+        raise stopped("the connection to the Dask scheduler was lost") from None
     except Exception as error:
-        raise stopped(f"the Dask cluster could not do {name} ({said(error)})") from error
+        raise stopped(f"the Dask cluster could not run {name} ({said(error)})") from error

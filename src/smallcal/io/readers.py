@@ -109,7 +109,8 @@ def refuse_bomb(what: str, *, size: int, stored: int) -> None:
     """Raise when a small file claims to hold an enormous array."""
     if size > _BOMB_BYTES and size > _BOMB_RATIO * max(stored, 1):
         raise FileError(
-            f"{what} claims {size / 1e9:.1f} GB in {stored / 1e6:.1f} MB of file; not unpacked"
+            f"{what} claims to unpack from {stored / 1e6:.1f} MB to {size / 1e9:.1f} GB; it was "
+            "not read"
         )
 
 
@@ -123,9 +124,9 @@ def _npz(file: Path) -> Iterator[Arrays]:
     with file.open("rb") as handle:
         start = handle.read(6)
     if start.startswith(b"\x93NUMPY"):
-        raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it")
+        raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it to .npy")
     if not start.startswith(b"PK"):
-        raise FileError(f"{file} is not an .npz archive; numpy.savez writes one")
+        raise FileError(f"{file} is not an .npz archive; write it with numpy.savez")
     with zipfile.ZipFile(file) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
 
@@ -295,7 +296,9 @@ def nested_h5(file: Path, *, depth: int = 3, group: str = "") -> Iterator[Arrays
                     "np.char.encode(names), or as numbers"
                 )
             if dataset.is_virtual or dataset.external:
-                raise FileError(f"{file}: {name} points to other files; copy the data into one")
+                raise FileError(
+                    f"{file}: {name} points to other files; copy their data into this one"
+                )
             stored = dataset.id.get_storage_size()
             refuse_bomb(f"{file}: {name}", size=dataset.nbytes, stored=stored)
             return dataset[()]

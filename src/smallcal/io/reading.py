@@ -65,27 +65,28 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
     labels : path, optional
         Another file that holds the labels: any known type, or one label per line.
     input : {"logits", "probabilities", "score"}, optional
-        What the numbers are, when the file's own names do not say: one per class, or a score and
-        the outcome that it foretells.
+        What the numbers are, if the names in the file do not say: one per class, or one score per
+        row whose label is an outcome.
     columns : sequence of str, optional
         The columns of a table that are classes, in order; ``"class_*"`` stands for several.
     logits_key, labels_key : str, optional
-        The array, or the column, that holds the scores, and the one that holds the labels. In
-        JSON lines ``judge.score`` is a field of a field; ``score_a,score_b`` are two scores of
-        which the difference counts.
+        Name of the array or column with the logits, and of the one with the labels. In JSON
+        lines ``judge.score`` is the field ``score`` of the field ``judge``; of two scores,
+        ``score_a,score_b``, the difference is used.
     score, outcome : str, optional
-        The same of one number per row and what came of it: either says ``input="score"``.
+        The same for scores and their outcomes; either one implies ``input="score"``.
     group : str, optional
-        The array, or the column, that says which group a row belongs to; in a file of several
-        splits ``"groups"`` stands for ``val_groups``, say.
+        Name of the array or column with the group of each row; in a file with several splits,
+        ``"groups"`` means ``val_groups`` for the split ``val``.
     per : str, optional
-        The field that tells models or tasks of an eval log apart: such a log is refused without.
+        The field that says which model or task a sample of an eval log belongs to. A log of
+        several needs it, or ``group``.
     class_names : sequence of str, optional
-        The classes in order. Columns that are called so are taken, and put in that order.
+        The classes in order. Columns of these names are used, and put in that order.
     known : sequence of str, optional
-        Classes that columns may be called after, in whatever order: those of a calibrator.
+        Names of classes that columns may have, in any order: those of a calibrator.
     keep_ignored : bool
-        Whether rows of the label -100 stay; they are left out, with a note, by default.
+        Whether to keep rows with the label -100; by default they are left out, with a note.
 
     Returns
     -------
@@ -186,12 +187,12 @@ def _groups(
     except (SmallcalError, ValueError) as error:
         if choice.group is not None:
             raise FileError(f"{file}: {error}") from None
-        return None, (f"{file}: {name} left out, it does not say the group of each row",)
+        return None, (f"{file}: left out {name}: it does not give one group per row",)
 
 
 def _refuse_columns(choice: Choice, arrays: Arrays, file: Path) -> None:
     if choice.columns and arrays.table is None and choice.input != "score":
-        raise FileError.with_options(f"--columns: {file} is no table with one column per class")
+        raise FileError.with_options(f"--columns: {file} is not a table with one column per class")
 
 
 def _renamed(
@@ -201,8 +202,8 @@ def _renamed(
     if given is None or own is None or own == given or set(own) != set(given):
         return own if given is None else given
     raise FileError(
-        f"{source} holds class names, and those that were given stand in another order; leave "
-        "them out"
+        f"{source} holds class names, and the given ones are in another order; leave the given "
+        "ones out"
     )
 
 

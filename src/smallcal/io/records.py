@@ -86,7 +86,10 @@ def _records(records: Sequence[Any], file: Path, choice: Choice, *, counted_from
     for number, record in enumerate(records, start=counted_from):
         if record.keys() != records[0].keys():
             odd = next(iter(record.keys() ^ records[0].keys()))
-            raise FileError(f"{file}: sample {number} and the first differ in {odd!r}")
+            raise FileError(
+                f"{file}: sample {number} and the first do not have the same keys: only one of "
+                f"them has {odd!r}"
+            )
     columns = {name: [record[name] for record in records] for name in headers}
     held = [name for name in headers if isinstance(records[0][name], list | dict)]
     if not choice.labels_only:
@@ -173,5 +176,5 @@ def _scores(values: Iterable[Any], where: str) -> NDArray[np.float64]:
 
 def _labels(values: list[Any], file: Path, names: Collection[str] = ()) -> NDArray[Any]:
     if any(isinstance(value, list | dict | None) for value in values):
-        raise FileError(f"{file}: a label is missing or no single value; drop those samples")
+        raise FileError(f"{file}: a label is missing or not a single value; drop those samples")
     return typed(values, names)

@@ -99,7 +99,7 @@ class Resumable(Generic[Task]):
         with alone_in(self.folder, what=self.what, instead=self.instead) as certain:
             # Whoever had the lock before may have moved the folder away with it.
             if not (self.folder / FILE_NAME).exists():
-                raise InputError(f"another process has just made {self.what}; look at it")
+                raise InputError(f"another process has just finished {self.what}; use that result")
             try:
                 yield certain
             except BaseException:
@@ -168,7 +168,7 @@ class Resumable(Generic[Task]):
             if last.get(name) != now.get(name)
         ]
         if others:
-            self.notes.append(f"the run was begun with other versions: {_some_of(others)}")
+            self.notes.append(f"the run was started with other versions: {_some_of(others)}")
             self._write_manifest({**before, "resumed_with": [*used, now]})
 
     def _write_manifest(self, document: Mapping[str, Any]) -> None:
@@ -190,7 +190,7 @@ class Resumable(Generic[Task]):
             return False
         if not (flaw := self.flaw(task, part)):
             return True
-        self.notes.append(f"{part} {flaw}; it is done again")
+        self.notes.append(f"{part} {flaw}; it will be computed again")
         return False
 
 

@@ -38,8 +38,8 @@ def refuse_predicted(scores: NDArray[Any], name: str, file: Path) -> None:
     """Raise where an array called preds, say, holds the predicted classes."""
     if scores.ndim == 1 and scores.dtype.kind in "iubU":
         raise FileError.with_options(
-            f"{file}: {name} holds one class a row, not its scores; name the array of shape "
-            "(n, classes) with --logits-key"
+            f"{file}: {name} holds one class per row, not scores; name the array of shape (n, "
+            "classes) with --logits-key"
         )
 
 
@@ -48,7 +48,7 @@ def flattened(loaded: Loaded) -> Loaded:
     scores, labels = loaded.logits, loaded.labels
     if labels is None or scores.ndim < 3 or labels.shape != scores.shape[:-1]:
         return loaded
-    note = f"{loaded.source}: one row for each of {labels.size:,} labels"
+    note = f"{loaded.source}: flattened to {labels.size:,} rows, one per label"
     groups = loaded.groups
     return replace(
         loaded,

@@ -153,7 +153,7 @@ class Source:
             yield block
             start += table.num_rows
         if start != part.start + part.rows:
-            raise FileError(f"{part.shown} does not hold the rows that it promises; write it again")
+            raise FileError(f"{part.shown} does not have as many rows as it says; write it again")
 
     def _moved(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Put scores that were not read column by column in the order they should have."""
@@ -204,7 +204,9 @@ def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT
     kind = KINDS[files[0].suffix.lower()]
     if kind == "npy":
         if choice.columns:
-            raise FileError.with_options(f"--columns: {path} is no table with one column per class")
+            raise FileError.with_options(
+                f"--columns: {path} is not a table with one column per class"
+            )
         score = choice.input == "score"
         with explained(path):
             header = require_npy(path, vector=score)
@@ -229,7 +231,7 @@ def _files(path: Path) -> list[Path]:
     """Return the data files of a folder by name; those that begin with . or _ are not data."""
     if not os.path.isdir(path):
         return [path]
-    with file_errors(f"cannot look into {path}"):
+    with file_errors(f"cannot list {path}"):
         found = sorted(
             file
             for file in path.rglob("*")
@@ -256,7 +258,10 @@ def _open_tables(
             if first is None:
                 first = schema
             elif not schema.equals(first):
-                raise FileError(f"{file} has other columns than {files[0]}; a data set has one set")
+                raise FileError(
+                    f"{file} has other columns than {files[0]}; all files of a data set must "
+                    "have the same columns"
+                )
         name = file.relative_to(path).with_suffix("").as_posix() if path.is_dir() else file.stem
         pieces.append(Piece(file, name, units, stamp_of(file)))
     found = _arranged(kind, pieces, first, str(path), choice)

@@ -87,7 +87,7 @@ def _sniffed_text(handle: Any) -> str:
             first += more
         rest = handle.read(1)
     except (OSError, EOFError) as error:
-        raise FileError(f"{NAMED} is packed by gzip and damaged: {error}") from None
+        raise FileError(f"{NAMED} is damaged gzip data: {error}") from None
     line = first.decode("utf-8-sig", errors="replace").strip()
     if line.startswith("["):
         return ".json"

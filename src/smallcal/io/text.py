@@ -54,7 +54,9 @@ class _Measured(io.RawIOBase):
         found = self._packed.read(len(buffer))
         self._left -= len(found)
         if self._left < 0:
-            raise FileError(f"{self._file} unpacks to more than a hundred times its size; not read")
+            raise FileError(
+                f"{self._file} unpacks to more than a hundred times its size; it was not read"
+            )
         buffer[: len(found)] = found
         return len(found)
 
@@ -157,7 +159,7 @@ def _rows(
         name = "commas" if separator == "," else "tabs"
         raise FileError(
             f"{file}: the first line must be column names separated by {name}; got "
-            f"{','.join(headers)[:60]!r}. One score per line is read with ",
+            f"{','.join(headers)[:60]!r}. For one score per line, use ",
             python="input='score'",
             shell="--input score",
         )
@@ -243,7 +245,7 @@ def _not_a_number(row: _Row, headers: Sequence[str], columns: Columns, file: Pat
     bad = next(i for i in columns.scores if not is_float(row.cells[i]))
     return FileError.with_options(
         f"{file}, line {row.line}: column {headers[bad]!r} must be a number; got "
-        f"{row.cells[bad][:40]!r}. If it is no class, name those that are with --columns"
+        f"{row.cells[bad][:40]!r}. If it is not a class, name the classes with --columns"
     )
 
 

@@ -71,7 +71,9 @@ def _npz(file: Path, arrays: NamedArrays) -> None:
     # Checked here because savez pickles Python objects, and older NumPy cannot be told not to.
     for name, array in arrays.items():
         if array.dtype.hasobject:
-            raise FileError(f"{name} holds Python objects, which are never pickled")
+            raise FileError(
+                f"{name} holds Python objects, which are never pickled; pass numbers or text"
+            )
     with file.open("wb") as handle:
         content: dict[str, Any] = dict(arrays)
         np.savez(handle, **content)

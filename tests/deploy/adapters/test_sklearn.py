@@ -504,7 +504,7 @@ BAD = {
     "oracle": ({"method": "oracle-risk"}, {}, "oracle-risk reads the labels"),
     "cv word": ({"cv": "five"}, {}, "cv must be a number of folds, a splitter or 'prefit'"),
     "cv one": ({"cv": 1}, {}, "cv must be 2 to 400 folds for 400 samples; got 1"),
-    "twice": ({"cv": RepeatedStratifiedKFold(n_splits=2)}, {}, "tests some samples twice"),
+    "twice": ({"cv": RepeatedStratifiedKFold(n_splits=2)}, {}, "tests some samples more than once"),
     "unfitted": ({"cv": "prefit"}, {}, "needs a fitted classifier; LogisticRegression"),
     "nobody's": (
         {"estimator": LogisticRegression(), "cv": "prefit"},
@@ -538,7 +538,7 @@ def test_bad_input_is_one_clear_line(data, case):
 def test_strange_labels_and_an_unfitted_model(data):
     X, y = data
     fitted = LogisticRegression().fit(X, y)
-    with pytest.raises(sc.InputError, match="which is none of the estimator's 3 classes"):
+    with pytest.raises(sc.InputError, match="which is not one of the estimator's 3 classes"):
         quick(estimator=fitted, cv="prefit").fit(X, y + 1)
     with pytest.raises(NotFittedError):
         quick().predict_proba(X)

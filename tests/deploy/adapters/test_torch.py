@@ -215,7 +215,7 @@ def test_wrong_input_is_told():
     for call, message in (
         (lambda: module(torch.zeros(3, 5)), r"the 12 columns .* got shape \(3, 5\)"),
         (lambda: module(torch.tensor(1.0)), r"got shape \(\)"),
-        (lambda: module(z.long()), r"must be floating numbers; got torch.int64"),
+        (lambda: module(z.long()), r"must be floating-point numbers; got torch.int64"),
         (lambda: needy(z), "semantic-groups.* needs features"),
         (lambda: needy(z, torch.zeros(2, 4)), r"one row of 4 .* got shape \(2, 4\)"),
         (
@@ -587,10 +587,20 @@ def test_a_bar_is_shown_on_terminals(monkeypatch, capsys):
         (Model(), [X], {}, "batch 0: there are no labels; a batch should be a tuple"),
         (Model(), loader_of(), {"label_key": "y"}, "label_key must be the position"),
         (Model(), [(X, Y[:5])], {}, r"300 rows of logits, but labels of shape \(5,\)"),
-        (Model(), [(X, np.eye(12)[Y] + np.eye(12)[0])], {}, "a matrix of other numbers than 0 and"),
+        (
+            Model(),
+            [(X, np.eye(12)[Y] + np.eye(12)[0])],
+            {},
+            "a matrix with numbers other than 0 and",
+        ),
         (Model(), [(X, np.ones((300, 12)))], {}, "labels are multilabel"),
         (Model(), [(X[None], Y)], {}, r"have \(1, 300, 12\). For a prediction per token or pixel"),
-        (Model(lambda z: z[:, :1]), loader_of(), {}, "A binary model's one logit z becomes"),
+        (
+            Model(lambda z: z[:, :1]),
+            loader_of(),
+            {},
+            "For a binary model with one logit z, let forward_fn return two columns",
+        ),
         (Model(lambda z: {"out": z}), loader_of(), {}, "gives a dict with keys out; it should"),
         (Model(lambda z: z.argmax(-1)), loader_of(), {}, "gives a Tensor with no logits"),
         (Model(), loader_of(lambda x, y: {"image": x, "labels": y}), {}, "batch's keys image"),

@@ -260,7 +260,7 @@ def test_behind_a_model(case, tmp_path):
 def test_thresholds_by_group_cannot_stand_behind_a_model(tmp_path):
     pytest.importorskip("onnx")
     fitted = with_decisions(fitted_once("ts-nll"), BY_GROUP)
-    with pytest.raises(InputError, match="thresholds by group cannot stand behind a model"):
+    with pytest.raises(InputError, match="thresholds by group cannot be appended to a model"):
         append_to_onnx(fitted, tmp_path / "model.onnx")
 
 

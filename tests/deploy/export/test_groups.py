@@ -121,7 +121,7 @@ def test_onnx_takes_the_place(method):
 
 def test_a_model_gives_no_groups(tmp_path):
     pytest.importorskip("onnx")
-    with pytest.raises(InputError, match="cannot stand behind a model"):
+    with pytest.raises(InputError, match="cannot be appended to a model"):
         append_to_onnx(calibrator("ts-nll"), tmp_path / "model.onnx")
 
 

@@ -114,7 +114,7 @@ def test_a_torch_module_is_elementwise(name, places):
     if fitted.score.kind == "probability":
         assert torch.isnan(module(torch.tensor([-0.1, 1.5, float("inf")]))).all()
     assert module(given.float()).dtype == torch.float32
-    with pytest.raises(InputError, match="scores must be floating numbers"):
+    with pytest.raises(InputError, match="scores must be floating-point numbers"):
         module(torch.tensor([1, 2]))
 
 
@@ -212,7 +212,9 @@ def test_outcomes_with_names():
 
 def test_no_wrapped_torch_model():
     torch = pytest.importorskip("torch")
-    with pytest.raises(InputError, match="fit it on the scores themselves"):
+    with pytest.raises(
+        InputError, match="a calibrator of scores cannot wrap a model.*fit it on the scores"
+    ):
         sc.calibrate(torch.nn.Linear(2, 1), [], method=sc.Calibrator(input="score"))
 
 

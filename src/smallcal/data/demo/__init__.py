@@ -1,7 +1,7 @@
 """Real logits that ship with the package, for the demo, the docs and the tests.
 
 A small convolutional network's logits on Quick, Draw! drawings: 345 classes, trained with label
-smoothing and MixUp, visibly under-confident. See README.md in this folder for how they were
+smoothing and MixUp, visibly underconfident. See README.md in this folder for how they were
 made, how they are kept, and for the credit.
 """
 

@@ -1,4 +1,4 @@
-"""Our methods as entries of the CalArena benchmark and calibrators for probmetrics.
+"""The methods as entries of the CalArena benchmark and as calibrators for probmetrics.
 
 Both want an object with ``fit(p, y)`` and ``predict_proba(p)`` on probabilities. In CalArena's
 ``custom_calibrators.py``::
@@ -32,12 +32,12 @@ Self = TypeVar("Self", bound="Entry")
 
 
 class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """One method as CalArena and probmetrics want a calibrator: probabilities in and out.
+    """A method as a calibrator for CalArena and probmetrics: probabilities in and out.
 
     Parameters
     ----------
     method : str
-        A name in :func:`entry_names`. The default comes in the view whose predictions may change;
+        A name in :func:`entry_names`. The default is the form whose predictions may change;
         ``"adaptive"`` keeps them.
     options : mapping, optional
         Options of that method, as for :class:`smallcal.Calibrator`.
@@ -48,7 +48,7 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     calibrator_ : Calibrator
         Fitted; its ``save`` writes the artefact.
     floor_ : float
-        What a probability of 0 is taken for: half the smallest that ``fit`` saw above 0.
+        What replaces a probability of 0: half the smallest positive one in the fit.
     classes_ : ndarray of shape (C,)
 
     Examples
@@ -89,7 +89,9 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Column number of the true class; a class may be missing.
         """
         if needs := method(self.method).needs:
-            raise InputError(f"{self.method} needs {needs[0]}, of which a benchmark entry has none")
+            raise InputError(
+                f"{self.method} needs {needs[0]}, which a benchmark entry is not given"
+            )
         proba = _both_columns(X)
         self.floor_ = floor_of(proba)
         self.calibrator_ = Calibrator(

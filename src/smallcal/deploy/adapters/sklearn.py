@@ -43,7 +43,7 @@ class CalibratedModel(
     MetaEstimatorMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Any scikit-learn classifier with a calibrator behind it.
+    """A scikit-learn classifier whose probabilities are calibrated.
 
     Parameters
     ----------
@@ -52,36 +52,36 @@ class CalibratedModel(
         boosted tree.
     method : str
         A name in :func:`smallcal.methods`. Methods that need features are given ``X``. The
-        default of a model of two classes is that of scores, ``spline``, which also repairs a
-        bias for one of them: predictions change where the honest probability lies on the other
-        side of one half. ``method="adaptive"``, the default of more classes, keeps them.
+        default for two classes is that of scores, ``spline``, which also corrects a class bias:
+        a prediction changes where its calibrated probability falls below one half. The default
+        for more classes, ``"adaptive"``, keeps all predictions; it can be used for two as well.
     options : mapping, optional
         Options of that method, as for :class:`smallcal.Calibrator`.
     cv : int, splitter, iterable or "prefit"
-        An int is the number of stratified, shuffled folds. Each fold's samples are scored by a
-        model that has not seen them; all these scores together fit one calibrator, and the
-        estimator is then fitted on everything. "prefit" takes the estimator as it is: what
-        ``fit`` is given must be new to it.
+        An int is the number of stratified, shuffled folds. Each fold is scored by a model that
+        was fitted on the others; one calibrator is fitted on all these out-of-fold scores, and
+        the estimator is then fitted on all samples. "prefit" takes a fitted estimator as it is:
+        ``fit`` must then be given samples that it was not trained on.
     response : {"auto", "decision_function", "predict_proba"}
-        Which scores to calibrate; "auto" takes the first of the two that gives one score for
-        each class.
+        Which scores to calibrate. "auto" takes the first of the two that gives one score per
+        class.
     random_state : int, Generator, RandomState or None
         Seeds the folds and the calibrator. The estimator keeps its own.
 
     Attributes
     ----------
     estimator_ : classifier
-        Fitted on everything; the one given, where ``cv="prefit"``.
+        Fitted on all samples; with ``cv="prefit"``, the given one.
     calibrator_ : Calibrator
-        Fitted; ``calibrator_.save(path)`` writes it, and it maps :meth:`scores`.
+        The fitted calibrator, which takes :meth:`scores`; ``calibrator_.save(path)`` saves it.
     response_ : str
         Which scores are calibrated.
     floor_ : float
-        What a probability of 0 is taken for: half the smallest that a fold's models gave above
-        0. It is 0 where ``decision_function`` is calibrated.
+        What replaces a probability of 0: half the smallest positive probability in the
+        calibration samples. It is 0 where ``decision_function`` is calibrated.
     classes_ : ndarray of shape (C,)
     n_calibration_ : int
-        Samples the calibrator was fitted on.
+        Number of samples that the calibrator was fitted on.
     n_features_in_ : int
         Where the estimator says so.
     feature_names_in_ : ndarray of str
@@ -89,11 +89,11 @@ class CalibratedModel(
 
     Notes
     -----
-    A binary margin d becomes the two columns (-d/2, d/2): their softmax is the sigmoid of d, a
-    temperature divides d, and a map of one number reads their difference, which is d.
+    A binary margin d becomes the two columns (-d/2, d/2), whose softmax is the sigmoid of d. A
+    temperature divides d, and a method of scores takes d itself.
 
-    A class that a fold's model has not seen gets, in each row, the lowest score of those it has:
-    its samples count as wrong predictions, which is what they would have been.
+    A class that is missing from a training fold gets, in each row, the lowest score of the other
+    classes. Its samples count as wrong predictions, as they would be with that model.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class CalibratedModel(
     >>> from sklearn.naive_bayes import GaussianNB
     >>> X, y = make_classification(600, n_redundant=10, random_state=0)
     >>> model = sc.CalibratedModel(GaussianNB(), method="ts-nll").fit(X[:400], y[:400])
-    >>> bool(model.calibrator_.temperatures_[0] > 2)   # naive Bayes is far too sure of itself
+    >>> bool(model.calibrator_.temperatures_[0] > 2)   # naive Bayes is very overconfident
     True
     >>> bool((model.predict(X[400:]) == model.estimator_.predict(X[400:])).all())
     True
@@ -156,7 +156,7 @@ class CalibratedModel(
         groups : array-like of shape (n,), optional
             For a splitter that reads them, such as ``GroupKFold``.
         **fit_params
-            For the estimator's ``fit``; those with one entry per sample are cut into folds.
+            For the estimator's ``fit``; those with one entry per sample are split into folds.
 
         Returns
         -------
@@ -164,7 +164,10 @@ class CalibratedModel(
         """
         row = method_row(self.method)
         if "labels" in row.needs:
-            raise InputError(f"{self.method} reads the labels of what it predicts; no model can")
+            raise InputError(
+                f"{self.method} reads the labels of the rows it predicts (an oracle); it cannot "
+                "be deployed"
+            )
         data = Samples.of(X, y, sample_weight)
         for_fit, for_split = self._routed(data.weight, groups, fit_params)
         if self._is_prefit():
@@ -179,7 +182,7 @@ class CalibratedModel(
         return self
 
     def scores(self, X: Any) -> FloatArray:
-        """Return what the calibrator is given: one score of each class, shape (n, C)."""
+        """Return the scores that the calibrator takes, one per class: shape (n, C)."""
         check_is_fitted(self, "calibrator_")
         raw = scores_of(self.estimator_, X, self.response_)
         return floored(raw, self.floor_) if self.response_ == "predict_proba" else raw
@@ -203,9 +206,9 @@ class CalibratedModel(
     def decision_function(self, X: Any) -> FloatArray:
         """Return calibrated log-odds of two classes, or log-probabilities of more.
 
-        There is one where the estimator has one. It is not the estimator's own: a scorer that asks
-        for it, such as ``roc_auc``, sees what :meth:`predict_proba` says, in the same order, and
-        0 lies between two classes as 0.5 does there. :meth:`scores` has the estimator's own.
+        It exists if the estimator has one, but its values are the calibrated ones: a scorer that
+        uses it, such as ``roc_auc``, sees the same ranking as in :meth:`predict_proba`, and 0
+        separates two classes as 0.5 does there. :meth:`scores` has the estimator's own values.
 
         Parameters
         ----------
@@ -221,10 +224,10 @@ class CalibratedModel(
 
     @available_if(wrapped_has("set_output"))  # type: ignore[untyped-decorator]
     def set_output(self: Self, *, transform: str | None = None) -> Self:
-        """Choose what the transformers inside the estimator hand on, as a pipeline's does.
+        """Set the output type of the transformers inside the estimator, as in a pipeline.
 
-        There is one where the estimator has one. As with scikit-learn's own classifiers, what
-        :meth:`predict_proba` and the others give stays an array.
+        It exists if the estimator has one. As with scikit-learn's own classifiers,
+        :meth:`predict_proba` and the others still return arrays.
 
         Parameters
         ----------
@@ -326,8 +329,8 @@ class CalibratedModel(
         for train, test in self._folds(data, for_split):
             if bool(tested[test].any()):
                 raise InputError(
-                    "cv tests some samples twice, which would make few look like many; use a "
-                    "splitter whose test folds do not overlap"
+                    "cv tests some samples more than once, so they would count more than once; "
+                    "use a splitter whose test folds do not overlap"
                 )
             some, given = _safe_indexing(data.X, train), of_rows(for_fit, train, data.n)
             model = clone(self.estimator).fit(some, data.y[train], **given)

@@ -74,7 +74,7 @@ class Samples:
         strange = self.y[~np.isin(self.y, classes)]
         if len(strange):
             raise InputError(
-                f"y holds {strange.tolist()[0]!r}, which is none of the estimator's "
+                f"y holds {strange.tolist()[0]!r}, which is not one of the estimator's "
                 f"{len(classes)} classes"
             )
 

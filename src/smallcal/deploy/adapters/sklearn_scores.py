@@ -33,7 +33,7 @@ def response_of(model: Any, X: Any, asked: str) -> str:
         raise InputError(f"response must be auto, {' or '.join(RESPONSES)}; got {asked!r}")
     name = type(model).__name__
     if not hasattr(model, "classes_"):
-        raise InputError(f"{name} has no classes_ after fit: it is no classifier")
+        raise InputError(f"{name} has no classes_ after fit: it is not a classifier")
     there = [one for one in RESPONSES if asked in ("auto", one) and hasattr(model, one)]
     fitting = (one for one in there if one != "decision_function" or _per_class(model, X))
     found = next(fitting, None)

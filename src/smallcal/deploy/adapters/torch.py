@@ -38,7 +38,7 @@ def calibrate(
     label_key: str | int | None = None,
     ignore_index: int = -100,
 ) -> CalibratedTorchModel:
-    """Fit a calibrator on what a model says of labelled batches; return both as one module.
+    """Fit a calibrator on the logits of a model for labelled batches; return both as one module.
 
     Parameters
     ----------
@@ -46,17 +46,17 @@ def calibrate(
         A classifier. It gives logits as a tensor, as the first of a tuple, or under the name
         ``logits``, as Hugging Face models do. It is run in eval mode and left as it was.
     loader : iterable of batches
-        Of held-out samples, in a fixed order. A batch is a tuple whose last part is the labels,
-        or a mapping with ``labels``; the model is called with the rest of it.
+        Batches of held-out samples, in a fixed order. A batch is a tuple that ends with the
+        labels, or a mapping with ``labels``; the model is called with the rest of it.
     method : str or estimator
         A name that ``smallcal.methods`` lists, or an estimator such as ``SRTS(n_groups=5)``.
     output : {"probabilities", "logits"}
-        What the returned module gives; see ``to_torch``.
+        What the returned module returns; see ``to_torch``.
     device : str or torch.device, optional
-        Move the model there first; without it, batches go where the model is.
+        Move the model there first. By default batches are moved to the model's device.
     forward_fn : callable, optional
-        ``forward_fn(model, batch)`` returns the output, for models that are called otherwise. It
-        gets the whole batch, and the returned module is then called with batches too.
+        ``forward_fn(model, batch)`` returns the output, for models that are called in another
+        way. It gets the whole batch; the returned module is then called with batches too.
     label_key : str or int, optional
         Key, or position, of the labels in a batch.
     ignore_index : int
@@ -97,7 +97,7 @@ def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
     composed = estimator._compose()
     name = composed.name
     if not composed.deployable:
-        raise InputError(f"{name} is for comparison only and cannot be put behind a model")
+        raise InputError(f"{name} is for comparison only and cannot wrap a model")
     if composed.needs:
         raise InputError(
             f"{name} needs {', '.join(composed.needs)} beside the logits: fit it on what "

@@ -33,7 +33,7 @@ LABEL_KEYS = ("labels", "label")
 
 
 class Collected(NamedTuple):
-    """What a model said, and what was right.
+    """Logits of a model and the true labels.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ def collect_logits(
 ) -> Collected:
     """Run a model over labelled batches; return its logits and the labels as arrays.
 
-    The parameters are those of :func:`smallcal.calibrate`. A bar shows progress on terminals.
+    The parameters are those of :func:`smallcal.calibrate`. On a terminal, a bar shows progress.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def collect_logits(
     if not len(found.labels):
         raise InputError(
             f"all {found.n_ignored:,} labels are {ignore_index}, which marks rows to leave out; "
-            "pass ignore_index=... if it does not"
+            "if it is a class here, pass another ignore_index=..."
         )
     return found
 
@@ -126,8 +126,8 @@ def refuse_scores(calibrator: BaseCalibrator) -> None:
     """Raise :class:`InputError` for a calibrator of one number per row."""
     if calibrator.input == "score":
         raise InputError(
-            "a calibrator of scores is no wrapper's: fit it on the scores themselves, and call its "
-            "to_torch() module on what the model gives. A wrapped model gives a logit per class"
+            "a calibrator of scores cannot wrap a model, which gives one logit per class: fit "
+            "it on the scores, and call its to_torch() module on the output of the model"
         )
 
 
@@ -240,13 +240,13 @@ def _require_rows(logits: Tensor) -> None:
         return
     if logits.ndim > 2:
         advice = (
-            "For a prediction per token or pixel, let forward_fn put the classes last and flatten "
-            "the rest, as in lambda model, batch: model(**batch).logits.flatten(0, -2); the labels "
-            "are flattened alike"
+            "For a prediction per token or pixel, let forward_fn put the classes last and "
+            "flatten the rest, as in lambda model, batch: model(**batch).logits.flatten(0, -2); "
+            "labels are flattened in the same way"
         )
     else:
         advice = (
-            "A binary model's one logit z becomes two columns when forward_fn returns "
+            "For a binary model with one logit z, let forward_fn return two columns: "
             "torch.stack([torch.zeros_like(z), z], dim=-1)"
         )
     raise InputError(f"logits must have one row per sample; the model's have {shape}. {advice}")
@@ -264,5 +264,5 @@ def _labels_of(labels: Any, *, n: int, n_classes: int) -> NDArray[Any]:
     if codes.shape == (n, n_classes):
         return one_hot_codes(codes, n=n, n_classes=n_classes)
     raise InputError(
-        f"{n} rows of logits, but labels of shape {codes.shape}; there must be one for each"
+        f"{n} rows of logits, but labels of shape {codes.shape}; there must be one label per row"
     )

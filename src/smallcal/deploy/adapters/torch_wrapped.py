@@ -22,25 +22,25 @@ with needing("torch", "torch", "a calibrated torch model"):
 
 
 class CalibratedTorchModel(nn.Module):
-    """A model whose output is calibrated; :func:`smallcal.calibrate` makes one.
+    """A torch model whose output is calibrated, as :func:`smallcal.calibrate` returns it.
 
     Parameters
     ----------
     model : torch.nn.Module
     calibrator : estimator
-        Fitted on the model's logits, for instance by ``smallcal.load``.
+        Fitted on the model's logits, for instance loaded by ``smallcal.load``.
     output : {"probabilities", "logits"}
     forward_fn : callable, optional
         ``forward_fn(model, batch)`` returns the output; the module is then called with a batch.
     label_key : str or int, optional
-        Where batches hold labels, which predictions leave out.
+        Key or position of the labels in a batch, which predictions do not use.
     n_ignored : int
         Rows that were left out of the fit.
 
     Attributes
     ----------
     head : TorchCalibrator
-        The calibrator as a module, the part that the state dict holds beside the model's.
+        The calibrator as a module; the state dict holds its numbers beside the model's.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class CalibratedTorchModel(nn.Module):
         self.n_ignored = n_ignored
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Call the model, and return calibrated probabilities, or logits, of what it says."""
+        """Call the model and return calibrated probabilities, or logits, of its output."""
         call = self.model if self.forward_fn is None else self._forward
         return self.head(logits_of(call(*args, **kwargs)))  # type: ignore[no-any-return]
 
@@ -81,19 +81,20 @@ class CalibratedTorchModel(nn.Module):
         return self.forward_fn(self.model, batch)
 
     def predict_proba(self, data: Any) -> Tensor:
-        """Return calibrated probabilities of every row, of shape (n, C), on the processor.
+        """Return calibrated probabilities of every row, of shape (n, C), on the CPU.
 
-        The model is run in eval mode and without gradients, with a bar on terminals; whatever
-        ``output`` the module has, these are probabilities.
+        The model is run in eval mode and without gradients; on a terminal, a bar shows progress.
+        The result is probabilities even if the module's ``output`` is logits.
 
         Parameters
         ----------
         data : tensor, array, batch or iterable of batches
-            A tensor or an array is one batch of inputs; a floating array takes the model's type.
-            So is a mapping, or a tuple of tensors, as a loader gives them: labels are left out. One
-            sample without a batch axis gives one row. Anything else, such as a ``DataLoader``, is
-            gone through batch by batch, as for :func:`smallcal.calibrate`; a list of tensors is
-            several batches, unless their numbers of axes differ, as those of inputs and labels do.
+            A tensor or an array is one batch of inputs; a floating array is converted to the
+            model's type. A mapping, or a tuple of tensors, is one batch too; its labels are not
+            used. One sample without a batch axis gives one row. Anything else, such as a
+            ``DataLoader``, is read batch by batch, as by :func:`smallcal.calibrate`. A list of
+            tensors is several batches, unless they differ in their number of axes, as inputs and
+            labels do.
 
         Returns
         -------
@@ -127,7 +128,7 @@ class CalibratedTorchModel(nn.Module):
 
         Returns
         -------
-        Tensor of bool, of shape (n,), on the processor
+        Tensor of bool, of shape (n,), on the CPU
         """
         return self._of_each(data, lambda logits: self.head.accept(logits, risk=risk))
 

@@ -84,5 +84,5 @@ def exporter_for(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in names:
         known = ", ".join(names)
-        raise FileError(f"cannot tell what to write to {path}: the suffix is none of {known}")
+        raise FileError(f"cannot tell what to write to {path}: the suffix must be one of {known}")
     return names[suffix]

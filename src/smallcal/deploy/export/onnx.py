@@ -43,21 +43,21 @@ def to_onnx(
 ) -> bytes:
     """Return a calibrator as the bytes of an ONNX file.
 
-    It has the input ``logits`` (``model_probabilities`` or ``score``, of one column, where the
-    calibrator takes those; and ``features`` where it needs them) and the outputs
-    ``probabilities`` and, where there is one, ``temperature``. With effects of groups it has the
-    input ``group``, int64: the place of the row's group among the names in ``smallcal.group_names``
-    of the metadata; any other number, such as -1, stands for one that is not known. A calibrator
-    with a certified threshold has the output ``accepted``, a truth value for each row, and one with
-    thresholds by group the input ``group`` for it. The batch may have any size.
+    The input is ``logits``, or ``model_probabilities`` or ``score`` (one column) for a calibrator
+    of those; ``features`` is a second one where the method needs it. The outputs are
+    ``probabilities`` and, if there is one temperature per row, ``temperature``. A calibrator with
+    effects of groups, or thresholds by group, has the input ``group``, int64: the index of the
+    row's group in ``smallcal.group_names`` of the metadata; any other number, such as -1, means
+    an unknown group. A certified threshold adds the output ``accepted``, one boolean per row. The
+    batch may have any size.
 
     Parameters
     ----------
     fitted : FittedCalibrator
     dtype : {"float32", "float16", "float64"}
-        Of inputs and outputs.
+        Type of inputs and outputs.
     origin : Origin, optional
-        What to say about where it comes from.
+        Where the calibrator comes from, for the metadata.
 
     Examples
     --------

@@ -34,12 +34,12 @@ def append_to_onnx(
     features_name: str | None = None,
     origin: Origin | None = None,
 ) -> bytes:
-    """Return an ONNX model with a calibrator behind its logits.
+    """Return an ONNX model whose logits are followed by a calibrator.
 
     All outputs of the model stay; ``probabilities`` is added, in the type and shape of the
-    logits (whose last axis are the classes). A model older than opset 13 is converted. Of a
-    calibrator of scores the output is (batch,) or (batch, 1), and the probabilities (batch, 2).
-    With a certified threshold ``accepted`` is added too, a truth value for each row.
+    logits (whose last axis is the classes). A model older than opset 13 is converted. For a
+    calibrator of scores, the model's output is (batch,) or (batch, 1), and the probabilities are
+    (batch, 2). A certified threshold adds ``accepted``, one boolean per row.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ def append_to_onnx(
     features_name : str, optional
         The output with the features, for calibrators that need them.
     origin : Origin, optional
-        What to say about where the calibrator comes from.
+        Where the calibrator comes from, for the metadata.
 
     Returns
     -------
     bytes
-        Of an ONNX file.
+        The content of an ONNX file.
     """
     onnx = require_onnx()
     first = "logits" if fitted.score is None else "scores"
@@ -64,8 +64,8 @@ def append_to_onnx(
     if (groups := named_groups(fitted)) is not None:
         what = "effects of groups" if groups.effects else "thresholds by group"
         raise InputError(
-            f"a calibrator with {what} cannot stand behind a model, which gives no "
-            "groups; export it as a file of its own"
+            f"a calibrator with {what} cannot be appended to a model, which gives no groups; "
+            "export it as a separate file"
         )
     if fitted.signal.n_features:
         if features_name is None:

@@ -26,16 +26,16 @@ _WIDTH = 99
 def to_python(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     """Return a calibrator as the text of a Python file without dependencies.
 
-    The file has ``calibrate(logits)`` for one row, ``calibrate_rows(rows)``, and where there is
-    one ``temperature(logits)``; run as a program it reads CSV rows from its standard input. Of a
-    calibrator of scores a row is one number, and ``probability(score)`` is that of outcome 1. A
-    calibrator with a certified threshold has ``accepted(logits)`` too.
+    The file has ``calibrate(logits)`` for one row, ``calibrate_rows(rows)`` for many and, if there
+    is one temperature per row, ``temperature(logits)``. Run as a program, it reads CSV rows from
+    standard input. For a calibrator of scores a row is one number, and ``probability(score)`` is
+    the probability of outcome 1. A certified threshold adds ``accepted(logits)``.
 
     Parameters
     ----------
     fitted : FittedCalibrator
     origin : Origin, optional
-        What to say about where it comes from.
+        Where the calibrator comes from, for the comment at the top.
 
     Examples
     --------

@@ -66,7 +66,10 @@ SUM_CHECK = """    if abs(sum(row) - 1) > 1e-3:
 GOOD = {
     "logits": (f"abs(x) <= {MAX_MAGNITUDE!r}", f"finite and at most {MAX_MAGNITUDE:g} in size"),
     # Of minus infinity the comparison holds, of NaN it does not.
-    "masked": (f"x <= {MAX_MAGNITUDE!r}", f"at most {MAX_MAGNITUDE:g}, minus infinity a mask"),
+    "masked": (
+        f"x <= {MAX_MAGNITUDE!r}",
+        f"at most {MAX_MAGNITUDE:g}; minus infinity masks a class",
+    ),
     "probabilities": ("0 <= x <= 1.001", "probabilities in [0, 1]"),
     "features": ("math.isfinite(x)", "finite"),
 }

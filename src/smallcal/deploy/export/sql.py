@@ -37,19 +37,19 @@ def _number(number: float) -> str:
 def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     """Return a calibrator as SQL text that creates macros.
 
-    ``smallcal_probabilities(logits)`` gives a list, and where there is one
-    ``smallcal_temperature(logits)`` a number; NULL gives NULL, a row that is not of the right
-    length or not finite is an error. Calibrators that need features take them as a second list,
-    those with effects of groups take the name of the group last; one that is not known, NULL
-    among them, has no effect. A calibrator of scores takes a number, and
-    ``smallcal_probability(score)`` gives that of outcome 1. A calibrator with a certified threshold
-    has ``smallcal_accepted(logits)``, a truth value.
+    ``smallcal_probabilities(logits)`` returns a list and, if there is one temperature per row,
+    ``smallcal_temperature(logits)`` returns it. NULL gives NULL; a row of the wrong length, or one
+    that is not finite, is an error. Methods that need features take them as a second list. With
+    effects of groups, the name of the group is the last argument; an unknown group, or NULL, has
+    no effect. A calibrator of scores takes a number, and ``smallcal_probability(score)`` returns
+    the probability of outcome 1. A certified threshold adds ``smallcal_accepted(logits)``, a
+    boolean.
 
     Parameters
     ----------
     fitted : FittedCalibrator
     origin : Origin, optional
-        What to say about where it comes from.
+        Where the calibrator comes from, for the comment at the top.
 
     Examples
     --------

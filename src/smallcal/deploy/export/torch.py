@@ -60,11 +60,11 @@ def to_torch(fitted: FittedCalibrator, *, output: str = "probabilities") -> Torc
     Parameters
     ----------
     fitted : FittedCalibrator
-        What ``smallcal.runtime.load`` gives; of an estimator, ``cal.to_torch()`` does the same.
+        What ``smallcal.runtime.load`` returns. An estimator has ``cal.to_torch()`` instead.
     output : {"probabilities", "logits"}
-        "logits" are the logits divided by their temperature, where that is all the calibrator
-        does, else log-probabilities; the softmax of either is the probabilities. Of a calibrator
-        of scores, the probability of outcome 1 and its log-odds.
+        "logits" are the logits divided by their temperature if the calibrator does nothing else,
+        otherwise log-probabilities; their softmax is the probabilities either way. For a
+        calibrator of scores, the two are the probability of outcome 1 and its log-odds.
 
     Examples
     --------
@@ -103,15 +103,15 @@ class _Ready(NamedTuple):
 
 
 class TorchCalibrator(nn.Module):
-    """Logits of any leading shape (..., C) to calibrated probabilities or logits.
+    """A torch module from logits of shape (..., C) to calibrated probabilities or logits.
 
     The result has the logits' type and device, and is within 1e-6 of NumPy's. ``half()`` and the
-    like move the numbers of the calibrator but never shorten them. A row with a NaN, an infinity
-    or a number that no model gives comes out as NaN in every class.
+    like do not reduce the precision of the calibrator's own numbers. A row with a NaN, an infinity
+    or a number out of range comes out as NaN in every class.
 
-    A calibrator of scores takes scores of any shape and gives the probability of outcome 1 of
-    each, as :func:`torch.sigmoid` would: shape (n,), (n, 1) or any other stays what it is. An
-    infinite score is put where the calibration split's would be.
+    A calibrator of scores takes scores of any shape and returns the probability of outcome 1 for
+    each, in the same shape, as :func:`torch.sigmoid` would. An infinite score is treated as in
+    NumPy: it is set to the limit of the calibration split's scores.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class TorchCalibrator(nn.Module):
     def forward(
         self, logits: Tensor, features: Tensor | None = None, groups: Tensor | None = None
     ) -> Tensor:
-        """Return what ``output`` says, of the logits' shape, type and device.
+        """Return probabilities or logits (see ``output``), of the logits' shape, type and device.
 
         Parameters
         ----------
@@ -197,8 +197,8 @@ class TorchCalibrator(nn.Module):
         features : Tensor of shape (..., d), optional
             For calibrators that were fitted with features.
         groups : Tensor of shape (...), optional
-            For calibrators that were fitted with groups: the place of each row's group among
-            ``group_names``; any other number, such as -1, stands for one that is not known.
+            For calibrators that were fitted with groups: the index of each row's group in
+            ``group_names``; any other number, such as -1, means an unknown group.
         """
         if self.of_scores:
             pair = self._calibrated(logits[..., None], features, groups)
@@ -225,7 +225,7 @@ class TorchCalibrator(nn.Module):
         Returns
         -------
         Tensor of bool, of shape (...)
-            False for a row that cannot be one, such as a row with a NaN.
+            False for a row that is not valid, such as a row with a NaN.
         """
         rule = asked(self._decisions, risk)
         given = logits[..., None] if self.of_scores else logits
@@ -346,7 +346,7 @@ class TorchCalibrator(nn.Module):
     def _require_shapes(self, logits: Tensor, features: Tensor | None) -> None:
         if not logits.is_floating_point():
             what = "scores" if self.of_scores else "logits"
-            raise InputError(f"{what} must be floating numbers; got {logits.dtype}")
+            raise InputError(f"{what} must be floating-point numbers; got {logits.dtype}")
         if not self.of_scores and (logits.ndim == 0 or logits.shape[-1] != self.n_classes):
             raise InputError(
                 f"logits must have the {self.n_classes} columns this calibrator was fitted on; "
@@ -368,8 +368,7 @@ class TorchCalibrator(nn.Module):
         if groups is None:
             why = "was fitted with groups" if self._shifted else "has a threshold for each group"
             raise InputError(
-                f"{self.method} {why}: pass groups=, the place of each row's "
-                "group among group_names"
+                f"{self.method} {why}: pass groups=, the index of each row's group in group_names"
             )
         if groups.shape != logits.shape[:-1] or groups.dtype != torch.int64:
             raise InputError(

@@ -81,7 +81,7 @@ def require_field(records: Sequence[Record], path: str, option: str, source: str
         more = f" and {len(without) - 5} more" if len(without) > 5 else ""
         raise FileError.with_options(
             f"{option}: {path!r} is missing in {len(without)} of {len(records)} samples of "
-            f"{source}: {', '.join(map(str, without[:5]))}{more}; drop those"
+            f"{source}: {', '.join(map(str, without[:5]))}{more}; drop those samples"
         )
 
 
@@ -93,9 +93,9 @@ def refuse_mixed(records: Sequence[Record], choice: Choice, source: str) -> None
         several = len(known) == len(values) > 1
         if several and name not in (choice.group, choice.per):
             raise FileError.with_options(
-                f"{source} holds {len(values)} values of {name!r}: {listed(known)}; keep one of "
-                f"them, fit one calibrator each with --per {name}, or one for all that knows "
-                f"them apart with --group {name}"
+                f"{source} holds {len(values)} values of {name!r}: {listed(known)}; keep the "
+                f"samples of one, fit a calibrator for each with --per {name}, or one calibrator "
+                f"with an effect for each with --group {name}"
             )
 
 

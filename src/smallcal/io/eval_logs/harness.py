@@ -56,7 +56,7 @@ def _one_filter(records: Sequence[Record], source: str) -> tuple[Sequence[Record
         return records, ()
     first = next(iter(filters))
     kept = [record for record in records if str(record.get("filter", "")) == first]
-    note = f"{source}: {len(kept):,} of {len(records):,} samples taken, those of filter {first!r}"
+    note = f"{source}: used {len(kept):,} of {len(records):,} samples, those of filter {first!r}"
     return kept, (note,)
 
 
@@ -66,8 +66,8 @@ def _likelihoods(record: Record, number: int, source: str) -> list[float]:
         values = [_number(one) for one in found]
     except (TypeError, ValueError, IndexError):
         raise FileError.with_options(
-            f"{source}: sample {number} has no log-likelihoods of options, as tasks of multiple "
-            "choice have; for one that generates text name --score and --outcome"
+            f"{source}: sample {number} has no log-likelihoods of options, so the task is not "
+            "multiple choice; for a task that generates text, use --score and --outcome"
         ) from None
     if "acc_mutual_info" in record and len(values) % 2 == 0:
         values = values[: len(values) // 2]  # the others are without context
@@ -116,8 +116,8 @@ def _label(record: Record, row: Sequence[float], texts: Sequence[str] | None, wh
     found = [one for one in (by_number, by_text) if one is not None]
     if not found:
         raise FileError(
-            f"{where}: the target {told[:40]!r} is none of its {n} options; samples with several "
-            "right answers cannot be used"
+            f"{where}: the target {told[:40]!r} is not one of its {n} options; samples with "
+            "several right answers cannot be used"
         )
     if len(set(found)) == 2 and record.get("acc") in (0, 1, "0.0", "1.0", "0", "1"):
         # Numbers as texts: the harness itself knew which of the two is right.

@@ -39,13 +39,13 @@ def padded(rows: Sequence[Any], where: str) -> Options:
     width, fewest = max(map(len, lists)), min(map(len, lists))
     if fewest < 2:
         row = next(i for i, one in enumerate(lists, 1) if len(one) == fewest)
-        raise FileError(f"{where}: sample {row} has {fewest} options; there must be two")
+        raise FileError(f"{where}: sample {row} has {fewest} options; it needs at least two")
     matrix = np.full((len(lists), width), -np.inf)
     for place, numbers in zip(matrix, lists, strict=True):
         place[: len(numbers)] = numbers
     short = sum(len(numbers) < width for numbers in lists)
     note = f"{where}: {short:,} of {len(lists):,} samples have fewer than {width} options"
-    return matrix, None, (f"{note}; those they have not get probability 0",) if short else ()
+    return matrix, None, (f"{note}; the missing ones get probability 0",) if short else ()
 
 
 def _numbers(row: Any, number: int, where: str) -> list[float]:
@@ -56,8 +56,8 @@ def _numbers(row: Any, number: int, where: str) -> list[float]:
     odd = [value for value in found if not math.isfinite(value)]
     if odd:
         raise FileError(
-            f"{where}: sample {number} has an option of {odd[0]:g}; leave out what is not there, "
-            "and keep the others finite"
+            f"{where}: sample {number} has an option with the value {odd[0]:g}; values must be "
+            "finite, and missing options left out"
         )
     return found
 
@@ -83,19 +83,22 @@ def shown(
     names = tuple(options or _names(tables, labels, raw=any(isinstance(r, list) for r in rows)))
     if len(names) < 2:
         raise FileError.with_options(
-            f"{where}: two options are the least; found {', '.join(names) or 'none'}. Name them "
-            "with --columns A,B,..."
+            f"{where}: there must be at least two options; found {', '.join(names) or 'none'}. "
+            "Name them with --columns A,B,..."
         )
     matrix = np.array([_row(table, names) for table in tables])
     hidden = sum(name not in table for table in tables for name in names)
     empty = sum(not any(name in table for name in names) for table in tables)
     notes = []
     if options is None:
-        notes.append(f"{where}: the options are {', '.join(names[:8])} (--columns names others)")
+        notes.append(
+            f"{where}: the options are {', '.join(names[:8])} (to choose others, use --columns)"
+        )
     if hidden:
         notes.append(
-            f"{where}: {hidden:,} of {matrix.size:,} log-probabilities are not shown; each counts "
-            "as the smallest shown or an equal part of what is left, whichever is smaller"
+            f"{where}: {hidden:,} of {matrix.size:,} log-probabilities are not shown; each is "
+            "set to the smallest one shown, or to an equal share of the remaining probability, "
+            "whichever is smaller"
         )
     if empty:
         notes.append(f"{where}: {empty:,} of {len(tables):,} samples show none of the options")
