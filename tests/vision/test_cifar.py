@@ -208,7 +208,7 @@ def test_corrupted_sets_that_are_wrong_are_one_line(tmp_path):
     (tmp_path / "saturate.npy").write_bytes(whole[:-40])
     for part, said in {
         "snow-1": r"snow.npy must hold bytes of shape \(n, 32, 32, 3\)",
-        "frost-1": "frost.npy has 14 images, which are no five severities",
+        "frost-1": "frost.npy has 14 images, not a multiple of the five severities",
         "jpeg-1": "jpeg.npy: it is not a .npy file of numbers",
         "contrast-1": "contrast.npy: it is not a .npy file of numbers",
         "pixelate-1": "labels.npy: 15 labels for 10 images",

@@ -310,7 +310,7 @@ def test_a_test_set_alone_says_what_to_add(photos, cli):
     ("args", "said"),
     [
         (("--split", "5%"), "none to test on"),
-        (("--split", "halves", "--calibration", "folder:photos"), "say one of them"),
+        (("--split", "halves", "--calibration", "folder:photos"), "give only one of them"),
         (("--split", "halves", "--calibration-split", "5%"), "divides the images"),
         (("--calibration", "folder:photos"), "calibrated on and tested on"),
         (("--split", "thirds"), "unknown split 'thirds'"),
@@ -395,7 +395,7 @@ def test_one_kind_of_shift_twice(photos):
     from smallcal.vision import Corruptions
 
     both = wanted(corruptions=Corruptions(("fog", "fog"), (1,)))
-    with pytest.raises(sc.InputError, match="shift/fog-1 is there twice"):
+    with pytest.raises(sc.InputError, match="shift/fog-1 occurs twice"):
         extract(NET, both, "out", settings=FEW)
 
 

@@ -82,7 +82,7 @@ def test_a_list_beside_the_images_says_the_columns(tmp_path, no_timm):
     with pytest.raises(sc.FileError, match=r"imagenet_synsets.txt must hold ImageNet's 1,000"):
         open_images(f"imagenet-r:{tmp_path}")
     (tmp_path / "imagenet_synsets.txt").write_text("\n".join(wnids(1000, step=8)))
-    with pytest.raises(sc.FileError, match="is none of ImageNet's 1,000 classes"):
+    with pytest.raises(sc.FileError, match="is not one of ImageNet's 1,000 classes"):
         open_images(f"imagenet-r:{tmp_path}")
 
 
@@ -92,7 +92,7 @@ def test_wrong_layouts_of_wnids_are_named(tmp_path, timm):
         f"imagenet-r:{some}": "some holds 3 class folders; imagenet-r has 200",
         f"imagenet-a:{some}:val": "imagenet-a has no parts",
         f"imagenet:{some}:val": "it holds neither train nor val",
-        f"imagenet-sketch:{some / ALL[0]}": "holds no class folders, which are called as n01440764",
+        f"imagenet-sketch:{some / ALL[0]}": "holds no class folders, with names like n01440764",
         f"imagenet-c:{some}:fog-3": "holds no corruption of imagenet-c",
     }.items():
         with pytest.raises(sc.SmallcalError, match=said):

@@ -176,7 +176,7 @@ test = "folder:d:test"
             "unknown kind of images 'foldr'; did you mean 'folder'?",
         ),
         (('"b"', '"a/b"'), "backbone 'a/b' cannot be part of a file's name"),
-        (('"b"', '"b"\nseeds = 0'), "seeds must be how many, or a list of numbers; got 0"),
+        (('"b"', '"b"\nseeds = 0'), "seeds must be their number, or a list of numbers; got 0"),
         (('"b"', '"b"\nseeds = [1, 1]'), "seeds must differ"),
         (('"b"', '"b"\nseeds = "all"'), "seeds must be of type int | list; got 'all'"),
         (('"b"', '"b"\ncorrupt = {kinds = ["fogg"]}'), "unknown corruption 'fogg'; did you mean"),
@@ -190,7 +190,7 @@ test = "folder:d:test"
             ("[[cell]]", '[images]\n"folder:d" = "many"\n[[cell]]'),
             "must be a whole number; got 'many'",
         ),
-        (("[[cell]]", CELL + "[[cell]]"), "d/b/seed0 is there more than once"),
+        (("[[cell]]", CELL + "[[cell]]"), "d/b/seed0 occurs more than once"),
         (('"5%"', '"5%'), "cannot be read as a file of cells"),
     ],
 )

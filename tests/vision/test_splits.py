@@ -185,7 +185,7 @@ def test_another_split_is_not_written_over(kept):
         split_images(images, "25%", seed=3).save(file)
     assert file.read_bytes() == before
     file.write_text("{}")
-    with pytest.raises(sc.FileError, match="is no split of images"):
+    with pytest.raises(sc.FileError, match="is not a split of images"):
         split_images(images, "25%", seed=2).save(file)
 
 
@@ -198,7 +198,7 @@ def test_changed_and_damaged_files_are_refused(kept):
         ({"seed": 3}, "was changed"),
         ({"sha256": "0"}, "was changed"),
         ({"version": 2}, "version 2, not 1"),
-        ({"format": "x"}, "is no split of images"),
+        ({"format": "x"}, "is not a split of images"),
         ({"more": 1}, "is no whole split"),
         ({"seed": "2"}, "is no whole split"),
     ):

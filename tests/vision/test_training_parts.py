@@ -214,9 +214,7 @@ def test_a_process_that_is_killed_is_one_line_and_none_stays(pictures):
     makes = Loaded(pictures, Deadly())
     asked = [(0, np.array([row])) for row in range(24)]
     with (
-        pytest.raises(
-            InputError, match="was ended from outside, perhaps for lack of memory"
-        ) as error,
+        pytest.raises(InputError, match="was killed, perhaps for lack of memory") as error,
         loading(loader_of(makes, asked, workers=2)) as batches,
     ):
         list(batches)
