@@ -219,7 +219,7 @@ def test_a_cell_of_the_same_name_is_not_written_over(photos, tmp_path):
     (tmp_path / "theirs").mkdir()
     text = (out / "collection.toml").read_text().replace("photos__Net__s0/", "elsewhere/")
     (tmp_path / "theirs" / "collection.toml").write_text(text)
-    with pytest.raises(sc.InputError, match="of other files"):
+    with pytest.raises(sc.InputError, match="with other files"):
         extract(f"{NET}?num_classes=3", wanted, tmp_path / "theirs", settings=FEW)
     assert content(out) == before
 

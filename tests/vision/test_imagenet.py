@@ -99,7 +99,7 @@ def test_wrong_layouts_of_wnids_are_named(tmp_path, timm):
             open_images(source)
     assert open_images(f"imagenet-sketch:{some}").columns == (0, 1, 2)
     (some / "misc").mkdir()
-    with pytest.raises(sc.FileError, match="misc is no class folder"):
+    with pytest.raises(sc.FileError, match="misc is not a class folder"):
         open_images(f"imagenet-sketch:{some}")
     (some / "misc").rename(some / ALL[10])
     with pytest.raises(sc.FileError, match=rf"class folder .*{ALL[10]} holds no image"):
@@ -179,7 +179,7 @@ def test_the_folders_of_v2_are_numbers(tmp_path):
     with pytest.raises(sc.FileError, match="holds no class folders, which are called 0 to 999"):
         open_images(f"imagenet-v2:{tmp_path / 'imagenetv2-top-images' / '9'}")
     write_folders(tmp_path / "imagenetv2-top-images", ["1000"])
-    with pytest.raises(sc.FileError, match=r"1000 is no class folder of imagenet-v2"):
+    with pytest.raises(sc.FileError, match=r"1000 is not a class folder of imagenet-v2"):
         open_images(f"imagenet-v2:{tmp_path}:top-images")
 
 

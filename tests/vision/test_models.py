@@ -314,7 +314,7 @@ class TestCheckpoint:
 
     def test_other_files(self, tmp_path):
         torch.save(Small().state_dict(), tmp_path / "net.pt")
-        fails(FileError, "does not say which network", f"checkpoint:{tmp_path / 'net.pt'}")
+        fails(FileError, "does not say its network", f"checkpoint:{tmp_path / 'net.pt'}")
         fails(FileError, "not there; did you mean '.*net.pt'", SMALL, checkpoint=tmp_path / "nt.pt")
         fails(FileError, "is a folder", SMALL, checkpoint=tmp_path)
         (tmp_path / "net.npz").touch()

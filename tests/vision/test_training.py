@@ -254,7 +254,7 @@ def test_a_recipe_may_be_changed_while_no_epoch_is_done(digits, tmp_path):
         ({"data__split": "halves"}, r"'halves' leaves nothing to train on; write one as 5%"),
         ({"data__split": "five"}, "unknown split 'five'"),
         ({"training__batch_size": 64}, "19 images to train on are fewer than one batch"),
-        ({"training__device": "cuda:7"}, "the device 'cuda:7' is not there"),
+        ({"training__device": "cuda:7"}, "the device 'cuda:7' is not available"),
         ({"training__device": "gpu"}, "unknown device 'gpu'"),
         ({"training__precision": "float16"}, "'float16' needs a GPU"),
         ({"model__source": "timmm:resnet18"}, "did you mean 'timm'"),

@@ -375,7 +375,7 @@ def test_processes_and_devices_that_cannot_be():
     with pytest.raises(InputError, match="RANK=3, WORLD_SIZE=2"):
         place_of({"RANK": "3", "WORLD_SIZE": "2", "LOCAL_RANK": "0"})
     if not torch.cuda.is_available():
-        with pytest.raises(InputError, match="the device 'cuda' is not there: ") as caught:
+        with pytest.raises(InputError, match="the device 'cuda' is not available: ") as caught:
             device_named("cuda", Place())
         assert "\n" not in str(caught.value)
         assert device_named("auto", Place()).type == "cpu"

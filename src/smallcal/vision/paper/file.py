@@ -165,7 +165,7 @@ def _require_sense(entry: Mapping[str, Any], *, where: str) -> None:
     if "overrides" in entry and not recipe:
         raise FileError(f"{where}: overrides change a recipe, and there is none")
     if bool(split) == ("calibration" in entry):
-        raise FileError(f"{where}: give either split or calibration: what to calibrate on")
+        raise FileError(f"{where}: give exactly one of split and calibration: what to calibrate on")
     if "%" in split and not recipe:
         raise FileError(
             f"{where}: the split {split} divides training images; give recipe and train too"
