@@ -159,7 +159,7 @@ def test_the_rows_of_the_fit(cli):
         (["--risk", "5"], "write 0.05 for 5 %"),
         (["--risk", "few"], "--risk takes a share such as 2% or 0.02; got 'few'"),
         (["--risk", "nan"], "--risk takes a share"),
-        (["--risk", ","], "--risk is empty"),
+        (["--risk", ","], "--risk names none"),
         (["--confidence", "30%"], "at least 0.5 and below 1"),
         (["--confidence", "90%,95%"], "--confidence takes one share"),
         (["--rule", "al"], "did you mean 'all'"),

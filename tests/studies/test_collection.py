@@ -312,15 +312,15 @@ def edited(collection, **changes):
 def test_one_split_in_two_places_is_an_error(collection, folder):
     second = collection.cells[1]
     found = check_collection(edited(collection, test=second.calibration, shifts=()))
-    assert "is the calibration split of towns__mlp__s1 already" in found[0].what
+    assert "is already the calibration split of towns__mlp__s1" in found[0].what
     assert "120 of 120 rows" in found[1].what
     assert {problem.severity for problem in found} == {"error"}
     other = collection.cells[0].test
     (problem,) = check_collection(edited(collection, test=other, shifts=()))
-    assert "is the test split of towns__mlp__s0 already" in problem.what
+    assert "is already the test split of towns__mlp__s0" in problem.what
     (folder / "alias.npz").symlink_to(folder / CELL)
     found = check_collection(edited(collection, test="alias.npz:val", shifts=()))
-    assert "is the calibration split of towns__mlp__s1 already" in found[0].what
+    assert "is already the calibration split of towns__mlp__s1" in found[0].what
 
 
 def test_names_that_tables_or_files_cannot_tell_apart_are_errors(collection):

@@ -160,7 +160,7 @@ def test_as_many_of_each_class_must_be_possible():
     labels = np.array([0, 0, 0, 1, 1, 1, 2])
     with pytest.raises(InputError, match="cannot be divided equally among 3 classes; 3 or 6"):
         draw_rows(labels, 4, seed=0, draw=0, way="per-class")
-    with pytest.raises(InputError, match="2 of each class: class 2 has 1 samples"):
+    with pytest.raises(InputError, match="2 of each class: class 2 has only 1 samples"):
         draw_rows(labels, 6, seed=0, draw=0, way="first-per-class")
 
 
@@ -210,8 +210,8 @@ def test_seeds_of_a_split_share_their_shifted_sets_and_others_do_not(folder):
     (folder / "collection.toml").write_text(text + "\n" + other, encoding="utf-8")
     found = check_collection(load_collection(folder))
     assert {p.cell for p in found} == {"d__c__s1", "d__c__s2"}
-    assert any("it is the calibration split of d__b__s1 already" in p.what for p in found)
-    assert any("it is the shift far-1 of d__b__s1 already" in p.what for p in found)
+    assert any("it is already the calibration split of d__b__s1" in p.what for p in found)
+    assert any("it is already the shift far-1 of d__b__s1" in p.what for p in found)
 
 
 def test_one_file_may_be_seen_with_other_classes_by_another_cell(folder):
@@ -245,7 +245,7 @@ def test_one_file_may_be_seen_with_other_classes_by_another_cell(folder):
         (["seed = [0, 0]", SPLIT], "seed must be whole numbers that differ"),
         ([SPLIT.replace("3}", "3, draw = 'first'}"), "seed = [0, 1]"], "drawn at random"),
         ([SPLIT, shift("far.npz", "labels = 'mine'")], "labels must be columns or classes"),
-        ([SPLIT, shift("far.npz", "classes = [3, 3]")], r"shift 1: classes: column 3 is there"),
+        ([SPLIT, shift("far.npz", "classes = [3, 3]")], r"shift 1: classes: column 3 occurs twice"),
     ],
 )
 def test_a_wrong_key_is_one_line_that_says_where(keys, message, folder):
