@@ -154,7 +154,7 @@ def test_scores_and_ties(tmp_path):
     assert taken[x == 4.0].all()  # rows of one confidence are accepted together
     assert "at most 5 % have outcome 0" in str(found)
     assert "probability" in str(found)
-    with pytest.raises(InputError, match="no classes to go by"):
+    with pytest.raises(InputError, match="so it has no classes"):
         sc.certify(cal, x, y, by="class")
 
 
@@ -218,7 +218,7 @@ def test_the_rows_of_the_fit_are_refused(cal, split):
         ({"risk": 2}, "write 0.02 for 2 %"),
         ({"risk": -0.1}, "between 0 and 1"),
         ({"risk": float("nan")}, "between 0 and 1"),
-        ({"risk": []}, "names none"),
+        ({"risk": []}, "is empty; give at least one"),
         ({"risk": "2%"}, "such as 0.02"),
         ({"risk": True}, "such as 0.02"),
         ({"confidence": 1.0}, "at least 0.5 and below 1"),

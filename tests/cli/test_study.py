@@ -114,7 +114,7 @@ def test_import_writes_a_collection_and_says_what_to_do_next(cli):
     )
     code, out, err = cli("study", "import", "data", "-o", "new")
     assert (code, out) == (2, "")
-    assert "is there already; --force replaces it" in err
+    assert "already exists; --force replaces it" in err
     np.savez("data/odd.npz", logits=np.eye(3))
     code, out, err = cli("study", "import", "data", "-o", "new", "--force", "--json")
     assert code == 0

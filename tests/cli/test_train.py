@@ -68,7 +68,7 @@ def test_a_run_its_lines_and_its_end(cli, digits, here):
         (["r.toml", "-o", "x", "--set", "lr"], "--set must look like optimizer.lr=1e-4; got 'lr'"),
         (["r.toml", "-o", "x", "--set", "optimizer.lr=fast"], "lr must be a number; got 'fast'"),
         (["r.toml", "-o", "x", "--data", "folder:none"], "the folder none is not there"),
-        (["r.toml", "-o", "x", "--device", "cuda:99"], "the device 'cuda:99' is not there"),
+        (["r.toml", "-o", "x", "--device", "cuda:99"], "the device 'cuda:99' is not available"),
         (["r.toml", "-o", "r.toml"], "r.toml is an input and would be overwritten"),
         (["paper-sgd", "-o", "x"], "write --data cifar100:DIR"),
         (["r.toml", "-o", "digits/x"], "would be written into"),

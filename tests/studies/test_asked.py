@@ -34,7 +34,7 @@ def test_what_a_study_varies_stays_varied():
     found = options_of(study)
     assert found["pwlinear-3(logit)"] == found["pwlinear-3"] == {"scale": "logit"}
     assert "pwlinear-3(logit)" not in study.given["scale"]["of"]
-    with pytest.raises(sc.InputError, match=r"n_groups is what study 'k-ablation' varies itself"):
+    with pytest.raises(sc.InputError, match=r"study 'k-ablation' varies n_groups itself"):
         study_named("k-ablation").with_options(settings={"n_groups": 5})
 
 
@@ -59,10 +59,14 @@ def test_every_setting_of_a_study_can_be_set_to_what_it_is(name):
     ("name", "settings", "message"),
     [
         ("clean", {"n_grups": 5}, "did you mean 'n_groups'"),
-        ("clean", {"magic": 5}, "no setting of study 'clean' or of its methods; choose from C, "),
+        (
+            "clean",
+            {"magic": 5},
+            "not a setting of study 'clean' or of its methods; choose from C, ",
+        ),
         ("clean", {"n_groups": 0}, "n_groups=0 of srts-nll: n_groups must be a whole number"),
-        ("requantize", {"control": "x"}, "control is no setting"),
-        ("deployment", {"metrics": ["ece15"]}, "metrics is no setting"),
+        ("requantize", {"control": "x"}, "control is not a setting"),
+        ("deployment", {"metrics": ["ece15"]}, "metrics is not a setting"),
         ("deployment", {"coverages": [0.0]}, "coverages must be shares"),
         ("selector", {"folds": 1}, "folds must be a whole number of at least 2"),
         ("selector", {"rules": ["best"]}, "rules must be among repeat, fold, sample; got 'best'"),
@@ -85,11 +89,14 @@ def test_metrics_are_replaced_where_a_study_has_some():
     found = study_named("signal-to-noise").with_options(metrics=("nll", "ece15")).metrics
     assert found == ("nll", "ece15", "top_label_bce")
     for name in ("thresholds", "efficiency", "risk-score", "risk-flow"):
-        with pytest.raises(sc.InputError, match=f"study '{name}' has no metrics to replace"):
+        with pytest.raises(
+            sc.InputError,
+            match=f"study '{name}' measures its own quantities: its metrics cannot be replaced",
+        ):
             study_named(name).with_options(metrics=("nll",))
     with pytest.raises(sc.InputError, match="did you mean 'ece15'"):
         study_named("clean").with_options(metrics=("ece51",))
-    with pytest.raises(sc.InputError, match="accuracy is better higher: begin with another"):
+    with pytest.raises(sc.InputError, match="accuracy is better when higher: put another first"):
         study_named("oracle-k").with_options(metrics=("accuracy",))
     assert study_named("oracle-k").with_options(metrics=("nll", "accuracy")).metrics[0] == "nll"
 
@@ -157,7 +164,7 @@ def test_the_command_sets_options_and_metrics(cli, here):
         (["--set", "n_groups"], "--set needs name=value; got 'n_groups'"),
         (["--set", "n_groups=many"], "--set n_groups must be a whole number; got 'many'"),
         (["--set", "seed=1"], "a study seeds its folds by the seed of each cell"),
-        (["--set", "magic=1"], "magic is no setting of study 'clean' or of its methods"),
+        (["--set", "magic=1"], "magic is not a setting of study 'clean' or of its methods"),
         (["--metrics", "luck"], "unknown metric 'luck'"),
         (["--metrics", ","], "--metrics names none"),
     ],

@@ -97,7 +97,7 @@ def test_a_description_is_read_without_its_files(tmp_path):
         (GOOD + "seed = 99999999999999999999999", "seed must be from 0 to 4,294,967,295"),
         (GOOD + "seed = -1", "seed must be from 0 to 4,294,967,295"),
         (GOOD + "[[cell.shift]]\nkind = 'k'\nseverity = 1", "shift 1: lacks file"),
-        (GOOD + GOOD.replace('name = "mine"', ""), "a__b__s0 is there more than once"),
+        (GOOD + GOOD.replace('name = "mine"', ""), "a__b__s0 occurs more than once"),
     ],
 )
 def test_a_wrong_description_is_one_line_that_says_where(text, message, tmp_path):
@@ -312,15 +312,15 @@ def edited(collection, **changes):
 def test_one_split_in_two_places_is_an_error(collection, folder):
     second = collection.cells[1]
     found = check_collection(edited(collection, test=second.calibration, shifts=()))
-    assert "is the calibration split of towns__mlp__s1 already" in found[0].what
+    assert "is already the calibration split of towns__mlp__s1" in found[0].what
     assert "120 of 120 rows" in found[1].what
     assert {problem.severity for problem in found} == {"error"}
     other = collection.cells[0].test
     (problem,) = check_collection(edited(collection, test=other, shifts=()))
-    assert "is the test split of towns__mlp__s0 already" in problem.what
+    assert "is already the test split of towns__mlp__s0" in problem.what
     (folder / "alias.npz").symlink_to(folder / CELL)
     found = check_collection(edited(collection, test="alias.npz:val", shifts=()))
-    assert "is the calibration split of towns__mlp__s1 already" in found[0].what
+    assert "is already the calibration split of towns__mlp__s1" in found[0].what
 
 
 def test_names_that_tables_or_files_cannot_tell_apart_are_errors(collection):
@@ -331,9 +331,9 @@ def test_names_that_tables_or_files_cannot_tell_apart_are_errors(collection):
         "no shift may be called clean: that is the test split"
     ]
     found = check_collection(edited(collection, shifts=(noise, noise)))
-    assert found[0].what == "shift noise, severity 1, is there twice"
+    assert found[0].what == "shift noise, severity 1, occurs twice"
     found = check_collection(edited(collection, dataset="a/b", shifts=()))
-    assert found[0].what == "data set and backbone must be names that a file can have"
+    assert found[0].what == "data set and backbone must be valid in file names"
 
 
 @pytest.mark.parametrize("name", ["a\0b.npz", "x" * 5000 + ".npz", ".", "loop.npz", "no.suffix"])
@@ -419,7 +419,7 @@ def test_what_is_no_part_of_it_is_told(folder):
 
 def test_an_old_description_is_not_lost(folder):
     (folder / "collection.toml").write_text("mine")
-    with pytest.raises(FileError, match="is there already; force=True replaces it"):
+    with pytest.raises(FileError, match="already exists; force=True replaces it"):
         import_folder(folder, folder)
     assert (folder / "collection.toml").read_text() == "mine"
     import_folder(folder, folder, force=True)
@@ -535,7 +535,7 @@ def test_what_an_import_would_overwrite_stays(tmp_path, h5py):
         write_group(file.create_group("a/b"), 0)
         write_group(file.create_group("a/c"), 5)
     (tmp_path / "a__c.npz").write_text("mine")
-    with pytest.raises(FileError, match=r"a__c\.npz is there already"):
+    with pytest.raises(FileError, match=r"a__c\.npz already exists"):
         import_calarena(tmp_path / "bench.h5", tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["a__c.npz", "bench.h5"]
     import_calarena(tmp_path / "bench.h5", tmp_path, force=True)

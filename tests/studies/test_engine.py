@@ -500,7 +500,7 @@ def test_a_worker_with_other_software_or_files_says_so(own):
     with pytest.raises(InputError, match=r"smallcal 99\.0"):
         pool._away("99.0", partial(measure.work, order), (own.cells[0], task))
     elsewhere = replace(own.cells[0], folder=Path("/nowhere"))
-    with pytest.raises(FileError, match="a worker cannot see"):
+    with pytest.raises(FileError, match="a worker cannot find"):
         measure.work(order, (elsewhere, task))
 
 

@@ -157,7 +157,7 @@ def test_a_file_whose_name_is_no_text_is_left_out_by_name(tmp_path):
             pytest.skip("this file system keeps text only")
     code, _, err = command("study", "import", tmp_path, "-o", tmp_path / "made")
     assert code == 0
-    assert "\\udcff__m.npz: its path is no text in UTF-8; rename it" in err
+    assert "\\udcff__m.npz: its path is not valid UTF-8; rename it" in err
 
 
 @pytest.mark.parametrize("name", [r"\input{/etc/passwd}", "a & b % c $d$ #e _f {g} ~h ^i \\j"])

@@ -102,7 +102,7 @@ def test_labels_that_count_the_classes_without_saying_so_are_found(folder):
     errors = [p for p in check_collection(collection) if p.severity == "error"]
     assert [p.file for p in errors] == ["counted.npz"]
     assert 'labels = "classes"' in errors[0].what
-    assert str(errors[0]).startswith("d__b__s0: counted.npz: classes: labels end at 3")
+    assert str(errors[0]).startswith("d__b__s0: counted.npz: classes: the largest label is 3")
 
 
 def test_rows_of_other_classes_are_counted(folder):
@@ -110,7 +110,8 @@ def test_rows_of_other_classes_are_counted(folder):
     (problem,) = check_collection(collection)
     _, labels = arrays(folder, "wide.npz")
     left = sum(label not in CHOSEN for label in labels)
-    assert problem.what == f"classes: {left} of 600 samples are of other classes and left out"
+    said = f"classes: {left} of 600 samples belong to other classes and are left out"
+    assert problem.what == said
     assert problem.severity == "note"
 
 
@@ -157,9 +158,9 @@ def test_draws_are_those_of_a_plain_loop(way):
 
 def test_as_many_of_each_class_must_be_possible():
     labels = np.array([0, 0, 0, 1, 1, 1, 2])
-    with pytest.raises(InputError, match="no whole number of each of 3 classes; 3 or 6"):
+    with pytest.raises(InputError, match="cannot be divided equally among 3 classes; 3 or 6"):
         draw_rows(labels, 4, seed=0, draw=0, way="per-class")
-    with pytest.raises(InputError, match="2 of each class: class 2 has 1 samples"):
+    with pytest.raises(InputError, match="2 of each class: class 2 has only 1 samples"):
         draw_rows(labels, 6, seed=0, draw=0, way="first-per-class")
 
 
@@ -209,8 +210,8 @@ def test_seeds_of_a_split_share_their_shifted_sets_and_others_do_not(folder):
     (folder / "collection.toml").write_text(text + "\n" + other, encoding="utf-8")
     found = check_collection(load_collection(folder))
     assert {p.cell for p in found} == {"d__c__s1", "d__c__s2"}
-    assert any("it is the calibration split of d__b__s1 already" in p.what for p in found)
-    assert any("it is the shift far-1 of d__b__s1 already" in p.what for p in found)
+    assert any("it is already the calibration split of d__b__s1" in p.what for p in found)
+    assert any("it is already the shift far-1 of d__b__s1" in p.what for p in found)
 
 
 def test_one_file_may_be_seen_with_other_classes_by_another_cell(folder):
@@ -224,14 +225,17 @@ def test_one_file_may_be_seen_with_other_classes_by_another_cell(folder):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (["classes = [1]", SPLIT], r"cell 1 \(d b\): classes: at least two columns"),
-        (["classes = [1, 1]", SPLIT], "classes: column 1 is there twice"),
+        (["classes = [1]", SPLIT], r"cell 1 \(d b\): classes: give at least two columns"),
+        (["classes = [1, 1]", SPLIT], "classes: column 1 occurs twice"),
         (["classes = [1, 2.5]", SPLIT], "classes must be column numbers"),
         (["classes = 3", SPLIT], "classes must be of type str | list"),
         (["draw = 'luck'", SPLIT], r"cell 1 \(d b\): draw: unknown draw 'luck'; choose from strat"),
         (["draw = []", SPLIT], "draw: one or more of stratified"),
-        (["split = {file = 'wide.npz'}"], "split: say samples or per_class, one of them"),
-        (["split = {file = 'wide.npz', samples = 2, per_class = 2}"], "split: say samples or per"),
+        (["split = {file = 'wide.npz'}"], "split: give either samples or per_class"),
+        (
+            ["split = {file = 'wide.npz', samples = 2, per_class = 2}"],
+            "split: give either samples or per",
+        ),
         (["split = {file = 'wide.npz', per_class = 0}"], "at least 1"),
         (["split = {file = 'wide.npz', per_class = 1, draw = 'first-per-clas'}"], "did you mean"),
         (["split = {samples = 5}"], "split: lacks file"),
@@ -241,7 +245,7 @@ def test_one_file_may_be_seen_with_other_classes_by_another_cell(folder):
         (["seed = [0, 0]", SPLIT], "seed must be whole numbers that differ"),
         ([SPLIT.replace("3}", "3, draw = 'first'}"), "seed = [0, 1]"], "drawn at random"),
         ([SPLIT, shift("far.npz", "labels = 'mine'")], "labels must be columns or classes"),
-        ([SPLIT, shift("far.npz", "classes = [3, 3]")], r"shift 1: classes: column 3 is there"),
+        ([SPLIT, shift("far.npz", "classes = [3, 3]")], r"shift 1: classes: column 3 occurs twice"),
     ],
 )
 def test_a_wrong_key_is_one_line_that_says_where(keys, message, folder):
@@ -276,7 +280,7 @@ def test_a_draw_that_cannot_be_made_is_a_failure_with_its_reason(folder, tmp_pat
     keys = ('calibration = "wide.npz"', 'test = "far.npz"', 'draw = "per-class"')
     study = study_named("proper-scores").with_options(methods=("ts-nll",), budgets=(50,), n_boot=9)
     outcome = run(study, described(folder, *keys), tmp_path / "run")
-    assert "50 samples are no whole number of each of 12 classes; 48 or 60" in outcome.failures[0]
+    assert "50 samples cannot be divided equally among 12 classes; 48 or 60" in outcome.failures[0]
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def test_tables_come_back_without_logits_and_without_predictions_where_they_are_
     shutil.rmtree(again / "predictions")
     less = finished(again)[1]
     assert [t.name for t in less.tables] == ["means", "differences"]
-    assert "tables of predictions are left out: seed-samples, samples" in less.notes[0]
+    assert "tables that need predictions are left out: seed-samples, samples" in less.notes[0]
     # A run that goes on makes them again, and says so.
     study = study_named("clean").with_options(methods=METHODS, n_boot=N_BOOT)
     mended = run(study, load_collection(folder), again)

@@ -194,14 +194,14 @@ def test_cells_are_models_at_budgets(gated):
     assert len(table.rows) == len(units) == 12
     order = np.argsort(-units[:, 2], kind="stable")
     for found, i in zip(cells(table), order, strict=True):
-        assert found["promised gain points"].value == pytest.approx(100 * units[i, 0])
+        assert found["predicted gain points"].value == pytest.approx(100 * units[i, 0])
         assert found["T ratio"].value == pytest.approx(units[i, 1])
         assert found["ECE gain points"].value == pytest.approx(100 * units[i, 2])
         assert found["top-label log-loss gain points"].value == pytest.approx(200 * units[i, 2])
         assert found["outcome"] == ("wins" if units[i, 2] > 0 else "loses")
 
 
-@pytest.mark.parametrize(("name", "column"), [("promised gain", 0), ("T ratio", 1)])
+@pytest.mark.parametrize(("name", "column"), [("predicted gain", 0), ("T ratio", 1)])
 def test_the_gate_is_ranked_by_hand(name, column, gated):
     made, units = gated
     x, gain = units[:, column], units[:, 2]
@@ -235,7 +235,7 @@ def test_a_threshold_separates_or_it_does_not(promises, separates, above, right)
         rows += [row(model, 0, "K=1", "ece15", 0.05), row(model, 0, "K=3", "ece15", 0.05 - gain)]
         rows += [row(model, 0, "K=3", "gain_repeat", promised)]
     made = tables("on-off", rows)["gate"]
-    (found,) = cells(made, **{"criterion": "promised gain", "gain in": "ece15"})
+    (found,) = cells(made, **{"criterion": "predicted gain", "gain in": "ece15"})
     assert found["separates"] == separates
     assert found["winners above all losers"].text() == above
     assert found["right at the best threshold %"].value == pytest.approx(right)

@@ -138,7 +138,7 @@ def test_a_few_bytes_reserve_no_gigabytes(tmp_path):
         ({b"data": np.zeros((1, 3072), np.uint8), b"fine_labels": [b"a"]}, "whole numbers"),
         ({b"data": np.zeros((2, 3072), np.uint8), b"fine_labels": [[1], []]}, "whole numbers"),
         ({b"data": np.zeros((0, 3072), np.uint8), b"fine_labels": []}, "whole numbers"),
-        ([1, 2], "holds no dictionary"),
+        ([1, 2], "does not hold a dictionary"),
     ],
 )
 def test_a_batch_of_something_else_is_named(tmp_path, batch, said):
@@ -156,7 +156,7 @@ def test_missing_files_and_parts_are_named(tmp_path):
     assert image_parts(f"cifar10:{tmp_path}") == ("test",)
     with pytest.raises(sc.InputError, match="has no part 'val'; choose from train, test"):
         open_images(f"cifar10:{tmp_path}:val")
-    with pytest.raises(sc.FileError, match="one of the official batches"):
+    with pytest.raises(sc.FileError, match="an official Python batch"):
         open_images(f"cifar100:{tmp_path}")
     os.mkfifo(tmp_path / "test")
     with pytest.raises(sc.FileError, match="no file"):
@@ -208,7 +208,7 @@ def test_corrupted_sets_that_are_wrong_are_one_line(tmp_path):
     (tmp_path / "saturate.npy").write_bytes(whole[:-40])
     for part, said in {
         "snow-1": r"snow.npy must hold bytes of shape \(n, 32, 32, 3\)",
-        "frost-1": "frost.npy has 14 images, which are no five severities",
+        "frost-1": "frost.npy has 14 images, not a multiple of the five severities",
         "jpeg-1": "jpeg.npy: it is not a .npy file of numbers",
         "contrast-1": "contrast.npy: it is not a .npy file of numbers",
         "pixelate-1": "labels.npy: 15 labels for 10 images",

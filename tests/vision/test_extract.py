@@ -219,7 +219,7 @@ def test_a_cell_of_the_same_name_is_not_written_over(photos, tmp_path):
     (tmp_path / "theirs").mkdir()
     text = (out / "collection.toml").read_text().replace("photos__Net__s0/", "elsewhere/")
     (tmp_path / "theirs" / "collection.toml").write_text(text)
-    with pytest.raises(sc.InputError, match="of other files"):
+    with pytest.raises(sc.InputError, match="with other files"):
         extract(f"{NET}?num_classes=3", wanted, tmp_path / "theirs", settings=FEW)
     assert content(out) == before
 
@@ -263,7 +263,9 @@ def test_a_model_that_is_no_module_and_gives_arrays(photos, tmp_path):
     )
     wanted = CellImages(f"folder:{photos}", split="halves")
     done = extract(given, wanted, tmp_path / "out", settings=FEW)
-    assert done.notes == ("onnx:model.onnx has no last layer that is known: no features were kept",)
+    assert done.notes == (
+        "onnx:model.onnx has no last layer that smallcal knows: no features were saved",
+    )
     extract(net, wanted, tmp_path / "net", settings=FEW)
     files = [tmp_path / name / "photos__Net__s0" / "test.npz" for name in ("out", "net")]
     np.testing.assert_array_equal(*(arrays(file)["logits"] for file in files))

@@ -268,7 +268,7 @@ def test_a_model_that_fails_is_one_line(photos, name, said):
 @posix
 def test_a_killed_process_that_loads_images_is_one_line(photos):
     settings = ExtractionSettings(batch_size=8, workers=2)
-    with pytest.raises(sc.InputError, match="was ended from outside") as error:
+    with pytest.raises(sc.InputError, match="was killed, perhaps for lack of memory") as error:
         extract("torch:support.small_net:deadly?num_classes=3", wanted(), "out", settings=settings)
     assert "try fewer --workers" in error.value.shell
     assert not multiprocessing.active_children()
@@ -309,10 +309,10 @@ def test_a_test_set_alone_says_what_to_add(photos, cli):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--split", "5%"), "none to test on"),
-        (("--split", "halves", "--calibration", "folder:photos"), "say one of them"),
+        (("--split", "5%"), "leaves no images to test on"),
+        (("--split", "halves", "--calibration", "folder:photos"), "give only one of them"),
         (("--split", "halves", "--calibration-split", "5%"), "divides the images"),
-        (("--calibration", "folder:photos"), "calibrated on and tested on"),
+        (("--calibration", "folder:photos"), "used both to calibrate and to test"),
         (("--split", "thirds"), "unknown split 'thirds'"),
         (("--split", "nothing.json"), "nothing.json"),
         (("--split", "halves", "--corrupt", "fogg"), "did you mean 'fog'?"),
@@ -323,9 +323,9 @@ def test_a_test_set_alone_says_what_to_add(photos, cli):
         (("--split", "halves", "--device", "tpu"), "unknown device 'tpu'"),
         (("--split", "halves", "--device", "cuda"), "cannot use the device 'cuda'"),
         (("--split", "halves", "--precision", "int8"), "unknown precision 'int8'"),
-        (("--split", "halves", "--output", "photos"), "holds something else (cat)"),
+        (("--split", "halves", "--output", "photos"), "holds other files (cat)"),
         (("--split", "halves", "--output", "photos/out"), "which is read"),
-        (("--split", "halves", "--output", "mine"), "holds something else (notes.txt)"),
+        (("--split", "halves", "--output", "mine"), "holds other files (notes.txt)"),
         (("--split", "halves", "--output", "mine/notes.txt"), "not a folder"),
     ],
 )
@@ -395,7 +395,7 @@ def test_one_kind_of_shift_twice(photos):
     from smallcal.vision import Corruptions
 
     both = wanted(corruptions=Corruptions(("fog", "fog"), (1,)))
-    with pytest.raises(sc.InputError, match="shift/fog-1 is there twice"):
+    with pytest.raises(sc.InputError, match="shift/fog-1 occurs twice"):
         extract(NET, both, "out", settings=FEW)
 
 

@@ -82,7 +82,7 @@ def test_a_list_beside_the_images_says_the_columns(tmp_path, no_timm):
     with pytest.raises(sc.FileError, match=r"imagenet_synsets.txt must hold ImageNet's 1,000"):
         open_images(f"imagenet-r:{tmp_path}")
     (tmp_path / "imagenet_synsets.txt").write_text("\n".join(wnids(1000, step=8)))
-    with pytest.raises(sc.FileError, match="is none of ImageNet's 1,000 classes"):
+    with pytest.raises(sc.FileError, match="is not one of ImageNet's 1,000 classes"):
         open_images(f"imagenet-r:{tmp_path}")
 
 
@@ -92,14 +92,14 @@ def test_wrong_layouts_of_wnids_are_named(tmp_path, timm):
         f"imagenet-r:{some}": "some holds 3 class folders; imagenet-r has 200",
         f"imagenet-a:{some}:val": "imagenet-a has no parts",
         f"imagenet:{some}:val": "it holds neither train nor val",
-        f"imagenet-sketch:{some / ALL[0]}": "holds no class folders, which are called as n01440764",
+        f"imagenet-sketch:{some / ALL[0]}": "holds no class folders, with names like n01440764",
         f"imagenet-c:{some}:fog-3": "holds no corruption of imagenet-c",
     }.items():
         with pytest.raises(sc.SmallcalError, match=said):
             open_images(source)
     assert open_images(f"imagenet-sketch:{some}").columns == (0, 1, 2)
     (some / "misc").mkdir()
-    with pytest.raises(sc.FileError, match="misc is no class folder"):
+    with pytest.raises(sc.FileError, match="misc is not a class folder"):
         open_images(f"imagenet-sketch:{some}")
     (some / "misc").rename(some / ALL[10])
     with pytest.raises(sc.FileError, match=rf"class folder .*{ALL[10]} holds no image"):
@@ -179,7 +179,7 @@ def test_the_folders_of_v2_are_numbers(tmp_path):
     with pytest.raises(sc.FileError, match="holds no class folders, which are called 0 to 999"):
         open_images(f"imagenet-v2:{tmp_path / 'imagenetv2-top-images' / '9'}")
     write_folders(tmp_path / "imagenetv2-top-images", ["1000"])
-    with pytest.raises(sc.FileError, match=r"1000 is no class folder of imagenet-v2"):
+    with pytest.raises(sc.FileError, match=r"1000 is not a class folder of imagenet-v2"):
         open_images(f"imagenet-v2:{tmp_path}:top-images")
 
 

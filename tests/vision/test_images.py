@@ -60,7 +60,7 @@ def test_take_keeps_images_labels_and_ids_together(tmp_path):
     for wrong in ([6], [-1], [0.5], [True], [[0]]):
         with pytest.raises(sc.InputError, match="rows of"):
             images.take(wrong)
-    with pytest.raises(sc.InputError, match="has no image 6; there are 6"):
+    with pytest.raises(sc.InputError, match="has no image 6; it has 6"):
         images.image(6)
 
 
@@ -220,7 +220,7 @@ def test_train_and_val_are_parts_and_no_classes(tmp_path):
     assert open_images(f"folder:{root / 'val'}").ids == ("cat/cat_0.JPEG", "dog/dog_0.JPEG")
     with pytest.raises(sc.InputError, match="choose from train, val"):
         open_images(f"folder:{root}:dev")
-    with pytest.raises(sc.InputError, match="is one part already"):
+    with pytest.raises(sc.InputError, match="is already one part"):
         image_parts(f"folder:{root}:val")
 
 

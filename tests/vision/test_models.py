@@ -122,7 +122,7 @@ class TestFactory:
             ("torch:support.small_nets:Smal", "no factory 'Smal'; did you mean 'Small'"),
             ("torch:support.small_nets:broken", "RuntimeError: no such layer"),
             ("torch:support.small_nets:nothing", "must give a torch.nn.Module.*got int"),
-            ("torch:support.small_nets:Bare", "does not say what it sees"),
+            ("torch:support.small_nets:Bare", "does not say its input"),
             (f"{SMALL}?input.size=1", "cannot take images of 1 x 1"),
             (f"{SMALL}?input.sise=9", "no 'sise'; did you mean 'size'"),
             (f"{SMALL}?input.crop=2", "crop cannot be 2"),
@@ -253,7 +253,11 @@ class TestCheckpoint:
     def test_no_file_calls_what_it_likes(self, tmp_path, source):
         options = {"command": f"touch {tmp_path}/ran"}
         file = checkpoint(tmp_path / "a.pt", Small(), source=f"torch:{source}", options=options)
-        fails(FileError, "wants torch:.* called, which could do anything", f"checkpoint:{file}")
+        fails(
+            FileError,
+            "would run the code of torch:.*, which could do anything",
+            f"checkpoint:{file}",
+        )
         assert not (tmp_path / "ran").exists()
 
     def test_a_function_of_ones_own_may_be_called(self, tmp_path):
@@ -310,13 +314,15 @@ class TestCheckpoint:
 
     def test_other_files(self, tmp_path):
         torch.save(Small().state_dict(), tmp_path / "net.pt")
-        fails(FileError, "does not say which network", f"checkpoint:{tmp_path / 'net.pt'}")
+        fails(FileError, "does not say its network", f"checkpoint:{tmp_path / 'net.pt'}")
         fails(FileError, "not there; did you mean '.*net.pt'", SMALL, checkpoint=tmp_path / "nt.pt")
         fails(FileError, "is a folder", SMALL, checkpoint=tmp_path)
         (tmp_path / "net.npz").touch()
-        fails(FileError, "a checkpoint is one of .pt", SMALL, checkpoint=tmp_path / "net.npz")
+        fails(
+            FileError, "a checkpoint must end in one of .pt", SMALL, checkpoint=tmp_path / "net.npz"
+        )
         both = {"checkpoint": tmp_path / "net.pt"}
-        fails(InputError, "a checkpoint already", f"checkpoint:{tmp_path / 'net.pt'}", **both)
+        fails(InputError, "is already a checkpoint", f"checkpoint:{tmp_path / 'net.pt'}", **both)
 
 
 class TestFingerprint:

@@ -80,7 +80,7 @@ def test_logits_and_features_are_numpys(tmp_path, shape, more):
 
 def test_outputs_by_name(tmp_path):
     file = write(tmp_path / "net.onnx", ["n", 3, 16, 16], outputs=("a", "b"))
-    with pytest.raises(InputError, match=r"which output is logits .* a \(2, 5\), b \(2, 3\)"):
+    with pytest.raises(InputError, match=r"which output is logits: .* a \(2, 5\), b \(2, 3\)"):
         open_model(f"onnx:{file}{SEEN}")
     model = open_model(f"onnx:{file}{SEEN}&logits=a&features=b")
     assert [one.shape for one in model.outputs(seen())] == [(5, 5), (5, 3)]

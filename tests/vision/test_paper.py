@@ -167,30 +167,30 @@ test = "folder:d:test"
         (("split =", "spilt ="), "cell 1: does not know spilt; keys are dataset, backbone"),
         (('test = "folder:d:test"', ""), "cell 1: lacks test"),
         (('"5%"', '"five"'), "cell 1 (d b): unknown split 'five'"),
-        (('recipe = "paper-adamw"', ""), "cell 1 (d b): recipe and train belong together"),
-        (('split = "5%"', ""), "say split or calibration, one of them"),
-        (('split = "5%"', 'split = "5%"\ncalibration = "folder:d:val"'), "one of them"),
+        (('recipe = "paper-adamw"', ""), "cell 1 (d b): give both recipe (how to train) and train"),
+        (('split = "5%"', ""), "give exactly one of split and calibration"),
+        (('split = "5%"', 'split = "5%"\ncalibration = "folder:d:val"'), "exactly one of"),
         (('"folder:d:test"', '"folder:"'), "'folder:' does not say where the images are"),
         (
             ('"folder:d:test"', '"foldr:d"'),
             "unknown kind of images 'foldr'; did you mean 'folder'?",
         ),
         (('"b"', '"a/b"'), "backbone 'a/b' cannot be part of a file's name"),
-        (('"b"', '"b"\nseeds = 0'), "seeds must be how many, or a list of numbers; got 0"),
+        (('"b"', '"b"\nseeds = 0'), "seeds must be their number, or a list of numbers; got 0"),
         (('"b"', '"b"\nseeds = [1, 1]'), "seeds must differ"),
         (('"b"', '"b"\nseeds = "all"'), "seeds must be of type int | list; got 'all'"),
         (('"b"', '"b"\ncorrupt = {kinds = ["fogg"]}'), "unknown corruption 'fogg'; did you mean"),
-        (('"b"', '"b"\ncorrupt = {severities = [6]}'), "one severity, from 1 to 5"),
+        (('"b"', '"b"\ncorrupt = {severities = [6]}'), "one severity from 1 to 5"),
         (('"b"', '"b"\ncorrupt = {kinds = "most"}'), "kinds must be all, standard or a list"),
         (('"b"', '"b"\nshifts = [{date = "folder:e"}]'), "shift 1: lacks data"),
         (('"b"', '"b"\nshifts = [{data = "folder:e", kinds = "all"}]'), "no corruptions to choose"),
-        (('"b"', '"b"\ncorrupt_images = 9'), "corrupt is missing"),
+        (('"b"', '"b"\ncorrupt_images = 9'), "corrupt (which images) is missing"),
         (("[[cell]]", "[[cells]]\na = 1\n[[cell]]"), "does not know cells"),
         (
             ("[[cell]]", '[images]\n"folder:d" = "many"\n[[cell]]'),
             "must be a whole number; got 'many'",
         ),
-        (("[[cell]]", CELL + "[[cell]]"), "d/b/seed0 is there more than once"),
+        (("[[cell]]", CELL + "[[cell]]"), "d/b/seed0 occurs more than once"),
         (('"5%"', '"5%'), "cannot be read as a file of cells"),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_wrong_file_is_told_in_a_line(tmp_path, change, said):
 def test_a_published_model_cannot_have_a_split_of_training_images(tmp_path):
     text = CELL.replace('recipe = "paper-adamw"\n', "").replace('train = "folder:d:train"\n', "")
     (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(sc.FileError, match="the split 5% is of training images"):
+    with pytest.raises(sc.FileError, match="the split 5% divides training images"):
         load_paper(tmp_path / "mine.toml")
 
 
@@ -216,7 +216,7 @@ def test_a_published_model_cannot_have_a_split_of_training_images(tmp_path):
     [
         ("paper-adam", "{}", "there is no recipe"),
         ("paper-adamw", "{training.epochz = 3}", "[training] has no key 'epochz'"),
-        ("paper-adamw", "{epochs = 3}", "'epochs' is no key of a recipe"),
+        ("paper-adamw", "{epochs = 3}", "'epochs' is not a key of a recipe"),
         ("paper-adamw", "{training.epochs = 0}", "epochs must be at least 1"),
     ],
 )

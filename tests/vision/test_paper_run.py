@@ -100,8 +100,8 @@ def test_a_file_of_ones_own_is_run_and_ends_in_a_collection(cli, small):
     before = files(small / "out")
     code, out, err = cli(*asked, "-o", "out")
     assert (code, err) == (0, "")
-    assert out.count("it was trained before") == 2
-    assert out.count("its logits were taken before") == 3
+    assert out.count("it is trained already") == 2
+    assert out.count("its logits exist already") == 3
     assert files(small / "out") == before
 
 
@@ -142,7 +142,7 @@ def test_what_was_stopped_goes_on(small):
     assert not (small / "out" / "logits" / "collection.toml").exists()
     said.clear()
     run_paper(paper, paper.cells[:1], places, settings=SETTINGS, told=said.append)
-    assert "  it was trained before" in said
+    assert "  it is trained already" in said
     assert not any("calibration:" in line for line in said)
     whole = Places(small / "data", small / "whole")
     run_paper(paper, paper.cells[:1], whole, settings=SETTINGS)

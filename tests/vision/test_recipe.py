@@ -121,7 +121,7 @@ def test_changes_are_named_by_section_and_key():
     assert recipe.training.epochs == 7
     assert recipe.model.options == {"input.size": 32, "depth": 3}
     assert recipe_of({**TABLES}, source="r.toml").model.options == {}
-    with pytest.raises(InputError, match="'epochs' is no key of a recipe"):
+    with pytest.raises(InputError, match="'epochs' is not a key of a recipe"):
         made().changed({"epochs": 7})
     with pytest.raises(InputError, match="did you mean 'training'"):
         made().changed({"trainin.epochs": 7})

@@ -170,7 +170,7 @@ def test_a_stale_split_is_one_line(kept):
     images, file = kept
     changed = images_of([*(np.arange(39) % 4), 0])
     for other in (changed, images.take(np.arange(39)), images.take(np.arange(40)[::-1])):
-        with pytest.raises(sc.FileError, match=r"split.json is stale: .*make it anew") as caught:
+        with pytest.raises(sc.FileError, match=r"split.json is stale: .*make it again") as caught:
             read_split(file, other)
         assert "\n" not in str(caught.value)
         with pytest.raises(sc.InputError, match="made for other images"):
@@ -185,7 +185,7 @@ def test_another_split_is_not_written_over(kept):
         split_images(images, "25%", seed=3).save(file)
     assert file.read_bytes() == before
     file.write_text("{}")
-    with pytest.raises(sc.FileError, match="is no split of images"):
+    with pytest.raises(sc.FileError, match="is not a split of images"):
         split_images(images, "25%", seed=2).save(file)
 
 
@@ -198,9 +198,9 @@ def test_changed_and_damaged_files_are_refused(kept):
         ({"seed": 3}, "was changed"),
         ({"sha256": "0"}, "was changed"),
         ({"version": 2}, "version 2, not 1"),
-        ({"format": "x"}, "is no split of images"),
-        ({"more": 1}, "is no whole split"),
-        ({"seed": "2"}, "is no whole split"),
+        ({"format": "x"}, "is not a split of images"),
+        ({"more": 1}, "is not a complete split"),
+        ({"seed": "2"}, "is not a complete split"),
     ):
         file.write_text(json.dumps({**whole, **change}))
         with pytest.raises(sc.FileError, match=said):
@@ -221,5 +221,5 @@ def test_rows_that_cannot_be_are_refused_even_with_a_right_checksum(kept):
     for parts in ({"train": [40]}, {"train": [-1]}, {"a": [1], "b": [1]}, {"a": [0.5]}, {"a": 1}):
         content = {**whole, "parts": parts}
         file.write_text(json.dumps({**content, "sha256": _digest(content)}))
-        with pytest.raises(sc.FileError, match=r"rows of|there twice"):
+        with pytest.raises(sc.FileError, match=r"rows of|occurs twice"):
             read_split(file, images)

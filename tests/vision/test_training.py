@@ -219,7 +219,7 @@ def test_a_folder_of_another_recipe_is_refused(digits, tmp_path):
         assert train(recipe(digits, training__epochs=1), run, changes=changes).resumed == 1
     finally:
         elsewhere.rename(digits.parent)
-    with pytest.raises(InputError, match="holds something else; name a new folder"):
+    with pytest.raises(InputError, match="holds other files; name a new folder"):
         train(recipe(digits), digits.parent)
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="file is a file; name a folder"):
@@ -233,7 +233,7 @@ def test_other_images_than_the_run_began_with_are_refused(tmp_path):
     said = recipe(images, training__epochs=1, training__batch_size=8)
     train(said, tmp_path / "run")
     (images / "0" / "00.png").unlink()
-    with pytest.raises(FileError, match="the images are not those that the run was begun with"):
+    with pytest.raises(FileError, match="the images are not those that the run started with"):
         train(said.changed({}), tmp_path / "run")
 
 
@@ -254,7 +254,7 @@ def test_a_recipe_may_be_changed_while_no_epoch_is_done(digits, tmp_path):
         ({"data__split": "halves"}, r"'halves' leaves nothing to train on; write one as 5%"),
         ({"data__split": "five"}, "unknown split 'five'"),
         ({"training__batch_size": 64}, "19 images to train on are fewer than one batch"),
-        ({"training__device": "cuda:7"}, "the device 'cuda:7' is not there"),
+        ({"training__device": "cuda:7"}, "the device 'cuda:7' is not available"),
         ({"training__device": "gpu"}, "unknown device 'gpu'"),
         ({"training__precision": "float16"}, "'float16' needs a GPU"),
         ({"model__source": "timmm:resnet18"}, "did you mean 'timm'"),
@@ -325,7 +325,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(digits, tmp_path, monkeypa
             raise RuntimeError("PytorchStreamWriter failed writing file data/3: file write failed")
 
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(FileError, match=r"cannot write .*is the disk full\?.*of epoch 1 stays"):
+    with pytest.raises(FileError, match=r"cannot write .*is the disk full\?.*of epoch 1 is kept"):
         train(said, tmp_path / "run")
     monkeypatch.undo()
     assert weights(tmp_path / "run")["epoch"] == 1

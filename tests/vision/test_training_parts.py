@@ -214,9 +214,7 @@ def test_a_process_that_is_killed_is_one_line_and_none_stays(pictures):
     makes = Loaded(pictures, Deadly())
     asked = [(0, np.array([row])) for row in range(24)]
     with (
-        pytest.raises(
-            InputError, match="was ended from outside, perhaps for lack of memory"
-        ) as error,
+        pytest.raises(InputError, match="was killed, perhaps for lack of memory") as error,
         loading(loader_of(makes, asked, workers=2)) as batches,
     ):
         list(batches)
@@ -377,7 +375,7 @@ def test_processes_and_devices_that_cannot_be():
     with pytest.raises(InputError, match="RANK=3, WORLD_SIZE=2"):
         place_of({"RANK": "3", "WORLD_SIZE": "2", "LOCAL_RANK": "0"})
     if not torch.cuda.is_available():
-        with pytest.raises(InputError, match="the device 'cuda' is not there: ") as caught:
+        with pytest.raises(InputError, match="the device 'cuda' is not available: ") as caught:
             device_named("cuda", Place())
         assert "\n" not in str(caught.value)
         assert device_named("auto", Place()).type == "cpu"

@@ -110,4 +110,4 @@ def test_two_processes_learn_as_one(tmp_path):
     # What the first process alone can see ends them both.
     for rank in (0, 1):
         said = (tmp_path / f"error-{rank}.txt").read_text()
-        assert said == f"{tmp_path} holds something else; name a new folder"
+        assert said == f"{tmp_path} holds other files; name a new folder"

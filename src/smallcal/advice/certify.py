@@ -275,7 +275,7 @@ def _risks(risk: float | Iterable[float]) -> tuple[float, ...]:
     """Return the risks, each once, in the order given."""
     given = [*risk] if isinstance(risk, Iterable) else [risk]
     if not given:
-        raise InputError("risk names none; give at least one share of errors, such as 0.02")
+        raise InputError("risk is empty; give at least one share of errors, such as 0.02")
     for each in given:
         if isinstance(each, bool) or not isinstance(each, int | float | np.number):
             raise InputError(f"risk must be a share of errors, such as 0.02; got {each!r}")
@@ -302,7 +302,7 @@ def _require_possible(fitted: FittedCalibrator, by: str, groups: object) -> None
     if not fitted.deployable:
         raise InputError(f"{fitted.method} is for comparison only; there is nothing to certify")
     if by == "class" and fitted.score is not None:
-        raise InputError("a score claims outcome 1 of every row; there are no classes to go by")
+        raise InputError("a score predicts outcome 1 for every row, so it has no classes")
     if by == "group" and groups is None:
         raise InputError(
             "a threshold for each group needs the group of each row: ",

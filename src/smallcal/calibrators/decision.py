@@ -116,32 +116,36 @@ class Threshold(Decision):
     column: ClassVar[str] = "accepted"
     words: ClassVar[str] = "rows whose confidence reaches a threshold are accepted"
     schema: ClassVar[Mapping[str, Rule]] = {
-        "risk": parts.rule("probability", "The share of errors is at most this ..."),
-        "confidence": parts.rule("probability", "... said with this confidence."),
-        "rule": {"type": "string", "enum": [*RULES], "description": "What it is a share of."},
+        "risk": parts.rule("probability", "Guaranteed upper bound of the share of errors."),
+        "confidence": parts.rule("probability", "Confidence of the guarantee."),
+        "rule": {
+            "type": "string",
+            "enum": [*RULES],
+            "description": "Share of accepted or all rows.",
+        },
         "by": {"type": "string", "enum": [*BY], "description": "What has its own threshold."},
-        "names": list_of({"type": "string"}, "Of the classes or groups.", least=1),
+        "names": list_of({"type": "string"}, "Names of the classes or groups.", least=1),
         "thresholds": list_of(_SHARE, "Null where no row is accepted.", least=1),
         "n": list_of(parts.rule("count"), "Rows it was tested on.", least=1),
         "accepted": list_of(parts.rule("count"), "Those it accepted.", least=1),
         "errors": list_of(parts.rule("count"), "The errors among these.", least=1),
-        "bounds": list_of(_SHARE, "The share of errors is at most this.", least=1),
+        "bounds": list_of(_SHARE, "Upper bound of each share of errors.", least=1),
         "cross": {"type": "boolean", "description": "Whether its rows were those of the fit."},
-        "sha256": {"type": "string", "description": "Of the rows it was tested on."},
+        "sha256": {"type": "string", "description": "Fingerprint of the rows it was tested on."},
         "promise": {"type": "string", "description": "The guarantee in words."},
     }
 
     def __post_init__(self) -> None:
         entries = (self.thresholds, self.n, self.accepted, self.errors, self.bounds)
         if {len(each) for each in entries} != {len(self.names)}:
-            raise InputError("a threshold needs as many numbers of each sort as it has names")
+            raise InputError("a decision needs one threshold, count and bound for each name")
         if len(set(self.names)) != len(self.names) or (self.by == "all") != (self.names == ("",)):
             raise InputError("the names of a decision must differ, and stand for classes or groups")
         if not 0 < self.risk < 1 or not 0 < self.confidence < 1:
             raise InputError("risk and confidence of a decision lie between 0 and 1")
         counts = zip(self.errors, self.accepted, self.n, strict=True)
         if not all(errors <= accepted <= n for errors, accepted, n in counts):
-            raise InputError("a decision has at most as many errors as rows accepted, of all")
+            raise InputError("a decision needs errors <= accepted <= n")
 
     @property
     def share(self) -> float:

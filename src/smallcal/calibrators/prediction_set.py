@@ -86,14 +86,14 @@ class PredictionSet(Decision):
     column: ClassVar[str] = "set"
     words: ClassVar[str] = "a set of classes that holds the true one"
     schema: ClassVar[Mapping[str, Rule]] = {
-        "alpha": parts.rule("probability", "The true class is missing with at most this chance."),
+        "alpha": parts.rule("probability", "Largest probability that a set misses the true class."),
         "score": {"type": "string", "enum": [*SCORES], "description": "How classes are scored."},
-        "quantiles": list_of(_QUANTILE, "One, or one for each class; null holds all.", least=1),
-        "penalty": parts.rule("number", "For each rank beyond k_reg.", minimum=0),
+        "quantiles": list_of(_QUANTILE, "One, or one for each class; null keeps all.", least=1),
+        "penalty": parts.rule("number", "Score for each rank beyond k_reg.", minimum=0),
         "k_reg": parts.rule("count", "Ranks without a penalty."),
         "empty": {"type": "boolean", "description": "Whether sets may be empty."},
         "n": list_of(parts.rule("count"), "Rows behind each quantile.", least=1),
-        "sha256": {"type": "string", "description": "Of the rows the quantiles are from."},
+        "sha256": {"type": "string", "description": "Fingerprint of their rows."},
         "promise": {"type": "string", "description": "The guarantee in words."},
     }
 

@@ -56,7 +56,7 @@ class Condition:
     def check(self, value: float) -> dict[str, Any]:
         """Return whether the check failed, and why; a value that is undefined fails."""
         if math.isnan(value):
-            why = METRICS[self.metric].undefined or "the data leave it undefined"
+            why = METRICS[self.metric].undefined or "these samples do not determine it"
             reason = f"{self.text}: {self.metric} is undefined ({why})"
             failed = True
         else:

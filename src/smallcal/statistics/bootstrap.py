@@ -75,7 +75,7 @@ def interval(
     >>> found.low < found.point < found.high
     True
     """
-    require_options(n_boot, level, least=1, why="evaluate gives the value alone")
+    require_options(n_boot, level, least=1, why="for the value without an interval, use evaluate")
     (row,) = chosen_metrics([metric])
     view = Scored.of(y_true, y_proba)
     enough = Enough(level)

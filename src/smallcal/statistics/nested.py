@@ -207,7 +207,7 @@ def crossed(
     """
     tree = tree_of(values, levels)
     if tree.shape is None:
-        raise InputError("values must be a full table: ragged lists do not cross")
+        raise InputError("values must be a full table; for ragged lists use nested")
     n_boot = whole_number(n_boot, "n_boot", least=1)
     rng = np.random.default_rng(whole_number(random_state, "random_state"))
     table = tree.leaves.reshape(tree.shape)
@@ -284,7 +284,9 @@ def _resample(tree: Tree, n_boot: int, seed: int) -> FloatArray:
     """Return the estimate of each resample: what its draws weigh each entry with, summed."""
     entries = math.prod(int(counts.max()) for counts in tree.counts)
     if entries > _MAX_ENTRIES:
-        raise InputError(f"a resample has {entries} entries, over {_MAX_ENTRIES}; average first")
+        raise InputError(
+            f"a resample has {entries} entries, over {_MAX_ENTRIES}; average over a level first"
+        )
     form = tuple(tuple(counts.tolist()) for counts in tree.counts)
     keep = n_boot * len(tree.leaves) <= _KEPT
     blocks = _kept_weights(form, n_boot, seed) if keep else _weights(form, n_boot, seed)

@@ -144,7 +144,7 @@ def single_unit_note(counts: IntArray, names: Sequence[str], k: int) -> str:
     if parents == 1:
         return f"one {names[k]}: its uncertainty is not measured"
     if alone == parents:
-        return f"one {names[k]} per {names[k - 1]}: their uncertainties are seen only together"
+        return f"one {names[k]} per {names[k - 1]}: their uncertainties cannot be separated"
     return (
         f"one {names[k]} in {alone} of {parents} {names[k - 1]}s: its uncertainty is not measured"
     )

@@ -36,12 +36,14 @@ def other_metrics(study: Study, names: Sequence[str]) -> dict[str, Any]:
     """
     own = study.metrics or study.settings.get("metrics", ())
     if not own or not set(own) <= set(METRICS):
-        raise InputError(f"study {study.name!r} has no metrics to replace: its numbers are its own")
+        raise InputError(
+            f"study {study.name!r} measures its own quantities: its metrics cannot be replaced"
+        )
     chosen_metrics(names)
     if METRICS[names[0]].better != "lower" and set(_RANKED) & set(study.tables):
         raise InputError(
-            f"study {study.name!r} takes the lowest value of its first metric for the best, and "
-            f"{names[0]} is better higher: begin with another"
+            f"study {study.name!r} ranks by the lowest value of its first metric, and "
+            f"{names[0]} is better when higher: put another first"
         )
     needed = [name for table in study.tables for name in _NEEDED.get(table, ())]
     metrics = tuple(dict.fromkeys([*names, *needed]))
@@ -114,12 +116,14 @@ def _refused(study: Study, name: str) -> InputError:
     """Say why nobody takes a setting, and what there is."""
     if own := [entry.label for entry in study.entries if name in entry.options]:
         return InputError.with_options(
-            f"{name} is what study {study.name!r} varies itself ({', '.join(own)}); choose among "
+            f"study {study.name!r} varies {name} itself ({', '.join(own)}); choose among "
             "them with --methods"
         )
     known = offered(study)
-    advice = choose(name, sorted(known)) if known else "there is nothing to set"
-    return InputError(f"{name} is no setting of study {study.name!r} or of its methods; {advice}")
+    advice = choose(name, sorted(known)) if known else "it has no settings"
+    return InputError(
+        f"{name} is not a setting of study {study.name!r} or of its methods; {advice}"
+    )
 
 
 def _with_option(entry: Entry, name: str, value: Any) -> Entry:

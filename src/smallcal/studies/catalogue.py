@@ -239,8 +239,9 @@ _ROWS = (
     ),
     Study(
         name="requantize",
-        title="Thresholds cut anew",
-        question="Control: what if groups were cut anew to equal size under shift?",
+        title="Thresholds recomputed",
+        question="Control: what if thresholds were recomputed under shift, for groups of "
+        "equal size?",
         entries=GROUPED,
         baseline="srts-bce",
         metrics=("ece15", "top_label_bce", "eaurc"),
@@ -251,7 +252,7 @@ _ROWS = (
     ),
     Study(
         name="paired-clean",
-        title="Groups of the clean twins",
+        title="Groups of the clean versions",
         question="Control: what if each shifted sample kept the group of its clean version?",
         entries=GROUPED,
         baseline="srts-bce",
@@ -274,7 +275,7 @@ _ROWS = (
     ),
     Study(
         name="natural-shift",
-        title="Data from elsewhere",
+        title="Data from other sources",
         question="Does calibration on clean samples help or harm on data from other sources?",
         entries=entries(
             "none ts-nll tva-ts qats-nll qats-bce smart-bce pwlinear-3 srts-nll srts-bce"
@@ -367,7 +368,7 @@ _ROWS = (
     ),
     Study(
         name="audit",
-        title="What a fit holds",
+        title="Fitted parameters",
         question="How stable are the fitted parameters across seeds and draws?",
         entries=(*GROUPED, Entry("srts-nll")),
         baseline="srts-bce",

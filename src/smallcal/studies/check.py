@@ -110,11 +110,11 @@ def check_collection(
 def _check_description(cell: Cell) -> Iterator[Flaw]:
     """Names that files and tables cannot tell apart."""
     if set(cell.name) & set('/\\\0:*?"<>|'):
-        yield "", "data set and backbone must be names that a file can have", ERROR
+        yield "", "data set and backbone must be valid in file names", ERROR
     sets = [(shift.kind, shift.severity) for shift in cell.shifts]
     for kind, severity in dict.fromkeys(sets):
         if sets.count((kind, severity)) > 1:
-            yield "", f"shift {kind}, severity {severity}, is there twice", ERROR
+            yield "", f"shift {kind}, severity {severity}, occurs twice", ERROR
         if kind == CLEAN:
             yield "", f"no shift may be called {CLEAN}: that is the test split", ERROR
 
@@ -134,11 +134,11 @@ def _check_reuse(cell: Cell, used: Used) -> Iterator[Flaw]:
         halves = cell.split is not None and not isinstance(which, ShiftSet)
         before = own.setdefault(at, place)
         if before != place and not halves:
-            yield file, f"used as {role}, but it is {before} already", ERROR
+            yield file, f"used as {role}, but it is already {before}", ERROR
             continue
         first, other = used.setdefault((*at, _seen_as(cell, which)), (place, cell))
         if first != place and not (isinstance(which, ShiftSet) and _draws_of_one(cell, other)):
-            yield file, f"used as {role}, but it is {first} already", ERROR
+            yield file, f"used as {role}, but it is already {first}", ERROR
 
 
 def _seen_as(cell: Cell, which: str | ShiftSet) -> object:
@@ -209,12 +209,12 @@ def _check_classes(file: str, portion: Portion, columns: tuple[int, ...]) -> Ite
     out, n, largest = others(portion.path, columns, counted=portion.labels)
     if out and largest < len(columns) <= max(columns):
         what = (
-            f"classes: labels end at {largest}, as if they counted the {len(columns)} classes and "
-            f'not the columns; say labels = "classes" of a shifted set whose labels do'
+            f"classes: the largest label is {largest}, as if labels counted the {len(columns)} "
+            'classes and not the columns; if they do in a shifted set, set labels = "classes" there'
         )
         yield file, what, ERROR
     elif out:
-        what = f"classes: {out:,} of {n:,} samples are of other classes and left out"
+        what = f"classes: {out:,} of {n:,} samples belong to other classes and are left out"
         yield file, what, NOTE
 
 
@@ -231,7 +231,7 @@ def _check_calibration(file: str, calibration: Predictions) -> Iterator[Flaw]:
 def _check_logits(file: str, preds: Predictions, columns: dict[str, int]) -> Iterator[Flaw]:
     """Probabilities under the name of logits, and another number of classes than before."""
     if on_simplex(preds.logits):
-        yield file, "logits look like probabilities; call the array probabilities", ERROR
+        yield file, "logits look like probabilities; name the array probabilities", ERROR
     for split, n_classes in list(columns.items())[:1]:
         if preds.n_classes != n_classes:
             what = f"has {preds.n_classes} columns; the {split} split has {n_classes}"
@@ -300,9 +300,9 @@ def _twins(cell: Cell, preds: Predictions) -> bool:
 
 def _suggestion(cell: Cell) -> str:
     if cell.split is None:
-        return "labels are those of the test split, in order; say paired = true if its rows are too"
+        return "labels are those of the test split, in order; set paired = true if its rows are too"
     return (
-        "labels are those of the file that is split, in order: twins of the calibration samples "
+        "labels are those of the file that is split, in order: versions of the calibration samples "
         "are measured too; paired = true leaves them out"
     )
 

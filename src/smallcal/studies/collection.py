@@ -262,7 +262,7 @@ def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Col
         cells += _cells_of(entry, folder, where=f"{source}, cell {number}")
     names = [cell.name for cell in cells]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise FileError(f"{source}: {', '.join(twice)} is there more than once")
+        raise FileError(f"{source}: {', '.join(twice)} occurs more than once")
     if not cells:
         raise FileError(f"{source} names no cell")
     return Collection(document.get("name", folder.name), tuple(cells), folder)
@@ -315,7 +315,7 @@ def _split_of(entry: dict[str, Any], *, where: str) -> Split:
     require_keys(entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where)
     sizes = {key: entry[key] for key in ("samples", "per_class") if key in entry}
     if len(sizes) != 1 or min(sizes.values()) < 1:
-        raise FileError(f"{where}: say samples or per_class, one of them, at least 1")
+        raise FileError(f"{where}: give either samples or per_class, at least 1")
     usual = "per-class" if "per_class" in sizes else "stratified"
     way = _told(where, "draw", known_way, entry.get("draw", usual))
     return Split(entry["file"], **sizes, draw=way)
@@ -326,8 +326,8 @@ def _seeds_of(given: Any, split: Split | None, *, where: str) -> list[int]:
         return [given]
     if split is None or split.draw in FIXED:
         raise FileError(
-            f"{where}: several seeds need a split that is drawn at random; without one every seed "
-            "has files of its own, and a [[cell]] of its own"
+            f"{where}: several seeds need a split that is drawn at random; without one, give each "
+            "seed its own files in its own [[cell]]"
         )
     if not given or not all(type(seed) is int for seed in given) or len(set(given)) < len(given):
         raise FileError(f"{where}: seed must be whole numbers that differ; got {given!r}")

@@ -152,7 +152,7 @@ def finished(folder: Path) -> tuple[Study, Outcome]:
     if not kept_sets(study) or (folder / FOLDER).is_dir():
         return study, outcome_of(study, rows, shelf=Shelf(folder))
     lost = ", ".join(name for name in study.tables if name in PREDICTED)
-    note = f"{folder / FOLDER} is not there, so that tables of predictions are left out: {lost}"
+    note = f"{folder / FOLDER} is missing, so tables that need predictions are left out: {lost}"
     return study, outcome_of(study, rows, notes=(note,))
 
 
@@ -181,7 +181,7 @@ def _recorded(folder: Path) -> tuple[Study, Rows]:
     missing = len(run.missing(tasks))
     if missing:
         raise FileError(
-            f"{folder} is not complete: {missing:,} of {len(tasks):,} tasks are missing; run the "
-            "command that began it again"
+            f"{folder} is not complete: {missing:,} of {len(tasks):,} tasks are missing; "
+            "to finish it, run the same command again"
         )
     return study, rows_of(run, tasks)

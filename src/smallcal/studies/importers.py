@@ -127,7 +127,7 @@ def _require_text(path: Path) -> None:
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
-        raise FileError(f"{path}: its path is no text in UTF-8; rename it") from None
+        raise FileError(f"{path}: its path is not valid UTF-8; rename it") from None
 
 
 def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
@@ -144,8 +144,8 @@ def _calibration_split(there: Sequence[str], source: str) -> str:
     first = next((name for name in io.CALIBRATION_SPLITS if name in there), None)
     if first is None or "test" not in there:
         raise FileError(
-            f"{source}: it does not hold two splits, val (or cal) and test; split in "
-            f"{FILE_NAME} makes them of one"
+            f"{source}: it does not hold two splits, val (or cal) and test; to make them from "
+            f"one file, set split in {FILE_NAME}"
         )
     return first
 
@@ -263,7 +263,7 @@ def _refuse_twins(cells: Sequence[Cell]) -> None:
 def _refuse_old(file: Path, *, force: bool) -> None:
     if os.path.exists(file) and not force:
         raise FileError(
-            f"{file} is there already; ",
+            f"{file} already exists; ",
             python="force=True replaces it",
             shell="--force replaces it",
         )

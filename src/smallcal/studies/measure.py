@@ -58,7 +58,7 @@ def work(order: Order, unit: Unit) -> Done:
     cell, task = unit
     for file in cell.files:
         if not os.path.exists(file):
-            raise FileError(f"a worker cannot see {file}; its folder must be there for all")
+            raise FileError(f"a worker cannot find {file}; all workers need its folder")
     _forget_others(order.inputs)
     with threadpool_limits(1):
         try:

@@ -94,12 +94,12 @@ def _of_each(labels: IntArray, budget: int, rng: np.random.Generator | None) -> 
     each, over = divmod(budget, len(classes))
     if over:
         raise InputError(
-            f"{budget:,} samples are no whole number of each of {len(classes):,} classes; "
-            f"{each * len(classes):,} or {(each + 1) * len(classes):,} would be"
+            f"{budget:,} samples cannot be divided equally among {len(classes):,} classes; "
+            f"{each * len(classes):,} or {(each + 1) * len(classes):,} can"
         )
     if counts.min() < each:
         rare = int(classes[counts.argmin()])
-        raise InputError(f"{each:,} of each class: class {rare} has {counts.min():,} samples")
+        raise InputError(f"{each:,} of each class: class {rare} has only {counts.min():,} samples")
     own = [np.flatnonzero(labels == one) for one in classes]
     taken = [rows[:each] if rng is None else rng.choice(rows, each, replace=False) for rows in own]
     return np.sort(np.concatenate(taken))
@@ -238,7 +238,7 @@ def _restricted(loaded: Loaded, columns: tuple[int, ...], *, counted: str) -> Pr
         labels = number[as_labels(loaded.labels, n=n, n_classes=there)]
         rows = np.flatnonzero(labels >= 0)
         if not len(rows):
-            raise InputError("classes: no sample is of any of them")
+            raise InputError("classes: no sample belongs to any of them")
         labels = labels[rows]
     return _checked(scores[np.ix_(rows, np.array(columns))], labels, loaded, rows=rows)
 
@@ -278,7 +278,7 @@ def columns_of(classes: str | tuple[int, ...], folder: Path) -> tuple[int, ...] 
         if last <= first:
             raise InputError(f"classes: the range {classes} must rise")
         if last - first >= _MAX_BYTES:
-            raise InputError(f"classes: the range {classes} is longer than any file is wide")
+            raise InputError(f"classes: the range {classes} has more columns than any file")
         return tuple(range(first, last + 1))
     return _different(_numbers_in(folder / classes))
 
@@ -313,10 +313,12 @@ def _numbers_in(file: Path) -> tuple[int, ...]:
 
 def _different(columns: tuple[int, ...]) -> tuple[int, ...]:
     if len(columns) < 2 or min(columns) < 0:
-        raise InputError(f"classes: at least two columns, from 0 on; got {list(columns)[:5]}")
+        raise InputError(
+            f"classes: give at least two columns, counted from 0; got {list(columns)[:5]}"
+        )
     if len(set(columns)) < len(columns):
         twice = next(one for one in columns if columns.count(one) > 1)
-        raise InputError(f"classes: column {twice} is there twice")
+        raise InputError(f"classes: column {twice} occurs twice")
     return columns
 
 

@@ -82,7 +82,7 @@ def _mapped(file: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
             f"{file} must hold bytes of shape (n, 32, 32, 3), not {found.dtype} {found.shape}"
         )
     if len(found) % len(SEVERITIES) or not len(found):
-        raise FileError(f"{file} has {len(found):,} images, which are no five severities")
+        raise FileError(f"{file} has {len(found):,} images, not a multiple of the five severities")
     return found
 
 
@@ -120,9 +120,7 @@ def open_clean(kind: str, place: Path, part: str) -> ImageSet:
     data, labels = [], []
     for file in (folder / name for name in _FILES[kind][part]):
         if not file.exists():
-            raise FileError(
-                f"{kind} needs {file}, one of the official batches for Python, and it is not there"
-            )
+            raise FileError(f"{kind} needs {file}, an official Python batch, and it is not there")
         pixels, numbers = _checked(kind, file)
         data.append(pixels)
         labels.append(numbers)
@@ -192,7 +190,7 @@ def named_part(source: str, part: str, there: tuple[str, ...]) -> tuple[str, int
     if found is None:
         wanted = f"no part {part!r}" if part else "many parts"
         raise InputError(
-            f"{source} has {wanted}; name a corruption and severity, as {source}:fog-3"
+            f"{source} has {wanted}; name a corruption and severity, such as {source}:fog-3"
         )
     if part not in there:
         kinds = dict.fromkeys(one.rpartition("-")[0] for one in there)

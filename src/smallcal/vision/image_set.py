@@ -137,7 +137,7 @@ class ImageSet:
     def image(self, i: int) -> Image.Image:
         """Return one image, in RGB."""
         if not 0 <= i < len(self):
-            raise InputError(f"{self.name} has no image {i}; there are {len(self):,}, from 0 on")
+            raise InputError(f"{self.name} has no image {i}; it has {len(self):,}, counted from 0")
         return self.pixels.read(int(self.rows[i]), self.ids[i])
 
     def take(self, rows: Sequence[int] | IntArray) -> ImageSet:

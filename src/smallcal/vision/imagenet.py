@@ -44,7 +44,7 @@ def _wnids_in(root: Path) -> list[str]:
     wnids = [name for name in names if _WNID.fullmatch(name)]
     if wnids and len(wnids) < len(names):
         strange = next(name for name in names if not _WNID.fullmatch(name))
-        raise FileError(f"{root / strange} is no class folder: these are called as n01440764")
+        raise FileError(f"{root / strange} is not a class folder: those have names like n01440764")
     return wnids
 
 
@@ -61,7 +61,7 @@ def _columns(wnids: list[str], place: Path) -> list[int] | None:
     known = all_wnids(place)
     column = {wnid: number for number, wnid in enumerate(known)}
     if strange := next((wnid for wnid in wnids if wnid not in column), ""):
-        raise FileError(f"{place}: {strange} is none of ImageNet's 1,000 classes")
+        raise FileError(f"{place}: {strange} is not one of ImageNet's 1,000 classes")
     return [column[wnid] for wnid in wnids]
 
 
@@ -76,12 +76,12 @@ def all_wnids(place: Path) -> list[str]:
         if file.is_file():
             found = sorted({line.split()[0] for line in lines_of(file)})
             if len(found) != ALL or not all(map(_WNID.fullmatch, found)):
-                raise FileError(f"{file} must hold ImageNet's 1,000 wnids, one a line")
+                raise FileError(f"{file} must hold ImageNet's 1,000 wnids, one per line")
             return found
     raise FileError(
-        f"which of ImageNet's 1,000 columns the classes in {place} are cannot be told: install "
-        f"timm, or put {_LISTS[0]} there, the 1,000 wnids one a line; for a model of just these "
-        "classes open the class folders with folder:"
+        f"cannot tell which of ImageNet's 1,000 columns the classes in {place} are: install "
+        f"timm, or put {_LISTS[0]} there, the 1,000 wnids, one per line; for a model of only these "
+        "classes, open the class folders with folder:"
     )
 
 
@@ -89,7 +89,7 @@ def _opened(name: str, root: Path, place: Path, *, exactly: int = 0) -> ImageSet
     """Return the images of wnid folders."""
     wnids = _wnids_in(root)
     if not wnids:
-        raise FileError(f"{root} holds no class folders, which are called as n01440764")
+        raise FileError(f"{root} holds no class folders, with names like n01440764")
     if len(wnids) > ALL or len(wnids) != (exactly or len(wnids)):
         raise FileError(f"{root} holds {len(wnids):,} class folders; {name} has {exactly or ALL:,}")
     columns = _columns(wnids, place)
@@ -123,7 +123,7 @@ def open_imagenet(place: Path, part: str) -> ImageSet:
     if not _wnids_in(folder) and images_below(folder):
         raise FileError(
             f"{folder} has images that are in no class folders; put {_SOLUTION}, which says their "
-            f"classes, into {place}, or sort them into folders called as n01440764"
+            f"classes, into {place}, or sort them into folders with names like n01440764"
         )
     return _opened(f"imagenet-{part}", folder, place)
 
@@ -187,7 +187,9 @@ def open_v2(place: Path, part: str) -> ImageSet:
     if not names:
         raise FileError(f"{root} holds no class folders, which are called 0 to 999")
     if strange := next((one for one in names if not re.fullmatch(r"0|[1-9]\d{0,2}", one)), ""):
-        raise FileError(f"{root / strange} is no class folder of imagenet-v2: these are 0 to 999")
+        raise FileError(
+            f"{root / strange} is not a class folder of imagenet-v2: those are 0 to 999"
+        )
     order = sorted(names, key=int)
     columns = None if len(order) == ALL else [int(name) for name in order]
     name = "-".join(filter(None, ("imagenet-v2", part)))

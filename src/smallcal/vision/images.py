@@ -129,7 +129,7 @@ def image_parts(source: str) -> tuple[str, ...]:
         return hub.hub_parts(rest)
     place, part = _place_of(kind, rest)
     if part:
-        raise InputError(f"{source} is one part already; name {kind}:{place}")
+        raise InputError(f"{source} is already one part; name {kind}:{place}")
     return KINDS[kind].parts(place)
 
 
@@ -152,7 +152,7 @@ def _kind_of(source: str) -> tuple[str, str]:
         raise InputError(f"unknown kind of images {kind!r}; {choose(kind, (*KINDS, HUB))}")
     if not rest:
         what = "NAME" if kind == HUB else "DIR"
-        raise InputError(f"where the images are is not said: write {kind}:{what}")
+        raise InputError(f"the place of the images is missing: write {kind}:{what}")
     return kind, rest
 
 

@@ -86,6 +86,6 @@ def _fetched(stream: Iterator[Any]) -> Iterator[Any]:
 def _gone(error: BaseException) -> InputError:
     why = one_line(error).split("Error:")[-1].strip()[:200]
     return InputError.with_options(
-        "a process that loads images was ended from outside, perhaps for lack of memory "
+        "a process that loads images was killed, perhaps for lack of memory "
         f"({why or type(error).__name__}): try fewer --workers, or 0; what was done is kept"
     )

@@ -40,7 +40,7 @@ class _Kind:
     def made(self) -> np.dtype[Any]:
         number = self.code[:1] in "iufb" and self.code[1:].isdigit()
         if not number or self.order not in ("|", "<", ">", "="):
-            raise ValueError(f"an array of {self.code!r}, which are no numbers")
+            raise ValueError(f"an array of {self.code!r}, which are not numbers")
         return np.dtype(self.order + self.code)
 
 
@@ -145,7 +145,7 @@ def read_batch(file: Path) -> dict[str, Any]:
         why = one_line(error)[:200] or "it ends too early"
         raise FileError(f"{file} is not a batch of CIFAR: {why}") from None
     if not isinstance(found, dict):
-        raise FileError(f"{file} is not a batch of CIFAR: it holds no dictionary")
+        raise FileError(f"{file} is not a batch of CIFAR: it does not hold a dictionary")
     return {
         _text(key): value.values if isinstance(value, _Array) else value
         for key, value in found.items()

@@ -50,7 +50,7 @@ def read_image(file: Path) -> Image.Image:
             return to_rgb(image)
     except UnidentifiedImageError:
         kinds = ", ".join(_FORMATS)
-        raise FileError(f"cannot read the image {file}: it is none of {kinds}") from None
+        raise FileError(f"cannot read the image {file}: it is not one of {kinds}") from None
     except FileError as error:
         raise error.about(file) from None
     except DAMAGED as error:
@@ -83,7 +83,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
         return _from_whole_numbers(image)
     if image.mode == "F":
-        raise FileError("its pixels are fractions, and what is white cannot be told; store bytes")
+        raise FileError("its pixels are fractions, and the value of white is unknown; store bytes")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
@@ -92,6 +92,6 @@ def to_rgb(image: Image.Image) -> Image.Image:
 def _from_whole_numbers(image: Image.Image) -> Image.Image:
     values = np.asarray(image)
     if values.min() < 0 or values.max() > 65535:
-        raise FileError("its pixels have 32 bits, and what is white cannot be told; store bytes")
+        raise FileError("its pixels have 32 bits, and the value of white is unknown; store bytes")
     eight = (values.astype(np.int64) + _SIXTEEN // 2) // _SIXTEEN
     return Image.fromarray(eight.astype(np.uint8)).convert("RGB")

@@ -85,7 +85,7 @@ class ImageSplit:
         if images.checksum() != self.images_sha256:
             raise InputError(
                 f"the split was made for other images ({self.images}, {self.n:,}) than "
-                f"{images.name}, {len(images):,}: names, order or labels differ; make it anew"
+                f"{images.name}, {len(images):,}: names, order or labels differ; make it again"
             )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -144,7 +144,7 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
     ('a/0.png', 'b/0.png')
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"the seed must be a whole number from 0 on; got {seed!r}")
+        raise InputError(f"the seed must be a whole number, 0 or more; got {seed!r}")
     make, groups = _found(rule)
     parts = make(images.labels, groups, int(seed))
     if empty := next((name for name, rows in parts.items() if not len(rows)), ""):
@@ -227,7 +227,9 @@ def _first(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
 def _random(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
     many = int(groups[0])
     if many >= len(labels):
-        raise InputError(f"random-{many}: there are {len(labels):,} images, and some must be left")
+        raise InputError(
+            f"random-{many}: there are {len(labels):,} images, and some must be left to test on"
+        )
     taken = draw_rows(labels, many, seed=seed, draw=0)
     return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
 
@@ -300,19 +302,19 @@ def _read(file: Path) -> ImageSplit:
     """Read a split without its images."""
     content = read_document(file, most=MAX_BYTES, what="split of images", error=FileError)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise FileError(f"{file} is no split of images")
+        raise FileError(f"{file} is not a split of images")
     if content.get("version") != VERSION:
         raise FileError(f"{file} is a split of version {content.get('version')!r}, not {VERSION}")
     typed = all(type(content.get(key)) is kind for key, kind in _KEYS.items())
     if not typed or content.keys() != _KEYS.keys():
-        raise FileError(f"{file} is no whole split: {', '.join(_KEYS)} are expected")
+        raise FileError(f"{file} is not a complete split: {', '.join(_KEYS)} are expected")
     digest = content.pop("sha256")
     if _digest(content) != digest:
-        raise FileError(f"{file} was changed since it was written: its checksum is another")
+        raise FileError(f"{file} was changed since it was written: its checksum differs")
     parts = {name: _rows(file, name, rows, content["n"]) for name, rows in content["parts"].items()}
     together = np.concatenate(list(parts.values())) if parts else np.arange(0)
     if len(np.unique(together)) < len(together):
-        raise FileError(f"{file}: a row is there twice")
+        raise FileError(f"{file}: a row occurs twice")
     return ImageSplit(
         rule=content["rule"],
         seed=content["seed"],

@@ -216,7 +216,7 @@ def risk_flow(site: Site, entry: Entry) -> Iterator[Found]:
     """Mean risk and groups on every set; of paired ones, from which group each sample came."""
     fitted = site.fit(entry)
     if not is_grouped(fitted):
-        raise InputError(f"{entry.label} has one group, so that nothing moves between groups")
+        raise InputError(f"{entry.label} has one group, so nothing moves between groups")
     signal = fitted.fitted_.signal
     for name, severity, preds in sets_of(site.cell, fitted):
         yield name, severity, occupancy(fitted, preds)

@@ -52,7 +52,7 @@ def recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
     """Return probabilities with as many samples in one group as in the other."""
     own = fitted.map
     if not isinstance(own, GroupMap):
-        raise InputError(f"{fitted.method} has no thresholds that could be cut anew")
+        raise InputError(f"{fitted.method} has no thresholds that could be recomputed")
     scores = fitted.scores(preds.logits, labels=preds.labels, features=preds.features)
     cuts = group_thresholds(scores, len(own.temperatures))
     again = replace(fitted, map=replace(own, thresholds=tuple(cuts.tolist())))
@@ -80,7 +80,7 @@ def paired_sets(cell: Cell) -> Iterator[tuple[str, int, Predictions]]:
         preds = cell.read(shift)
         if not np.array_equal(preds.labels, test.labels):
             raise InputError(
-                f"{shift.file} is said to be paired, but its labels are not the test's"
+                f"{shift.file} is marked as paired, but its labels are not those of the test split"
             )
         yield shift.kind, shift.severity, preds
 

@@ -73,7 +73,7 @@ class Block:
         study = Study(
             name="reproduce",
             title="Reproduction",
-            question="Are the paper's numbers found again?",
+            question="Are the paper's numbers reproduced?",
             entries=tuple(entries.values()),
             baseline=plain(base).label if plain(base).label in entries else next(iter(entries)),
             metrics=tuple(name for name in METRICS if name in self.metrics),

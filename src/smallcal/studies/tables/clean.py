@@ -58,7 +58,7 @@ def differences(study: Study, frame: Frame) -> Table:
         f"Differences from {study.baseline}",
         ("samples", "method", "verdict", *(heading_of(m, difference=True) for m in metrics)),
         _against_baseline(study, clean, cells),
-        f"Paired by draw; {intervals_text(study)}. A difference whose interval holds zero is a "
+        f"Paired by draw; {intervals_text(study)}. A difference whose interval includes zero is a "
         "tie.",
         few_models(clean),
     )
@@ -130,9 +130,9 @@ def seeds(study: Study, frame: Frame) -> Table:
             *(f"{title_of(m)}, seeds alone" for m in metrics[:1]),
         ),
         tuple(found),
-        f"Paired by draw; {intervals_text(study, 'seeds', 'draws')}, in rows of all models of "
-        f"models first; P is the share of resamples below zero, and the last column of seeds "
-        "alone. Lower in: the seeds whose mean of that metric is lower.",
+        f"Paired by draw; {intervals_text(study, 'seeds', 'draws')}, in rows of all models "
+        "of models first. P: share of resamples below zero. Seeds alone: intervals from resamples "
+        "of seeds only. Lower in: the seeds whose mean of that metric is lower.",
         one_seed(rows),
     )
 

@@ -125,7 +125,7 @@ def audit(study: Study, frame: Frame) -> Table:
 
     return Table(
         "audit",
-        "What the fits hold",
+        "Fitted parameters",
         (
             *("samples", "models", "method", "fits"),
             *(f"T of group {m.removeprefix('temperature')}" for m in temperatures),
@@ -136,7 +136,7 @@ def audit(study: Study, frame: Frame) -> Table:
         "Over seeds and draws. Groups are counted from 0, lowest scores first. Temperatures: "
         "median [quartiles]. From: the score at which a group begins, mean ± standard deviation "
         "(ddof = 0). Shares of fits with a "
-        "temperature at a bound; with a group too small for one of its own; whose groups' error "
+        "temperature at a bound; with a group too small for a separate one; whose groups' error "
         "rates on the calibration draw are in order; whose temperatures strictly rise with risk.",
     )
 
@@ -174,7 +174,7 @@ def signal_to_noise(study: Study, frame: Frame) -> Table:
         "that within; grouping should lower the fitted loss where it is above its floor, "
         "(K - 1) / n. Gains, of the loss and of ECE, are over one temperature by the same loss "
         "(tva-ts, ts-nll) on the test split. Outcome: wins or loses where ECE is lower or higher "
-        "in every seed; the ratio does not promise it.",
+        "in every seed; the ratio does not guarantee it.",
     )
 
 
@@ -220,7 +220,8 @@ def costs(study: Study, frame: Frame) -> Table:
         "What it costs",
         ("samples", "models", "method", *heads),
         label_rows(frame.where(set=CLEAN), cells),
-        f"Medians of repeats, then {SPREAD}. Libraries are held to so many threads (threadpoolctl, "
+        f"Medians of repeats, then {SPREAD}. Libraries are limited to that many "
+        "threads (threadpoolctl, "
         f"at most {study.settings.get('threads', 1)} and no more than there are); networks from "
         "logits (sats, utemphead) train on one, whatever the limit; one cell is one of the grid's, "
         "128 units wide. Repeats end after "

@@ -65,7 +65,7 @@ def group_gaps(study: Study, frame: Frame) -> Table:
 
     return Table(
         "group-gaps",
-        "What is left in groups",
+        "Remaining gaps of groups",
         (
             *("samples", "models", "method", "group", "samples %", "T"),
             *("accuracy %", "gap at one T %", "gap %"),
@@ -98,8 +98,8 @@ def flow(study: Study, frame: Frame) -> Table:
             *(f"to group {group} %" for group in groups),
         ),
         label_rows(rows, cells),
-        "Share of all samples, of paired sets: in which group the clean twin is, and where the "
-        f"shifted sample goes. Groups are counted from 0, lowest scores first. Mean over the sets "
+        "Share of all samples, of paired sets: by the group of the clean version and that of "
+        "the shifted sample. Groups are counted from 0, lowest scores first. Mean over the sets "
         f"of a severity, then {SPREAD}. Pairs are not needed, and not used, to apply a calibrator.",
     )
 

@@ -19,7 +19,7 @@ from smallcal.studies.tables.table import Number, Row, Table, title_of, unit_of
 
 #: What is known of a candidate before it is used: its gain on left-out samples of the calibration
 #: split, and how far its temperatures lie apart.
-PROMISED, T_RATIO = "promised gain", "T ratio"
+PROMISED, T_RATIO = "predicted gain", "T ratio"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def on_off(study: Study, frame: Frame) -> Table:
     names = list(units[0].criteria) if units else []
     return Table(
         "on-off",
-        "Promised and gained",
+        "Predicted and actual gains",
         (
             *("samples", "models", "candidate", "outcome"),
             *(_heading(name) for name in names),
@@ -76,7 +76,8 @@ def on_off(study: Study, frame: Frame) -> Table:
             (unit.samples, unit.model, unit.rich, _outcome(study, unit), *_numbers(unit))
             for unit in units
         ),
-        "A cell is a model at a budget; means over seeds and draws. Known beforehand: the promised "
+        "A cell is a model at a budget; means over seeds and draws. Known "
+        "beforehand: the predicted "
         f"gain, cross-validated, in {title_of(study.settings['loss'])}, and the highest "
         f"temperature over the lowest. The gains over {study.baseline} on the test split are not. "
         f"In order of the {title_of(study.metrics[0])} gain.",
@@ -119,7 +120,7 @@ def gate(study: Study, frame: Frame) -> Table:
             sentences += _twins(own, name, study.metrics[0])
     return Table(
         "gate",
-        "Whether a threshold tells",
+        "Does a threshold separate wins from losses",
         (
             *("candidate", "criterion", "gain in", "cells", "separates"),
             *("rank correlation", "p", "winners above all losers", "right at the best threshold %"),
@@ -128,7 +129,7 @@ def gate(study: Study, frame: Frame) -> Table:
         f"Over cells (a model at a budget): Spearman's rank correlation of the criterion with the "
         f"gain on the test split, {100 * LEVEL:g} % interval, and p of no correlation. Separates: "
         "whether a threshold puts all cells that win on one side and all that lose on the other. "
-        "The best threshold is chosen with the answers at hand.",
+        "The best threshold is chosen with the outcomes known.",
         tuple(sentences),
     )
 

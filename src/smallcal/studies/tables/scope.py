@@ -143,7 +143,7 @@ def scope_map(study: Study, frame: Frame) -> Table:
         tuple(found),
         "Best: the method with the lowest mean; lead: how far the next is behind it, in points. "
         f"Difference: {ours} minus the other, in points; it wins or loses where the interval "
-        "leaves out zero, else it is a tie; ahead or behind where there is but one fit. Clean: "
+        "excludes zero, otherwise it is a tie; ahead or behind if there is only one fit. Clean: "
         f"{intervals_text(study, 'seeds', 'draws')}; shifted: of seeds, of kinds in each, of "
         "severities in each.",
         one_seed(frame),
@@ -177,9 +177,8 @@ def regimes(study: Study, frame: Frame) -> Table:
         tuple(found),
         "Over the models of a data set. Best: in how many of them each method has the lowest mean. "
         f"Wins, ties and losses of {ours} are those of the map; models with one fit have none. "
-        "Ahead: models where its mean is lower, even if by chance. Widest lead: the best before "
-        "the "
-        "next, in points, where that is largest.",
+        "Ahead: models where its mean is lower, even if by chance. Widest lead: the "
+        "largest lead of the best method over the next, in points.",
     )
 
 

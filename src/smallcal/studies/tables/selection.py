@@ -104,7 +104,7 @@ class Choice:
 
     @property
     def best(self) -> dict[Fit, str]:
-        """The better of the two in each fit, which nobody knows beforehand."""
+        """The better of the two in each fit, which is not known beforehand."""
         pair = (self.base, self.rich)
         return {fit: lowest({k: self.lines[fit][k] for k in pair}) for fit in self.picks}
 
@@ -184,7 +184,7 @@ def selector(study: Study, frame: Frame) -> Table:
         f"Test {heading_of(study.metrics[0])}, {SPREAD}; {SHIFTED}: the mean over shifted sets. A "
         f"rule takes the candidate in place of {base} when its cross-validated gain is above one "
         "standard error: of the repeats' means, of all folds, or of the samples. Excess: above the "
-        "better of the two in each fit, which nobody knows beforehand.",
+        "better of the two in each fit, which is not known beforehand.",
     )
 
 
@@ -208,7 +208,7 @@ def regret(study: Study, frame: Frame) -> Table:
     base, unit = study.baseline, unit_of(study.metrics[0])
     return Table(
         "regret",
-        "What choosing costs",
+        "Cost of choosing",
         (
             *("samples", "set", "candidate", "rule", "models", "fits"),
             *("excess", "regret", "worst regret", "gains kept", "harms avoided"),

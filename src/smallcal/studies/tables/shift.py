@@ -64,7 +64,7 @@ def shift_means(study: Study, frame: Frame) -> Table:
         "Under shift",
         ("samples", "models", "method", *map(heading_of, metrics)),
         metric_rows(rows, lambda part: [(part, metric) for metric in metrics]),
-        "Fitted on clean samples; each shifted sample goes where its own logits put it. Mean over "
+        "Fitted on clean samples; each shifted sample is routed by its own logits. Mean over "
         f"shifted sets, then {SPREAD}.",
     )
 
@@ -158,7 +158,7 @@ def three_tiers(study: Study, frame: Frame) -> Table:
         "P is the share of its resamples that are below zero."
     )
     if absent:
-        note += f" Left out, for a severity or a seed is missing: {', '.join(sorted(absent))}."
+        note += f" Left out, because a severity or a seed is missing: {', '.join(sorted(absent))}."
     return Table(
         "tiers",
         "Differences under shift",

@@ -85,7 +85,7 @@ def _severities(text: str) -> tuple[int, ...]:
         return tuple(range(int(ends[1]), int(ends[2]) + 1))
     words = _words(text)
     if not words or not all(re.fullmatch("[1-5]", word) for word in words):
-        raise InputError(f"severities are from 1 to 5, as 3, 1-5 or 1,3,5; got {text!r}")
+        raise InputError(f"severities are from 1 to 5, written as 3, 1-5 or 1,3,5; got {text!r}")
     return tuple(dict.fromkeys(map(int, words)))
 
 
@@ -202,7 +202,7 @@ def open_sets(wanted: CellImages) -> Opened:
             raise InputError(f"{one.name}: {one.images.name} has no images")
     names = [one.name for one in sets]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise InputError(f"{twice} is there twice: it is named twice, or made here as well")
+        raise InputError(f"{twice} occurs twice: it is named twice, or named and also made here")
     return Opened(tuple(sets), split)
 
 
@@ -210,23 +210,25 @@ def _divided(wanted: CellImages) -> tuple[ImageSet, ImageSet, ImageSplit | None]
     """Return test and calibration images, and how they were divided."""
     if wanted.split and wanted.calibration:
         raise InputError.with_options(
-            "--split takes calibration images from the test images, --calibration from elsewhere: "
-            "say one of them"
+            "--split takes calibration images from the test images, --calibration "
+            "from another set: give only one of them"
         )
     if not wanted.split and not wanted.calibration:
         raise InputError.with_options(
-            "these images can only test, and nothing is there to calibrate on: add --split halves "
+            "these are test images, and there are none to calibrate on: add --split halves "
             "(or first-5, or FILE.json) to divide them, or --calibration with other images"
         )
     if wanted.calibration_split and not wanted.calibration:
-        raise InputError.with_options("--calibration-split divides the images of --calibration")
+        raise InputError.with_options(
+            "--calibration-split divides the images of --calibration: name those too"
+        )
     images = _opened(wanted.test)
     if wanted.split:
         split = _split(images, wanted.split, wanted.split_seed)
         if TEST not in split.parts:
             raise InputError.with_options(
-                f"the split {split.rule} leaves images to train on and none to test on: it is one "
-                "for --calibration-split"
+                f"the split {split.rule} leaves no images to test on, only to train on: it is "
+                "meant for --calibration-split"
             )
         return split.take(images, TEST), split.take(images, CALIBRATION), split
     others = _opened(wanted.calibration)
@@ -243,7 +245,7 @@ def _calibration_for(images: ImageSet, others: ImageSet) -> ImageSet:
     require_same_classes(images, found)
     if found.name == images.name and set(found.ids) & set(images.ids):
         raise InputError.with_options(
-            f"{images.name} would be calibrated on and tested on: name other images with "
+            f"{images.name} would be used both to calibrate and to test: name other images with "
             "--calibration, or divide these with --split"
         )
     return found

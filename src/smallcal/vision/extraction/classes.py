@@ -46,7 +46,7 @@ def _require_names(model: VisionModel, images: ImageSet, columns: tuple[int, ...
     if moved := _moved(chosen, images.classes):
         first, second, name = moved
         raise InputError(
-            f"the classes of {images.name} stand in another order than the columns of "
+            f"the classes of {images.name} are in another order than the columns of "
             f"{model.source}: {name!r} is column {first} of the model and class {second} of the "
             "images"
         )
@@ -89,7 +89,7 @@ def require_same_classes(test: ImageSet, images: ImageSet) -> None:
     if len(images.classes) != len(test.classes):
         raise InputError(
             f"{images.name} has {len(images.classes):,} classes and {test.name} has "
-            f"{len(test.classes):,}: a cell's sets must have the same"
+            f"{len(test.classes):,}: all image sets of a cell must have the same"
         )
     if moved := _moved(test.classes, images.classes):
         first, second, name = moved

@@ -79,9 +79,9 @@ def merged(root: Path, entries: Sequence[Entry]) -> Entry:
         if any(old.get(part) != entry[part] for part in ("calibration", "test")):
             name = f"{entry['dataset']} {entry['backbone']}, seed {entry['seed']},"
             raise InputError(
-                f"{file} has a cell {name} of other files; ",
-                python="name this one otherwise (dataset, backbone, seed)",
-                shell="name this one with --dataset, --backbone or --seed",
+                f"{file} already has a cell {name} with other files; ",
+                python="change its name (dataset, backbone or seed)",
+                shell="change its name with --dataset, --backbone or --seed",
             )
         cells[place] = {**old, **entry}
     return {**document, "cell": cells}
@@ -98,4 +98,4 @@ def require_free(root: Path, entry: Entry) -> None:
     try:
         merged(root, [entry])
     except FileError as error:
-        raise FileError(f"the collection that is there cannot be added to: {error}") from None
+        raise FileError(f"cannot add to the existing collection: {error}") from None

@@ -129,7 +129,7 @@ def extract(
     >>> done.collection.cells[0].read("test").features.shape
     (4, 192)
     """
-    with needing("torch", "vision", "running models of images"):
+    with needing("torch", "vision", "running image models"):
         import torch  # noqa: F401
     root = Path(output)
     store.require_own(root, FILE_NAME)
@@ -253,8 +253,8 @@ def _manifest(folder: Path, named: Mapping[str, Any], model: VisionModel) -> dic
     if found["weights"] != model.fingerprint:
         raise InputError(
             f"{folder} holds logits of another model ({found['model']}, with other weights); ",
-            python="name this cell otherwise (dataset, backbone, seed)",
-            shell="name this cell with --dataset, --backbone or --seed",
+            python="change the cell's name (dataset, backbone or seed)",
+            shell="change the cell's name with --dataset, --backbone or --seed",
         )
     return found
 

@@ -54,10 +54,12 @@ class Job:
         model = self.engine.model
         found = [note for one in self.stores for note in one.notes]
         if model.untrained:
-            found.append(f"{model.source} has random weights: nothing was learnt yet")
+            found.append(f"{model.source} has random weights: it is not trained yet")
         widths = [self.manifest["sets"][one.images.name]["features"] for one in self.stores]
         if self.settings.features and not any(widths):
-            found.append(f"{model.source} has no last layer that is known: no features were kept")
+            found.append(
+                f"{model.source} has no last layer that smallcal knows: no features were saved"
+            )
         return found
 
     def run(self, *, certain: bool) -> None:

@@ -55,7 +55,7 @@ class Engine:
         """Move a model to where it shall run."""
         if model.module is None and settings.precision not in ("auto", "float32"):
             raise InputError.with_options(
-                f"--precision {settings.precision}: {model.source} computes in its own"
+                f"--precision {settings.precision} cannot be set: {model.source} has its own"
             )
         import torch
 
@@ -137,7 +137,9 @@ class Batches:
                 loaded.append(self.preprocess(self.sets[batch.set].image(row)))
                 if loaded[-1].shape != loaded[0].shape:
                     shapes = [" x ".join(map(str, one.shape)) for one in (loaded[-1], loaded[0])]
-                    raise InputError(f"the model's preprocessing gives {' and '.join(shapes)}")
+                    raise InputError(
+                        f"the model's preprocessing gives several shapes: {' and '.join(shapes)}"
+                    )
             except SmallcalError as error:
                 return self._unreadable(batch.set, row, str(error))
             except Exception as error:  # noqa: BLE001 - preprocessing is anybody's
@@ -148,7 +150,7 @@ class Batches:
         images = self.sets[number]
         return InputError(
             f"{images.name}: row {row} ({images.images.ids[row]}): {one_line(why).rstrip('.')}; "
-            "what was done before it is kept"
+            "results of earlier rows are kept"
         )
 
 

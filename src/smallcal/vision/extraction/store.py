@@ -127,10 +127,10 @@ class SetStore:
             what=str(self.file),
             instead="another folder with --output",
             other=lambda changed: (
-                f"{work} holds parts of something else (changed since: {changed}); delete {work}, "
+                f"{work} holds parts of another extraction (changed: {changed}); delete {work}, "
                 "or name another folder or cell"
             ),
-            unknown=f"{work} is not a folder of parts; name another output",
+            unknown=f"{work} does not hold parts of an extraction; name another output",
             notes=self.notes,
         )
 
@@ -155,7 +155,7 @@ class SetStore:
         rows = part.stop - part.start
         shapes = [found[name].shape[:1] for name in found]
         right = "logits" in found and found["logits"].shape == (rows, self.columns)
-        return "" if right and shapes == [(rows,)] * len(shapes) else "is of another shape"
+        return "" if right and shapes == [(rows,)] * len(shapes) else "has the wrong shape"
 
     def is_finished(self, entry: Mapping[str, Any] | None) -> bool:
         """Whether the file is there as the manifest has it; one of something else is an error."""
@@ -163,19 +163,19 @@ class SetStore:
             # A kill may come between a file and the manifest that names it; the parts are there.
             if os.path.lexists(self.file) and not self.begun().manifest.exists():
                 raise InputError(
-                    f"{self.file} is there, and {MANIFEST} beside it does not know it; move it away"
+                    f"{self.file} exists, but {MANIFEST} beside it does not list it; move it away"
                 )
             return False
         before = {key: entry.get(key) for key in self.asked}
         if changed := changes(before, self.asked):
             raise InputError(
-                f"{self.file} holds something else (changed since: {changed}); ",
-                python="name the cell otherwise (dataset, backbone, seed), or another folder",
-                shell="name the cell with --dataset, --backbone or --seed, or another folder",
+                f"{self.file} holds another extraction (changed: {changed}); ",
+                python="change the cell's name (dataset, backbone or seed) or the folder",
+                shell="change the cell's name with --dataset, --backbone or --seed, or the folder",
             )
         if self.file.is_file() and file_sha256(self.file) == entry.get("sha256"):
             return True
-        self.notes.append(f"{self.file} is missing or damaged; it is made again")
+        self.notes.append(f"{self.file} is missing or damaged; making it again")
         return False
 
     def finish(self) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def read_cell(folder: Path) -> dict[str, Any] | None:
         return None
     found = read_document(file, most=MAX_BYTES, what="manifest of logits", error=FileError)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise FileError(f"{file} is no manifest of logits")
+        raise FileError(f"{file} is not a manifest of logits")
     if found.get("version") != VERSION or not isinstance(found.get("sets"), dict):
         raise FileError(f"{file} is a manifest of version {found.get('version')!r}, not {VERSION}")
     return found
@@ -295,7 +295,7 @@ def require_own(folder: Path, file_name: str) -> None:
         begun = any((entry / MANIFEST).is_file() or _is_bare(entry) for entry in others)
     if others and not begun:
         raise InputError(
-            f"{folder} holds something else ({others[0].name}) and no {file_name}; name a new "
+            f"{folder} holds other files ({others[0].name}) and no {file_name}; name a new "
             "folder, or one that smallcal made"
         )
 

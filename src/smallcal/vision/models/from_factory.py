@@ -30,7 +30,9 @@ def build_factory(order: Order) -> Built:
             f"{type(made).__name__}"
         )
     if how is not None and not callable(how):
-        raise InputError(f"{order.source}: what comes beside the module must be callable")
+        raise InputError(
+            f"{order.source}: the preprocessing that comes with the module must be callable"
+        )
     return Built(module, _input(order, module, how), how)
 
 
@@ -44,7 +46,7 @@ def _input(order: Order, module: Any, how: Any) -> InputSpec:
     if "size" in order.input:
         return changed(InputSpec((1, 1)), order.input)
     raise InputError(
-        f"{order.source} does not say what it sees: give the module an attribute input_spec = "
+        f"{order.source} does not say its input: give the module an attribute input_spec = "
         "{'size': 224, 'mean': 0.5, 'std': 0.5}, or write ?input.size=224&input.mean=0.5&..."
     )
 
@@ -90,8 +92,8 @@ def _factory(order: Order) -> Callable[..., Any]:
         raise InputError(f"{order.source}: {where} has no factory {name!r}; {choose(name, own)}")
     if order.named_by_file and not _harmless(found):
         raise FileError(
-            f"{order.checkpoint} wants {order.source} called, which could do anything: name that "
-            "yourself, and this file as its checkpoint"
+            f"{order.checkpoint} would run the code of {order.source}, which could do "
+            "anything: name that model yourself, with this file as its checkpoint"
         )
     return found  # type: ignore[no-any-return]
 

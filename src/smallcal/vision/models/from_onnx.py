@@ -120,7 +120,7 @@ class Session:
             if (name or what == "logits") and name not in flat:
                 shown = ", ".join(f"{one} {said[one].shape}" for one in said)
                 raise InputError(
-                    f"onnx:{self.file}: which output is {what} is not clear: for two images it "
+                    f"onnx:{self.file}: it is not clear which output is {what}: for two images it "
                     f"gives {shown}; write ?{what}=NAME, of one with two dimensions"
                 )
         logits = said[self.names["logits"]]
@@ -182,9 +182,9 @@ def _json(text: str | bytes, where: str) -> Any:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise FileError(f"{where} is no JSON: {one_line(error)}") from None
+        raise FileError(f"{where} is not JSON: {one_line(error)}") from None
     if not isinstance(found, dict):
-        raise FileError(f"{where} must be an object of JSON")
+        raise FileError(f"{where} must be a JSON object")
     return found
 
 

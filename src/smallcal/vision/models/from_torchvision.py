@@ -65,7 +65,9 @@ def _renew(module: nn.Module, classes: int, order: Order) -> None:
     """Put a new last layer in place of the one for other classes."""
     name, old = last_layer(module, classes)
     if old is None or order.classes is None:
-        raise InputError(f"{order.source}: its last layer is not known; no other classes")
+        raise InputError(
+            f"{order.source}: its last layer is not known, so its number of classes is fixed"
+        )
     fresh: nn.Module
     if isinstance(old, nn.Linear):
         fresh = nn.Linear(old.in_features, order.classes, bias=old.bias is not None)

@@ -43,14 +43,14 @@ class Kind:
 def _open_checkpoint(order: Order) -> VisionModel:
     """Open what ``smallcal train`` wrote: the file names its own network."""
     if order.checkpoint is not None:
-        raise InputError(f"{order.source} is a checkpoint already; name one file")
+        raise InputError(f"{order.source} is already a checkpoint; name only one file")
     file = Path(order.place).expanduser()
     about = read_weights(file).about
     source, options = about.get("source"), about.get("options")
     if about.get("format") != FORMAT or not isinstance(source, str):
         raise FileError(
-            f"{file} does not say which network it is of, as those of smallcal train do: "
-            "name the network, and this file as its checkpoint"
+            f"{file} does not say its network, as files of smallcal train do: "
+            "name the network, with this file as its checkpoint"
         )
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
         raise FileError(f"{file} is damaged: its options must have names")
@@ -162,7 +162,7 @@ def _order(source: str, options: Mapping[str, Any]) -> tuple[str, Order]:
     if kind not in KINDS:
         raise InputError(f"unknown kind of model {kind!r}; {choose(kind, KINDS)}")
     if not place:
-        raise InputError(f"which model is not said: write {kind}:{KINDS[kind].place}")
+        raise InputError(f"the model's name is missing: write {kind}:{KINDS[kind].place}")
     network, seen = split_options({**written, **options})
     return kind, Order(str(source), place, network, seen)
 

@@ -34,7 +34,7 @@ def processor_input(config: Mapping[str, Any], source: str) -> InputSpec:
         interpolation = Image.Resampling(config.get("resample") or 2).name.lower()
     except (TypeError, ValueError, LookupError, AttributeError):
         raise InputError(
-            f"{source}: what its preprocessor_config.json says of images is not understood: write "
+            f"{source}: cannot use its preprocessor_config.json: write "
             "?input.size=224&input.mean=0.5&input.std=0.5&..."
         ) from None
     r, g, b = (one / most for one in mean)

@@ -82,7 +82,7 @@ def split_source(source: str) -> tuple[str, str, dict[str, Any]]:
         if not name or not equals:
             raise InputError(f"{source}: options are written ?name=value&name=value; got {one!r}")
         if name in options:
-            raise InputError(f"{source}: the option {name!r} is there twice")
+            raise InputError(f"{source}: the option {name!r} is given twice")
         options[name] = _value(text)
     return kind, place, options
 
@@ -161,7 +161,7 @@ def spec_of(content: object, source: str) -> InputSpec:
         return content
     if not isinstance(content, Mapping) or "size" not in content:
         raise InputError(
-            f"{source}: what the model sees must be an InputSpec or a dict with its size; "
+            f"{source}: the model's input must be an InputSpec or a dict with its size; "
             f"got {content!r:.100}"
         )
     try:

@@ -127,8 +127,7 @@ def open_headed(build: Callable[[Order], Built], order: Order) -> VisionModel:
         last = head_of(built.module, classes)[1]
         if last is None:
             raise InputError(
-                f"{order.source}: its last layer cannot be told, so that it can have no "
-                "temperature head"
+                f"{order.source}: its last layer is not known, so it cannot have a temperature head"
             )
         stop = said["temperature"] == "stop-grad"
         module = TemperatureHead(built.module, last, width=said["width"], stop=stop)

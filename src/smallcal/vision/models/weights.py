@@ -80,7 +80,7 @@ def read_weights(path: str | Path) -> Weights:
         what = "a folder" if file.is_dir() else f"not there{missing_file(file)}"
         raise FileError(f"the checkpoint {file} is {what}")
     if file.suffix not in _SUFFIXES:
-        raise FileError(f"{file}: a checkpoint is one of {', '.join(_SUFFIXES)}")
+        raise FileError(f"{file}: a checkpoint must end in one of {', '.join(_SUFFIXES)}")
     with file_errors(f"cannot read {file}"):
         content = _safetensors(file) if file.suffix == ".safetensors" else _torch(file)
     return _weights(file, content)
@@ -123,7 +123,7 @@ def _torch(file: Path) -> Any:
 
 def _damaged(file: Path, error: Exception) -> FileError:
     why = f"{type(error).__name__}: {one_line(error)[:120]}"
-    return FileError(f"{file} is damaged or no checkpoint ({why})")
+    return FileError(f"{file} is damaged or not a checkpoint ({why})")
 
 
 def _weights(file: Path, content: Any) -> Weights:

@@ -86,7 +86,7 @@ def paper_of(document: dict[str, Any], file: Path) -> Paper:
     ]
     names = [cell.name for cell in cells] + [other.name for other in others]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise FileError(f"{source}: {', '.join(twice)} is there more than once")
+        raise FileError(f"{source}: {', '.join(twice)} occurs more than once")
     if not cells:
         raise FileError(f"{source} names no cell")
     images = document.get("images", {})
@@ -157,25 +157,25 @@ def _require_sense(entry: Mapping[str, Any], *, where: str) -> None:
         except InputError as error:
             raise FileError(f"{where}: {error}") from None
     if recipe != ("train" in entry):
-        raise FileError(f"{where}: recipe and train belong together: how to train, and on what")
+        raise FileError(f"{where}: give both recipe (how to train) and train (on what), or neither")
     if "corrupt_images" in entry and "corrupt" not in entry:
         raise FileError(
-            f"{where}: corrupt_images says of how many, and corrupt is missing: of what"
+            f"{where}: corrupt_images says how many, but corrupt (which images) is missing"
         )
     if "overrides" in entry and not recipe:
-        raise FileError(f"{where}: overrides are of a recipe, and there is none")
+        raise FileError(f"{where}: overrides change a recipe, and there is none")
     if bool(split) == ("calibration" in entry):
-        raise FileError(f"{where}: say split or calibration, one of them: what to calibrate on")
+        raise FileError(f"{where}: give exactly one of split and calibration: what to calibrate on")
     if "%" in split and not recipe:
         raise FileError(
-            f"{where}: the split {split} is of training images; name a recipe and train"
+            f"{where}: the split {split} divides training images; give recipe and train too"
         )
 
 
 def _seeds_of(given: Any, *, where: str) -> list[int]:
     seeds = list(range(given)) if isinstance(given, int) and given <= 1000 else given
     if not isinstance(seeds, list) or not seeds or not all(type(one) is int for one in seeds):
-        raise FileError(f"{where}: seeds must be how many, or a list of numbers; got {given!r}")
+        raise FileError(f"{where}: seeds must be their number, or a list of numbers; got {given!r}")
     if len(set(seeds)) < len(seeds):
         raise FileError(f"{where}: seeds must differ; got {given!r}")
     return [require_in_range(seed, "seeds", where=where) for seed in seeds]
@@ -218,7 +218,7 @@ def _parts_of(
             )
     severities = entry.get("severities", SEVERITIES)
     if not kinds or not severities or not set(severities) <= set(SEVERITIES):
-        raise FileError(f"{where}: name one kind and one severity, from 1 to 5, at least")
+        raise FileError(f"{where}: name at least one kind and one severity from 1 to 5")
     return tuple((kind, severity) for kind in kinds for severity in severities)
 
 

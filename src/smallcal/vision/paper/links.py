@@ -28,7 +28,9 @@ def make_links(shift: Shift, places: Places) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         wanted = link_table(shift, places)
         for old in set(os.listdir(folder)) - set(wanted):
-            raise FileError(f"{folder / old} is no link to a class of {shift.data}; move it away")
+            raise FileError(
+                f"{folder / old} is not a link to a class of {shift.data}; move it away"
+            )
         for name, target in wanted.items():
             link = folder / name
             if link.is_symlink() and Path(os.readlink(link)) != target:
@@ -50,7 +52,7 @@ def link_table(shift: Shift, places: Places) -> dict[str, Path]:
     source = places.images(shift.data)
     images = open_images(source)
     if not isinstance(images.pixels, Files):
-        raise InputError(f"{source}: only sets in class folders can have some of their classes")
+        raise InputError(f"{source}: classes can be chosen only from sets in class folders")
     root = images.pixels.root
     named = {name: name for name in images.classes}
     if not set(classes) <= set(named) and shift.kind == "imagenet-v2":

@@ -158,7 +158,7 @@ def make_cell(
         _train(work, places, settings, told)
     told(f"  {commands[-1]}")
     if is_extracted(work, places, entries_in(places)):
-        told("  its logits were taken before")
+        told("  its logits exist already")
     else:
         _extract(work, places, settings, told)
     _add_keys(work.cell, places)
@@ -176,7 +176,7 @@ def _train(
     recipe = work.recipe.changed(own)
     RunFolder(places.run(work.cell)).require(recipe)
     if is_trained(work, places):
-        told("  it was trained before")
+        told("  it is trained already")
         return
 
     def on_epoch(row: Epoch, epochs: int) -> None:

@@ -56,7 +56,7 @@ def training_transform(recipe: Recipe, seen: InputSpec, preprocess: Callable[...
         )
     except (AssertionError, ValueError, KeyError, TypeError) as error:
         raise FileError(
-            f"{recipe.source}: timm cannot make this of [augment], perhaps of auto_augment = "
+            f"{recipe.source}: timm rejects these values of [augment], perhaps auto_augment = "
             f"{said.auto_augment!r}: {type(error).__name__} {error}"
         ) from None
     _let_go_black(change)

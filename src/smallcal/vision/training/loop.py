@@ -83,7 +83,7 @@ class Trainer:
         said = recipe.training
         if said.precision == "float16" and device.type != "cuda":
             raise InputError(
-                "[training] precision = 'float16' needs a GPU; bfloat16 works on processors as well"
+                "[training] precision = 'float16' needs a GPU; bfloat16 works on CPUs as well"
             )
         self.recipe, self.module, self.material = recipe, module, material
         self.device, self.place = device, place
@@ -233,7 +233,7 @@ def _model_errors() -> Iterator[None]:
             raise
         said = one_line(error)[:200]
         if "memory" in said:
-            words = f"the memory is full; try a smaller [training] batch_size ({said})"
+            words = f"out of memory; try a smaller [training] batch_size ({said})"
         else:
             words = f"the model fails on a training batch: {type(error).__name__}: {said}"
         raise InputError(words) from error

@@ -60,7 +60,7 @@ def place_of(environment: os._Environ[str] | dict[str, str] = os.environ) -> Pla
         rank, world, local = -1, 0, 0
     if not 0 <= rank < world:
         said = ", ".join(f"{name}={environment[name]}" for name in names)
-        raise InputError(f"the environment says {said}, which torchrun would not")
+        raise InputError(f"the environment has {said}, which torchrun would never set")
     return Place(rank, world, local)
 
 
@@ -90,7 +90,7 @@ def device_named(name: str, place: Place) -> torch.device:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise InputError(
-            f"the device {str(device)!r} is not there: {one_line(error)[:120]}"
+            f"the device {str(device)!r} is not available: {one_line(error)[:120]}"
         ) from None
     return device
 
@@ -114,7 +114,7 @@ def together(place: Place, device: torch.device) -> Iterator[None]:
     try:
         distributed.init_process_group(backend, rank=place.rank, world_size=place.world)
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"processes cannot be joined: {one_line(error)[:200]}") from None
+        raise InputError(f"cannot connect the processes: {one_line(error)[:200]}") from None
     try:
         yield
     finally:

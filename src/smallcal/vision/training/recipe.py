@@ -78,7 +78,7 @@ class Recipe:
             section, _, one = name.partition(".")
             if section not in SECTIONS or not one:
                 raise InputError(
-                    f"{name!r} is no key of a recipe, which are written as training.epochs; "
+                    f"{name!r} is not a key of a recipe; keys are written like training.epochs; "
                     f"{choose(section, SECTIONS)}"
                 )
             table, _, inner = one.partition(".")
@@ -110,7 +110,7 @@ def read_recipe(recipe: str | os.PathLike[str]) -> Recipe:
     file = Path(name).expanduser()
     try:
         if file.stat().st_size > _MAX_BYTES:
-            raise FileError(f"{file} is no recipe: it has more than a million bytes")
+            raise FileError(f"{file} is not a recipe: it has more than a million bytes")
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         close = missing_file(file) or f"; {choose(name, recipe_names())}"
@@ -215,6 +215,6 @@ def _conflicts(recipe: Recipe) -> list[tuple[str, bool, str]]:
         (
             "[optimizer] nesterov",
             recipe.optimizer.nesterov and not recipe.optimizer.momentum,
-            "needs a momentum",
+            "needs a positive momentum",
         ),
     ]

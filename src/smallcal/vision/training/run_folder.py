@@ -122,7 +122,7 @@ class RunFolder:
             if not self.recipe.exists():
                 left = {self.folder / FILE_NAME, *leftovers(self.files)}
                 if set(self.folder.iterdir()) - left:
-                    raise InputError(f"{self.folder} holds something else; name a new folder")
+                    raise InputError(f"{self.folder} holds other files; name a new folder")
                 return
             if not self.last.exists():
                 return
@@ -158,7 +158,7 @@ class RunFolder:
             if not self.last.exists():
                 raise
             raise FileError(
-                f"{self.split}: the images are not those that the run was begun with; name another "
+                f"{self.split}: the images are not those that the run started with; name another "
                 "folder for a run on others"
             ) from None
 
@@ -171,7 +171,7 @@ class RunFolder:
                 torch.save(checkpoint, path)
         except RuntimeError as error:  # so torch says that a disk is full
             kept = log[-1].epoch - 1
-            stays = f"; that of epoch {kept:,} stays" if kept else ""
+            stays = f"; that of epoch {kept:,} is kept" if kept else ""
             raise FileError(
                 f"cannot write {self.last}, is the disk full? ({one_line(error)[:100]}){stays}"
             ) from None

@@ -274,8 +274,8 @@ def _resume(trainer: Trainer, folder: RunFolder) -> dict[str, Any]:
         return {name: about[name] for name in _ABOUT}
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise FileError(
-            f"{folder.last} cannot be gone on from ({type(error).__name__}: {error}); remove it to "
-            "begin again"
+            f"{folder.last} cannot be resumed ({type(error).__name__}: {error}); remove it to "
+            "start again"
         ) from None
 
 
