@@ -43,7 +43,7 @@ def accuracy(scored: Scored) -> FloatArray:
 
 @mean
 def nll(scored: Scored) -> FloatArray:
-    """Negative log-likelihood (log loss) in nats.
+    """Log-loss (negative log-likelihood, NLL) in nats.
 
     ``-mean_i log p_i[y_i]``, each probability floored at 1e-12.
 

@@ -85,7 +85,7 @@ def aurc(scored: Scored) -> float:
 def eaurc(scored: Scored) -> float:
     """Excess area under the risk-coverage curve: :func:`aurc` minus the least possible.
 
-    The least possible stands all right predictions before all wrong ones:
+    The least possible ranks all right predictions before all wrong ones:
     ``(1/n) sum_{k > R} (k - R) / k`` with R right predictions (the finite sum, not its limit).
 
     Parameters

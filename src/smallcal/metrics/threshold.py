@@ -107,7 +107,7 @@ def coverage_at_threshold(scored: Scored, *, threshold: float = DEFAULT_THRESHOL
 def confidence_gap(scored: Scored) -> FloatArray:
     """Mean confidence minus accuracy.
 
-    ``mean_i (c_i - b_i)``: positive for an overconfident model, negative for a timid one.
+    ``mean_i (c_i - b_i)``: positive for an overconfident model, negative for an underconfident one.
 
     Parameters
     ----------

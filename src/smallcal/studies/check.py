@@ -46,7 +46,7 @@ class Problem:
     what : str
         What is wrong, in words.
     severity : {"error", "note"}
-        An error spoils results; a note does not.
+        An error would invalidate results; a note would not.
     """
 
     cell: str
@@ -80,7 +80,7 @@ def check_collection(
     ----------
     collection : Collection
     advance : callable, optional
-        Told as each cell is done.
+        Called as each cell is done.
 
     Returns
     -------

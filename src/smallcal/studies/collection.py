@@ -234,7 +234,7 @@ def load_collection(folder: str | os.PathLike[str]) -> Collection:
     Raises
     ------
     FileError
-        If the folder or its description is missing or is not one.
+        If the folder or its ``collection.toml`` is missing or invalid.
     """
     document, file = read_description(folder)
     return collection_of(document, file.parent, source=str(file))

@@ -32,7 +32,7 @@ from smallcal.studies.tables.table import Table, write_tables
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run gave.
+    """The result of a run.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ def run(  # noqa: PLR0913 - where, how, and whether to
     force: bool = False,
     advance: Callable[[int], object] = lambda tasks: None,
 ) -> Outcome:
-    """Run what is missing of a study and make its tables.
+    """Run a study, or what is missing of it, and make its tables.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def run(  # noqa: PLR0913 - where, how, and whether to
         Whether to run on a collection that :func:`~smallcal.studies.check_collection`
         finds errors in; without it nothing is run on one.
     advance : callable, optional
-        Told as tasks are finished; first how many were there already.
+        Called as tasks finish; first with the number that were finished before.
 
     Raises
     ------

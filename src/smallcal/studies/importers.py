@@ -172,7 +172,7 @@ def import_calarena(
     force : bool
         Whether files that are there are replaced.
     advance : callable, optional
-        Told as each cell is written.
+        Called as each cell is written.
 
     Raises
     ------

@@ -115,7 +115,7 @@ class Study:
     n_boot : int
         Resamples behind each interval.
     settings : dict
-        What the probe and the tables need beside.
+        Further settings of the probe and the tables.
     needs : tuple of str
         Names in ``NEEDS``: cells without these are left out.
     given : dict

@@ -56,7 +56,7 @@ class Files:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
-    """Labelled images by number, in an order that stays.
+    """Labelled images by number, in a fixed order.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class ImageSet:
     pixels : Pixels
         Where images come from.
     rows : ndarray of int64, shape (n,)
-        The images' rows there.
+        The images' rows in ``pixels``.
 
     Examples
     --------

@@ -64,7 +64,7 @@ HUB = "hf-datasets"
 
 
 def open_images(source: str) -> ImageSet:
-    """Open a set of labelled images; they are read when they are asked for.
+    """Open a set of labelled images; each is read when needed.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def open_images(source: str) -> ImageSet:
     Raises
     ------
     FileError
-        If files are missing, damaged or lie in another way; it names the file.
+        If files are missing, damaged or laid out differently; it names the file.
     InputError
         If there is no such kind or part.
 

@@ -110,7 +110,7 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
     ----------
     images : ImageSet
     rule : str
-        - ``5%``: so much of every class, at random, to calibrate on; the others to train on.
+        - ``5%``: this share of every class, at random, to calibrate on; the others to train on.
         - ``5%+10%``: the same calibration images, and of the others 10 % of every class to train
           on; the paper's low-data runs.
         - ``first-5``: the first five of every class to calibrate on, the others to test on.
@@ -118,7 +118,7 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
         - ``random-2500``: so many to calibrate on, at random with the classes' shares, as a study
           draws them; the others to test on.
     seed : int
-        Of the random ones.
+        Seed of the random rules.
 
     Returns
     -------
@@ -165,7 +165,7 @@ _USE = {CALIBRATION: "calibrate on", TRAIN: "train on", TEST: "test on"}
 
 
 def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
-    """Read a split that was written down for these images.
+    """Read a split that was saved for these images.
 
     Raises
     ------

@@ -49,9 +49,9 @@ def corrupt(
 ) -> NDArray[np.uint8]:
     """Corrupt an image as in ImageNet-C or CIFAR-C.
 
-    What is random about it comes from the seed, the kind and the image's id alone: neither the
-    order of images nor what was corrupted before matters, and the severities of an image have
-    the same weather, only worse.
+    Randomness depends only on the seed, the kind and the image's id: neither the
+    order of images nor earlier calls matter, and all severities of an image share
+    the same random pattern.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ def corrupt(
     severity : int
         From 1 to 5.
     seed : int
-        Another one makes other noise.
+        Random seed of the noise.
     image_id : str or int
-        What tells the image from others, such as the name of its file.
+        A unique name of the image, such as the name of its file.
 
     Returns
     -------

@@ -35,7 +35,7 @@ class Corruptions:
     kinds : tuple of str
     severities : tuple of int
     seed : int
-        Of what is random about them.
+        Random seed.
     images : int
         How many test images are taken, evenly spread; 0 for all. With fewer than all, the shifted
         sets are not paired with the test set.
@@ -104,16 +104,16 @@ class CellImages:
     calibration_split : str
         The rule, ``5%``, or the file whose part ``calibration`` is taken of those.
     split_seed : int
-        Of a rule that draws at random.
+        Seed of a rule that draws at random.
     shifts : tuple of str
         Shifted test sets. Of ``cifar100-c:DIR`` and its like, all parts are taken.
     corruptions : Corruptions, optional
-        Made here, of the test images.
+        Corruptions to apply here to the test images.
     whole_shifts : bool
         Whether shifted sets of which the test images are a part stay whole, as the paper's
-        ImageNet-C: with the twins of images that calibrate, and not paired.
+        ImageNet-C: with the versions of calibration images, and not paired.
     limit : int
-        At most so many images of each set, evenly spread, for a try; 0 for all.
+        Largest number of images of each set, evenly spread, for a trial; 0 for all.
     """
 
     test: str | ImageSet

@@ -37,7 +37,7 @@ from smallcal.vision.models.opening import open_model
 
 @dataclass(frozen=True)
 class Extracted:
-    """What became of an extraction.
+    """The result of an extraction.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Extracted:
     images_before : int
         Of those, how many an earlier run had done.
     seconds : float
-        What the others took.
+        Time for the other images.
     notes : tuple of str
     """
 
@@ -80,7 +80,7 @@ def extract(
 ) -> Extracted:
     """Write a model's logits on calibration, test and shifted images as a cell of a collection.
 
-    What was done before is kept: after any stop the same call goes on, and ends with the same
+    Finished work is kept: if it is stopped, the same call resumes, and ends with the same
     files. Further models and seeds are added to the same folder.
 
     Parameters
@@ -91,10 +91,10 @@ def extract(
     output : path
         A new folder, or one with a collection.
     cell : CellName, optional
-        What the cell is called.
+        The name of the cell.
     settings : ExtractionSettings, optional
     told : callable, optional
-        Told a line about each set that is finished.
+        Called with a line about each finished set.
 
     Returns
     -------
@@ -103,9 +103,9 @@ def extract(
     Raises
     ------
     InputError
-        If an image, the model or what it says cannot be used, or the folder holds something else.
+        If an image, the model or its output cannot be used, or the folder holds other files.
     FileError
-        If files cannot be read or written. What was finished before stays in either case.
+        If files cannot be read or written. Finished work is kept in either case.
 
     Examples
     --------

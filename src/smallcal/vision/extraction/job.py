@@ -15,7 +15,7 @@ from smallcal.vision.extraction.run import Batch, Batches, Engine, Writer, run, 
 from smallcal.vision.extraction.settings import ExtractionSettings
 from smallcal.vision.extraction.store import Part, SetStore, sweep_cell, write_cell
 
-#: Told a line about each set that is finished.
+#: Called with a line about each finished set.
 Told = Callable[[str], object]
 
 

@@ -48,7 +48,7 @@ class ExtractionSettings:
 
 @dataclass(frozen=True)
 class CellName:
-    """What a cell is called; what is left out is made of the names of images and model.
+    """The name of a cell; parts left out come from the names of the images and the model.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from smallcal.errors import InputError
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a model wants to see, for those that make training images for it.
+    """The input that a model takes: size, normalisation and resizing.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class InputSpec:
     crop : float
         The share of the resized image's side that the crop in its centre keeps.
     squash : bool
-        Whether height and width are resized each by itself, so that nothing is cut off to the sides
+        Whether height and width are resized separately, so that nothing is cut off at the sides
         and shapes change, as many models of transformers want it.
     """
 

@@ -90,7 +90,7 @@ def open_model(
     options: Mapping[str, Any] | None = None,
     pretrained: bool = True,
 ) -> VisionModel:
-    """Open a model of images with its own preprocessing.
+    """Open an image classifier with its own preprocessing.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def open_model(
           alone or with its preprocessing; the current folder counts as installed;
         - ``checkpoint:FILE``, what ``smallcal train`` wrote.
 
-        Options that begin with ``input.`` change what the model sees: ``?input.size=64``.
+        Options that begin with ``input.`` change the model's input: ``?input.size=64``.
     checkpoint : path, optional
         A file of weights in place of the library's own: .pt, .pth, .bin or .safetensors. It is read
         without running code, and must fit in every tensor; the number of classes is that of the
@@ -114,14 +114,14 @@ def open_model(
     classes : int, optional
         Columns of the logits. Where the weights have others, the last layer is new: for training.
     options : mapping, optional
-        More options, as in the string; those given here win.
+        More options, as in the string; those given here take precedence.
     pretrained : bool, default True
         Whether weights are loaded; False for training from random ones.
 
     Returns
     -------
     VisionModel
-        On the processor; its ``to(device)`` moves it.
+        On the CPU; its ``to(device)`` moves it.
 
     Raises
     ------

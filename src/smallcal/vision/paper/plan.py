@@ -43,7 +43,7 @@ class Plan:
     trained, extracted : set of str
         Names of cells that are finished.
     tflops : float
-        What a GPU is taken to sustain.
+        The assumed speed of a GPU, in 10**12 operations a second.
     """
 
     paper: Paper
@@ -151,7 +151,7 @@ def plan_paper(
     tflops: float = TFLOPS,
     advance: Callable[[int], object] = lambda models: None,
 ) -> Plan:
-    """Say what some cells of a file would run, and for how long; no more than a batch is run.
+    """Estimate what some cells of a file would run, and for how long, from a batch of each model.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def plan_paper(
     measured : bool
         Whether a step of training and a batch of each model are tried here.
     tflops : float
-        What a GPU is taken to sustain, in 10**12 operations a second.
+        The assumed speed of a GPU, in 10**12 operations a second.
     advance : callable
         Called for each model that was measured.
 

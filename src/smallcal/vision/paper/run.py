@@ -114,7 +114,7 @@ def run_paper(
     settings: RunSettings | None = None,
     told: Callable[[str], object] = lambda line: None,
 ) -> Collection:
-    """Train models and take logits, cell by cell; what is done already is not done again.
+    """Train models and save their logits, cell by cell; finished work is not repeated.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def run_paper(
         Where images are, and where runs and logits go.
     settings : RunSettings, optional
     told : callable
-        Told a line about each step.
+        Called with a line about each step.
 
     Returns
     -------
@@ -135,9 +135,9 @@ def run_paper(
     Raises
     ------
     Missing
-        If images or weights are not there; nothing has begun.
+        If images or weights are missing; nothing has begun.
     SmallcalError
-        If a step fails; what was finished stays.
+        If a step fails; finished work is kept.
     """
     works = [work_of(cell, paper, places) for cell in cells]
     if lines := missing_for(works, places):

@@ -71,7 +71,7 @@ def train(
     on_step: Callable[[Step], object] = lambda step: None,
     on_epoch: Callable[[Epoch, int], object] = lambda row, epochs: None,
 ) -> TrainingRun:
-    """Train a model of images.
+    """Train an image classifier.
 
     Under ``torchrun`` every process calls this with the same arguments; the first one writes.
 
@@ -80,7 +80,7 @@ def train(
     recipe : Recipe, str or path
         A recipe, a TOML file, or the name of one that comes with smallcal.
     run : path
-        A folder for the run. One that was stopped goes on after its last whole epoch; one of
+        A folder for the run. A stopped run resumes after its last whole epoch; one of
         another recipe is refused.
     changes : mapping, optional
         Other values for keys of the recipe, as ``{"training.epochs": 30}``.
