@@ -213,7 +213,7 @@ def test_outcomes_with_names():
 def test_no_wrapped_torch_model():
     torch = pytest.importorskip("torch")
     with pytest.raises(
-        InputError, match="a calibrator of scores cannot wrap a model.*fit it on the scores"
+        InputError, match=r"a calibrator of scores cannot wrap a model.*fit it on the scores"
     ):
         sc.calibrate(torch.nn.Linear(2, 1), [], method=sc.Calibrator(input="score"))
 
