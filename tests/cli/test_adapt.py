@@ -101,7 +101,7 @@ def test_undo_gives_the_file_back(cal, cli):
     [
         (("-o", "x.json"), "there is nothing to adapt to: name DATA"),
         (("rows.npy",), "say where to write the calibrator: -o NEW.json"),
-        (("rows.npy", "-o", "rows.npy"), "would be written over"),
+        (("rows.npy", "-o", "rows.npy"), "is an input and would be overwritten"),
         (("rows.npy", "--undo", "-o", "x.json"), "--undo needs nothing but CAL and -o"),
         (("nowhere.npy", "-o", "x.json"), "nowhere.npy"),
         (("rows.npy", "-o", "x.json", "--level", "95"), "confidence must be a number from 0.5"),

@@ -81,7 +81,7 @@ def test_what_is_read_is_not_written_onto_but_for_the_calibrator(cli):
     before = Path("new.npz").read_bytes()
     code, _, err = cli("certify", "cal.json", "new.npz", "--risk", "10%", "-o", "new.npz")
     assert code == 2
-    assert "would be written over" in err
+    assert "is an input and would be overwritten" in err
     assert Path("new.npz").read_bytes() == before
 
 

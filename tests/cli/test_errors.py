@@ -44,7 +44,7 @@ BAD = [
     (["fit", "cal.json"], "cal.json is a saved calibrator; name a file of logits"),
     (["fit", "cal.pkl"], "did you mean 'cal.npz'?"),
     (["fit", "whatever.pkl"], "the type must be one of .npz"),
-    (["fit", "cal.npz:val"], "carry no prefix"),
+    (["fit", "cal.npz:val"], "have no prefix"),
     (["fit", "cal.npz", "--method", "magic"], "unknown method 'magic'"),
     (["fit", "cal.npz", "--input", "odds"], "input must be one of"),
     (["fit", "cal.npz", "--seed", "-1"], "--seed"),

@@ -110,7 +110,7 @@ def test_not_onto_the_rows_nor_twice(cli):
     before = Path("new.npz").read_bytes()
     code, _, err = cli("refresh", "cal.json", "new.npz", "-o", "new.npz")
     assert code == 2
-    assert "written over" in err
+    assert "is an input and would be overwritten" in err
     assert Path("new.npz").read_bytes() == before
     cli("refresh", "cal.json", "new.npz", "-o", "new.json")
     code, _, err = cli("refresh", "new.json", "new.npz", "-o", "again.json")

@@ -469,7 +469,7 @@ def test_no_scheduler_is_one_line(shared, tmp_path, monkeypatch):
     ("error", "said"),
     [
         ("CancelledError", "the connection to the Dask scheduler was lost"),
-        ("KilledWorker", "could not do toy__n100__d0 (KilledWorker: "),
+        ("KilledWorker", "could not run toy__n100__d0 (KilledWorker: "),
     ],
 )
 def test_a_cluster_that_gives_up_is_one_line(error, said):

@@ -85,7 +85,7 @@ def test_a_damaged_part_is_to_be_done_again_with_a_note(store, kind):
     assert part(store, 1).exists()  # `study show` asks too, and only looks
     assert len(store.notes) == 1
     assert str(part(store, 1)) in store.notes[0]
-    assert "done again" in store.notes[0]
+    assert "it will be computed again" in store.notes[0]
 
 
 def test_other_columns_are_no_rows_of_a_study(store):

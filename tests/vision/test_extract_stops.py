@@ -324,7 +324,7 @@ def test_a_test_set_alone_says_what_to_add(photos, cli):
         (("--split", "halves", "--device", "cuda"), "cannot use the device 'cuda'"),
         (("--split", "halves", "--precision", "int8"), "unknown precision 'int8'"),
         (("--split", "halves", "--output", "photos"), "holds other files (cat)"),
-        (("--split", "halves", "--output", "photos/out"), "which is read"),
+        (("--split", "halves", "--output", "photos/out"), "which is an input"),
         (("--split", "halves", "--output", "mine"), "holds other files (notes.txt)"),
         (("--split", "halves", "--output", "mine/notes.txt"), "not a folder"),
     ],
