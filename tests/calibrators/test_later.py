@@ -129,8 +129,8 @@ def test_several_risks():
     ("changed", "said"),
     [
         ({"names": ("a",)}, "names"),
-        ({"thresholds": (0.5, 0.6)}, "as many numbers"),
-        ({"errors": (201,)}, "at most as many errors"),
+        ({"thresholds": (0.5, 0.6)}, "one threshold, count and bound for each name"),
+        ({"errors": (201,)}, "errors <= accepted <= n"),
         ({"risk": 0.0}, "between 0 and 1"),
     ],
 )
