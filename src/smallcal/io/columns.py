@@ -59,8 +59,12 @@ class Columns:
     ((0, 1), 2, ('cat', 'dog'))
     >>> Columns.of(["prob_0", "prob_1"], source="a.csv").kind
     'probabilities'
-    >>> Columns.of(["id", "cat", "dog"], source="a.csv").notes[0].partition(";")[0]
+    >>> (note,) = Columns.of(["id", "cat", "dog"], source="a.csv").notes
+    >>> first, rest = note.split("; ")
+    >>> first
     "a.csv: not used as classes, going by names and values: 'id'"
+    >>> rest
+    'to choose the classes, use --columns'
     """
 
     scores: tuple[int, ...]
