@@ -15,10 +15,10 @@ END_TO_END ?= runs/end-to-end
 # Tests start many processes: none should compile the sources anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 # Simulations and slow rounds whose outcome no extra can change: `make test` has them.
-THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py statistics/test_class_frequencies.py studies/test_simulate.py test_mutants.py
+THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py statistics/test_class_frequencies.py studies/test_simulate.py test_mutants.py test_reference.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants test-core test-lowest bench bench-default bench-methods compare-peers bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-nested study-calarena study-advice study-gate study-plan study-groups study-ablation study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format release-check clean
+.PHONY: help demo test test-hard mutants reference test-core test-lowest bench bench-methods compare-peers bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-calarena study-advice study-plan study-groups study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format release-check clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
@@ -27,10 +27,11 @@ help:
 	@echo "                  hostile calibrators; every backend on every row; killed workers (20 minutes)."
 	@echo "                  SMALLCAL_FUZZ_SEED=7 throws others"
 	@echo "make mutants      plant bugs in the numerical rooms, one at a time, and see which ones the tests miss (minutes)"
+	@echo "make reference    compare what the working tree does with what the reference commit did: numbers, artefacts, names,"
+	@echo "                  the JSON of commands (minutes)"
 	@echo "make test-core    the light tests, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references; writes docs/explanation/speed.md (under ten minutes)"
-	@echo "make bench-default  where the default's fit spends its time, and its floor"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
 	@echo "make bench-report  seconds of a report, part by part"
 	@echo "make bench-streaming  rows per second and memory of apply, from 1 to 10 million rows"
@@ -39,16 +40,13 @@ help:
 	@echo "make bench-corruptions  images per second of each corruption, at 32 and 224 pixels"
 	@echo "make study-coverage   how often the intervals hold the truth, by simulation"
 	@echo "make study-adapt  how often adapt finds, holds and refuses, on simulated rows and on SMALLCAL_DATA"
-	@echo "make study-no-harm  the default against ten others on real logits in SMALLCAL_DATA, by kind (an hour)"
+	@echo "make study-no-harm  the default against nine others on real logits in SMALLCAL_DATA, by kind (fifteen minutes)"
 	@echo "make study-scores  the default for scores against other maps of one number, on scores in SMALLCAL_DATA"
 	@echo "make study-scores-nested  the same with its fixed numbers chosen on other families of sets"
-	@echo "make study-nested  the same with the default's fixed numbers chosen on other kinds of model (after study-no-harm)"
 	@echo "make study-calarena  a file in CalArena's layout from real logits, and the entry of the default on it"
 	@echo "make study-plan   how far plans are from what came true, on real logits in SMALLCAL_DATA"
 	@echo "make study-groups  what effects of groups are worth on real groups in SMALLCAL_DATA"
 	@echo "make study-advice  whether the verbs agree on what to use, and what that costs (after study-no-harm)"
-	@echo "make study-gate   what each rule of smallcal select picks, and what that costs"
-	@echo "make study-ablation   what was tried on the way to the default, on the same logits"
 	@echo "make study-monitor   false alarms, power and delay of the drift monitor"
 	@echo "make study-decisions  whether thresholds, sets, adapt and refresh keep their promises, simulated and on SMALLCAL_DATA"
 	@echo "make end-to-end   CIFAR-10, three small networks, their logits, 95 corruptions, studies and report (half an"
@@ -102,6 +100,9 @@ test-hard: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python scripts/mutants.py --jobs 2
 
+reference: $(VENV)/.dev
+	$(VENV)/bin/python scripts/reference.py
+
 test-core: $(CORE)/.core
 	$(call PYTEST,$(CORE)) -m "not hard" -k "not real_logits" $(addprefix --ignore=tests/,$(THE_SAME)) --deselect tests/cli/test_outputs.py::test_standard_output_on_a_full_disk_is_one_line
 
@@ -112,9 +113,6 @@ test-lowest:
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/speed/run.py --write docs/explanation/speed.md
-
-bench-default: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/default_profile.py
 
 bench-bootstrap: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/resampling.py
@@ -152,9 +150,6 @@ study-scores-nested: $(VENV)/.dev
 study-no-harm: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/no_harm.py $(SMALLCAL_DATA) --write docs/explanation/no-harm.md
 
-study-nested: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/nested_choice.py $(SMALLCAL_DATA) --write docs/explanation/no-harm.md
-
 study-plan: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/plan_study.py $(SMALLCAL_DATA) --write docs/guides/planning.md
 
@@ -163,12 +158,6 @@ study-groups: $(VENV)/.dev
 
 study-advice: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/advice_study.py $(SMALLCAL_DATA) --write docs/guides/choosing.md
-
-study-gate: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/gate_study.py $(SMALLCAL_DATA)
-
-study-ablation: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/ablation.py $(SMALLCAL_DATA)
 
 study-monitor: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/monitor_study.py $(SMALLCAL_DATA)

@@ -99,7 +99,7 @@ WAYS = {
     "isotonic, five": _theirs("isotonic", ensemble=True),
     "temperature, five": _theirs("temperature", ensemble=True),
     OURS: _ours("default"),
-    "`adaptive`": _ours("adaptive"),
+    "`smallcal`": _ours("smallcal"),
 }
 
 

@@ -23,7 +23,7 @@ import smallcal as sc
 from no_harm import interval, kinds_in
 from smallcal.deploy.adapters.calarena import Entry
 
-ENTRIES = ("default", "adaptive", "class-linear+tail+gate", "ts-nll", "vector-scaling")
+ENTRIES = ("default", "class-linear", "ts-nll", "vector-scaling")
 PEERS = ("probmetrics:svs", "probmetrics:sms")
 NAMES = ("probas_cal", "labels_cal", "probas_test", "labels_test")
 SCORES = {"log-loss": "nll", "Brier score": "brier", "ECE": "ece15", "accuracy": "accuracy"}

@@ -57,7 +57,7 @@ def measured(job):
             score: sc.prediction_sets(cal, rows[second], labels[second], alpha=ALPHA, score=score)
             for score in SCORES
         }
-    sure, claimed = found.claims(found.predict_proba(new))
+    sure, claimed = found.claims(found.predict_proba(new), found.logits_of(new))
     right = claimed == answers
     told = {
         each.risk: checked(each.accept(sure, claimed), right, each.risk) for each in found.decisions

@@ -239,7 +239,9 @@ def certified(place, repeats):
     """Certify on new rows again and again, as a user does, and compare with the truth."""
     run = runs()[place]
     fitted = fitted_on(run.population, run.method, **run.fit).fitted_
-    sure, claimed = fitted.claims(fitted.predict_proba(run.population.rows))
+    sure, claimed = fitted.claims(
+        fitted.predict_proba(run.population.rows), fitted.logits_of(run.population.rows)
+    )
     wrong = 1 - run.population.chances[np.arange(POOL), claimed]
     rng, outcomes = np.random.default_rng([run.n, place]), np.zeros((repeats, 3))
     for repeat in range(repeats):
@@ -283,7 +285,9 @@ def crossed(job):
             cal = sc.Calibrator(**score).fit(rows, labels)
             found = sc.certify(cal, rows, labels, risk=risk, cross=True).calibrator
         if found.decisions:
-            sure, claimed = found.claims(found.predict_proba(population.rows))
+            sure, claimed = found.claims(
+                found.predict_proba(population.rows), found.logits_of(population.rows)
+            )
             wrong = 1 - population.chances[np.arange(POOL), claimed]
             bad, share = beyond(found.decisions[0], risk, sure, claimed, wrong)
             outcomes[place] = bad, 1, share

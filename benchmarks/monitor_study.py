@@ -24,7 +24,7 @@ from smallcal.studies.simulate import World
 
 ALPHA, TOLERANCE = 0.01, 0.02
 SIZES = (250, 625, 2500)
-METHODS = ("srts-bce", "class-linear+tail+gate", ALIASES["default"])
+METHODS = ("srts-bce", ALIASES["default"])
 LOOKS = np.unique(np.geomspace(10, 20_000, 60).round().astype(int))
 FAR_LOOKS = np.unique(np.geomspace(10, 1_000_000, 60).round().astype(int))
 #: Rows that splits and streams are drawn from, with replacement: the whole population.

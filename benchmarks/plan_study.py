@@ -1,7 +1,7 @@
 """Do plans come true? `python benchmarks/plan_study.py FOLDER`.
 
 FOLDER holds .npz files with val_logits, val_labels, test_logits, test_labels, one per model. A
-pilot is a few hundred validation rows; its plan foretells what more would give. The truth is the
+pilot is a few hundred validation rows; its plan predicts what more would give. The truth is the
 mean over draws of the validation rows, measured on the test rows. The table says how far off the
 plans were and how often their bands held the truth. Beside them stand two ways to do without: the
 pilot's plain mean, the held-out value of its largest draws taken for every size; and one number for
@@ -27,13 +27,13 @@ SHOWN = ("ece15", "top_label_bce")
 METRICS = {
     "ece15": "ECE",
     "top_label_bce": "top-label log-loss",
-    "gain": "top-label log-loss gain on raw",
+    "gain": "top-label log-loss gain on uncalibrated",
 }
 SIZES = (250, 625, 1250, 2500)
 
 
 def truth(file, method, size, draws):
-    """Return means and spreads over draws on the test rows, and the gain on the raw model."""
+    """Return means and spreads over draws on the test rows, and the gain by calibration."""
     val, labels = file["val_logits"], file["val_labels"]
     test, answers = file["test_logits"], file["test_labels"]
     raw = sc.make("none").fit(val, labels).predict_proba(test)

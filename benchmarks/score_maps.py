@@ -1,10 +1,12 @@
 """Which map for one number? `python benchmarks/score_maps.py FOLDER`.
 
-FOLDER, or its folder `scores`, holds .npz files with val_scores, val_outcomes, test_scores and
-test_outcomes. Every map is fitted on draws of the validation rows, at each budget, and measured on
-the test rows. Means over sets; a star marks a map that is worse than the default for scores by a
-95 % interval of the paired differences with sets as units, an exclamation mark one that is better.
---write PAGE puts the tables into a page. Exit code 1: the default is neither first nor tied.
+FOLDER, or each of its folders `scores` and `judges`, holds .npz files with val_scores,
+val_outcomes, test_scores and test_outcomes. Every map is fitted on draws of the validation rows, at
+each budget, and measured on the test rows. Means over sets; a star marks a map that is worse than
+the default for scores by a 95 % interval of the paired differences with sets as units, an
+exclamation mark one that is better by that interval, or by more than 5 % of its mean: it beats the
+default, which is neither first nor tied there. --write PAGE puts the tables into a page. Exit code
+1: the default is beaten.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -39,6 +42,13 @@ BUDGETS = (30, 50, 100, 250, 1000)
 METRICS = {"nll": "Log-loss", "brier": "Brier score", "ece15": "ECE"}
 #: Isotonic regression says 0 and 1. In log-loss they count as this near, for every map.
 SUREST = 1e-3
+#: A mean that is smaller by less than this share of it is a tie, if the interval says so too.
+TIED = 0.05
+#: What the folders hold.
+FOLDERS = {
+    "scores": "Confidences of language models in their answers",
+    "judges": "Language models as judges, stated confidences, rain, credit, games, risk",
+}
 BEGIN, END = "<!-- begin score-maps -->", "<!-- end score-maps -->"
 
 
@@ -115,11 +125,13 @@ def tables(found, budgets, draws):
                 value, mark = found[:, i, j, k].mean(), ""
                 if j != first:
                     gap = student(found[:, i, j, k] - found[:, i, first, k])
-                    mark = "*" if gap.low > 0 else "!" if gap.high < 0 else ""
+                    ahead = gap.high < 0 or (1 + TIED) * value < found[:, i, first, k].mean()
+                    mark = "*" if gap.low > 0 else "!" if ahead else ""
                     beaten += mark == "!"
                 cells.append(f"{value:.2f}{mark}")
             shown = f"{name} ({PLAIN[name]})" if name in PLAIN else name
             lines.append(f"| {shown} | " + " | ".join(cells) + " |")
+    lines += ["", *against(found, budgets)]
     n = len(METRICS) * len(budgets)
     verdict = f"{DEFAULT}: first or tied in every one of {n} columns."
     if beaten:
@@ -128,13 +140,28 @@ def tables(found, budgets, draws):
     return "\n".join([head, *lines]), beaten
 
 
+def against(found, budgets, rivals=("platt", "beta", "venn-abers")):
+    """Return a table of differences of the default from some maps, with their intervals."""
+    first, shown = MAPS.index(DEFAULT), list(METRICS)
+    lines = [f"| {DEFAULT} less | " + " | ".join(f"{b:,}" for b in budgets) + " |"]
+    lines += ["|---|" + "---|" * len(budgets)]
+    for metric, name in product(("nll", "ece15"), rivals):
+        k, cells = shown.index(metric), []
+        for i in range(len(budgets)):
+            gap = student(found[:, i, first, k] - found[:, i, MAPS.index(name), k])
+            cells.append(f"{gap.point:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]")
+        lines.append(f"| {name}, {METRICS[metric]} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def sets_in(folder):
-    """Return the files of a folder, or of its folder ``scores``."""
-    inner = folder / "scores"
-    paths = sorted((inner if inner.is_dir() else folder).glob("*.npz"))
-    if len(paths) < 2:
+    """Return the files of a folder, or of each of its folders ``scores`` and ``judges``."""
+    inner = {said: sorted((folder / name).glob("*.npz")) for name, said in FOLDERS.items()}
+    found = {said: paths for said, paths in inner.items() if paths}
+    found = found or {folder.name: sorted(folder.glob("*.npz"))}
+    if min(map(len, found.values())) < 2:
         sys.exit(f"{folder} holds fewer than two sets of scores")
-    return paths
+    return found
 
 
 def main():
@@ -146,11 +173,15 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--write", type=Path, help="a page to put the tables into")
     given = parser.parse_args()
-    paths = sets_in(given.folder)
+    parts, beaten = [], 0
     with ProcessPoolExecutor(given.jobs) as pool:
-        n = len(paths)
-        found = list(pool.map(measure, paths, [given.budgets] * n, [given.draws] * n))
-    text, beaten = tables(np.array(found), given.budgets, given.draws)
+        for said, paths in sets_in(given.folder).items():
+            n = len(paths)
+            found = list(pool.map(measure, paths, [given.budgets] * n, [given.draws] * n))
+            part, times = tables(np.array(found), given.budgets, given.draws)
+            parts.append(f"**{said}**: {part}")
+            beaten += times
+    text = "\n\n".join(parts)
     print(text)
     if given.write:
         page = given.write.read_text(encoding="utf-8")

@@ -63,10 +63,9 @@ def reliability() -> Figure:
 
 #: What the picture of before and after calls its methods.
 CALLED = {
-    "none": "the model as it is",
+    "none": "uncalibrated",
     "ts-nll": "temperature scaling",
-    "adaptive": "smallcal, same predictions",
-    "adaptive-free": "smallcal, predictions may change",
+    "smallcal": "smallcal (default)",
 }
 
 
@@ -76,10 +75,10 @@ def before_after() -> Figure:
 
     labels = sc.load_demo("test").labels
     probs = {CALLED[name]: p for name, p in demo(*CALLED).items()}
-    raw, *_, free = probs
+    raw, *_, ours = probs
     figure = Figure(figsize=(10.4, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.1])
-    shown = {"before": probs[raw], "after": probs[free]}
+    shown = {"before": probs[raw], "after": probs[ours]}
     plots.smooth_reliability(labels, shown, ax=left)
     plots.forest(sc.compare(labels, probs, baseline=raw, metrics=["nll"]), ax=right)
     return figure
@@ -110,12 +109,12 @@ def risk_groups() -> Figure:
 
 
 def temperature_signal() -> Figure:
-    """Which temperature samples get: by groups, by a curve, and by the default."""
+    """Which temperature samples get: by groups, by a curve, and by six statistics."""
     from matplotlib.figure import Figure
 
     val, test = sc.load_demo("cal"), sc.load_demo("test")
     figure = Figure(figsize=(13.2, 4.2), layout="constrained")
-    names = ("srts-bce", "linear-risk", "default")
+    names = ("srts-bce", "linear-risk", "signal-linear")
     for name, ax in zip(names, figure.subplots(1, 3), strict=True):
         plots.temperature_signal(_fit(name, val.logits, val.labels), test.logits, ax=ax)
     return figure

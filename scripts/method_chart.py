@@ -51,12 +51,10 @@ def _answer(text: str, row: int, *, right: bool = True) -> Box:
 BOXES = {
     "have": Box("What does your model give\nfor each item?", 0),
     "score": _answer('Calibrator(input="score")\nmaps one number to a probability', 0),
-    "change": Box("May the predicted class\nchange?", 1),
-    "free": _answer(
-        "Calibrator(keep_predictions=False)\ncorrects class bias: often more accurate", 1
-    ),
-    "simple": Box("Must it be one\ntemperature?", 2),
-    "scalar": _answer('"tva-ts" or "ts-nll"\ntemperature scaling', 2),
+    "simple": Box("Must it be one\ntemperature?", 1),
+    "scalar": _answer('"ts-nll"\ntemperature scaling', 1),
+    "keep": Box("Must predictions stay\nthe model's own?", 2),
+    "kept": _answer("Calibrator(keep_predictions=True)\ntheir calibrated confidence", 2),
     "default": _answer("Calibrator()\nthe default", 3, right=False),
     "paper": _answer("SRTS(), from 1,000 labels on\nthe paper's method, to compare with", 3),
 }
@@ -64,11 +62,11 @@ BOXES = {
 #: From, to, and what is said on the way.
 ARROWS = [
     ("have", "score", "one number"),
-    ("have", "change", "logits or probabilities\nof classes"),
-    ("change", "free", "yes"),
-    ("change", "simple", "no"),
+    ("have", "simple", "logits or probabilities\nof classes"),
     ("simple", "scalar", "yes"),
-    ("simple", "default", "no"),
+    ("simple", "keep", "no"),
+    ("keep", "kept", "yes"),
+    ("keep", "default", "no"),
     ("default", "paper", "researchers"),
 ]
 

@@ -35,7 +35,7 @@ IN_SOURCES = (
 #: What the installed package reads besides its modules.
 IN_WHEEL = (
     *("smallcal/py.typed", "smallcal/cli/completion.json", "smallcal/data/demo/quickdraw345.npz"),
-    *("smallcal/calibrators/calibrator-v2.json", "smallcal/studies/reproduce/frozen/logits.npz"),
+    *("smallcal/calibrators/calibrator-v3.json", "smallcal/studies/reproduce/frozen/logits.npz"),
 )
 #: Words of licences that are open source, as packages spell them.
 OPEN = re.compile(
@@ -174,7 +174,7 @@ class Clean:
         require(
             "smallcal[report]" in " ".join(told.split()), "the demo does not say what to install"
         )
-        require("adaptive" in told, "the demo shows no table")
+        require("Brier" in told, "the demo shows no table")
         return lines[0]
 
     def own_data(self) -> str:

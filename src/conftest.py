@@ -6,19 +6,12 @@ collect_ignore = []
 if importlib.util.find_spec("torch") is None:
     collect_ignore += [
         "smallcal/deploy/export/torch.py",
-        "smallcal/deploy/export/torch_fast.py",
-        "smallcal/deploy/export/torch_narrow.py",
         "smallcal/deploy/export/torch_steps.py",
         "smallcal/deploy/adapters/torch_wrapped.py",
         "smallcal/vision/extraction",
         "smallcal/vision/models",
         "smallcal/vision/paper/measure.py",
         "smallcal/vision/training",
-    ]
-if importlib.util.find_spec("numba") is None:
-    collect_ignore += [
-        "smallcal/calibrators/compiled/kernel.py",
-        "smallcal/calibrators/compiled/plan.py",
     ]
 if importlib.util.find_spec("timm") is None:
     collect_ignore += [

@@ -49,7 +49,7 @@ def test_the_help_of_every_verb_has_one_spelling(verb, monkeypatch):
 @pytest.fixture(scope="module")
 def report():
     cal, test = sc.load_demo("cal"), sc.load_demo("test")
-    return sc.report(cal, test, methods=["none", "ts-nll", "srts-bce", "adaptive"], n_boot=100)
+    return sc.report(cal, test, methods=["none", "ts-nll", "srts-bce", "smallcal"], n_boot=100)
 
 
 def test_the_report_has_one_spelling_and_friendly_names_of_metrics(report):

@@ -20,7 +20,7 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 CELLS = HERE / "cells.toml"
-METHODS = ("none", "ts-nll", "tva-ts", "margin-k3", "srts-bce", "adaptive")
+METHODS = ("none", "ts-nll", "tva-ts", "margin-k3", "srts-bce", "smallcal")
 SHIFTED = {"ece15": "ECE", "top_label_bce": "top-label log-loss"}
 #: Which of the resamplings of a study of shifts decides.
 TIER = "seed x corruption x severity"

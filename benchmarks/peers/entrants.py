@@ -179,8 +179,7 @@ ENTRANTS: Mapping[str, Entrant] = {
             partial(_torch_uncertainty, name="TemperatureScaler"),
             temperature=True,
         ),
-        Entrant("smallcal", "smallcal `adaptive`", partial(_smallcal, method="adaptive")),
-        Entrant("smallcal", "smallcal `adaptive-free`", partial(_smallcal, method="adaptive-free")),
+        Entrant("smallcal", "smallcal (default)", partial(_smallcal, method="smallcal")),
         Entrant(
             "netcal",
             "netcal `LogisticCalibration`",

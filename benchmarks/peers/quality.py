@@ -18,7 +18,7 @@ from peers.sets import Cell
 METRICS = ("nll", "ece15", "brier", "accuracy")
 HEADS = ("log-loss x100", "ECE %", "Brier x100", "accuracy %")
 SAME = 5e-5  # a difference that rounds to 0.00 in the tables: solvers stop at another digit
-ONE, RICH = "smallcal `ts-nll`", "smallcal `adaptive-free`"
+ONE, RICH = "smallcal `ts-nll`", "smallcal (default)"
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def matrix(z, y, z_test):
 def per_sample(z, y, z_test):
     import smallcal as sc
 
-    return sc.make("srts-shrunk+tail").fit(z, y).predict_proba(z_test)
+    return sc.make("srts-shrunk").fit(z, y).predict_proba(z_test)
 
 
 @shows("isotonic regression", NAME)

@@ -16,6 +16,8 @@ from torch_module import METHODS
 
 #: Rows, classes, in how many turns, and how many calls are a turn: what is short is noisy.
 SIZES = ((10_000, 1_000, 15, 1), (10_000, 100, 20, 5), (1, 1_000, 50, 50))
+#: By method, the bound for a batch: double precision, against a softmax in single.
+BOUNDS = {"ts-nll": 30.0, "srts-bce": 45.0, "default": 65.0}
 #: Each of some dozen operations costs a microsecond or two, whatever the size.
 ONE_ROW = 20.0
 
@@ -53,8 +55,8 @@ def rows() -> Iterator[Ratio]:
         split = logits(2_500, n_classes)
         z, _ = logits(n, n_classes, seed=1)
         plain = run(session_of(softmax_graph(n_classes)), z)
-        for method, (name, bound) in METHODS.items():
+        for method, (name, _) in METHODS.items():
             ours = run(session_of(to_onnx(sc.make(method).fit(*split).fitted_)), z)
             times = in_turns(ours, plain, repeats=repeats, calls=calls)
-            promised = bound if n > 1 else ONE_ROW
+            promised = BOUNDS[method] if n > 1 else ONE_ROW
             yield Ratio.of(f"{name}, {n:,} x {n_classes:,}", "its softmax", *times, promised)

@@ -30,7 +30,7 @@ fresh, new = train_test_split(rest, train_size=400, random_state=0)
 
 model = LogisticRegression(C=0.05, max_iter=2000).fit(X[train], y[train])
 logits = model.decision_function(X)
-cal = sc.Calibrator(keep_predictions=False).fit(logits[fit], y[fit])
+cal = sc.Calibrator().fit(logits[fit], y[fit])
 found = sc.prediction_sets(cal, logits[fresh], y[fresh], alpha=0.1)
 for sentence in found.sentences:
     print("-", sentence)

@@ -29,22 +29,22 @@ for sentence in plan.sentences:
 # ---------
 #
 # The score is top-label log-loss, the log-loss of the statement "the prediction is right"; lower is
-# better. The band is the change against the raw model on the same rows, with its 90 % interval:
-# that is what decides whether calibrating is worth it.
+# better. The band is the change against the uncalibrated model on the same samples, with its 90 %
+# interval: that is what decides whether calibrating is worth it.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 sizes = [row.size for row in plan.rows]
 gains = [row.gains["top_label_bce"] for row in plan.rows]
 left.fill_between(sizes, [100 * g.low for g in gains], [100 * g.high for g in gains], alpha=0.25)
 left.plot(sizes, [100 * g.point for g in gains], marker="o", label=plan.method)
-left.axhline(0, color="black", linestyle=":", label="raw model")
+left.axhline(0, color="black", linestyle=":", label="uncalibrated")
 left.set(title="What calibrating changes", ylabel="top-label log-loss, change (points)")
 
 errors = [row.metrics["ece15"] for row in plan.rows]
 right.fill_between(sizes, [100 * e.low for e in errors], [100 * e.high for e in errors], alpha=0.25)
 right.plot(sizes, [100 * e.value for e in errors], marker="o", label=plan.method)
 raw = next(row for row in plan.references if row.method == "none")
-right.axhline(100 * raw.metrics["ece15"].value, color="black", linestyle=":", label="raw model")
+right.axhline(100 * raw.metrics["ece15"].value, color="black", linestyle=":", label="uncalibrated")
 right.set(title=f"Expected ECE on {plan.test_size:,} test samples", ylabel="ECE (%)", ylim=0)
 
 for ax in (left, right):

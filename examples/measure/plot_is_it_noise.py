@@ -50,7 +50,7 @@ plt.show()
 # the noise (``point``) with its interval.
 
 val, test = world.draw(500), world.draw(1000, split="test")
-methods = ["none", "ts-nll", "tva-ts", "srts-bce", "adaptive"]
+methods = ["none", "ts-nll", "tva-ts", "srts-bce", "smallcal"]
 probabilities = {
     name: sc.make(name).fit(val.logits, val.labels).predict_proba(test.logits) for name in methods
 }

@@ -29,13 +29,12 @@ chosen = [
     "margin-k3",
     "random-k3",
     "srts-bce",
-    "srts-shrunk+tail",
+    "srts-shrunk",
     "linear-risk",
     "hts-bce",
-    "signal-linear+tail",
+    "signal-linear",
     "vector-scaling",
-    "adaptive",
-    "adaptive-free",
+    "smallcal",
 ]
 print(f"{len(sc.methods())} names; of these:")
 for name in chosen:
@@ -79,10 +78,9 @@ for ax, metric in zip(axes, ("nll", "top_label_bce"), strict=True):
 plt.show()
 
 # %%
-# Three of the methods can correct a bias for some classes, which temperatures cannot:
-# ``vector-scaling`` and the two views of the default. ``vector-scaling`` and ``adaptive-free`` may
-# also change predictions. Top-label log-loss does not reward that, since it asks each method about
-# its own predictions.
+# Two of the methods can correct a bias for some classes, which temperatures cannot:
+# ``vector-scaling`` and ``smallcal``, the default. They may change predictions. Top-label log-loss
+# does not reward that, since it asks each method about its own predictions.
 #
 # And what a fit costs
 # --------------------

@@ -44,7 +44,7 @@ plt.show()
 # Since the truth is known, the expected scores have no noise from labels.
 
 truth = test.expected(test.probabilities)["top_label_bce"]
-for name in ("none", "tva-ts", "random-k3", "srts-bce", "adaptive"):
+for name in ("none", "tva-ts", "random-k3", "srts-bce", "smallcal"):
     cal = sc.make(name).fit(val.logits, val.labels)
     p = cal.predict_proba(test.logits)
     score = test.expected(p)["top_label_bce"]
@@ -61,13 +61,13 @@ for name in ("none", "tva-ts", "random-k3", "srts-bce", "adaptive"):
 # --------------------------------
 
 fig, axes = plt.subplots(1, 3, figsize=(10, 4), layout="constrained")
-for ax, name in zip(axes, ("srts-bce", "linear-risk", "adaptive"), strict=True):
+for ax, name in zip(axes, ("srts-bce", "linear-risk", "signal-linear"), strict=True):
     cal = sc.make(name).fit(val.logits, val.labels)
     plots.temperature_signal(cal, test.logits[:3000], ax=ax)
 plt.show()
 
 # %%
-# Groups give steps, curves give lines, and the default uses several signals at once.
+# Groups give steps, curves give lines, and ``signal-linear`` uses several signals at once.
 #
 # Ask the same of your own model
 # ------------------------------

@@ -73,8 +73,8 @@ plots.reliability(y_test, {"raw": raw, "calibrated": calibrated}, ax=ax)
 plt.show()
 
 # %%
-# The strip on top counts predictions by confidence. The raw model's pile up at the far right:
-# "certain". Calibration moves many of them to the left, and the curve to the diagonal.
+# The strip on top counts predictions by confidence. The uncalibrated model's pile up at the far
+# right: "certain". Calibration moves many of them to the left, and the curve to the diagonal.
 #
 # Next: :doc:`/guides/choosing` explains what the default does,
 # and :doc:`/recipes/scikit-learn` calibrates scikit-learn models without handling logits yourself.

@@ -53,8 +53,9 @@ for data, load in {"digits": load_digits, "breast cancer": load_breast_cancer}.i
         print("  ", log_loss[data].verdict(name))
 
 # %%
-# Each line is a paired comparison with the raw model on the same test samples: a change counts
-# only where its 95 % interval excludes zero. One split of two small data sets shows how to ask;
+# Each line is a paired comparison with the uncalibrated model on the same test samples: a change
+# counts only where its 95 % interval excludes zero. One split of two small data sets shows how to
+# ask;
 # :doc:`/guides/scikit-learn` has the answer over more data sets, models and splits.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")

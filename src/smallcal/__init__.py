@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from smallcal.advice.prediction_sets import prediction_sets as prediction_sets
     from smallcal.advice.select import select as select
     from smallcal.advice.signal_to_noise import signal_to_noise as signal_to_noise
-    from smallcal.calibrators.compiled import use_compiled as use_compiled
     from smallcal.calibrators.estimators import SRTS as SRTS
     from smallcal.calibrators.estimators import Calibrator as Calibrator
     from smallcal.calibrators.estimators import Identity as Identity
@@ -63,7 +62,6 @@ else:  # checkers know the names above, and no others
             "advice.prediction_sets": ["prediction_sets"],
             "advice.select": ["select"],
             "advice.signal_to_noise": ["signal_to_noise"],
-            "calibrators.compiled": ["use_compiled"],
             "calibrators.estimators": [
                 "Calibrator",
                 "Identity",

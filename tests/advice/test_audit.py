@@ -124,7 +124,7 @@ def test_error_rates_of_a_refit_are_those_of_its_draws():
     assert shares[True] != shares[False]
 
 
-@pytest.mark.parametrize("name", ["srts-bce", "signal-linear+tail", "ets"])
+@pytest.mark.parametrize("name", ["srts-bce", "signal-linear", "ets"])
 def test_confidences_and_held_out_metrics_equal_a_plain_loop(name):
     z, y = simulate(300, 5, seed=2)
     found = sc.audit(z, y, method=name, n_refits=N_REFITS, n_null=0)
@@ -148,10 +148,10 @@ def test_confidences_and_held_out_metrics_equal_a_plain_loop(name):
 
 def test_a_regressed_temperature_is_told_in_quantiles_and_thirds():
     z, y = simulate(300, 5, seed=2)
-    found = sc.audit(z, y, method="signal-linear+tail", n_refits=N_REFITS, n_null=0)
-    here = sc.make("signal-linear+tail").fit(z, y)
+    found = sc.audit(z, y, method="signal-linear", n_refits=N_REFITS, n_null=0)
+    here = sc.make("signal-linear").fit(z, y)
     t = here.temperature(z)
-    fits = [fit for _, fit in plain_refits(z, y, "signal-linear+tail")]
+    fits = [fit for _, fit in plain_refits(z, y, "signal-linear")]
     others = np.array([fit.temperature(z) for fit in fits])
     assert list(found.quantiles) == ["0.05", "0.25", "0.5", "0.75", "0.95"]
     for level, spread in found.quantiles.items():
@@ -162,7 +162,6 @@ def test_a_regressed_temperature_is_told_in_quantiles_and_thirds():
     for i, band in enumerate(found.bands):
         assert_spread(band.temperature, np.median(others[:, third == i], axis=1))
         assert band.errors == (z.argmax(axis=1) != y)[third == i].sum()
-    assert_spread(found.tail_temperature, [fit.fitted_.tail_temperature for fit in fits])
     assert (found.banded_by, found.thresholds) == ("temperature", ())
 
 
@@ -260,7 +259,7 @@ def texts(found):
 def test_no_errors_and_nothing_else_are_bad():
     z, _ = simulate(100, 4)
     for y, kind in ((z.argmax(axis=1), "wrong"), (z.argmin(axis=1), "right")):
-        for name in ("srts-bce", "signal-linear+tail", "none"):
+        for name in ("srts-bce", "signal-linear", "none"):
             found = sc.audit(z, y, method=name, n_refits=3, n_null=9)
             assert found.verdict.startswith(f"Do not rely on it: no prediction is {kind}")
             json.dumps(found.to_dict(), allow_nan=False)
@@ -291,7 +290,8 @@ def test_noise_and_order_are_told_apart():
 def test_a_calibrated_model_is_told_that_it_needs_nothing():
     found = sc.audit(*simulate(250, 8, temperature=1.0), method="srts-bce", n_refits=15, n_null=0)
     assert found.shares["beats_raw"] < 0.5
-    assert ("the raw model is as good" in texts(found)) != ("calibration does harm" in texts(found))
+    as_good, harm = "the uncalibrated model is as good", "calibration does harm"
+    assert (as_good in texts(found)) != (harm in texts(found))
 
 
 @pytest.fixture(scope="module")
@@ -367,12 +367,12 @@ def test_verdicts():
 
 
 def test_resamples_that_cannot_be_fitted_are_counted_or_told():
-    z, y = simulate(16, 4)
+    z, y = simulate(8, 4)
     found = sc.audit(z, y, method="tva-ts", n_refits=40, n_null=0)
     assert 0 < found.n_failed < 40
     assert f"{found.n_failed} of 40 refits could not be fitted." in texts(found)
     with pytest.raises(InputError, match="no resample of these samples could be fitted"):
-        sc.audit(z[:11], y[:11], method="tva-ts", n_refits=3, n_null=0)
+        sc.audit(z[:5], y[:5], method="tva-ts", n_refits=3, n_null=0)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
@@ -396,8 +396,8 @@ def test_half_precision_and_probabilities_and_a_missing_class(dtype):
     ("options", "message"),
     [
         ({"n_refits": 1}, "n_refits must be a whole number of at least 2; got 1"),
-        ({"size": 5}, "size must be at least 10 and less than the 60 samples"),
-        ({"size": 60}, "size must be at least 10 and less than the 60 samples"),
+        ({"size": 4}, "size must be at least 5 and less than the 60 samples"),
+        ({"size": 60}, "size must be at least 5 and less than the 60 samples"),
         ({"method": "luck"}, "unknown method 'luck'"),
         ({"method": "oracle-risk"}, "reads the labels of what it predicts"),
         ({"method": "features-k3"}, "needs features"),
@@ -423,20 +423,20 @@ def test_a_calibrator_must_fit_the_samples():
 
 
 def test_rows_that_are_drawn_twice_are_no_more_evidence_for_the_default():
-    """Refits of a nearly calibrated model were far worse than it, for copies as evidence."""
+    """Counted twice, refits of a calibrated model are worse: log-loss +.05, deviation .050."""
     z, y = simulate(300, 40, temperature=1.0, signal=8.0, seed=3)
     found = sc.audit(z, y, n_refits=30, n_null=0)
-    own, raw = (found.held_out[key].mean for key in ("top_label_bce", "raw_top_label_bce"))
-    assert own < raw + 0.01
-    assert found.confidence_sd["mean"] < 0.03
+    own, raw = (found.held_out[key].mean for key in ("nll", "raw_nll"))
+    assert own < raw + 0.03
+    assert found.confidence_sd["mean"] < 0.04
 
 
 def test_refits_stop_at_half_where_halves_lead_to_the_same_findings():
     z, y = simulate(200, 5)
     told = []
     found = sc.audit(z, y, method="tva-ts", n_null=0, advance=told.append)
-    assert (found.n_refits, sum(told)) == (50, 100)
-    assert found == sc.audit(z, y, method="tva-ts", n_refits=50, n_null=0)
+    assert (found.n_refits, sum(told)) == (25, 50)
+    assert found == sc.audit(z, y, method="tva-ts", n_refits=25, n_null=0)
 
 
 def test_refits_go_on_where_halves_are_judged_differently():
@@ -452,22 +452,22 @@ def test_refits_go_on_where_halves_are_judged_differently():
         return some.n
 
     differing = gather_refits(audited, composed, preds, draws, lambda _: None, judged=judged)
-    assert (differing.n, looks[:3]) == (60, [50, 25, 25])
+    assert (differing.n, looks[:3]) == (60, [25, 13, 12])
     alike = gather_refits(audited, composed, preds, draws, lambda _: None, judged=lambda _: 0)
-    assert alike.n == 50
-    assert alike.numbers["pooled"] == differing.numbers["pooled"][:50]
+    assert alike.n == 25
+    assert alike.numbers["pooled"] == differing.numbers["pooled"][:25]
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_number_of_cores_changes_nothing(count, monkeypatch):
     z, y = simulate(150, 5)
     wanted = sc.audit(z, y, n_refits=6, n_null=9)
-    chosen = sc.select(z, y, candidates=["none", "adaptive"], n_repeats=1)
-    planned = sc.plan(z, y, method="adaptive", sizes=[60], draws=5)
+    chosen = sc.select(z, y, candidates=["none", "smallcal"], n_repeats=1)
+    planned = sc.plan(z, y, method="smallcal", sizes=[60], draws=5)
     monkeypatch.setattr(threads, "cores", lambda: count)
     assert sc.audit(z, y, n_refits=6, n_null=9) == wanted
-    assert sc.select(z, y, candidates=["none", "adaptive"], n_repeats=1) == chosen
-    assert sc.plan(z, y, method="adaptive", sizes=[60], draws=5) == planned
+    assert sc.select(z, y, candidates=["none", "smallcal"], n_repeats=1) == chosen
+    assert sc.plan(z, y, method="smallcal", sizes=[60], draws=5) == planned
 
 
 def test_rank_correlation_is_scipys():

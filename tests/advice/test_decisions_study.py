@@ -38,7 +38,7 @@ def test_coverage_is_that_of_the_sets(score, per_class):
 def test_a_rate_beyond_the_risk_is_seen_in_any_class():
     drawn = POPULATION.draw(np.random.default_rng(3), 4000)
     rule = sc.certify(CAL, *drawn, risk=0.3, by="class").calibrator.decisions[0]
-    sure, claimed = CAL.claims(CAL.predict_proba(POPULATION.rows))
+    sure, claimed = CAL.claims(CAL.predict_proba(POPULATION.rows), POPULATION.rows)
     wrong = 1 - POPULATION.chances[np.arange(len(sure)), claimed]
     rates = [
         wrong[(claimed == code) & (sure >= level)].mean()

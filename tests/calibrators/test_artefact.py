@@ -48,7 +48,7 @@ def test_every_artefact_obeys_the_published_schema(name):
 
 def test_an_artefact_says_what_it_is(document):
     assert document["format"] == "smallcal-calibrator"
-    assert document["version"] == 2
+    assert document["version"] == 3
     assert document["library"] == f"smallcal {sc.__version__}"
     assert document["method"] == "srts-bce"
     assert document["objective"] == "bce"
@@ -70,7 +70,7 @@ def test_fit_metrics_are_the_metrics_of_the_calibration_split():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (["version"], 3, "artefact version 3; this smallcal reads 1 to 2"),
+        (["version"], 4, "artefact version 4; this smallcal reads 1 to 3"),
         (["version"], "1", "artefact version '1'"),
         (["version"], True, "artefact version True"),
         (["format"], "x", "not a smallcal calibrator"),
@@ -293,3 +293,7 @@ def test_a_saved_file_has_ordinary_permissions(tmp_path):
     ordinary.touch()
     sc.Identity().fit(Z, Y).save(tmp_path / "cal.json")
     assert (tmp_path / "cal.json").stat().st_mode == ordinary.stat().st_mode
+
+
+def test_a_document_of_version_1_does_not_keep_predictions():
+    assert artefact.upgraded({"version": 1}, source="it")["keep_predictions"] is False

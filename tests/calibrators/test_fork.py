@@ -26,7 +26,7 @@ FORKS = 100
 PATIENCE = 20
 #: A method for each kind of signal and map that is applied.
 METHODS = (
-    "adaptive",
+    "smallcal",
     "srts-bce",
     "tva-ts",
     "signal-linear",

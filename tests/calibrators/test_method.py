@@ -1,9 +1,7 @@
-"""How the parts of a method meet: which scores a map is fitted on, what a gate judges, who is told.
+"""How the parts of a method meet: which scores a map is fitted on, who is told.
 
 The parts have tests of their own; these look at what is handed from one to the next.
 """
-
-import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from sklearn.model_selection import StratifiedKFold
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS, method
-from smallcal.calibrators.maps.tail import tail_temperature
 from smallcal.calibrators.signals import statistics
 from smallcal.data.predictions import Predictions
 from support.cases import drawn, features_of, fit, fitted_once, make, require_package
@@ -23,7 +20,7 @@ BY_CHANCE = {"risk", "signed_residual", "absolute_residual", "feature_risk", "fe
 BY_CHANCE |= {"random", "shuffled", "head_temperature"}
 DEALT = {"smart", "head", "rejecting", "binned", "semantic"}
 #: Maps whose folds choose between penalties, mostly the same one.
-CHOSEN = {"vector", "dirichlet"}
+CHOSEN = {"vector", "dirichlet", "multinomial"}
 #: A row's own confidence may be rounded to either side of itself, which is one rank.
 RANKED = {"qats-nll", "qats-bce"}
 
@@ -104,74 +101,6 @@ def test_the_losses_of_a_fit_are_those_of_what_it_gives(name):
     assert cal.fitted_.fit_metrics["accuracy"] == np.mean(z.argmax(axis=1) == y)
 
 
-def gain_of(z, y, temperature):
-    """The log-likelihood of right and wrong at some temperatures, above that at 1."""
-    right = z.argmax(axis=1) == y
-    after, before = top_of(z, temperature), top_of(z, 1.0)
-    odds = np.log(np.where(right, after, 1 - after)) - np.log(np.where(right, before, 1 - before))
-    return odds.sum()
-
-
-def test_a_gate_judges_scores_that_did_not_see_their_labels():
-    z, y = simulate(300, 6)
-    cal = fit("srts-bce", z, y)
-    group = np.searchsorted(cal.thresholds_, out_of_fold(z, y), side="right")
-    gain, needed = method("srts-bce").weigh(Predictions.of(z, y))
-    assert gain == pytest.approx(gain_of(z, y, cal.temperatures_[group]), rel=1e-3)
-    assert abs(gain - gain_of(z, y, cal.temperature(z))) > 0.01 * gain
-    assert needed == pytest.approx(1.5 * np.log(300 / 25))
-
-
-@pytest.mark.parametrize(("seed", "kept"), [(9, True), (11, False)])
-def test_a_gate_decides_by_those_scores_where_others_would_decide_otherwise(seed, kept):
-    z, y = simulate(300, 6, temperature=1.15, seed=seed)
-    gain, needed = method("srts-bce").weigh(Predictions.of(z, y))
-    seen = gain_of(z, y, fit("srts-bce", z, y).temperature(z))
-    assert (gain <= needed, seen <= needed) == (kept, not kept)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sc.FitWarning)
-        gated = make("srts-bce", gate="evidence").fit(z, y)
-    assert ("kept_raw" in gated.flags_) == kept
-
-
-def test_a_gate_judges_the_plain_form_of_a_map_that_has_one():
-    z, y = simulate(300, 6)
-    preds = Predictions.of(z, y)
-    gain = method("class-linear").weigh(preds)[0]
-    assert gain == pytest.approx(method("signal-linear").weigh(preds)[0], rel=1e-6)
-    assert gain == pytest.approx(gain_of(z, y, fit("signal-linear", z, y).temperature(z)), rel=1e-6)
-    assert gain < gain_of(z, y, fit("class-linear", z, y).temperature(z)) - 0.1
-
-
-@pytest.mark.parametrize("name", ["tva-ts", "signal-linear"])
-def test_a_gate_opens_where_the_gain_passes_what_is_needed(name):
-    """At weights on both sides of that point; samples count by their weight there."""
-    z, y = simulate(60, 5, temperature=1.0, seed=3)
-    weights = np.geomspace(0.2, 400, 30)
-    kept, expected, by_rows = [], [], []
-    for w in weights:
-        gain, needed = method(name).weigh(Predictions.of(z, y, weight=np.full(60, w)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", sc.FitWarning)
-            cal = make(name, gate="evidence").fit(z, y, sample_weight=np.full(60, w))
-        kept.append("kept_raw" in cal.flags_)
-        expected.append(gain <= needed)
-        by_rows.append(gain <= np.log(15))
-        assert needed == pytest.approx(max(1.5 * np.log(max(60 * w, 25) / 25), np.log(15)))
-    assert kept == expected != by_rows
-    assert 0 < sum(kept) < len(kept)
-
-
-def test_a_tail_is_drawn_towards_the_pooled_temperature_within_the_bounds():
-    z, y = simulate(200, 6, signal=2.0)
-    preds = Predictions.of(z, y)
-    for bounds in ((0.05, 20.0), (1.5, 1.6)):
-        cal = fit("tva-ts", z, y, tail="nll", bounds=bounds)
-        expected = tail_temperature(preds, cal.pooled_temperature_, bounds=bounds)
-        assert cal.fitted_.tail_temperature == expected
-        assert bounds[0] <= expected <= bounds[1]
-
-
 def test_what_the_router_says_of_its_fit_is_told():
     z, _ = simulate(200, 6)
     y = z.argmax(axis=1)
@@ -231,9 +160,7 @@ def test_the_seed_matters_where_chance_has_a_say_and_only_there(name):
         assert (numbers[0] != numbers[2]) is chance
 
 
-@pytest.mark.parametrize(
-    "name", ["adaptive", "adaptive-free", "class-linear+tail+gate", "srts-bce", "vector", "none"]
-)
+@pytest.mark.parametrize("name", ["smallcal", "class-linear", "srts-bce", "vector", "none"])
 @pytest.mark.parametrize("n", [25, 300])
 def test_a_fit_without_a_record_is_the_same_calibrator_bit_for_bit(name, n):
     z, y = simulate(n, 6, seed=3)
@@ -241,7 +168,6 @@ def test_a_fit_without_a_record_is_the_same_calibrator_bit_for_bit(name, n):
     whole, bare = (method(name).fit(preds, record=record) for record in (True, False))
     np.testing.assert_array_equal(bare.predict_proba(other), whole.predict_proba(other))
     assert (bare.flags, bare.n_parameters) == (whole.flags, whole.n_parameters)
-    assert bare.fit_metrics.get("weight") == whole.fit_metrics.get("weight")
-    for flag in bare.flags:
+    for flag in set(bare.flags) - {"absent_classes"}:  # whose text has the cross-validated loss
         assert bare.flag_text(flag) == whole.flag_text(flag)
     assert (bare.reference, whole.reference is None) == (None, False)

@@ -120,10 +120,10 @@ def test_one_outcome_alone_is_no_certainty(outcome):
     assert any("one of the two outcomes" in text for text in said)
 
 
-def test_five_labels_are_too_few():
-    with pytest.raises(sc.InputError, match="5 samples; fitting needs at least 10"):
-        fit(*(part[:5] for part in drawn(20)))
-    cal, _ = fit(*(part[:10] for part in drawn(20)))
+def test_four_labels_are_too_few():
+    with pytest.raises(sc.InputError, match="4 samples; fitting needs at least 5"):
+        fit(*(part[:4] for part in drawn(20)))
+    cal, _ = fit(*(part[:5] for part in drawn(20)))
     assert np.isfinite(cal.predict_score([-1e9, 1e9])).all()
 
 

@@ -207,8 +207,8 @@ def test_python_suggests_too():
         sc.make("magic")
     with pytest.raises(sc.InputError, match=r"no option 'n_grups'; did you mean 'n_groups'\?"):
         sc.make("srts-bce", n_grups=5)
-    with pytest.raises(sc.InputError, match=r"no option 'scal'; did you mean 'scales'\?"):
-        sc.make("adaptive", scal=5)
+    with pytest.raises(sc.InputError, match=r"no option 'n_fods'; did you mean 'n_folds'\?"):
+        sc.make("default", n_fods=5)
     with pytest.raises(sc.InputError, match=r"unknown metric 'eec15'; did you mean 'ece15'\?"):
         sc.evaluate(Y, P, metrics=["eec15"])
     with pytest.raises(sc.InputError, match=r"^'eec15>1': unknown metric"):

@@ -60,7 +60,7 @@ class TestEvaluate:
         for said in (
             "Costs: a wrong answer costs 10, a review 2.",
             "best decisions, calibrated",
-            "best decisions of the raw model",
+            "best decisions of the uncalibrated model",
             "everything passed on for review",
             "answered where the answer has a probability of 80.0 % or more",
         ):
@@ -207,7 +207,7 @@ class TestReport:
         code, out, _ = cli("report", "splits.npz", *how, "--cost", "wrong=10,review=2")
         assert code == 0
         assert "### What mistakes cost" in out
-        assert "| best decisions of the raw model |" in out
+        assert "| best decisions of the uncalibrated model |" in out
         assert "costs=sc.Costs(wrong=10.0, review=2.0)" in out
         assert "--cost wrong=10,review=2 -o decisions.csv" in out
         code, out, _ = cli("report", "splits.npz", *how)

@@ -16,6 +16,7 @@ from smallcal.calibrators.class_frequencies import ClassFrequencies
 from smallcal.calibrators.confidence_shift import ConfidenceShift
 from smallcal.calibrators.later import with_later
 from smallcal.calibrators.prediction_set import PredictionSet
+from smallcal.deploy.decided_rows import PREDICTIONS
 from smallcal.io import read
 from support.decided import threshold, with_decisions
 from support.simulated import simulate
@@ -100,7 +101,7 @@ class TestApply:
     def test_sets_say_of_each_class_whether_it_is_in(self, cli):
         assert cli("apply", "sets.json", "new.npz", "--with-decision", "-o", "p.csv")[0] == 0
         header = Path("p.csv").read_text().split("\n", 1)[0].split(",")
-        assert header[4:9] == ["accepted", *(f"in_set_{name}" for name in NAMES)]
+        assert header[4:13] == [*PREDICTIONS, "accepted", *(f"in_set_{name}" for name in NAMES)]
         assert cli("apply", "sets.json", "new.npz", "--with-decision", "-o", "p.npz")[0] == 0
         wanted = runtime.load("sets.json").predict_set(new())
         np.testing.assert_array_equal(np.load("p.npz")["in_set"], wanted)

@@ -51,7 +51,7 @@ BAD = [
     (["fit", "cal.npz", "-o", "no/where.json"], "the folder no does not exist"),
     (["fit", "cal.npz", "--labels", "gone.csv"], "cannot read gone.csv"),
     (["fit", "nan.npz"], "nan.npz: logits must be finite; 1 of 100 rows are not: row 7"),
-    (["fit", "few.npz"], "few.npz: logits has 3 samples; fitting needs at least 10"),
+    (["fit", "few.npz"], "few.npz: logits has 3 samples; fitting needs at least 5"),
     (["fit", "wide.npz"], "labels must lie in 0 .. 3"),
     (["fit", "simplex.npz"], "look like probabilities"),
     (["fit", "bare.npz"], "bare.npz has no labels"),

@@ -38,7 +38,7 @@ def test_a_plan_is_two_tables_and_sentences_in_80_columns(cli):
     assert [line[0] for line in lines if line[:1] in (["none"], ["tva-ts"], ["srts-bce"])]
     assert "With all 250 samples srts-bce is expected to show ECE" in out
     assert "Calibration lowers ECE" in out
-    assert "Use adaptive, the default." in out
+    assert "Use smallcal, the default." in out
 
 
 def test_json_is_the_plan_of_the_library(cli):
@@ -84,7 +84,7 @@ BAD = [
     (["pilot.npz", "--method", "magic"], "error: unknown method 'magic'"),
     (["pilot.npz", "--method", "none"], "none fits nothing"),
     (["pilot.npz", "--sizes", "many"], "--sizes must be whole numbers with commas between"),
-    (["pilot.npz", "--sizes", "1,2"], "each size must be a whole number of at least 10; got 1"),
+    (["pilot.npz", "--sizes", "1,2"], "each size must be a whole number of at least 5; got 1"),
     (["pilot.npz", "--draws", "1"], "--draws"),
     (["pilot.npz", "--target", "ece15"], "--target must look like ece15=0.02"),
     (["pilot.npz", "--target", "ece15=1e"], "--target must look like ece15=0.02"),

@@ -146,7 +146,7 @@ def test_the_verdict_is_printed(cli):
     assert code == 0
     said = " ".join(out.split())
     for words in (
-        "Use adaptive",
+        "Use smallcal",
         "ECE ",
         "Top-label log-loss ",
         "Above 90 % confidence: ",

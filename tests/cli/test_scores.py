@@ -229,7 +229,7 @@ def test_a_score_meets_a_calibrator_of_logits_in_one_line(cli):
 
 BAD = {
     "nan": (lambda s, y: (np.where(np.arange(len(s)) == 3, np.nan, s), y), "must not be NaN"),
-    "few": (lambda s, y: (s[:5], y[:5]), "5 samples; fitting needs at least 10"),
+    "few": (lambda s, y: (s[:4], y[:4]), "4 samples; fitting needs at least 5"),
     "other": (lambda s, y: (s, y + 1), "outcomes must be 0 or 1"),
     "swapped": (lambda s, y: (y, s / 10), "outcomes must be 0 or 1"),
 }

@@ -60,11 +60,11 @@ def test_it_prints_tables_a_reason_and_the_next_command(cli):
     assert "Next: smallcal fit cal.npz --method tva-ts -o cal.json" in text
 
 
-def test_keeping_the_raw_model_is_an_answer(cli):
+def test_keeping_the_uncalibrated_model_is_an_answer(cli):
     code, out, _ = cli("select", "honest.npz", *QUICK)
     text = " ".join(out.split())
     assert code == 0
-    assert "Reason: not enough evidence: keep the raw model" in text
+    assert "Reason: not enough evidence: keep the uncalibrated model" in text
     assert "Nothing to fit: use the model's own probabilities" in text
 
 
@@ -186,17 +186,17 @@ def test_class_names_and_probabilities(cli):
     assert (code, json.loads(out)["input"]) == (0, "probabilities")
 
 
-def test_no_errors_keeps_the_raw_model(cli):
+def test_no_errors_keeps_the_uncalibrated_model(cli):
     code, out, err = cli("select", "right.npz", *QUICK)
     assert (code, err) == (0, "")
-    assert "keep the raw model, for no prediction of 300 is wrong" in " ".join(out.split())
+    assert "keep the uncalibrated model, for no prediction of 300 is wrong" in " ".join(out.split())
 
 
 def test_what_was_left_out_or_failed_is_told(cli):
     code, out, _ = cli("select", "few.npz", "--repeats", "1")
     assert code == 0
     assert "srts-bce: left out: 60 samples for 10 fitted parameters" in " ".join(out.split())
-    assert "Choice: adaptive." in out
+    assert "Choice: smallcal." in out
     code, out, _ = cli("select", "cal.npz", "--candidates", "none,features-k3", "--repeats", "1")
     assert code == 0
     told = "features-k3: failed in 5 of 5 fits: features-k3 needs features"

@@ -19,7 +19,7 @@ HEAVY = (
     *("scipy.fft", "scipy.interpolate", "scipy.linalg", "scipy.ndimage", "scipy.optimize"),
     *("scipy.sparse", "scipy.special", "scipy.stats"),
 )
-NUMPY, RICH, SPECIAL = {"numpy"}, {"rich"}, {"scipy.special"}
+NUMPY, RICH, SPECIAL, LINALG = {"numpy"}, {"rich"}, {"scipy.special"}, {"scipy.linalg"}
 #: CubicSpline comes with most of SciPy.
 PARTS = ("fft", "interpolate", "linalg", "optimize", "sparse", "special")
 SPLINE = {f"scipy.{part}" for part in PARTS}
@@ -36,8 +36,8 @@ MAY_LOAD = {
     "doctor --json": set(),
     "inspect cal.json": NUMPY | RICH,
     "inspect cal.json --json": NUMPY,
-    "fit data.npz -o new.json": NUMPY | RICH,
-    "fit data.csv --seed 3 --json": NUMPY | {"pydantic"},
+    "fit data.npz -o new.json": NUMPY | RICH | LINALG,
+    "fit data.csv --seed 3 --json": NUMPY | LINALG | {"pydantic"},
     "apply cal.json data.npz -o p.npy": NUMPY,
     "export cal.json -o cal.py": NUMPY,
     "monitor cal.json data.npz": NUMPY | SPECIAL,
@@ -47,7 +47,7 @@ MAY_LOAD = {
     | RICH
     | SPLINE
     | {"pydantic"},
-    "select data.npz --repeats 1": NUMPY | RICH | SPECIAL | {"pydantic"},
+    "select data.npz --repeats 1": NUMPY | RICH | SPECIAL | LINALG | {"pydantic"},
     "study list": NUMPY | RICH,
     "fit missing.npz": NUMPY,
     "no-such-verb": set(),

@@ -177,7 +177,9 @@ def test_a_study_prints_its_tables_and_keeps_them(cli):
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     text = " ".join(out.split())
-    assert text.startswith("Proper scores. How much do proper scores improve over the raw model?")
+    assert text.startswith(
+        "Proper scores. How much do proper scores improve over the uncalibrated model?"
+    )
     assert "Differences from none:" in text
     assert "Tables: run/tables.md, tables.tex, tables.json" in text
     assert sorted(os.listdir("run")) == [

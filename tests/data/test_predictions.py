@@ -213,8 +213,8 @@ def test_some_rows_keep_all_that_belongs_to_them():
 @pytest.mark.parametrize(
     ("logits", "labels", "message"),
     [
-        (Z[:1], Y[:1], "has 1 sample; fitting needs at least 10"),
-        (Z[:9], Y[:9], "has 9 samples; fitting needs at least 10"),
+        (Z[:1], Y[:1], "has 1 sample; fitting needs at least 5"),
+        (Z[:4], Y[:4], "has 4 samples; fitting needs at least 5"),
         (np.full((20, 3), 1 / 3), Y, "look like probabilities"),
         (np.full((20, 3), 2.0), Y, "constant in every row"),
     ],

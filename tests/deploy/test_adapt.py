@@ -432,3 +432,20 @@ def test_corrupted_images_are_refused(kind):
         pytest.skip(f"no rows of {kind} there")
     cal = sc.Calibrator().fit(data["val_logits"][:2500], data["val_labels"][:2500])
     assert sc.adapt(cal, np.load(files[0])["logits"][:2000]).verdict != "moved"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_default_is_adapted_with_and_without_its_own_predictions(keep):
+    cal = sc.Calibrator(keep_predictions=keep).fit(*draw(0, 1500))
+    found = sc.adapt(cal, ROWS)
+    assert found.adapted
+    assert np.array(found.now) == pytest.approx(NOW, abs=0.04)
+    now = found.calibrator
+    assert log_loss(now.predict_proba(ROWS), LABELS) < log_loss(cal.predict_proba(ROWS), LABELS)
+    predicted = now.predict_proba(ROWS).argmax(axis=1)
+    assert np.array_equal(predicted, ROWS.argmax(axis=1)) == keep
+    for told in (found, sc.adapt(cal, ROWS, rates=NOW)):
+        after = told.calibrator.predict_proba(ROWS).argmax(axis=1)
+        assert told.changed == (after != cal.predict(ROWS)).sum()
+    sure = now.confidence(ROWS)
+    assert sure.mean() == pytest.approx((predicted == LABELS).mean(), abs=0.03)

@@ -356,7 +356,8 @@ WATCHED = {
     "srts-bce": 3,
     "margin-k3": 3,
     "signal-linear": 2,
-    "class-linear+tail": 2,
+    "class-linear": 2,
+    "smallcal": 1,
     "vector-scaling": 1,
     "scaling-binning": 1,
     "features-k3": 3,
@@ -654,3 +655,23 @@ def test_real_shift_is_seen_and_real_test_rows_are_calm(real_cell):
     assert not monitor.update(real_cell["test_logits"], real_cell["test_labels"]).drifted
     hotter = sc.Monitor(fitted).update(real_cell["test_logits"] * np.float32(0.7))
     assert hotter.drifted
+
+
+def test_kept_predictions_are_watched_by_their_own_confidence():
+    z, y = Z.copy(), Y
+    z[:, 3] += 2
+    free, kept = (sc.Calibrator(keep_predictions=keep).fit(z, y) for keep in (False, True))
+    own = z.argmax(axis=1)
+    assert (free.predict(z) != own).mean() > 0.05
+    reports = {cal: sc.Monitor(cal).update(z, y) for cal in (free, kept)}
+    for cal, predicted in ((free, free.predict(z)), (kept, own)):
+        report, sure = reports[cal], cal.confidence(z)
+        assert report.accuracy == (predicted == y).mean()
+        assert report.confidence == pytest.approx(sure.mean(), abs=1e-6)
+        assert report.gap.gap == pytest.approx((predicted == y).mean() - sure.mean(), abs=1e-6)
+        assert report.reference_confidence == pytest.approx(sure.mean(), abs=1e-9)
+        assert not report.miscalibrated
+    # The split's classes are those with the largest probability, and so are those that are seen.
+    assert reports[kept].classes.predicted == reports[free].classes.predicted
+    table, seen = kept.fitted_.reference.classes.predicted, reports[kept].classes.predicted
+    assert np.allclose(np.array(table) / sum(table), np.array(seen) / 600)

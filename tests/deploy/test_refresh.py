@@ -531,3 +531,25 @@ def test_counts_of_other_bins_are_one_line():
     odd = replace(after, later=(replace(after.later[0], bins=(60,)),))
     with pytest.raises(InputError, match="do not add up"):
         sc.refresh(odd, z[:3], y[:3])
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_default_is_refreshed_with_and_without_its_own_predictions(keep):
+    z, y = simulate(400, 5, seed=3)
+    z[:, 2] += 2
+    cal = sc.Calibrator(keep_predictions=keep).fit(z, y)
+    assert cal.fitted_.map.kind == "multinomial"
+    new, answers = simulate(600, 5, seed=4)
+    new[:, 2] += 2
+    found = sc.refresh(cal, 2 * new, answers)
+    assert found.applied
+    (usual,) = found.temperatures
+    assert usual.name == "median"
+    assert usual.before > 0 < usual.after
+    before, after = cal.predict_proba(2 * new), found.calibrator.predict_proba(2 * new)
+    assert np.array_equal(before.argmax(axis=1), after.argmax(axis=1))
+    assert log_loss(after, answers) < log_loss(before, answers)
+    predicted = new.argmax(axis=1) if keep else before.argmax(axis=1)
+    assert found.accuracy == (predicted == answers).mean()
+    assert found.confidence.before == pytest.approx(cal.confidence(2 * new).mean())
+    assert found.confidence.after == pytest.approx(found.calibrator.confidence(2 * new).mean())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -106,3 +109,19 @@ def test_numpy_keeps_the_error_state_of_the_one_who_asks():
 
 def test_there_is_a_core():
     assert cores() >= 1
+
+
+def test_what_is_loaded_later_stays_on_one_core_too():
+    """SciPy has a library of its own: loaded within, its threads made fits ten times slower."""
+    code = (
+        "from smallcal.io.threads import one_core_each\n"
+        "from threadpoolctl import threadpool_info\n"
+        "with one_core_each():\n"
+        "    import scipy.linalg\n"
+        "    print({e['num_threads'] for e in threadpool_info() if e['user_api'] == 'blas'})\n"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "{1}\n"

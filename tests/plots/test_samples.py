@@ -340,12 +340,13 @@ def test_a_calibrator_without_groups_is_refused_in_one_line(split):
         ("srts-bce", "steps", "risk of being wrong (%)"),
         ("margin-k3", "steps", "logit margin"),
         ("confidence-k3", "steps", "confidence (%)"),
-        ("tva-ts", "steps", "confidence of the raw model (%)"),
+        ("tva-ts", "steps", "confidence of the uncalibrated model (%)"),
         ("linear-risk", "curve", "risk of being wrong (%)"),
         ("spline-risk", "curve", "risk of being wrong (%)"),
         ("hts-bce", "curve", "log entropy score"),
-        ("signal-linear", "cloud", "confidence of the raw model (%)"),
-        ("class-linear", "cloud", "confidence of the raw model (%)"),
+        ("signal-linear", "cloud", "confidence of the uncalibrated model (%)"),
+        ("class-linear", "cloud", "confidence of the uncalibrated model (%)"),
+        ("smallcal", "cloud", "confidence of the uncalibrated model (%)"),
     ],
 )
 def test_temperatures_are_those_applied(split, name, kind, label):

@@ -547,7 +547,7 @@ def test_plots_along_something_else_ask_for_one_budget_and_for_what_they_draw():
         plots.k_ablation_data(budget_run(), where={"budget": 100})
     with pytest.raises(InputError, match="method 'hts' was not measured"):
         plots.corruption_gain_data(two, method="hts", where={"budget": 100})
-    with pytest.raises(InputError, match="the raw model 'none' was not measured"):
+    with pytest.raises(InputError, match="the uncalibrated model 'none' was not measured"):
         plots.corruption_gain_data(two, where={"budget": 100, "label": ["tva-ts", "srts-bce"]})
 
 
@@ -663,20 +663,20 @@ def test_the_default_has_the_name_that_it_had_when_it_was_fitted():
     assert labels[0] == "some-method, 100 samples"
 
 
-def test_what_is_asked_for_as_default_is_adaptive():
+def test_what_is_asked_for_as_default_is_smallcal():
     rows = [
-        {**row, "label": "adaptive"} if row["label"] == "none" else row for row in budget_rows()
+        {**row, "label": "smallcal"} if row["label"] == "none" else row for row in budget_rows()
     ]
     found = plots.budget_curve_data(budget_run(rows), baseline="default")
-    assert found.baseline == "adaptive"
+    assert found.baseline == "smallcal"
     for names in ("default", ["default", "tva-ts"]):
         some = plots.budget_curve_data(budget_run(rows), where={"label": names}, baseline="default")
-        assert some.line("adaptive").label == "adaptive"
+        assert some.line("smallcal").label == "smallcal"
     shifted = [
-        {**row, "label": "adaptive"} if row["label"] == "srts-bce" else row for row in shift_rows()
+        {**row, "label": "smallcal"} if row["label"] == "srts-bce" else row for row in shift_rows()
     ]
     run = (quick("shift"), Frame.of(shifted))
-    assert plots.corruption_gain_data(run, method="default").method == "adaptive"
+    assert plots.corruption_gain_data(run, method="default").method == "smallcal"
 
 
 def test_intervals_of_many_methods_are_bars_side_by_side():

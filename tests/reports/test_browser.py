@@ -29,7 +29,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 KEPT = Path(__file__).parents[2] / "test-artefacts"
-METHODS = ("none", "ts-nll", "srts-bce", "signal-linear+tail", "default")
+METHODS = ("none", "ts-nll", "srts-bce", "signal-linear", "default")
 #: Nasty names as a page has them.
 SHOWN = [visible(name, keep="\n") for name in NASTY]
 
@@ -168,7 +168,7 @@ def test_the_verdict_is_one_screen_and_the_rest_is_folded(folded):
     box = folded.find_element(By.ID, "verdict").rect
     assert box["y"] + box["height"] <= folded.execute_script("return innerHeight")
     shown = folded.find_element(By.ID, "verdict").text
-    for words in ("Use adaptive", "ECE", "top-label log-loss", "Above 90 % confidence"):
+    for words in ("Use smallcal", "ECE", "top-label log-loss", "Above 90 % confidence"):
         assert words in shown
     assert folded.find_element(By.ID, "ship").is_displayed()
     for table in folded.find_elements(By.CSS_SELECTOR, "table, figure"):

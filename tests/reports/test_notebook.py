@@ -24,6 +24,7 @@ import smallcal as sc
 from smallcal.advice.certify_words import Certificate, Certification, Certified
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.method import Method
+from smallcal.calibrators.summary import accuracy_line
 from smallcal.data.in_notebook import html_of
 from smallcal.data.shown import visible
 from smallcal.metrics import METRICS, Scored
@@ -54,11 +55,11 @@ PICTURES = {
     "temperature": 1,
     "srts": 2,
     "few samples": 2,
-    "default": 2,
-    "free": 2,
+    "default": 1,
+    "kept": 1,
     "groups": 1,
     "score": 2,
-    "model": 2,
+    "model": 1,
     "evaluate": 1,
     "evaluate score": 1,
     "evaluate ci": 1,
@@ -350,8 +351,12 @@ class TestEstimators:
         assert f"{max(groups.effects, key=abs):+.3f}" in text_of(shown["groups"])
 
     def test_that_may_change_predictions_say_so(self, results, shown):
-        changed = results["free"].n_changed_
-        assert f"may change: {changed} in the fit did" in text_of(shown["free"])
+        line = accuracy_line(results["default"].fitted_)
+        assert line.startswith("changes ")
+        assert line in text_of(shown["default"])
+        kept = "keeps the model's predictions; without keep_predictions it changes"
+        assert kept in text_of(shown["kept"])
+        assert "multinomial regression on their log-probabilities" in text_of(shown["default"])
 
     def test_that_are_not_fitted_say_how_to(self, shown):
         assert "not fitted yet" in text_of(shown["not fitted"])

@@ -12,6 +12,9 @@ import pytest
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import ALIASES
+from smallcal.calibrators.discipline import FLAGS
+from smallcal.calibrators.summary import accuracy_line
+from smallcal.metrics.units import PERCENT
 from smallcal.reports.content import measure as measuring
 from smallcal.reports.content import verdict as judging
 from smallcal.reports.content.measure import Difference, chance_of
@@ -95,7 +98,7 @@ def test_a_default_that_fails_is_told_and_the_choice_made_on_test_samples(monkey
         ({"nll": "better"}, "beyond chance in log-loss."),
         (
             {"ece15": "worse", "nll": "better"},
-            "better than the raw model in log-loss and worse in ECE.",
+            "better than the uncalibrated model in log-loss and worse in ECE.",
         ),
         ({}, "They are tied within chance."),
     ],
@@ -170,7 +173,8 @@ def test_findings_are_of_the_recommended_method_and_the_raw_model_only():
         if finding["text"] != rival:
             assert "srts-bce" not in finding["text"]
             assert "ts-nll" not in finding["text"]
-    assert any(fact.startswith("srts-bce is worse than the raw model") for fact in verdict["facts"])
+    said = "srts-bce is worse than the uncalibrated model"
+    assert any(fact.startswith(said) for fact in verdict["facts"])
     page = found.to_markdown()
     assert page.index("srts-bce is worse") > page.index("## Details")
 
@@ -188,89 +192,75 @@ def test_the_two_numbers_are_ece_and_top_label_bce_before_and_after():
             assert cell["interval_text"] in entry["text"]
 
 
-@pytest.mark.filterwarnings("ignore:better_free")
-def test_what_changes_at_a_threshold_is_counted():
-    (z, y), (tz, ty) = biased()
-    found = report("ts-nll", "tva-ts", "default").content["verdict"]["threshold"]
-    assert found["confidence"] == 0.9
-    for key, estimator in (("before", sc.Identity()), ("after", sc.Calibrator())):
-        proba = estimator.fit(z, y).predict_proba(tz)
-        above = proba.max(axis=1) > 0.9
-        wrong = above & (proba.argmax(axis=1) != ty)
-        assert found[key]["n"] == above.sum()
-        assert found[key]["share"] == above.mean()
-        assert found[key]["n_wrong"] == wrong.sum()
-        assert found[key]["error_rate"] == pytest.approx(wrong.sum() / above.sum())
-        assert found[key]["error_low"] < found[key]["error_rate"] < found[key]["error_high"]
-        assert f"{wrong.sum():,} of {above.sum():,} wrong" in found["text"]
-
-
-def test_no_sample_above_the_threshold_is_no_error_rate():
-    z, y = simulate(300, 4, seed=1)
-    found = sc.report((z / 50, y), (z / 50, y), methods=["none"], n_boot=100)
-    entry = found.content["verdict"]["threshold"]
-    assert entry["before"]["n"] == 0
-    assert entry["before"]["error_rate"] is None
-    assert "no test sample has such a confidence" in found.to_markdown()
-
-
-@pytest.mark.filterwarnings("ignore:better_free")
-def test_the_python_lines_fit_the_calibrator_that_was_measured(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (z, y), (tz, _) = biased()
-    for methods, options in ((("default",), {}), (("srts-bce",), {"random_state": 3})):
-        found = report(*methods, **options)
-        ship = found.content["verdict"]["ship"]
-        assert ship["language"] == "python"
-        assert ("method=" in ship["text"]) == (methods != ("default",))
-        exec(ship["text"], {"cal_logits": z, "cal_labels": y})
-        (document,) = [
-            entry["document"]
-            for entry in found.content["artefacts"]
-            if entry["method"] == found.recommended
-        ]
-        (tmp_path / "measured.json").write_text(json.dumps(document))
-        one, other = (sc.load(name).predict_proba(tz) for name in ("cal.json", "measured.json"))
-        np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.filterwarnings("ignore:better_free")
-def test_the_recommended_method_is_explained_by_its_classes_and_statistics():
+def test_the_recommended_method_is_explained():
     (z, y), _ = biased()
     found = report("ts-nll", "srts-bce", "default", class_names=tuple("abcde"))
     entry = found.content["explained"]
     assert entry["method"] == DEFAULT
     fitted = sc.Calibrator().fit(z, y).fitted_
-    moved = (fitted.correction(z) - z).mean(axis=0)
-    moved -= moved.mean()
-    rows = entry["correction"]["strongest"]
-    assert [r["moved"] for r in rows] == pytest.approx(sorted(moved, reverse=True))
-    # What was added to the calibration logits is taken off again.
-    assert [rows[0]["class"], rows[-1]["class"]] == ["b", "a"]
-    assert rows[-1]["n_predicted"] > rows[-1]["n_true"] == (y == 0).sum()
-    assert [r["odds"] for r in rows] == pytest.approx(np.exp([r["moved"] for r in rows]))
-    assert [w["statistic"] for w in entry["weights"]] == list(fitted.signal.statistics)
-    assert len(entry["weights"]) == 6
-    factors = np.exp(-np.array(fitted.map.coefficients))
-    assert [w["factor"] for w in entry["weights"]] == pytest.approx(factors.tolist())
+    assert entry["temperature"] == pytest.approx(1 / fitted.map.inverse_temperature)
+    assert entry["accuracy_line"] == accuracy_line(fitted)
+    assert entry["accuracy_line"].startswith("changes ")
     text = found.to_markdown()
     own = text.split(f"### How {DEFAULT} works")[1].split("\n### ")[0]
-    assert "lifted most, and lowered most" in own
-    assert "Temperature multiplied by" in own
+    assert "Logits are turned into probabilities by a multinomial regression" in own
+    assert f"On the calibration samples, it {accuracy_line(fitted)}." in own
     assert "srts-bce" not in own
     assert "srts-bce" in text.split("### Temperatures of other methods")[1]
+
+
+def test_changed_predictions_are_counted_and_their_accuracy_told():
+    (z, y), (tz, ty) = biased()
+    found = report("ts-nll", "srts-bce", "default")
+    cal = sc.Calibrator().fit(z, y)
+    said = {entry["text"]: entry["level"] for entry in found.content["verdict"]["findings"]}
+    line = f"On the calibration samples, {DEFAULT} {accuracy_line(cal.fitted_)}."
+    assert said[line] == "fine"
+    before, after = (PERCENT.value((p == ty).mean()) for p in (tz.argmax(1), cal.predict(tz)))
+    n = (tz.argmax(axis=1) != cal.predict(tz)).sum()
+    assert n > 0
+    line = (
+        f"On the test samples, {DEFAULT} changes {n:,} of {len(ty):,} predictions: accuracy "
+        f"{before} before, {after} after."
+    )
+    assert said[line] == "fine"
+
+
+def test_with_keep_predictions_the_confidence_of_the_models_own_label_is_measured():
+    (z, y), (tz, ty) = biased()
+    found = sc.report((z, y), (tz, ty), methods=["default"], n_boot=100, keep_predictions=True)
+    cal = sc.Calibrator(keep_predictions=True).fit(z, y)
+    entry = found.content["metrics"]["rows"][-1]
+    right, sure = tz.argmax(axis=1) == ty, cal.confidence(tz)
+    loss = -np.log(np.where(right, sure, 1 - sure)).mean()
+    assert entry["method"] == found.recommended == DEFAULT
+    assert entry["points"]["accuracy"] == right.mean()
+    assert entry["points"]["top_label_bce"] == pytest.approx(loss)
+    assert entry["points"]["confidence_gap"] == pytest.approx(sure.mean() - right.mean())
+    free = sc.Calibrator().fit(z, y).predict_proba(tz)
+    nll = -np.log(free[np.arange(len(ty)), ty]).mean()
+    assert entry["points"]["nll"] == pytest.approx(nll)
+    verdict = found.content["verdict"]
+    assert "Changing predictions would significantly raise accuracy: changes" in str(verdict)
+    assert "keep_predictions=True" in verdict["ship"]["text"]
+    assert "keep_predictions=True" in found.content["reproduce"]["python"]
+    bins = next(f for f in found.content["figures"] if f["id"] == "reliability")["data"][DEFAULT]
+    accuracy = np.dot(bins["count"], bins["accuracy"]) / len(ty)
+    assert accuracy == pytest.approx(right.mean())
+    classes = {row["column"]: row["n"] for row in found.content["classes"]["rows"]}
+    counts = np.bincount(tz.argmax(axis=1))
+    assert classes == {int(i): int(counts[i]) for i in np.flatnonzero(counts)}
 
 
 def test_figures_and_tables_of_groups_are_only_those_of_the_recommended_method():
     ids = {f["id"] for f in report("ts-nll", "srts-bce", "default").content["figures"]}
     assert {"matched-confidence", "group-residuals"}.isdisjoint(ids)
-    assert "temperature" in ids
+    assert "temperature" not in ids
     paper = report("srts-bce")
     assert paper.recommended == "srts-bce"
     titles = {f["id"]: f["title"] for f in paper.content["figures"]}
     assert titles["matched-confidence"] == "Groups of srts-bce at the same confidence"
     assert titles["temperature"] == "Temperatures of srts-bce"
-    assert paper.content["explained"]["correction"] is None
 
 
 def test_without_resamples_there_are_values_and_no_claims():
@@ -295,7 +285,7 @@ def test_without_resamples_there_are_values_and_no_claims():
     assert "undefined" not in text
     json.loads(found.to_json(), parse_constant=lambda word: pytest.fail(word))
     ids = {f["id"] for f in found.content["figures"]}
-    assert ids == {"reliability", "confidence-histogram", "temperature"}
+    assert ids == {"reliability", "confidence-histogram"}
     shifted = sc.report(*biased(), methods=["default"], n_boot=0, shift={"night": (z, y)})
     night = shifted.content["shift"][0]["values"][DEFAULT]["ece15"]
     assert night["value"] > 0
@@ -315,10 +305,10 @@ def test_the_columns_that_matter_come_first():
     assert SHOWN[:2] == COMPARED[:2] == ("ece15", "top_label_bce")
 
 
-def test_a_model_that_is_left_alone_is_said_in_the_words_of_the_other_verbs():
+def test_a_split_without_errors_is_said_in_the_words_of_the_other_verbs():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(400, 4)) + 6 * np.eye(4)[np.arange(400) % 4]
     cal, test = (z[:200], z[:200].argmax(axis=1)), (z[200:], z[200:].argmax(axis=1))
-    found = sc.report(cal, test, n_boot=0).to_dict()["verdict"]["headline"]
-    assert found.startswith("Use adaptive, the default: no prediction is wrong")
-    assert found.endswith("the model was left unchanged.")
+    found = sc.report(cal, test, n_boot=0).to_dict()["verdict"]["findings"]
+    why = FLAGS["one_sided"]
+    assert {"level": "care", "text": f"{DEFAULT}, one_sided: {why}."} in found

@@ -243,9 +243,9 @@ def test_refits_need_methods():
 
 
 def test_refits_count_what_could_not_be_fitted():
-    z, y = simulate(16, 3)  # about ten different rows in a resample, where a fit needs ten
+    z, y = simulate(8, 3)  # about five different rows in a resample, where a fit needs five
     found = refit_bootstrap((z, y), (z, y), ["tva-ts"], metrics=["nll"], n_boot=40)
     assert found.n_failed + found.values["tva-ts"]["nll"].n_boot == 40
     assert 0 < found.n_failed < 40
     with pytest.raises(InputError, match="no resample of the calibration split"):
-        refit_bootstrap((z[:10], y[:10]), (z, y), ["tva-ts"], metrics=["nll"], n_boot=5)
+        refit_bootstrap((z[:5], y[:5]), (z, y), ["tva-ts"], metrics=["nll"], n_boot=5)

@@ -259,23 +259,23 @@ def test_models_fitted_on_whole_splits_of_any_size_are_in_one_row_together():
     ]
 
 
-def test_who_asks_for_the_default_sees_adaptive_everywhere(folder, tmp_path):
+def test_who_asks_for_the_default_sees_its_name_everywhere(folder, tmp_path):
     study = study_named("proper-scores").with_options(
         methods=("default", "adaptive", "lts-feature"), n_boot=N_BOOT
     )
     labels = [entry.label for entry in study.entries]
-    assert labels == ["none", "adaptive", "sats-features-nll"]
-    assert Entry("default") == Entry("adaptive")
+    assert labels == ["none", "smallcal", "sats-features-nll"]
+    assert Entry("default") == Entry("adaptive") == Entry("smallcal")
     assert replace(study, baseline="default").with_options(methods=()).entries == (
-        Entry("adaptive"),
+        Entry("smallcal"),
     )
-    assert Entry("mine", "default").method == "adaptive"
+    assert Entry("mine", "default").method == "smallcal"
     assert not any("default" in entry.label for one in STUDIES.values() for entry in one.entries)
     assert all("default" not in one.settings.get("ours", ()) for one in STUDIES.values())
     quick = study_named("proper-scores").with_options(methods=("default",), n_boot=N_BOOT)
     found = run(quick, load_collection(folder), tmp_path / "run")
     text = "".join(table.markdown() for table in found.tables)
-    assert "| adaptive |" in text
+    assert "| smallcal |" in text
     assert "default" not in text
     assert "default" not in (tmp_path / "run" / "manifest.json").read_text()
 
@@ -469,14 +469,13 @@ def test_the_controls_are_what_they_say(folder, outcome):
             assert [number.low, number.high] == pytest.approx(list(wanted[tier]), abs=1e-4)
 
 
-def test_given_groups_reach_the_tail_too(folder):
+def test_given_groups_get_their_own_temperatures(folder):
     collection = load_collection(folder)
     cell = collection.cells[0]
     site = Site(study_named("requantize"), cell, cell.read("calibration"))
-    cal = site.fit(Entry("srts-bce+tail"))
+    cal = site.fit(Entry("srts-bce"))
     test = cell.read("test")
     again = with_groups(cal.fitted_, test, cal.group(test.logits))
-    assert cal.fitted_.tail_temperature is not None
     np.testing.assert_array_equal(again, cal.predict_proba(test.logits))
 
 

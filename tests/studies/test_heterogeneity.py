@@ -1,4 +1,4 @@
-"""Which number tells where routing gains: one that has a side, not the raw model's error."""
+"""Which number tells where routing gains: one that has a side, not the uncalibrated error."""
 
 import numpy as np
 import pytest

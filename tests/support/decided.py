@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from smallcal.calibrators.decision import Threshold
+from smallcal.calibrators.given import checked, coded
 
 
 def threshold(*levels, by="all", names=("",), risk=0.02, **more):
@@ -33,10 +34,12 @@ def with_decisions(fitted, *decisions):
     return replace(fitted, decisions=decisions)
 
 
-def near(fitted, proba, by=1e-9):
+def near(fitted, z, by=1e-9, *, features=None, groups=None):
     """Return which rows lie so close to a threshold that rounding may decide."""
-    confidence, claimed = fitted.claims(proba)
-    found = np.zeros(len(proba), dtype=bool)
+    given = checked(fitted, z, features, None)
+    given = given._replace(groups=coded(fitted.groups, groups, len(given.logits)))
+    confidence, claimed = fitted.claims(fitted.calibrate(given), given.logits)
+    found = np.zeros(len(given.logits), dtype=bool)
     for rule in fitted.decisions:
         levels = rule.levels[claimed][:, None] if rule.by == "class" else rule.levels
         found |= (np.abs(confidence.astype(float)[:, None] - levels) <= by).any(axis=1)

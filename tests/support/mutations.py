@@ -34,8 +34,8 @@ TEXTS += ["'; DROP TABLE t; --", '"""\nimport os', "__import__('os')", "\\", "{0
 OTHERS = [None, True, False, [], {}, [[]], [None], {"kind": "risk"}, "1", "NaN"]
 CLASSES = [2, 3, 11, 13, 1000, 20_000, 10**6 + 1, 2 * 10**8, 10**12]
 DEPTHS = [1, 2, 5, 31, 33, 300]
-PARTS = ["signal", "map", "correction", "discipline", "reference", "group_counts", "flags"]
-PARTS += ["tail_temperature", "fit_metrics", "options", "keep_predictions", "input", "data"]
+PARTS = ["signal", "map", "discipline", "reference", "group_counts", "flags"]
+PARTS += ["pooled_temperature", "fit_metrics", "options", "keep_predictions", "input", "data"]
 
 
 def places(node, path=()):
@@ -65,7 +65,7 @@ def _put(document, path, value):
 def _some_place(document, dice, kind=object):
     """A place where something of this kind stands; the parts are likelier than the rest."""
     paths = [path for path in places(document) if isinstance(at(document, path), kind)]
-    inside = [path for path in paths if path[0] in ("signal", "map", "correction")]
+    inside = [path for path in paths if path[0] in ("signal", "map")]
     return dice.choice(inside if inside and dice.random() < 0.6 else paths)
 
 
@@ -99,7 +99,7 @@ def change_numbers(document, dice, _):
 
 def to_the_limit(document, dice, _):
     """Many numbers of a part at once, none beyond what is allowed."""
-    part = dice.choice([part for part in ("signal", "map", "correction") if document[part]])
+    part = dice.choice(["signal", "map"])
     often, some = dice.random(), dice.sample(LIMITS, 3)
 
     def changed(node):
@@ -114,7 +114,7 @@ def to_the_limit(document, dice, _):
 
 def change_beside(document, dice, _):
     """What stands beside the parts and changes what they do."""
-    document[dice.choice(["tail_temperature", "pooled_temperature"])] = dice.choice(TEMPERATURES)
+    document["pooled_temperature"] = dice.choice(TEMPERATURES)
     document["keep_predictions"] = dice.random() < 0.5
     document["input"] = dice.choice(["logits", "probabilities"])
 
@@ -267,7 +267,7 @@ def rows_for(fitted, n=5, scale=3.0, kind=np.float64):
 def require_same(fitted, document):
     """What was loaded is what is written, and is loaded again."""
     again = fitted.to_dict()
-    said = {**artefact.upgraded(document), "library": again["library"]}
+    said = {**artefact.upgraded(document, source="it"), "library": again["library"]}
     assert again == {"reference": None, **said}
     text = artefact.text_of(again)
     twice = runtime.FittedCalibrator.from_dict(artefact.parse(text, source="it"), source="it")

@@ -51,7 +51,7 @@ def _estimators():
         "srts": sc.SRTS(**named).fit(z, y),
         "few samples": sc.SRTS(**named).fit(z[:60], y[:60]),
         "default": sc.Calibrator(**named).fit(z, y),
-        "free": sc.Calibrator(keep_predictions=False, **named).fit(z, y),
+        "kept": sc.Calibrator(keep_predictions=True, **named).fit(z, y),
         "groups": sc.TemperatureScaling(**named).fit(z, skewed, groups=groups),
         "score": sc.Calibrator(input="score").fit(marks, passed),
         "model": sc.CalibratedModel(model, cv="prefit").fit(z, labels),

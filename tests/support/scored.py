@@ -9,7 +9,7 @@ import pytest
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS
 
-_CLASSES = ("none", "ts-nll", "matrix-scaling", "adaptive")
+_CLASSES = ("none", "ts-nll", "matrix-scaling", "smallcal")
 _ONE_NUMBER = ("ts-shrunk", "platt", "beta", "spline", "venn-abers")
 #: Maps that read one number, and some of classes that take it as two columns.
 OF_SCORES = [name for name in (*_CLASSES, *_ONE_NUMBER) if name in METHODS]

@@ -42,6 +42,7 @@ def audit(
     *,
     method: str = "default",
     options: Mapping[str, Any] | None = None,
+    keep_predictions: bool = False,
     calibrator: BaseCalibrator | None = None,
     apply_to: Mapping[str, object] | None = None,
     n_refits: int | None = None,
@@ -64,6 +65,8 @@ def audit(
         Fitted here, unless a calibrator is given.
     options : mapping, optional
         Options of that method.
+    keep_predictions : bool
+        If True, the method keeps the model's predictions; see :class:`smallcal.Calibrator`.
     calibrator : fitted estimator, optional
         For instance what :func:`smallcal.load` returns. Its own numbers are shown, and refits
         use its method and options.
@@ -71,7 +74,7 @@ def audit(
         Logits of other samples, or pairs of logits and features: which share of them falls into
         each group. Labels are not needed.
     n_refits : int, optional
-        Resamples, each with a new fit. By default 50, and 50 more unless both halves of those lead
+        Resamples, each with a new fit. By default 25, and 25 more unless both halves of those lead
         to the same findings.
     size : int, optional
         Draw this many samples without replacement for each refit. By default as many as there
@@ -112,7 +115,8 @@ def audit(
             f"size must be at least {MIN_FIT_SAMPLES} and less than the {preds.n:,} samples there "
             f"are; got {size}"
         )
-    composed = chosen(method, options=options, input=input, random_state=random_state)
+    kept: dict[str, Any] = {"keep_predictions": keep_predictions, "random_state": random_state}
+    composed = chosen(method, options=options, input=input, **kept)
     if calibrator is not None:
         composed = calibrator._compose()
     fitted = _subject(preds, composed, calibrator, input)
@@ -142,8 +146,11 @@ def audit(
     occupancy = {
         name: _occupancy(audited, name, given, input) for name, given in (apply_to or {}).items()
     }
+    usual = composed.origin or composed
     advised = (
-        Recommendation.of(fitted) if fitted.method == default_of(preds.kind) else recommend(preds)
+        Recommendation.of(fitted)
+        if calibrator is None and usual.name == default_of(preds.kind)
+        else recommend(preds, keep_predictions=keep_predictions)
     )
     bare = replace(
         _summary(audited, refits, preds, size, occupancy, signals), recommendation=advised
@@ -205,7 +212,7 @@ def _summary(
     resampling = f"{preds.n:,} draws with replacement from {preds.n:,} samples"
     if size is not None:
         resampling = f"{size:,} of {preds.n:,} samples, without replacement"
-    tail, rank = fitted.tail_temperature, refits.numbers.get("rank")
+    rank = refits.numbers.get("rank")
     sd = refits.confidence_sd()
     keys = ("saturated", "risk_ordered", "rising", "falling", "same_order", "beats_raw")
     shares = {key: refits.numbers[key] for key in keys if key in refits.numbers}
@@ -219,7 +226,6 @@ def _summary(
         n_refits=refits.n + refits.n_failed,
         n_failed=refits.n_failed,
         pooled_temperature=refits.spread("pooled", fitted.pooled_temperature),
-        tail_temperature=None if tail is None else refits.spread("tail", tail),
         banded_by="" if not audited.n_bands else "temperature" if audited.regressed else "groups",
         bands=bands_of(audited, refits),
         thresholds=tuple(

@@ -64,7 +64,6 @@ class Audit(InNotebook):
     n_refits, n_failed : int
         Refits that were made, and those among them that could not be fitted.
     pooled_temperature : Spread
-    tail_temperature : Spread or None
     banded_by : str
         "groups"; "temperature", where bands are thirds of the samples by temperature; or "" where
         there is no temperature.
@@ -81,16 +80,16 @@ class Audit(InNotebook):
         ``saturated``: a temperature at a bound; ``risk_ordered``: error rates in order from band
         to band; ``rising``, ``falling``: temperatures strictly so from group to group;
         ``same_order``: groups ranked by temperature as in the audited calibrator; ``beats_raw``:
-        lower top-label BCE than the raw model on the samples left out.
+        lower top-label BCE than the uncalibrated model on the samples left out.
     rank_correlation : Spread or None
         Of a regressed temperature with the audited one, over the same samples.
     confidence_sd : dict of str to float
         ``mean`` and ``p95`` over samples of the standard deviation of the calibrated confidence
         over refits.
     held_out : dict of str to Spread
-        Metrics on the samples that a resample left out; ``raw_...`` is the raw model's on the
-        same ones. ``point`` is measured on all samples, those fitted on included. ``ece15_floor``
-        is the ECE that a perfectly calibrated model would show on so many samples.
+        Metrics on the samples that a resample left out; ``raw_...`` is the uncalibrated model's
+        on the same ones. ``point`` is measured on all samples, those fitted on included.
+        ``ece15_floor`` is the ECE that a perfectly calibrated model would show on so many samples.
     signals : SignalToNoise or None
     groups : tuple of dict
         For each group that was named: the fields of ``smallcal.statistics.gaps.Gap`` out of
@@ -112,7 +111,6 @@ class Audit(InNotebook):
     n_refits: int
     n_failed: int
     pooled_temperature: Spread
-    tail_temperature: Spread | None
     banded_by: str
     bands: tuple[Band, ...]
     thresholds: tuple[Spread, ...]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from smallcal.advice.calibrated_split import as_predicted
 from smallcal.advice.cross_validate import out_of_fold
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
@@ -43,11 +45,12 @@ def group_rows(
     named = preds.group_labels
     if named is None:
         return ()
-    after = fitted.on(preds)
+    after = replace(fitted, keep_predictions=False).on(preds)
     if not foreign:
         after = out_of_fold(composed, preds, seed=seed, instead=after)
     before = preds.measured(softmax(preds.logits.astype(np.float64)))
     now, then = (Scored.of(preds.labels, proba) for proba in (after, before))
+    now = as_predicted(fitted, now, preds)
     effects: dict[str, float] = {}
     if fitted.groups is not None:
         effects = dict(zip(fitted.groups.names, fitted.groups.effects, strict=True))

@@ -51,7 +51,7 @@ class CalibratedSplit:
         """Apply a calibrator to a checked split, which holds logits, whatever came in."""
         fitted = replace(fitted, input="logits")
         extra = {"features": preds.features}
-        scored = Scored.of(preds.labels, fitted.on(preds))
+        scored = scored_on(fitted, preds)
         if not isinstance(fitted.map, TemperatureMap):
             return cls(fitted, None, None, (), scored)
         scores = fitted.scores(preds.logits, **extra)
@@ -119,6 +119,40 @@ class CalibratedSplit:
         rates = self.error_rates()
         rates = rates[~np.isnan(rates)]
         return -1.0 if rates[-1] < rates[0] else 1.0
+
+
+def scored_on(fitted: FittedCalibrator, preds: Predictions) -> Scored:
+    """Return what metrics are computed from: probabilities, and the confidence of ``predict``.
+
+    With ``keep_predictions`` that is the calibrated probability of the model's own label, whether
+    or not it is the largest.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> cal = sc.Calibrator(keep_predictions=True).fit(val.logits, val.labels)
+    >>> view = scored_on(cal.fitted_, Predictions.of(val.logits, val.labels))
+    >>> bool(np.allclose(view.confidence, cal.confidence(val.logits)))
+    True
+    """
+    free = replace(fitted, keep_predictions=False)
+    return as_predicted(fitted, Scored.of(preds.labels, free.on(preds)), preds)
+
+
+def as_predicted(fitted: FittedCalibrator, view: Scored, preds: Predictions) -> Scored:
+    """Return a view of unadjusted probabilities with the labels that a calibrator predicts."""
+    if not fitted.keep_predictions or fitted.map.preserves_argmax or view.outcome:
+        return view
+    rows, predicted = np.arange(view.n), fitted.predicted(view.proba, preds.logits)
+    others = view.proba.copy()
+    others[rows, predicted] = 0.0
+    return replace(
+        view,
+        confidence=np.minimum(view.proba[rows, predicted], 1.0),
+        doubt=np.maximum(others.sum(axis=1), 0.0),
+        correct=predicted == view.labels,
+    )
 
 
 def ordered(values: FloatArray, direction: float, *, strict: bool = False) -> bool:

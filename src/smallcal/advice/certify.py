@@ -26,7 +26,7 @@ from smallcal.advice.cross_validate import out_of_fold
 from smallcal.advice.own_rows import learned_from
 from smallcal.calibrators.decision import BY, RULES, Threshold
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.given import labelled
+from smallcal.calibrators.given import checked, coded, labelled
 from smallcal.calibrators.holder import fitted_of
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import GroupWarning, InputError, choose
@@ -109,12 +109,13 @@ def certify(
     digest = preds.sha256()
     known = learned_from(fitted, preds, digest)
     _require_rows(fitted, known, cross=cross)
+    given = checked(fitted, X, features, None)
     if cross:
         proba = _refitted(calibrator, fitted, preds, random_state)
     else:
         effects = groups if fitted.groups is not None else None
-        proba = fitted.predict_proba(X, features=features, groups=effects)
-    rows = _Rows.of(fitted, preds, proba, by)
+        proba = fitted.calibrate(given._replace(groups=coded(fitted.groups, effects, preds.n)))
+    rows = _Rows.of(fitted.claims(proba, given.logits), fitted, preds, by)
     shared = {"cross": cross, "sha256": digest, "input": preds.kind}
     parts = dict(zip(rows.names, rows.counts(), strict=True))
     certificates = tuple(_certificate(parts, asked, each, shared) for each in asked.risks)
@@ -193,8 +194,14 @@ class _Rows:
     names: tuple[str, ...] = ("",)
 
     @classmethod
-    def of(cls, fitted: FittedCalibrator, preds: Predictions, proba: FloatArray, by: str) -> _Rows:
-        sure, claimed = fitted.claims(proba)
+    def of(
+        cls,
+        claims: tuple[FloatArray, IntArray],
+        fitted: FittedCalibrator,
+        preds: Predictions,
+        by: str,
+    ) -> _Rows:
+        sure, claimed = claims
         seen = {"confidence": sure.astype(np.float64), "correct": claimed == preds.labels}
         if by == "all":
             return cls(**seen)

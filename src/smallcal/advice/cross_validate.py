@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
+from smallcal.advice.calibrated_split import scored_on
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.objectives import Seen
 from smallcal.calibrators.signals.crossfit import stratified_folds
@@ -178,7 +179,7 @@ def _applied(method: Method, seen: Seen, tested: Predictions) -> _Applied | str:
     """Fit a method and apply it to other rows; or return why it cannot be fitted."""
     try:
         fitted = method.fit(seen, record=False)
-        view = Scored.of(tested.labels, fitted.on(tested))
+        view = scored_on(fitted, tested)
     except _UNFITTABLE as error:
         return " ".join(str(error).split())
     return _Applied(view, fitted.n_parameters, tuple(fitted.flags))
@@ -207,8 +208,8 @@ def out_of_fold(
 ) -> FloatArray:
     """Return probabilities, as metrics take them, by fits that have not seen the row.
 
-    ``instead`` has those of a fold that is too small to be fitted without, or has no group; where
-    it is not given, that is an error.
+    They are not adjusted for ``keep_predictions``. ``instead`` has those of a fold that is too
+    small to be fitted without, or has no group; where it is not given, that is an error.
 
     Examples
     --------
@@ -224,7 +225,8 @@ def out_of_fold(
     for fold in range(folds.n_folds):
         held, rest = (np.flatnonzero(each) for each in folds.parts(0, fold))
         try:
-            proba[held] = method.fit(preds.take(rest), record=False).on(preds.take(held))
+            fitted = method.fit(preds.take(rest), record=False)
+            proba[held] = replace(fitted, keep_predictions=False).on(preds.take(held))
         except InputError:
             if instead is None:
                 raise

@@ -41,7 +41,7 @@ class ExpectedCost:
     reviewed : float
         The share of rows that were passed on for review.
     others : dict of str to Interval
-        The same rows under other rules: ``raw`` (the best decisions from the raw model's
+        The same rows under other rules: ``raw`` (the best decisions from the uncalibrated model's
         probabilities), ``most_probable`` (the most probable answer, whatever it costs),
         ``always_answer`` (the best answer for every row) and ``always_review``; those that there
         are.
@@ -92,7 +92,7 @@ def expected_cost(
         Calibrated; decisions are made from these and the costs alone.
     costs : Costs
     raw : array-like, optional
-        The raw model's probabilities of the same rows.
+        The uncalibrated model's probabilities of the same rows.
     class_names : sequence of str, optional
         Of the columns, where the cost matrix has names.
     n_boot : int

@@ -37,9 +37,6 @@ SIMPLE: Mapping[str, str] = MappingProxyType(
 
 _UNIT = "rows and draws of the pilot"
 
-#: A change of which this share is applied counts as applied.
-_APPLIED = 0.9
-
 #: A target is looked for up to so many times the pilot.
 _FAR = 100
 
@@ -50,6 +47,7 @@ def plan(
     labels: object,
     *,
     method: str = "default",
+    keep_predictions: bool = False,
     sizes: Iterable[int] | None = None,
     draws: int = 20,
     target: Mapping[str, float] | None = None,
@@ -62,7 +60,7 @@ def plan(
     """Say what calibration with n samples would give, from a pilot split.
 
     The method is fitted on draws of growing size and measured on the rows left out; beyond the
-    pilot the curve is continued. The raw model and one temperature (``tva-ts``; of scores
+    pilot the curve is continued. The uncalibrated model and one temperature (``tva-ts``; of scores
     ``ts-nll``) go along.
 
     Parameters
@@ -71,6 +69,8 @@ def plan(
     labels : array-like of shape (n,)
     method : str
         A name in :func:`smallcal.methods`; one that needs features cannot be planned.
+    keep_predictions : bool
+        If True, the method keeps the model's predictions; see :class:`smallcal.Calibrator`.
     sizes : iterable of int, optional
         Calibration samples to plan for; by default round numbers up to four times the pilot.
         The pilot's own size is always among the rows.
@@ -116,20 +116,23 @@ def plan(
     alone = uncalibrated(preds, raw)
     forecasts = {"none": Forecast([alone], test_size=test_size, seed=random_state)}
     shared: dict[str, Any] = {"draws": draws, "seed": random_state, "raw": raw}
+    shared["keep_predictions"] = keep_predictions
     for each in dict.fromkeys([name, SIMPLE[input]]):
         curve = []
         for size in steps:
             curve.append(fit_at_size(preds, each, size, **shared))
             advance(1)
-        whole = None
-        if curve[-1].support < math.log(
-            _APPLIED / (1 - _APPLIED)
-        ):  # what it would give when it is applied whole
-            ungated = {"options": {"gate": None}, **shared}
-            fits = [fit_at_size(preds, each, size, **ungated) for size in steps]
-            whole = Forecast(fits, test_size=test_size, seed=random_state)
-        forecasts[each] = Forecast(curve, test_size=test_size, seed=random_state, whole=whole)
-    return _planned(name, preds, forecasts, wanted, targets, (draws, test_size, level))
+        forecasts[each] = Forecast(curve, test_size=test_size, seed=random_state)
+    found = _planned(name, preds, forecasts, wanted, (draws, test_size, level))
+    targets_of = (_search(forecasts[name], *each, level) for each in targets.items())
+    advised = recommend(preds, keep_predictions=keep_predictions)
+    found = replace(found, targets=tuple(targets_of), recommendation=advised)
+    simple = {}
+    if name != found.simple:
+        ours, other = (forecasts[each].at(preds.n) for each in (name, found.simple))
+        simple = _differences(ours, other, level)
+    notes = tuple(notes_on(found, int((~preds.came).sum())))
+    return replace(found, sentences=sentences_of(found, simple), notes=notes)
 
 
 def count_steps(n: int, sizes: Iterable[int] | None, method: str, *, input: str = "logits") -> int:
@@ -195,7 +198,6 @@ def _planned(
     preds: Predictions,
     forecasts: Mapping[str, Forecast],
     sizes: list[int],
-    targets: Mapping[str, float],
     options: tuple[int, int, float],
 ) -> Plan:
     draws, test_size, level = options
@@ -205,7 +207,7 @@ def _planned(
         for size in (sizes if each != "none" else [0])
     }
     ours, now = forecasts[name], preds.n
-    found = Plan(
+    return Plan(
         method=name,
         n=preds.n,
         n_classes=preds.n_classes,
@@ -215,28 +217,9 @@ def _planned(
         rows=tuple(row for (each, _), row in rows.items() if each == name),
         references=tuple(row for (each, _), row in rows.items() if each != name),
         more=_differences(ours.at(max(sizes)), ours.at(now), level) if max(sizes) > now else {},
-        targets=tuple(_search(ours, metric, value, level) for metric, value in targets.items()),
-        share=ours.share(now),
-        whole_from=_whole_from(ours, now),
-        recommendation=recommend(preds),
         input=preds.kind,
         simple=SIMPLE[preds.kind],
     )
-    simple = {}
-    if name != found.simple:
-        simple = _differences(ours.at(now), forecasts[found.simple].at(now), level)
-    wrong = int((~preds.came).sum())
-    return replace(
-        found, sentences=sentences_of(found, simple), notes=tuple(notes_on(found, wrong))
-    )
-
-
-def _whole_from(forecast: Forecast, n: int) -> int | None:
-    """Return the samples from which on nearly all is applied, if that is beyond those there are."""
-    if forecast.whole is None:
-        return None
-    size = forecast.size_applied(_APPLIED)
-    return _whole(size) if n < size <= _FAR * n else None
 
 
 def _row(name: str, size: int, forecast: Forecast, level: float) -> PlanRow:

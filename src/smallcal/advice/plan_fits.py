@@ -9,15 +9,13 @@ they are measured with.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from smallcal.advice.calibrated_split import scored_on
 from smallcal.calibrators.catalogue import METHODS
-from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.variants import chosen
 from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
@@ -42,7 +40,7 @@ _NEAR = 0.25
 _SAME = 1e-9
 
 
-#: Confidence, residual and loss of the raw model on each row.
+#: Confidence, residual and loss of the uncalibrated model on each row.
 Raw = tuple[FloatArray, FloatArray, FloatArray]
 
 
@@ -69,14 +67,11 @@ class SizeFits:
     weight : ndarray of shape (draws, bins)
         The share of rows in each bin, by each draw's own confidences.
     base : ndarray of shape (n,), or 0
-        Loss of the raw model on each row: fits are measured by how they differ from it there.
+        Loss of the uncalibrated model on each row: fits are measured by how they differ from it.
     left_alone : bool
         Whether most fits left the model as it is.
-    support : float
-        Log-odds of the share of what a fit finds that it applies, averaged over fits; infinite for
-        methods that apply all of it.
     raw : SizeFits or None
-        The raw model on the very rows that the fits were measured on.
+        The uncalibrated model on the very rows that the fits were measured on.
     """
 
     size: int
@@ -90,7 +85,6 @@ class SizeFits:
     weight: FloatArray
     base: FloatArray | float = 0.0
     left_alone: bool = False
-    support: float = math.inf
     raw: SizeFits | None = None
 
 
@@ -131,39 +125,36 @@ def fit_at_size(
     *,
     draws: int,
     seed: int,
-    options: Mapping[str, Any] | None = None,
+    keep_predictions: bool = False,
     raw: Raw | None = None,
 ) -> SizeFits:
     """Fit a method on each draw of one size, measure it on the rows left out.
 
-    ``raw`` is the raw model on all rows, if it is known already.
+    ``raw`` is the uncalibrated model on all rows, if it is known already.
     """
     plain = raw_model(preds) if raw is None else raw
-    made = chosen(method, options=options, random_state=seed)
+    made = chosen(method, keep_predictions=keep_predictions, random_state=seed)
     held = np.zeros((draws, preds.n), dtype=bool)
     confidence, residual, loss = np.zeros((3, draws, preds.n))
-    weights = np.ones(draws)
 
-    def fitted_on(draw: int) -> tuple[IntArray, Scored, float]:
+    def fitted_on(draw: int) -> tuple[IntArray, Scored]:
         rows, left = draw_rows(preds.n, size, draw, seed)
         try:
             fitted = made.fit(preds.take(rows), record=False)
         except InputError as error:
             raise error.about(f"{method} cannot be fitted on {size} samples") from error
-        return left, _view(fitted, preds.take(left)), fitted.fit_metrics.get("weight", 1.0)
+        return left, scored_on(fitted, preds.take(left))
 
-    for draw, (left, view, weight) in in_order(fitted_on, range(draws), threads=made.threads):
+    for draw, (left, view) in in_order(fitted_on, range(draws), threads=made.threads):
         held[draw, left] = True
         confidence[draw, left], residual[draw, left] = view.confidence, view.residual
         loss[draw, left] = _losses(view)
-        weights[draw] = weight
     same = np.isclose(confidence, plain[0], rtol=0, atol=_SAME) | ~held
     alone = _size_fits(size, held, *(np.broadcast_to(part, held.shape) for part in plain))
     return replace(
         _size_fits(size, held, confidence, residual, loss),
         base=plain[2],
         left_alone=bool(same.all(axis=1).mean() > 0.5),
-        support=math.inf if (weights == 1).all() else float(np.mean(_log_odds(weights))),
         raw=replace(alone, base=plain[2], left_alone=True),
     )
 
@@ -176,18 +167,9 @@ def uncalibrated(preds: Predictions, raw: Raw | None = None) -> SizeFits:
 
 
 def raw_model(preds: Predictions) -> Raw:
-    """Return the raw model's confidence, residual and loss on each row."""
-    view = _view(METHODS["none"].fit(preds, record=False), preds)
+    """Return the uncalibrated model's confidence, residual and loss on each row."""
+    view = scored_on(METHODS["none"].fit(preds, record=False), preds)
     return view.confidence, view.residual, _losses(view)
-
-
-def _view(fitted: FittedCalibrator, preds: Predictions) -> Scored:
-    return Scored.of(preds.labels, fitted.on(preds))
-
-
-def _log_odds(weights: FloatArray) -> FloatArray:
-    inside = np.clip(weights, _SAME, 1 - _SAME)
-    return np.asarray(np.log(inside / (1 - inside)))
 
 
 def _losses(view: Scored) -> FloatArray:

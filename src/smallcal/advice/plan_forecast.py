@@ -6,13 +6,9 @@ variance falls as 1 / test rows. The second is seen without labels, in how confi
 between draws. The first must be told from the noise of the split's own labels; where those are few
 that cannot be done bin by bin, so the systematic gaps are taken as draws from N(0, tau²), and all
 tau that the gaps allow are kept, each with its posterior probability, under a half-Cauchy prior
-(for the raw model, from N(mu, tau²) with any mu). The top-label BCE is the raw model's plus what
-fits change on the same rows, which follows a + b / size, the law of a fit with a fixed number of
-parameters: beyond the largest size measured it goes on from there and never rises.
-
-A method that applies only as much as the evidence supports applies more of it with more rows: the
-log-odds of that share are a straight line in the size. Where the largest size measured is held
-back, the curve beyond it is that of the whole change, times what its share gives.
+(for the uncalibrated model, from N(mu, tau²) with any mu). The top-label BCE is the uncalibrated
+model's plus what fits change on the same rows, which follows a + b / size, the law of a fit with a
+fixed number of parameters: beyond the largest size measured it goes on from there and never rises.
 """
 
 from __future__ import annotations
@@ -37,7 +33,7 @@ SCENARIOS = 400
 #: Scale of the prior of tau: calibrated models leave gaps of a point or two.
 PRIOR_SCALE = 0.02
 
-#: The same for the raw model, whose gaps may be any size.
+#: The same for the uncalibrated model, whose gaps may be any size.
 RAW_SCALE = 0.05
 
 #: Bands are wider by this than the pilot's own rows and draws say: splits of one collection differ
@@ -106,8 +102,8 @@ def continued(sizes: FloatArray, values: FloatArray, weight: FloatArray, size: f
 def systematic_gaps(fits: SizeFits, rng: np.random.Generator) -> FloatArray:
     """Draw systematic gaps that agree with the gaps measured, shape (SCENARIOS, bins).
 
-    A fitted method leaves gaps around 0: their mean is what its fit is about. The raw model may
-    be wrong in one direction, so its gaps lie around any mean, all of which are equally likely.
+    A fitted method leaves gaps around 0: their mean is what its fit is about. The uncalibrated
+    model may be wrong in one direction, so its gaps lie around any mean, all equally likely.
     """
     full, raw = fits.share > 0, fits.size == 0 or fits.left_alone
     gap, noise = fits.gap[full], fits.noise[full]
@@ -142,27 +138,17 @@ class Forecast:
     seed : int
         With the same seed, forecasts of several methods are made in the same scenarios, so that
         their differences are paired.
-    whole : Forecast, optional
-        Of the same method applied whole, where the curve is of one that is held back.
     """
 
-    def __init__(
-        self,
-        curve: Sequence[SizeFits],
-        *,
-        test_size: int,
-        seed: int,
-        whole: Forecast | None = None,
-    ) -> None:
+    def __init__(self, curve: Sequence[SizeFits], *, test_size: int, seed: int) -> None:
         self.curve = list(curve)
         self.seed = seed
         self.test_size = test_size
-        self.whole = whole
         self._known: dict[tuple[str, float], MetricForecast] = {}
         self._sizes = np.array([fits.size for fits in curve], dtype=np.float64)
         self._draw_sd = np.array([fits.draw_sd for fits in curve])
         base = np.broadcast_to(curve[0].base, curve[0].loss.shape)
-        # The raw model's loss, and what the fits of each size change of it.
+        # The uncalibrated model's loss, and what the fits of each size change of it.
         self._loss = np.column_stack([base, *(fits.loss - fits.base for fits in curve)])
         self._level = np.nanmean(self._loss, axis=0)
         rng = np.random.default_rng([seed, 1])
@@ -175,27 +161,9 @@ class Forecast:
 
     @cached_property
     def raw(self) -> Forecast:
-        """The raw model on the rows that the fits of each size were measured on."""
+        """The uncalibrated model on the rows that the fits of each size were measured on."""
         curve = [fits.raw for fits in self.curve if fits.raw is not None]
         return Forecast(curve or self.curve, test_size=self.test_size, seed=self.seed)
-
-    def share(self, size: float) -> float:
-        """Return the share of what a fit finds that it would apply at a size."""
-        support = np.array([fits.support for fits in self.curve])
-        if np.isinf(support).any():
-            return 1.0
-        level, rise = self._support(support)
-        return float(1 / (1 + np.exp(-np.clip(level + rise * size, -700, 700))))
-
-    def size_applied(self, share: float) -> float:
-        """Return the size from which on at least this share is applied; it may be infinite."""
-        level, rise = self._support(np.array([fits.support for fits in self.curve]))
-        return (math.log(share / (1 - share)) - level) / rise if rise > 0 else math.inf
-
-    def _support(self, support: FloatArray) -> tuple[float, float]:
-        """Return the line that the log-odds of the share follow: evidence grows with the rows."""
-        rise, level = np.polyfit(self._sizes, support, 1)
-        return (float(level), float(rise)) if rise > 0 else (float(support[-1]), 0.0)
 
     def at(self, size: float) -> dict[str, MetricForecast]:
         """Return every metric at a size, which may be infinite."""
@@ -256,17 +224,10 @@ class Forecast:
         weight = 1 / draw_sd**2 if draw_sd.all() else np.ones_like(draw_sd)
         both = np.vstack([self._level[1:], self._pilots[:, 1:]])
         values = continued(self._sizes, both, weight, size)
-        if self.whole is not None:
-            first, others = self.whole._beyond(size)
-            # Near its best a change of half the size gives three quarters of the gain.
-            given = self.share(size) * (2 - self.share(size))
-            values = np.minimum(values, given * np.append(first, others))
         return float(values[0]), values[1:]
 
     def _ece(self, size: float, *, noisy: bool) -> MetricForecast:
         own = self.measured(size)
-        if self.whole is not None and not own and self.share(size) > 0.5:
-            return self.whole._ece(size, noisy=noisy)
         rng = np.random.default_rng([self.seed, 3])
         used = [self.curve[self._place(size)]] if own else self.curve
         base = used[-1]

@@ -20,9 +20,6 @@ _LITTLE = 0.002
 #: From this ratio of two sizes on, the curve between them counts as flat.
 _FLAT = 2
 
-#: Below this share of what a method finds, it counts as held back.
-_HELD_BACK = 0.9
-
 #: How ECE is written, with and without its noise.
 _ECE = METRICS["ece15"].unit
 
@@ -61,7 +58,7 @@ class PlanRow:
         Whether fits of this size were made; otherwise the curve goes on beyond them.
     metrics : dict of metric to Expected
     gains : dict of metric to Interval
-        Minus the raw model on the same rows; below zero is better. Empty for the raw model.
+        Minus the uncalibrated model on the same rows; below zero is better. Empty for that model.
     """
 
     method: str
@@ -130,16 +127,10 @@ class Plan(InNotebook):
     rows : tuple of PlanRow
         The method at each size.
     references : tuple of PlanRow
-        The raw model, and one temperature at each size, on the same rows.
+        The uncalibrated model, and one temperature at each size, on the same rows.
     more : dict of metric to Interval
         The largest size minus the whole pilot: what more data would change.
     targets : tuple of Target
-    share : float
-        Of what the method finds, the share that the whole pilot is expected to support; 1 for
-        methods that apply all of it.
-    whole_from : int or None
-        Samples from which on nine tenths of it would be applied, where that is beyond the pilot;
-        None where it is not, or where no number of samples is expected to do it.
     recommendation : Recommendation or None
         What to use for the pilot as it is.
     sentences : tuple of str
@@ -162,8 +153,6 @@ class Plan(InNotebook):
     references: tuple[PlanRow, ...]
     more: dict[str, Interval]
     targets: tuple[Target, ...] = ()
-    share: float = 1.0
-    whole_from: int | None = None
     recommendation: Recommendation | None = None
     sentences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -190,8 +179,6 @@ def sentences_of(plan: Plan, simple: Mapping[str, Interval]) -> tuple[str, ...]:
         told.append(_against_one_temperature(plan, simple["top_label_bce"]))
     if plan.more:
         told.append(_worth_more(plan))
-    if plan.share < _HELD_BACK:
-        told.append(_held_back(plan))
     if plan.recommendation is not None:
         told.append(plan.recommendation.sentence)
     return (*told, *(_target(plan, target) for target in plan.targets))
@@ -268,17 +255,6 @@ def _worth_more(plan: Plan) -> str:
         f"{verdict}: {last - plan.n:,} more would lower ECE by {_ECE.size(falls)} ({band}) "
         f"and change {METRICS[CLAIMS[plan.input].loss].title} by {_change(bce)}."
     )
-
-
-def _held_back(plan: Plan) -> str:
-    """Say from how many samples on there would be evidence for all that is found."""
-    text = (
-        f"{plan.n:,} samples support about {100 * plan.share:.0f} % of the change that "
-        f"{plan.method} estimates"
-    )
-    if plan.whole_from is None:
-        return f"{text}, and more samples like these are not expected to support more."
-    return f"{text}; from about {plan.whole_from:,} on they would support nearly all of it."
 
 
 def _change(gap: Interval) -> str:

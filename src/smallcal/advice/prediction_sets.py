@@ -338,7 +338,8 @@ def _rows(
 
 def _exact(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
     """Return calibrated probabilities in float64, of all classes or both outcomes."""
-    found = fitted.on(replace(preds, logits=preds.logits.astype(np.float64)))
+    free = replace(fitted, keep_predictions=False)
+    found = free.on(replace(preds, logits=preds.logits.astype(np.float64)))
     return found if found.ndim == 2 else np.column_stack([1 - found, found])
 
 

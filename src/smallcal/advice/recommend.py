@@ -1,9 +1,9 @@
 """What to use for a split: the one decision that every verb says in its own length.
 
-It is the default, which was measured on every kind of model there is here, and which applies of
-what it finds only as much as the split supports. Another method takes its place only on evidence:
-where :func:`smallcal.select` compares it with others on held-out samples, and one of them is better
-by more than chance explains when so many are looked at.
+It is the default, which was measured on every kind of model there is here, and which falls back to
+temperature scaling where it is no better. Another method takes its place only on evidence: where
+:func:`smallcal.select` compares it with others on held-out samples, and one of them is better by
+more than chance explains when so many are looked at.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from smallcal.calibrators.catalogue import ALIASES, METHODS, true_name
+from smallcal.calibrators.catalogue import ALIASES, true_name
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.summary import accuracy_change
+from smallcal.calibrators.variants import chosen
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 
@@ -27,7 +29,7 @@ def default_of(kind: str) -> str:
     Examples
     --------
     >>> default_of("logits"), default_of("score")
-    ('adaptive', 'spline')
+    ('smallcal', 'spline')
     """
     return true_name("default", kind)
 
@@ -55,9 +57,13 @@ UNSOUND = (
 )
 
 
+#: Flags of the default that say why it is temperature scaling, or less than it could be.
+_FALLBACKS = ("one_sided", "not_converged", "no_gain")
+
+
 @dataclass(frozen=True)
 class Recommendation:
-    """What to use, and how much of it the split supports.
+    """What to use.
 
     Attributes
     ----------
@@ -65,31 +71,31 @@ class Recommendation:
         A name in :func:`smallcal.methods`.
     n : int
         Samples of the split.
-    share : float
-        Of what the fit would change, the share that is applied: 1 where the split supports all of
-        it, 0 where the model is left alone.
     why : str
-        Why less than all of it is applied; empty where all is.
-    if_free : str
-        What predictions that may change are worth, where that is something; else empty.
+        Why the fit is temperature scaling; empty where it is not.
+    keep_predictions : bool
+        Whether the model's predictions are kept.
+    if_changed : str
+        What changing predictions is worth, where they are kept and accuracy would be significantly
+        higher; else empty.
     """
 
     method: str
     n: int
-    share: float
     why: str = ""
-    if_free: str = ""
+    keep_predictions: bool = False
+    if_changed: str = ""
 
     @classmethod
     def of(cls, fitted: FittedCalibrator) -> Recommendation:
         """Return the recommendation of a split that the default was fitted on."""
-        flags = [name for name in ("kept_raw", "held_back") if name in fitted.flags]
+        flags = [name for name in _FALLBACKS if name in fitted.flags]
         return cls(
-            fitted.method,
+            fitted.method.partition("[")[0],
             int(fitted.data["n"]),
-            float(fitted.fit_metrics.get("weight", 1.0)),
             fitted.flag_text(flags[0]) if flags else "",
-            fitted.flag_text("better_free") if "better_free" in fitted.flags else "",
+            fitted.keep_predictions,
+            if_changed(fitted),
         )
 
     @property
@@ -98,25 +104,41 @@ class Recommendation:
 
         Examples
         --------
-        >>> Recommendation("adaptive", 300, 1.0).sentence
-        'Use adaptive, the default.'
-        >>> Recommendation("adaptive", 60, 0.3).sentence
-        'Use adaptive, the default: 60 samples support 30 % of its change, and it applies that.'
+        >>> Recommendation("smallcal", 300).sentence
+        'Use smallcal, the default.'
+        >>> Recommendation("smallcal", 20, why="all predictions are right").sentence
+        'Use smallcal, the default: all predictions are right.'
         """
-        use = f"Use {self.method}, the default"
-        if not self.share:
-            return f"{use}: {self.why}."
-        if self.why or self.share < 0.9:
-            share = f"{self.n:,} samples support {100 * self.share:.0f} % of its change,"
-            return f"{use}: {share} and it applies that."
-        return f"{use}."
+        kept = " with keep_predictions" if self.keep_predictions else ""
+        use = f"Use {self.method}, the default{',' if kept else ''}{kept}"
+        first = f"{use}: {self.why}." if self.why else f"{use}."
+        return f"{first} {self.if_changed}".rstrip()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
         return plain_fields(self) | {"sentence": self.sentence}
 
 
-def recommend(preds: Predictions) -> Recommendation:
+def if_changed(fitted: FittedCalibrator) -> str:
+    """Return what changing predictions is worth, where a fit keeps them and that would help.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> cal = sc.Calibrator(keep_predictions=True).fit(val.logits, val.labels)
+    >>> if_changed(cal.fitted_).partition(":")[0]
+    'Changing predictions would significantly raise accuracy'
+    """
+    found = fitted.fit_metrics.get("cross_validated", {})
+    helps = found.get("accuracy_change_low", 0.0) > 0 and not fitted.map.preserves_argmax
+    if not fitted.keep_predictions or not helps:
+        return ""
+    said = accuracy_change(found)
+    return f"Changing predictions would significantly raise accuracy: {said}."
+
+
+def recommend(preds: Predictions, *, keep_predictions: bool = False) -> Recommendation:
     """Return what to use for a split.
 
     Examples
@@ -124,9 +146,10 @@ def recommend(preds: Predictions) -> Recommendation:
     >>> import smallcal as sc
     >>> val = sc.load_demo("cal")
     >>> recommend(Predictions.of(val.logits, val.labels)).method
-    'adaptive'
+    'smallcal'
     """
-    return Recommendation.of(METHODS[default_of(preds.kind)].fit(preds, record=False))
+    made = chosen("default", input=preds.kind, keep_predictions=keep_predictions)
+    return Recommendation.of(made.fit(preds))
 
 
 def errors_needed(n_others: int, n_folds: int) -> float:

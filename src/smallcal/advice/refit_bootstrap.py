@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from smallcal.advice.calibrated_split import scored_on
 from smallcal.advice.refits import refit, resample_counts
 from smallcal.calibrators.catalogue import method
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
@@ -134,7 +135,7 @@ def _fit_all(
     views = {}
     for name in methods:
         fitted = refit(method(name, cal.kind), cal, counts)
-        views[name] = Scored.of(test.labels, fitted.on(test))
+        views[name] = scored_on(fitted, test)
     return views
 
 

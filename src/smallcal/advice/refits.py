@@ -23,7 +23,7 @@ from smallcal.metrics.binned import mean_noise
 from smallcal.statistics.bootstrap import counts_of_draws
 
 #: Refits where no number is asked for: at least, and at most.
-FEWEST, MOST = 50, 100
+FEWEST, MOST = 25, 50
 
 #: Measured on the samples that a resample left out.
 HELD_OUT = ("top_label_bce", "ece15", "nll")
@@ -120,7 +120,7 @@ def gather_refits(
     """Fit a method on resample after resample and gather what each fit shows.
 
     ``draws`` says how often each sample is in a resample; see :func:`resample_counts`. With
-    ``judged`` there are no more after the first 50 if their two halves, and they all together, are
+    ``judged`` there are no more after the first 25 if their two halves, and they all together, are
     judged alike: more of them would change digits, and nothing that is concluded from them.
     """
     plain = softmax(preds.logits.astype(np.float64))
@@ -187,7 +187,7 @@ def refit(composed: Method, preds: Predictions, counts: FloatArray) -> FittedCal
     """
     rows = np.flatnonzero(counts)
     weight = counts[rows]
-    if composed.gate == "weight":  # a row that is drawn twice is no more evidence than once
+    if composed.map == "multinomial":  # a row that is drawn twice is no more evidence than once
         weight = weight * (len(rows) / weight.sum())
     drawn = preds.take(rows, weight=None if (weight == 1).all() else weight)
     drawn.require_fittable()
@@ -211,8 +211,6 @@ def _temperatures(audited: CalibratedSplit, refitted: CalibratedSplit) -> dict[s
     """Return the temperatures of a refit, named as those of the audited calibrator."""
     fitted = refitted.fitted
     found = {"pooled": fitted.pooled_temperature, "saturated": float(refitted.saturated())}
-    if fitted.tail_temperature is not None:
-        found["tail"] = fitted.tail_temperature
     if audited.band is None or audited.temperature is None or refitted.temperature is None:
         return found
     if not audited.regressed and len(fitted.map.steps) == audited.n_bands:
@@ -265,7 +263,7 @@ def _order(
 
 
 def _metrics(own: Scored, raw: Scored) -> dict[str, float]:
-    """Return metrics of a calibrator, and the raw model's on the same samples; and ECE's floors."""
+    """Return metrics of a calibrator and of the uncalibrated model, and the floors of ECE."""
     found = {name: METRICS[name].of(own) for name in HELD_OUT}
     found |= {f"raw_{name}": METRICS[name].of(raw) for name in HELD_OUT}
     found |= {"ece15_floor": mean_noise(own.confidence)}

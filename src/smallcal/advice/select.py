@@ -26,7 +26,8 @@ from smallcal.advice.select_walk import (
     walk,
     with_intervals,
 )
-from smallcal.calibrators.catalogue import METHODS, OF_SCORES, true_name
+from smallcal.calibrators.catalogue import OF_SCORES, true_name
+from smallcal.calibrators.catalogue import method as method_named
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.variants import chosen
 from smallcal.data.checks import MAX_SEED, whole_number
@@ -45,14 +46,16 @@ from smallcal.statistics.interval import require_options
 if TYPE_CHECKING:
     from smallcal.calibrators.base import BaseCalibrator
 
-#: The default, and what may take its place: the raw model, one temperature by either objective,
-#: the former default without a gate, and the paper's method. None of them changes a prediction.
+#: The default, and what may take its place: the uncalibrated model, one temperature by either
+#: objective, log-temperatures linear in statistics of the logits, and the paper's method. None of
+#: the others changes a prediction.
 DEFAULT_CANDIDATES = (
     DEFAULT,
     "none",
     "ts-nll",
     "tva-ts",
-    "class-linear+tail",
+    "signal-linear",
+    "class-linear",
     "srts-bce",
 )
 
@@ -86,7 +89,8 @@ class Selection(InNotebook):
     reason : str
         One sentence.
     note : str
-        What predictions that may change are worth, where that is something; else empty.
+        What changing predictions is worth, where they are kept and accuracy would be significantly
+        higher; else empty.
     table : tuple of Row
         Every candidate, in the order they were compared.
     n, n_classes : int
@@ -139,6 +143,7 @@ def select(
     level: float = 0.95,
     input: str = "logits",
     features: object = None,
+    keep_predictions: bool = False,
     random_state: int = 0,
     advance: Advance = lambda fits: None,
 ) -> Selection:
@@ -174,6 +179,9 @@ def select(
     input : {"logits", "probabilities", "score"}
     features : array-like of shape (n, d), optional
         For candidates that need them.
+    keep_predictions : bool
+        If True, candidates that may change predictions keep the model's; see
+        :class:`smallcal.Calibrator`.
     random_state : int
         Seeds the folds, those inside the candidates, and the intervals.
     advance : callable, optional
@@ -208,7 +216,9 @@ def select(
     preds = replace(given, logits=given.logits.astype(np.float64))
     loss = CLAIMS[preds.kind].loss if loss == CLAIMS["logits"].loss else loss
     measured = chosen_metrics(dict.fromkeys([loss, "nll"]))
-    tried, left_out = candidates_for(preds, candidates, random_state=seed)
+    tried, left_out = candidates_for(
+        preds, candidates, keep_predictions=keep_predictions, random_state=seed
+    )
     folds = (
         single_split(preds, seed=seed)
         if rule == "holdout"
@@ -222,7 +232,7 @@ def select(
     guard = "nll" if candidates is None else None
     rows = walk(found, loss=loss, rule=rule, enough=enough, errors=errors, guard=guard)
     rows = with_intervals(rows, found, loss=loss, level=level, random_state=seed)
-    advised = recommend(preds)
+    advised = recommend(preds, keep_predictions=keep_predictions)
     if candidates is None and not enough:
         reason = advised.sentence[:1].lower() + advised.sentence[1:]
     elif candidates is None and rule != "holdout":
@@ -245,7 +255,7 @@ def select(
         level=level,
         input=input,
         random_state=seed,
-        note=advised.if_free,
+        note=advised.if_changed,
     )
 
 
@@ -279,6 +289,7 @@ def candidates_for(
     preds: Predictions,
     given: Iterable[Recipe] | Mapping[str, Recipe] | None = None,
     *,
+    keep_predictions: bool = False,
     random_state: int = 0,
 ) -> tuple[dict[str, Candidate], list[Row]]:
     """Return the candidates by label, and rows of those that are left out.
@@ -292,16 +303,17 @@ def candidates_for(
     >>> val = sc.load_demo("cal")
     >>> tried, left_out = candidates_for(Predictions.of(val.logits[:60], val.labels[:60]))
     >>> list(tried)
-    ['adaptive', 'none', 'ts-nll', 'tva-ts']
-    >>> left_out[1].note
+    ['smallcal', 'none', 'ts-nll', 'tva-ts']
+    >>> left_out[-1].note
     'left out: 60 samples for 10 fitted parameters; ten for each would be 100'
     """
+    shared = {"keep_predictions": keep_predictions, "random_state": random_state}
     if given is not None:
-        tried = _composed(given, random_state, preds.kind)
+        tried = _composed(given, shared, preds.kind)
         if not tried:
             raise InputError("candidates names none; name at least one method")
         return tried, []
-    every = _composed(usual_candidates(preds.kind), random_state, preds.kind)
+    every = _composed(usual_candidates(preds.kind), shared, preds.kind)
     left_out = []
     for label in list(every)[1:]:
         fitted = every[label].method.fit(preds, record=False)
@@ -325,7 +337,7 @@ def usual_candidates(kind: str) -> tuple[str, ...]:
 
 
 def _composed(
-    given: Iterable[Recipe] | Mapping[str, Recipe], random_state: int, kind: str
+    given: Iterable[Recipe] | Mapping[str, Recipe], shared: Mapping[str, Any], kind: str
 ) -> dict[str, Candidate]:
     """Return candidates by label; one that is named twice is the same one."""
     if isinstance(given, str):
@@ -335,10 +347,14 @@ def _composed(
     for label, recipe in labelled:
         name, options = _parted(recipe)
         name = true_name(name, kind)
-        method = _with_options(name, options, random_state)
+        row = method_named(name)
+        label = str(label) or _label(row, options)
+        if shared["keep_predictions"] and not row.keeps_argmax:
+            options = {"keep_predictions": True, **options}
+        method = _with_options(name, options, shared["random_state"])
         if "labels" in method.needs:
             raise InputError(f"{name} reads the labels of what it predicts; it cannot be chosen")
-        found[str(label) or _label(name, options)] = Candidate(name, options, method)
+        found[label] = Candidate(name, options, method)
     return found
 
 
@@ -352,16 +368,16 @@ def _with_options(name: str, options: Mapping[str, Any], random_state: int) -> M
     return estimator._compose()
 
 
-def _label(name: str, options: Mapping[str, Any]) -> str:
+def _label(row: Method, options: Mapping[str, Any]) -> str:
     """Return the name with whatever differs from the method of that name in brackets."""
-    known = METHODS[name].known_options()
+    known = row.known_options()
     changed = []
     for key, value in options.items():
         plain = tuple(value) if isinstance(value, list) else value
         if key not in known or known[key] != plain:
             shown = "+".join(map(str, plain)) if isinstance(plain, tuple) else str(plain)
             changed.append(f"{key}={shown}")
-    return f"{name}[{','.join(changed)}]" if changed else name
+    return f"{row.name}[{','.join(changed)}]" if changed else row.name
 
 
 def _parted(recipe: Recipe) -> tuple[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Saved calibrators: versioned JSON, checked against the published schema before it is used.
 
-``calibrator-v2.json`` says what a document holds; each signal and map adds its own form. The same
-schema is published (``docs/reference/calibrator-v2.json``) and checked against here, through a
+``calibrator-v3.json`` says what a document holds; each signal and map adds its own form. The same
+schema is published (``docs/reference/calibrator-v3.json``) and checked against here, through a
 small validator for the part of JSON Schema it uses, so the two cannot drift apart.
 """
 
@@ -21,7 +21,6 @@ from smallcal.calibrators.confidence_shift import ConfidenceShift
 from smallcal.calibrators.decision import Threshold
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.maps import FittedMap
-from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.prediction_set import PredictionSet
 from smallcal.calibrators.signals import FittedSignal
 from smallcal.errors import ArtefactError
@@ -29,10 +28,13 @@ from smallcal.io.atomic import atomic_path
 from smallcal.io.documents import parse_document, read_document, shown
 
 FORMAT = "smallcal-calibrator"
-VERSION = 2
+VERSION = 3
 
-#: What earlier versions do not say, and mean.
-_SINCE_1 = {"correction": None, "keep_predictions": False}
+#: What version 1 does not say, and means.
+_SINCE_1 = {"keep_predictions": False}
+#: What earlier versions may hold, and this one does not: parts of an older default.
+_UNTIL_2 = ("correction", "tail_temperature")
+_OPTIONS_UNTIL_2 = ("correction", "tail", "gate", "scales")
 
 #: A calibrator of a thousand classes is a few kilobytes; anything this large is not one.
 MAX_BYTES = 64 * 1024 * 1024
@@ -47,7 +49,6 @@ MAX_WHOLE = 2**63 - 1
 _KINDS: dict[str, dict[str, Any]] = {
     "signal": FittedSignal.kinds,
     "map": FittedMap.kinds,
-    "correction": Correction.kinds,
     "groups": GroupEffects.kinds,
     "later": {each.kind: each for each in (ClassFrequencies, ConfidenceShift)},
     "decision": {each.kind: each for each in (Threshold, PredictionSet)},
@@ -70,7 +71,7 @@ def schema() -> dict[str, Any]:
     Examples
     --------
     >>> schema()["title"]
-    'smallcal calibrator, version 2'
+    'smallcal calibrator, version 3'
     """
     text = files("smallcal.calibrators").joinpath(f"calibrator-v{VERSION}.json").read_text("utf-8")
     document: dict[str, Any] = json.loads(text)
@@ -129,23 +130,37 @@ def parse(text: str, *, source: str) -> dict[str, Any]:
 
 def checked(document: Any, *, source: str) -> dict[str, Any]:
     """Return a parsed document as one of this version that the schema allows."""
-    found: dict[str, Any] = upgraded(document)
+    found: dict[str, Any] = upgraded(document, source=source)
     validate(found, source=source)
     return found
 
 
-def upgraded(document: Any) -> Any:
-    """Return a document of version 1 as one of this version; others as they are.
+def upgraded(document: Any, *, source: str) -> Any:
+    """Return a document of an earlier version as one of this version; others as they are.
+
+    Raises
+    ------
+    ArtefactError
+        If it has a class correction or a tail temperature, which this version does not have.
 
     Examples
     --------
-    >>> upgraded({"version": 1})
-    {'correction': None, 'keep_predictions': False, 'version': 2}
+    >>> upgraded({"version": 1}, source="cal.json")
+    {'keep_predictions': False, 'version': 3}
     """
     version = document.get("version") if isinstance(document, dict) else None
-    if version != 1 or isinstance(version, bool):
+    if version not in (1, 2) or isinstance(version, bool):
         return document
-    return {**_SINCE_1, **document, "version": VERSION}
+    if any(document.get(name) is not None for name in _UNTIL_2):
+        raise ArtefactError(
+            f"{source} was fitted by an older default of smallcal, which this version does not "
+            "have; fit again: smallcal fit DATA -o NEW.json"
+        )
+    kept = {name: value for name, value in document.items() if name not in _UNTIL_2}
+    if isinstance(kept.get("options"), dict):
+        chosen = kept["options"].items()
+        kept["options"] = {name: value for name, value in chosen if name not in _OPTIONS_UNTIL_2}
+    return {**_SINCE_1, **kept, "version": VERSION}
 
 
 def validate(document: object, *, source: str) -> None:

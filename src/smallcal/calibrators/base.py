@@ -66,8 +66,8 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
             What else is known of each sample; only some methods ask for it.
         sample_weight : array-like of shape (n,), optional
             Weight of each sample's loss. Groups stay equally large in samples. A sample of
-            weight 0 counts nowhere: the fit is the one without it. Methods with a prior or a
-            gate count samples by their weight, so that weights which add up to 1 count as one.
+            weight 0 is ignored. Methods with a prior count samples by their weight, so that
+            weights which add up to 1 count as one.
         groups : array-like of shape (n,), optional
             The group of each sample by name or number: a kind of question, a site, a language.
             The confidence then gets an effect of each, as far as the split shows that groups
@@ -103,9 +103,7 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
         groups: object = None,
         out: FloatArray | None = None,
     ) -> FloatArray:
-        """Return calibrated probabilities; rows sum to 1.
-
-        The argmax never changes, unless ``preserves_argmax_`` is False.
+        """Return calibrated probabilities of every class; rows sum to 1.
 
         Parameters
         ----------
@@ -213,9 +211,42 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
     def predict(
         self, X: object, *, features: object = None, y: object = None, groups: object = None
     ) -> Any:
-        """Return the predicted class of each row."""
+        """Return the most probable class of each row after calibration."""
         proba = self._fitted().predict_proba(X, features=features, labels=y, groups=groups)
         return self.classes_[proba.argmax(axis=1)]
+
+    def confidence(
+        self,
+        X: object,
+        *,
+        predictions: object = None,
+        features: object = None,
+        groups: object = None,
+    ) -> FloatArray:
+        """Return the probability that each prediction is correct, shape (n,).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, C)
+        predictions : array-like of shape (n,), optional
+            Labels to be judged, for instance the model's own predictions; without them those of
+            :meth:`predict`.
+        features : array-like of shape (n, d), optional
+        groups : array-like of shape (n,), optional
+            For calibrators that were fitted with them.
+
+        Examples
+        --------
+        >>> import smallcal as sc
+        >>> val = sc.load_demo("cal")
+        >>> cal = sc.Calibrator().fit(val.logits, val.labels)
+        >>> p = cal.confidence(val.logits, predictions=val.logits.argmax(axis=1))
+        >>> bool((p <= cal.confidence(val.logits)).all())
+        True
+        """
+        fitted = self._fitted()
+        known = {"features": features, "groups": groups}
+        return fitted.confidence(X, predictions=predictions, **known)
 
     def temperature(self, X: object, *, features: object = None, y: object = None) -> FloatArray:
         """Return the temperature each row of logits is divided by."""

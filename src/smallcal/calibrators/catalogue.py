@@ -16,49 +16,9 @@ from smallcal.calibrators import plugins
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.rows import TEMPERATURES
 from smallcal.calibrators.rows_others import OTHERS
-from smallcal.data.references import OURS
 from smallcal.errors import InputError, did_you_mean
 
 ROWS = {**TEMPERATURES, **OTHERS}
-
-
-def _tailed(name: str, good_for: str) -> Method:
-    """Return a row with a separate temperature for the classes not predicted."""
-    row = ROWS[name]
-    return replace(
-        row,
-        tail="nll",
-        title=f"{row.title}, tail temperature",
-        summary=f"{name} with a separate temperature for the classes not predicted",
-        source="this project",
-        cites=tuple(dict.fromkeys((OURS, *row.cites))),
-        parameters="C + 8" if row.parameters == "C + 7" else str(int(row.parameters) + 1),
-        paper="",
-        good_for=good_for,
-    )
-
-
-def _gated(name: str, good_for: str) -> Method:
-    """Return a tailed row that keeps the raw model where the evidence for a change is weak."""
-    return replace(
-        _tailed(name, good_for),
-        gate="evidence",
-        title=f"{ROWS[name].title}, tail temperature, gate",
-        summary=f"{name}+tail, or the raw model where the evidence for a change is weak",
-    )
-
-
-_TAILED = {
-    "tva-ts": "log-loss with two temperatures, one for the confidence, one for the rest",
-    "srts-bce": "the tail's ablation on the paper's method",
-    "srts-shrunk": "confidence by risk and the whole probability vector, from 150 samples on",
-    "signal-linear": "the whole probability vector, from 150 samples on",
-    "class-linear": "the same, and the whole probability vector",
-}
-_GATED = {
-    "signal-linear": "the default's ablation without classes",
-    "class-linear": "any sample size: no worse than the raw model (no-harm.md)",
-}
 
 
 class _Catalogue(Mapping[str, Method]):
@@ -86,35 +46,15 @@ class _Catalogue(Mapping[str, Method]):
         return len(list(iter(self)))
 
 
-def _adaptive(*, keep_predictions: bool) -> Method:
-    """Return the default in one of its two views."""
-    view = "predictions kept" if keep_predictions else "predictions may change"
-    return replace(
-        _tailed("class-linear", f"every kind of model and sample size; {view} (no-harm.md)"),
-        options={"scales": "evidence"},
-        gate="weight",
-        correction="classes",
-        keep_predictions=keep_predictions,
-        title="adaptive calibration" + ("" if keep_predictions else ", free predictions"),
-        summary=f"class biases, then temperatures by signals, with priors set by the data; {view}",
-        parameters="2·C + 33",
-    )
-
-
-METHODS: Mapping[str, Method] = _Catalogue(
-    {
-        **ROWS,
-        "adaptive": _adaptive(keep_predictions=True),
-        "adaptive-free": _adaptive(keep_predictions=False),
-        **{f"{name}+tail": _tailed(name, use) for name, use in _TAILED.items()},
-        **{f"{name}+tail+gate": _gated(name, use) for name, use in _GATED.items()},
-    }
-)
+METHODS: Mapping[str, Method] = _Catalogue(ROWS)
 
 #: Other names for a method; artefacts record the true one.
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
-        "default": "adaptive",
+        "default": "smallcal",
+        "adaptive": "smallcal",
+        "adaptive-free": "smallcal",
+        "uncalibrated": "none",
         "raw": "none",
         "identity": "none",
         "ts": "ts-nll",
@@ -152,7 +92,7 @@ def true_name(name: str, input: str = "logits") -> str:
     Examples
     --------
     >>> true_name("default"), true_name("ts-nll"), true_name("default", "score")
-    ('adaptive', 'ts-nll', 'spline')
+    ('smallcal', 'ts-nll', 'spline')
     """
     if name == "default" and input in DEFAULT_OF:
         return DEFAULT_OF[input]
@@ -208,15 +148,9 @@ def named(made: Method) -> Method:
 def _keys(row: Method) -> tuple[tuple[object, ...], ...]:
     """Return what a row may be found by: all its choices, or the axes with or without extras."""
     axes = (row.objective, row.signal, row.map)
-    extras = (*axes, row.tail, row.gate, row.correction, row.keep_predictions)
+    extras = (*axes, row.keep_predictions)
     return (*extras, *row.options.items()), extras, axes
 
 
 #: The first row of the table with these choices.
-_ROW_OF = {
-    key: METHODS[name]
-    for name in reversed(
-        [*ROWS, *(f"{name}+tail" for name in _TAILED), "adaptive", "adaptive-free"]
-    )
-    for key in _keys(METHODS[name])
-}
+_ROW_OF = {key: METHODS[name] for name in reversed(ROWS) for key in _keys(METHODS[name])}

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.calibrators import parts
+from smallcal.calibrators.given import checked, coded
 from smallcal.calibrators.parts import Part, Rule, list_of
 from smallcal.data.checks import BoolArray, FloatArray, IntArray
 from smallcal.data.groups import as_groups, group_codes
@@ -226,9 +227,10 @@ def accepted(
     """Return which rows the threshold of a calibrator accepts."""
     decision = asked(fitted.decisions, risk)
     known = groups if fitted.groups is not None else None
-    proba = fitted.predict_proba(logits, features=features, groups=known)
-    named = None if groups is None else as_groups(groups, n=len(proba))
-    return decision.accept(*fitted.claims(proba), named)
+    given = checked(fitted, logits, features, None)
+    given = given._replace(groups=coded(fitted.groups, known, len(given.logits)))
+    named = None if groups is None else as_groups(groups, n=len(given.logits))
+    return decision.accept(*fitted.claims(fitted.calibrate(given), given.logits), named)
 
 
 def asked(decisions: Sequence[Decision], risk: float | None) -> Threshold:

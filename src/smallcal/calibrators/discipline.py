@@ -35,13 +35,12 @@ FLAGS: Mapping[str, str] = MappingProxyType(
             "fewer than two predictions are right, or fewer than two wrong: the prior, not the "
             "data, determines the temperatures"
         ),
-        "kept_raw": (
-            "too little evidence that the raw model is miscalibrated; it was left unchanged"
+        "not_converged": ("the regression did not converge; the calibrator is temperature scaling"),
+        "no_gain": (
+            "the regression is no better than temperature scaling here; the calibrator is "
+            "temperature scaling"
         ),
-        "held_back": (
-            "weak evidence that the raw model is miscalibrated; the change is applied only in part"
-        ),
-        "better_free": "accuracy would be higher if predictions were allowed to change",
+        "absent_classes": "some classes do not occur in the calibration set",
         "falling": "higher scores go with fewer successes: the curve is decreasing",
         "constant_score": "all scores are equal, so every row gets the same probability",
         "one_outcome": (
@@ -67,7 +66,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
 )
 
 #: Flags that say what the fit did and ask nothing of anyone: notes, not warnings.
-NOTES = ("kept_raw", "held_back", "score_as_probability", "score_as_number")
+NOTES = ("no_gain", "score_as_probability", "score_as_number")
 
 
 def explained(name: str, found: Mapping[str, Any]) -> str:
@@ -86,18 +85,17 @@ def explained(name: str, found: Mapping[str, Any]) -> str:
     if name == "without_group" and "without" in found:
         said = "have no group; they are used in the fit, but in no group effect"
         return f"{found['without']:,} of {found['n']:,} samples {said}"
-    if name == "kept_raw" and found.get("accuracy") == 1:
-        why = "no prediction is wrong, so the data cannot show overconfidence"
-        return f"{why}; the model was left unchanged"
-    if name == "held_back" and "weight" in found:
-        return f"{FLAGS[name]}: {100 * found['weight']:.0f} %"
-    if name == "better_free" and (free := found.get("free_accuracy")):
-        before, value, low, high = (100 * free[key] for key in ("before", "value", "low", "high"))
+    if name == "absent_classes" and "absent" in found:
+        names = found["absent"]
+        listed = ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
+        some = f"{len(names):,} classes do" if len(names) > 1 else "one class does"
+        cross = found.get("cross_validated", {})
+        if "log_loss_if_present" not in cross:
+            return f"{some} not occur in the calibration set: {listed}"
         return (
-            f"allowing predictions to change would raise accuracy from {before:.1f} to "
-            f"{value:.1f} %, "
-            f"cross-validated, 95 % interval {low:.1f} to {high:.1f}: keep_predictions=False, or "
-            "--may-change-predictions"
+            f"{some} not occur in the calibration set ({listed}) and got lower probabilities; if "
+            "they occur as often as temperature scaling expects, log-loss is about "
+            f"{cross['log_loss_if_present']:.3f} instead of {cross['log_loss']:.3f}"
         )
     return FLAGS.get(name, "no description")
 

@@ -55,10 +55,6 @@ class TemperatureScaling(BaseCalibrator):
     objective : str
         "nll" (classic temperature scaling), "bce" (TvA-TS), "brier", "softece" or
         "mixed(weight)".
-    tail : {"nll"}, optional
-        Gives the classes that are not predicted a temperature of their own.
-    gate : {"evidence"}, optional
-        Leaves the model alone where the split holds too little evidence against it.
     bounds : tuple of two floats
         Allowed temperatures.
     input : {"logits", "probabilities", "score"}
@@ -76,15 +72,12 @@ class TemperatureScaling(BaseCalibrator):
     """
 
     objective: str = "nll"
-    tail: str | None = None
-    gate: str | None = None
     bounds: tuple[float, float] = (0.05, 20.0)
     input: str = "logits"
     class_names: Sequence[str] | None = None
 
     def _compose(self) -> Method:
-        chosen = {"objective": self.objective, "tail": self.tail, "gate": self.gate}
-        return variant(_ONE_TEMPERATURE, {**chosen, "bounds": self.bounds})
+        return variant(_ONE_TEMPERATURE, {"objective": self.objective, "bounds": self.bounds})
 
     @property
     def temperature_(self) -> float:
@@ -123,10 +116,6 @@ class SRTS(BaseCalibrator):
     prior_scale : float, optional
         Draws each group's log-temperature towards the pooled one, by a normal prior of this
         scale. None is the paper's method.
-    tail : {"nll"}, optional
-        Gives the classes that are not predicted a temperature of their own.
-    gate : {"evidence"}, optional
-        Leaves the model alone where the split holds too little evidence against it.
     n_folds, C, min_group_size, bounds
         See ``smallcal.calibrators.discipline.Discipline``.
     input : {"logits", "probabilities", "score"}
@@ -161,8 +150,6 @@ class SRTS(BaseCalibrator):
     n_groups: int = 3
     statistics: Sequence[str] = STATISTICS
     prior_scale: float | None = None
-    tail: str | None = None
-    gate: str | None = None
     n_folds: int = 5
     C: float = 1.0
     min_group_size: int = 50
@@ -181,7 +168,7 @@ class SRTS(BaseCalibrator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Calibrator(BaseCalibrator):
-    """Any method by name; without one, the default.
+    """Post-hoc calibrator; ``method`` selects the algorithm.
 
     Parameters
     ----------
@@ -190,10 +177,11 @@ class Calibrator(BaseCalibrator):
     options : mapping, optional
         Options of that method, for instance ``{"n_groups": 5}`` or ``{"scale": "logit"}``;
         ``smallcal methods --json`` lists them.
-    keep_predictions : bool, optional
-        Whether the most probable class stays the model's own. False lets a method that knows
-        better say so: the default corrects biases of classes, which may make the model right more
-        often. Without a word it is as the method does: the default keeps predictions.
+    keep_predictions : bool
+        If True, ``predict`` is the model's own prediction and ``confidence`` its calibrated
+        probability, which need not be the largest; ``predict_proba`` exchanges the probabilities
+        of the two classes where another one is more probable. If False, the predicted class may
+        change: ``predict`` is the most probable class after calibration.
     input : {"logits", "probabilities", "score"}
     class_names : sequence of str, optional
     random_state : int, Generator, RandomState or None
@@ -205,14 +193,14 @@ class Calibrator(BaseCalibrator):
     >>> val = sc.load_demo("cal")
     >>> sc.Calibrator(method="tva-ts").fit(val.logits, val.labels).method_
     'tva-ts'
-    >>> free = sc.Calibrator(keep_predictions=False).fit(val.logits, val.labels)
-    >>> free.method_, free.preserves_argmax_
-    ('adaptive-free', False)
+    >>> cal = sc.Calibrator(keep_predictions=True).fit(val.logits, val.labels)
+    >>> bool((cal.predict(val.logits) == val.logits.argmax(axis=1)).all())
+    True
     """
 
     method: str = "default"
     options: Mapping[str, Any] | None = None
-    keep_predictions: bool | None = None
+    keep_predictions: bool = False
     input: str = "logits"
     class_names: Sequence[str] | None = None
     random_state: RandomState = 0
@@ -340,8 +328,8 @@ def estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
     shell = {"input": fitted.input, "class_names": fitted.class_names, "random_state": seed}
     if "options" in known:
         row.with_options(changed)
+        changed.pop("keep_predictions", None)  # a parameter of its own
         shell["options"] = changed or None
-        options.pop("keep_predictions", None)  # among those, or as the row has it
     chosen = {key: value for key, value in {**options, **shell}.items() if key in known}
     estimator.set_params(**chosen)
     return estimator

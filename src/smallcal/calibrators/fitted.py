@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from smallcal._version import __version__
-from smallcal.calibrators import artefact, compiled
+from smallcal.calibrators import artefact
 from smallcal.calibrators.decision import Decision, accepted
 from smallcal.calibrators.discipline import Discipline, explained
 from smallcal.calibrators.given import Given, checked, coded, slices
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.later import Later
 from smallcal.calibrators.maps import FittedMap, ProbabilityMap, TemperatureMap
-from smallcal.calibrators.maps.correction import Correction
+from smallcal.calibrators.maps.multinomial import MultinomialMap
 from smallcal.calibrators.one_number import applied, of_one_number
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.prediction_set import predicted_sets
@@ -31,19 +31,22 @@ from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows,
 from smallcal.calibrators.softmax import (
     WRITABLE,
     keep_argmax,
-    keep_predictions,
+    put_first,
     scaled_softmax,
-    tailed_softmax,
 )
 from smallcal.calibrators.soundness import require_sound
 from smallcal.calibrators.watching import watch
-from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_scores
+from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_labels, as_scores
 from smallcal.data.in_notebook import InNotebook
+from smallcal.data.masks import checked_logits
 from smallcal.data.names import by_name
 from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.errors import ArtefactError, InputError
 from smallcal.io.documents import shortened
+
+#: Logits that are calibrated at once: few enough for a processor's cache.
+_BLOCK_BYTES = 2**19
 
 #: With fewer samples than this for each parameter, a fit says so.
 SAMPLES_PER_PARAMETER = 10
@@ -62,12 +65,8 @@ class FittedCalibrator(InNotebook):
         Scores a row.
     map : FittedMap
         Turns the score into a temperature.
-    tail_temperature : float or None
-        Of the classes not predicted, where they have one of their own.
-    correction : Correction or None
-        What the logits are moved by before everything else.
     keep_predictions : bool
-        Whether predictions are kept where correction or map would change them.
+        Whether ``predict`` stays the model's own prediction where the map prefers another class.
     discipline : Discipline
     pooled_temperature : float
         What one temperature for all samples would be.
@@ -102,8 +101,6 @@ class FittedCalibrator(InNotebook):
     options: Mapping[str, Any] = field(default_factory=dict)
     signal: FittedSignal
     map: FittedMap
-    tail_temperature: float | None = None
-    correction: Correction | None = None
     keep_predictions: bool = False
     discipline: Discipline = field(default_factory=Discipline)
     pooled_temperature: float
@@ -122,10 +119,8 @@ class FittedCalibrator(InNotebook):
     decisions: tuple[Decision, ...] = ()
 
     def __post_init__(self) -> None:
-        tail = 0 if self.tail_temperature is None else 1
-        moved = 0 if self.correction is None else self.correction.n_parameters
         shifted = 0 if self.groups is None else self.groups.n_parameters
-        n_parameters = self.map.n_parameters + self.signal.n_parameters + tail + moved + shifted
+        n_parameters = self.map.n_parameters + self.signal.n_parameters + shifted
         object.__setattr__(self, "n_parameters", n_parameters)
 
     @property
@@ -136,7 +131,7 @@ class FittedCalibrator(InNotebook):
     @property
     def _n_free(self) -> int:
         """Parameters that no prior holds."""
-        held = sum(part.n_parameters for part in (self.correction, self.groups) if part)
+        held = 0 if self.groups is None else self.groups.n_parameters
         return self.n_parameters - held - self.map.n_held
 
     def flag_text(self, name: str) -> str:
@@ -145,15 +140,19 @@ class FittedCalibrator(InNotebook):
         few = {"n": n, "free": free, "needed": SAMPLES_PER_PARAMETER * free}
         if self.groups is not None:
             few["without"] = n - sum(self.groups.counts)
+        if absent := self.flags.get("absent_classes"):
+            names = self.class_names or range(self.n_classes)
+            few["absent"] = [names[each] for each in absent]
         return explained(name, {**self.fit_metrics, **few})
 
     @property
     def preserves_argmax(self) -> bool:
         """Whether the predicted class can never change."""
-        unmoved = self.map.preserves_argmax and self.correction is None
+        if self.keep_predictions and self.score is None:
+            return True
         shifted = self.claim is not None and self.groups is not None and self.groups.sigma > 0
         kept = all(part.preserves_argmax(self.claim) for part in self.later)
-        return (self.keep_predictions or unmoved) and not shifted and kept
+        return self.map.preserves_argmax and not shifted and kept
 
     @property
     def deployable(self) -> bool:
@@ -170,6 +169,8 @@ class FittedCalibrator(InNotebook):
         self, logits: object, *, features: object = None, labels: object = None
     ) -> FloatArray:
         """Return the temperature of each row; logits are divided by it."""
+        if isinstance(self.map, MultinomialMap):
+            return self.map.temperature(checked(self, logits, None, None).logits)
         if not isinstance(self.map, TemperatureMap):
             raise InputError(
                 f"{self.method} does not divide logits by a temperature (its map is "
@@ -190,9 +191,10 @@ class FittedCalibrator(InNotebook):
         groups: object = None,
         out: FloatArray | None = None,
     ) -> FloatArray:
-        """Return calibrated probabilities; the argmax is that of the logits.
+        """Return calibrated probabilities; with ``keep_predictions`` their argmax is the model's.
 
-        Only a map whose ``preserves_argmax`` is False may change the argmax.
+        Where the map prefers another class than the model, ``keep_predictions`` exchanges the
+        probabilities of the two. :meth:`confidence` does not.
 
         Parameters
         ----------
@@ -214,7 +216,49 @@ class FittedCalibrator(InNotebook):
         """
         given = checked(self, logits, features, labels)
         codes = coded(self.groups, groups, len(given.logits))
-        return self.calibrate(given._replace(groups=codes), out=out)
+        proba = self.calibrate(given._replace(groups=codes), out=out)
+        return self.with_predictions(proba, given.logits)
+
+    def confidence(
+        self,
+        logits: object,
+        *,
+        predictions: object = None,
+        features: object = None,
+        groups: object = None,
+    ) -> FloatArray:
+        """Return the probability that each prediction is correct.
+
+        Parameters
+        ----------
+        logits : array-like of shape (n, C)
+        predictions : array-like of shape (n,), optional
+            Labels to be judged; without them those of ``predict``.
+        features, groups
+            As in :meth:`predict_proba`.
+        """
+        given = checked(self, logits, features, None)
+        codes = coded(self.groups, groups, len(given.logits))
+        proba = self.calibrate(given._replace(groups=codes))
+        if predictions is None:
+            return self.claims(proba, given.logits)[0]
+        n, n_classes = given.logits.shape
+        names = self.class_names
+        labels = as_labels(
+            predictions, n=n, n_classes=n_classes, class_names=names, name="predictions"
+        )
+        return proba[np.arange(n), labels]
+
+    def predicted(self, proba: FloatArray, logits: FloatArray) -> IntArray:
+        """Return the predicted classes: the model's own with ``keep_predictions``."""
+        kept = self.keep_predictions and self.score is None
+        return np.asarray((logits if kept else proba).argmax(axis=1), dtype=np.int64)
+
+    def with_predictions(self, proba: FloatArray, logits: FloatArray) -> FloatArray:
+        """Make the predicted class of each row its most probable one, in place."""
+        if self.keep_predictions and self.score is None:
+            put_first(proba, self.predicted(proba, logits))
+        return proba
 
     def on(self, preds: Predictions) -> FloatArray:
         """Return probabilities of checked samples as metrics take them; unknown groups pass."""
@@ -223,7 +267,7 @@ class FittedCalibrator(InNotebook):
         named = preds.group_labels
         if self.groups is not None and named is not None:
             given = given._replace(groups=self.groups.codes(named))
-        return preds.measured(self.calibrate(given))
+        return preds.measured(self.with_predictions(self.calibrate(given), given.logits))
 
     def predict_score(self, scores: object, *, groups: object = None) -> FloatArray:
         """Return the probability of outcome 1 of each score, in float64.
@@ -237,7 +281,7 @@ class FittedCalibrator(InNotebook):
         """
         if self.input != "score":
             raise InputError(f"this calibrator takes {self.input}, not one number per row")
-        more = self.correction or self.groups or self.keep_predictions or self.later
+        more = self.groups or self.keep_predictions or self.later
         plain = not more and groups is None
         direct = of_one_number(self.map, self.signal) if plain else None
         if direct is None or self.score is None:
@@ -273,14 +317,18 @@ class FittedCalibrator(InNotebook):
         given = checked(self, logits, None, None).logits.astype(np.float64)
         return self.map.interval(given[:, -1] - given[:, 0])
 
-    def claims(self, proba: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Return each row's confidence, and the class or outcome that it is the confidence in."""
+    def claims(self, proba: FloatArray, logits: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Return each row's confidence, and the class or outcome that it is the confidence in.
+
+        ``proba`` are those of :meth:`calibrate`.
+        """
         if self.score is not None:
             return proba[:, 1], np.ones(len(proba), dtype=np.int64)
-        return proba.max(axis=1), proba.argmax(axis=1)
+        predicted = self.predicted(proba, logits)
+        return proba[np.arange(len(proba)), predicted], predicted
 
     def calibrate(self, given: Given, *, out: FloatArray | None = None) -> FloatArray:
-        """Return calibrated probabilities of rows that are checked already."""
+        """Return calibrated probabilities of checked rows, whatever class the model predicts."""
         array = given.logits
         result = np.empty(array.shape, array.dtype.newbyteorder("=")) if out is None else out
         if result.shape != array.shape or result.dtype not in WRITABLE:
@@ -288,26 +336,23 @@ class FittedCalibrator(InNotebook):
                 f"out must have shape {array.shape} and type float16, float32 or float64 in this "
                 f"machine's byte order; got {result.shape}, {result.dtype}"
             )
-        if not compiled.fill(self, given, result, self._fill):
-            self._fill(given, result)
+        self._fill(given, result)
         self._shift(result, given.groups)
         return result
 
     def _fill(self, given: Given, result: FloatArray) -> None:
         """Write all probabilities by NumPy, before the effects of groups."""
+        if isinstance(self.map, MultinomialMap):
+            for rows in slices(*given.logits.shape, size=_BLOCK_BYTES):
+                wide = given.logits[rows].astype(np.float64)
+                logits, _ = checked_logits(wide, name="logits", first_row=rows.start)
+                result[rows] = self.map.of_options(logits, logits[:, 0])
+            return
         # A control's scores depend on the whole batch, so they cannot be made block by block.
         batch = None if self.signal.rowwise else self.routed(given)
-        predicted = []  # before and after the correction
-        for block in row_blocks(given.logits, correction=self.correction):
-            rows = block.rows
-            scores = self._block_scores(given, block) if batch is None else batch[rows]
-            self._write(block, scores, result[rows])
-            if self.keep_predictions:
-                predicted.append((block.given_index, block.top_index))
-        if self.keep_predictions:
-            kept, found = (np.concatenate(side) for side in zip(*predicted, strict=True))
-            known = found if self.map.preserves_argmax else None
-            keep_predictions(result, kept, preferred=known)
+        for block in row_blocks(given.logits):
+            scores = self._block_scores(given, block) if batch is None else batch[block.rows]
+            self._write(block, scores, result[block.rows])
 
     def _shift(self, result: FloatArray, groups: IntArray | None) -> None:
         """Give the probabilities the effects of groups, and what was learned after the fit."""
@@ -328,7 +373,7 @@ class FittedCalibrator(InNotebook):
         return watch(self, logits, features)
 
     def _write(self, block: RowBlock, scores: FloatArray, out: FloatArray) -> None:
-        """Write the probabilities of a block of corrected logits."""
+        """Write the probabilities of a block."""
         if isinstance(self.map, ProbabilityMap):
             logits = np.array(block.logits, dtype=np.float64, order="C")
             out[...] = self.map.of_options(logits, scores)
@@ -336,11 +381,7 @@ class FittedCalibrator(InNotebook):
                 keep_argmax(out, block.top_index)
             return
         assert isinstance(self.map, TemperatureMap)
-        temperature = self.map(scores)
-        if self.tail_temperature is None:
-            scaled_softmax(block, temperature, out=out)
-        else:
-            tailed_softmax(block, temperature, self.tail_temperature, out=out)
+        scaled_softmax(block, self.map(scores), out=out)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the artefact: plain data, ready for JSON."""
@@ -386,13 +427,10 @@ class FittedCalibrator(InNotebook):
     def routed(self, given: Given) -> FloatArray:
         """Return the routing scores of rows that are checked already."""
         if not self.signal.rowwise:
-            logits = given.logits if self.correction is None else self.correction(given.logits)
-            return self.signal.scores(Rows(logits, features=given.features, labels=given.labels))
+            rows = Rows(given.logits, features=given.features, labels=given.labels)
+            return self.signal.scores(rows)
         return np.concatenate(
-            [
-                self._block_scores(given, block)
-                for block in row_blocks(given.logits, correction=self.correction)
-            ]
+            [self._block_scores(given, block) for block in row_blocks(given.logits)]
         )
 
     def _block_scores(self, given: Given, block: RowBlock) -> FloatArray:

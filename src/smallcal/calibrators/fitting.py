@@ -40,7 +40,6 @@ def fit_arrays(
     preds = Predictions.of(X, y, input=input, features=features, **given).counted()
     preds.require_fittable(input=input)
     fitted = method.fit(preds)
-    fitted = replace(fitted, score=preds.score)  # the table is of what is claimed of rows
     fitted = with_classes(fitted, preds.logits, preds.features, preds.group_labels)
     fitted = replace(fitted, input=input, class_names=preds.class_names)
     if preds.score is not None:
@@ -54,7 +53,7 @@ def warn_of_flags(fitted: FittedCalibrator) -> None:
         if name in NOTES:
             continue
         where = ""
-        if groups:
+        if groups and name != "absent_classes":
             plural = "s" if len(groups) > 1 else ""
             where = f" in group{plural} {', '.join(map(str, groups))}"
         warnings.warn(f"{name}{where}: {fitted.flag_text(name)}", FitWarning, stacklevel=3)

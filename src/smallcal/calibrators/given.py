@@ -85,17 +85,17 @@ def labelled(
     )
 
 
-def slices(n: int, n_classes: int) -> Iterator[slice]:
-    """Yield rows after rows, few enough to be copied.
+def slices(n: int, n_classes: int, *, size: int = _COPIED_BYTES) -> Iterator[slice]:
+    """Yield slices of rows whose logits take at most ``size`` bytes.
 
     Examples
     --------
     >>> list(slices(3, 2**20))
     [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
     """
-    size = max(1, _COPIED_BYTES // (8 * n_classes))
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
+    step = max(1, size // (8 * n_classes))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
 
 
 def coded(known: GroupEffects | None, groups: object, n: int) -> IntArray | None:

@@ -6,10 +6,11 @@ from copy import copy
 
 import numpy as np
 
-from smallcal.calibrators.objectives import sigmoid
+from smallcal.calibrators.objectives import sigmoid, softplus
 from smallcal.data.predictions import FloatArray
 
 _MAX_NEWTON_STEPS = 100
+_MAX_HALVINGS = 40
 
 
 class Logistic:
@@ -69,6 +70,11 @@ class Logistic:
         hessian[:, self.upper[1], self.upper[0]] = bend
         return gradient, hessian + self.ridge
 
+    def loss(self, theta: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return what each problem minimises, (k,)."""
+        data = (weights * softplus(self.sign * (theta @ self.design))).sum(axis=1)
+        return np.asarray(data + 0.5 * (self.penalty * (theta - self.centre) ** 2).sum(axis=-1))
+
     def step(self, theta: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return Newton's step of each problem, and the decrement: what is left to gain."""
         gradient, hessian = self.slopes(theta, weights)
@@ -92,5 +98,21 @@ class Logistic:
             last_theta, last_step, last_decrement = theta, step, decrement
             theta = theta - step
             if decrement.max() < enough:
-                break
+                return theta
+        return self.searched(last_theta, weights, enough=enough)
+
+    def searched(self, theta: FloatArray, weights: FloatArray, *, enough: float) -> FloatArray:
+        """Iterate with a line search: the loss falls on any way, the decrement need not."""
+        for _ in range(_MAX_NEWTON_STEPS):
+            step, decrement = self.step(theta, weights)
+            if decrement.max() < enough:
+                return theta - step
+            before, size = self.loss(theta, weights), np.ones(len(theta))
+            for _ in range(_MAX_HALVINGS):
+                wanted = before - 1e-4 * size * decrement + 1e-14 * np.abs(before)
+                too_far = ~(self.loss(theta - size[:, None] * step, weights) <= wanted)
+                if not too_far.any():
+                    break
+                size[too_far] /= 2
+            theta = theta - size[:, None] * step
         return theta

@@ -15,21 +15,10 @@ from typing import Any
 import numpy as np
 
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.finish import (
-    Made,
-    accuracy_if_free,
-    log_of_label,
-    metrics_of,
-    outcome_of,
-    with_claims,
-)
+from smallcal.calibrators.fit_metrics import fit_metrics
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
-from smallcal.calibrators.maps import RECIPES, MapFit, Split, TemperatureMap
-from smallcal.calibrators.maps.correction import Correction
-from smallcal.calibrators.maps.correction_fit import fit_correction
-from smallcal.calibrators.maps.gate import evidence, evidence_needed
-from smallcal.calibrators.maps.tail import tail_temperature
+from smallcal.calibrators.maps import RECIPES, MapFit, Split
 from smallcal.calibrators.maps.temperature import (
     Evaluated,
     ScalarMap,
@@ -39,10 +28,10 @@ from smallcal.calibrators.maps.temperature import (
     one_sided,
     pooled_prior,
 )
-from smallcal.calibrators.objectives import Gaps, Seen, log_odds, objective
+from smallcal.calibrators.objectives import Seen, objective
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
-from smallcal.calibrators.watching import with_reference
+from smallcal.calibrators.watching import reference_of
 from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
 from smallcal.data.masks import any_masked, is_masked
@@ -67,16 +56,8 @@ class Method:
     options : dict
         Options of the signal and the map; those not given take their defaults.
     discipline : Discipline
-    tail : {"nll"} or None
-        Whether the classes not predicted get a temperature of their own, and by what.
-    gate : {"evidence", "weight"} or None
-        Whether the model is left alone where the split does not say that it should not be, or
-        changed as far as the split says; see :mod:`smallcal.calibrators.maps.gate`.
-    correction : {"classes"} or None
-        Whether the logits are first rid of what the model holds for or against its classes; see
-        :mod:`smallcal.calibrators.maps.correction`.
     keep_predictions : bool
-        Whether predictions are kept where correction or map would change them.
+        Whether ``predict`` stays the model's own prediction where the map prefers another class.
     name : str
         In the catalogue; of a variant, with the options that differ from its row in brackets.
     title : str
@@ -104,9 +85,6 @@ class Method:
     map: str = "scalar"
     options: Mapping[str, Any] = field(default_factory=dict)
     discipline: Discipline = field(default_factory=Discipline)
-    tail: str | None = None
-    gate: str | None = None
-    correction: str | None = None
     keep_predictions: bool = False
     name: str = "custom"
     title: str = ""
@@ -121,7 +99,7 @@ class Method:
 
     def __post_init__(self) -> None:
         known = _part_options(self.signal, self.map)
-        if self.options or self.tail or self.gate or self.correction:
+        if self.options:
             self._require_sound(known)
         given = {name: frozen(value) for name, value in self.options.items()}
         object.__setattr__(self, "options", MappingProxyType({**known, **given}))
@@ -137,15 +115,6 @@ class Method:
                 f"a method of {self.signal} and {self.map} has no option {unknown[0]!r}; "
                 + (choose(unknown[0], known) if known else "it has none")
             )
-        for name, choices in _EXTRAS.items():
-            given = getattr(self, name)
-            if given not in (None, *choices) or (given and not RECIPES[self.map].tailed):
-                raise InputError(
-                    f"{name} must be None, or {' or '.join(map(repr, choices))} where one "
-                    f"temperature scales a row; got {given!r} for the map {self.map}"
-                )
-        if self.correction and self.gate == "evidence":
-            raise InputError('with a correction the gate must be None or "weight"')
         if "n_groups" in self.options:
             whole_number(self.options["n_groups"], "n_groups", least=1)
 
@@ -172,8 +141,7 @@ class Method:
     @property
     def keeps_argmax(self) -> bool:
         """Whether no fit can change the predicted class."""
-        unmoved = RECIPES[self.map].keeps_argmax and self.correction is None
-        return self.keep_predictions or unmoved
+        return self.keep_predictions or RECIPES[self.map].keeps_argmax
 
     @property
     def binary(self) -> bool:
@@ -197,12 +165,9 @@ class Method:
 
     def _extras(self) -> dict[str, Any]:
         """Return the choices beside the axes that are open to such a method."""
-        recipe, found = RECIPES[self.map], dict[str, Any]()
-        if recipe.tailed:
-            found |= {name: getattr(self, name) for name in _EXTRAS}
-        if self.correction or not recipe.keeps_argmax:
-            found |= {"keep_predictions": self.keep_predictions}
-        return found
+        if RECIPES[self.map].keeps_argmax:
+            return {}
+        return {"keep_predictions": self.keep_predictions}
 
     def known_options(self) -> dict[str, Any]:
         """Return every option :meth:`with_options` takes, with its present value."""
@@ -230,48 +195,7 @@ class Method:
         """
         seen = preds if isinstance(preds, Seen) else Seen.of(preds)
         preds = seen.preds
-        fit = self._fit_corrected if self.correction else self._fit_plain
-        fitted = fit(seen, record=record)
-        fitted = replace(fitted, data={"n": preds.n})
-        if fitted.has_few_samples and "kept_raw" not in fitted.flags:
-            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
-        if not record:
-            return with_groups(fitted, preds)
-        data: dict[str, Any] = {"n": preds.n, "sha256": preds.sha256()}
-        if any_masked(preds.logits):
-            data["masked"] = int(is_masked(preds.logits).any(axis=1).sum())
-        fitted = replace(fitted, data=data)
-        given, odds = Given(preds.logits, preds.features, preds.labels), seen.raw.log_odds
-        if preds.score is not None:
-            fitted, odds = with_claims(fitted, preds), preds.logits[:, 1].astype(np.float64)
-        return with_reference(with_groups(fitted, preds), given, odds)
-
-    def _fit_corrected(self, seen: Seen, *, record: bool) -> FittedCalibrator:
-        """Rid the logits of biases of classes, then fit on logits corrected out of fold."""
-        bounds = self.discipline.bounds
-        anchor = pooled_prior(objective("bce"), seen.gaps, seen.raw, bounds=bounds)
-        correction, logits = fit_correction(seen.preds, anchor.temperature)
-        fitted = self._fit_plain(seen, seen.moved(logits), correction, record=record)
-        free = accuracy_if_free(seen.preds, logits)
-        better = self.keep_predictions and free["gain_low"] > 0
-        flags: dict[str, list[int]] = {"better_free": []} if better else {}
-        metrics = {**fitted.fit_metrics, "free_accuracy": free}
-        return replace(fitted, flags={**fitted.flags, **flags}, fit_metrics=metrics)
-
-    def _fit_plain(
-        self,
-        seen: Seen,
-        moved: Seen | None = None,
-        correction: Correction | None = None,
-        *,
-        record: bool,
-    ) -> FittedCalibrator:
-        """Fit signal, map and tail on a split, or on it as it was moved by a correction."""
-        split = moved or seen
-        found = self._fit_parts(split)
-        if self.gate == "evidence":
-            found = found.gated(split.gaps)
-        fit, routed = found.fit, found.routed
+        routed, fit, pooled = self._fit_parts(seen)
         fitted = FittedCalibrator(
             method=self.name,
             objective=self.objective,
@@ -279,35 +203,36 @@ class Method:
             options={"signal": self.signal, "map": self.map, **self.options, **self._extras()},
             signal=routed.signal,
             map=fit.map,
-            pooled_temperature=found.pooled,
-            n_classes=split.preds.n_classes,
+            pooled_temperature=pooled,
+            n_classes=preds.n_classes,
+            score=preds.score,
             keep_predictions=self.keep_predictions,
             group_counts=fit.counts,
             flags={**routed.flags, **fit.flags},
             discipline=self.discipline,
+            data={"n": preds.n},
         )
-        finishing = self.gate == "weight" or correction is not None
-        measure = record and not finishing
-        if measure:
-            fitted = replace(fitted, fit_metrics=metrics_of(fitted, split, routed.deployed))
-        # A model that is left alone is left alone altogether.
-        if self.tail and split.preds.n_classes > 2 and "kept_raw" not in fit.flags:
-            fitted = self._with_tail(fitted, split, measure=measure)
-        if not finishing:
+        if fitted.has_few_samples:
+            fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
+        if preds.groups is not None:
+            fitted = with_groups(fitted, preds)
+        if not record:
             return fitted
-        assert isinstance(fit.map, TemperatureMap)
-        odds = log_odds(split.gaps, 1 / fit.map(routed.deployed))
-        freedom = None
-        if self.gate == "weight":
-            freedom = fit.map.n_parameters if fit.freedom is None else fit.freedom
-        return Made(fitted, correction, split, odds, freedom).finished(seen, measure=record)
+        data: dict[str, Any] = {"n": preds.n, "sha256": preds.sha256()}
+        if any_masked(preds.logits):
+            data["masked"] = int(is_masked(preds.logits).any(axis=1).sum())
+        given = Given(preds.logits, preds.features, preds.labels)
+        odds = seen.raw.log_odds
+        if preds.score is not None:
+            odds = preds.logits[:, 1].astype(np.float64)
+        return replace(
+            fitted,
+            data=data,
+            fit_metrics={**fit_metrics(fitted, seen, routed.deployed), **fit.metrics},
+            reference=reference_of(fitted, given, odds),
+        )
 
-    def weigh(self, preds: Predictions, /) -> tuple[float, float]:
-        """Return the log-likelihood that a fit gains on its split, and what a gate asks of it."""
-        seen = Seen.of(preds)
-        return self._fit_parts(seen).weighed(seen.gaps)
-
-    def _fit_parts(self, seen: Seen) -> _Found:
+    def _fit_parts(self, seen: Seen) -> tuple[SignalFit, MapFit, float]:
         """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
         preds, gaps, raw = seen
         recipe, care = RECIPES[self.map], self.discipline
@@ -327,12 +252,14 @@ class Method:
             fit = fit_scalar(split) if single else recipe.fit(split, **own)
             if fit.map.reads:  # and there is nothing to read
                 fit = fit_scalar(split)
-            return _Found(SignalFit(alike, NoSignal(), alike), fit, pooled.value)
+            return SignalFit(alike, NoSignal(), alike), fit, pooled.value
         flags = {"one_sided": list[int]()} if prior is not None and one_sided(split) else {}
-        found = self._fit_routed(split, Observed.of(preds, gaps, raw, care), own)
-        return replace(found, fit=replace(found.fit, flags={**found.fit.flags, **flags}))
+        routed, fit = self._fit_routed(split, Observed.of(preds, gaps, raw, care), own)
+        return routed, replace(fit, flags={**fit.flags, **flags}), pooled.value
 
-    def _fit_routed(self, split: Split, seen: Observed, own: Mapping[str, Any]) -> _Found:
+    def _fit_routed(
+        self, split: Split, seen: Observed, own: Mapping[str, Any]
+    ) -> tuple[SignalFit, MapFit]:
         """Fit the signal, then the map on its scores."""
         if "features" in self.needs and seen.preds.features is None:
             raise missing_input(self.name or "this method", "features")
@@ -345,56 +272,10 @@ class Method:
             fit = RECIPES[self.map].fit(split, **own)
             if isinstance(fit.map, ScalarMap):  # the map fell back: nothing is left to route
                 routed = no_signal(split.gaps.n, **routed.flags)
-        return _Found(routed, fit, split.pooled.value)
-
-    def _with_tail(
-        self, fitted: FittedCalibrator, seen: Seen, *, measure: bool
-    ) -> FittedCalibrator:
-        """Give the classes not predicted a temperature of their own, if that earns its place."""
-        preds, gaps, _ = seen
-        pooled, bounds = fitted.pooled_temperature, self.discipline.bounds
-        tailed = replace(fitted, tail_temperature=tail_temperature(preds, pooled, bounds=bounds))
-        if not measure and self.gate != "evidence":
-            return tailed
-        given = Given(preds.logits.astype(np.float64), preds.features, preds.labels)
-        proba = tailed.calibrate(given)
-        if self.gate == "evidence":
-            without = fitted.calibrate(given)
-            rise = log_of_label(proba, preds) - log_of_label(without, preds)
-            if float(gaps.weights @ rise) <= evidence_needed(gaps.total):
-                return fitted
-        if not measure:
-            return tailed
-        after = outcome_of(proba, preds, preds.predicted)
-        return replace(tailed, fit_metrics={**fitted.fit_metrics, **after})
+        return routed, fit
 
 
-#: Choices beside the axes, for methods that divide a row by one temperature.
-_EXTRAS = {"tail": ("nll",), "gate": ("evidence", "weight"), "correction": ("classes",)}
-_AXES = ("objective", "signal", "tail", "gate", "correction", "keep_predictions")
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """The parts of a fit: the routing, the map, and one temperature for all."""
-
-    routed: SignalFit
-    fit: MapFit
-    pooled: float
-
-    def weighed(self, gaps: Gaps) -> tuple[float, float]:
-        """Return the evidence for the map, or its plain form if it has one, and what is needed."""
-        needed = evidence_needed(gaps.total)
-        return evidence(gaps, self.fit.plain or self.fit.map, self.routed.scores), needed
-
-    def gated(self, gaps: Gaps) -> _Found:
-        """Leave the model alone where the split holds too little evidence against it."""
-        gain, needed = self.weighed(gaps)
-        if gain > needed:
-            return self
-        flags = {**self.fit.flags, "kept_raw": []}
-        alone = MapFit(ScalarMap(1.0, fitted=False), (gaps.n,), flags)
-        return _Found(no_signal(gaps.n, **self.routed.flags), alone, 1.0)
+_AXES = ("objective", "signal", "keep_predictions")
 
 
 def _part_options(signal: str, map_name: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ rank        how many of some ascending numbers are at most the value
 join        two values side by side
 =========== =========================================================================
 
-Seven more stand for what runtimes have a fast form of; each is some of the twenty, as
+Five more stand for what runtimes have a fast form of; each is some of the twenty, as
 :mod:`smallcal.calibrators.program_plain` writes out for runtimes that know those alone. ``top`` is
 what ``at_top`` gives.
 
@@ -36,9 +36,6 @@ softmax     of a row's numbers, the largest of which is 0
 inner       the sum of the products of two values
 second      of top and values: the largest of the values that are not at the top
 dot_top     the dot of a value with top beside it
-tailed      of top, gaps, second gap, temperature and the tail's temperature: probabilities whose
-            confidence has one temperature and whose rivals share the rest at another
-shared      of top and probabilities: the top is the largest again, sharing with what overtook it
 held        of top and probabilities: every rival a little below the top
 =========== =========================================================================
 """
@@ -72,7 +69,7 @@ SINGLES = ("exp", "log", "sqrt", "erf")
 OTHERS = ("constant", "choose", "sum", "largest", "at_top", "dot", "rank", "join")
 OPERATIONS = (*INPUTS, *PAIRS, *SINGLES, *OTHERS)
 #: Each made of some of the twenty.
-COMPOUNDS = ("softmax", "inner", "second", "dot_top", "tailed", "shared", "held")
+COMPOUNDS = ("softmax", "inner", "second", "dot_top", "held")
 
 
 def _operator(operation: str) -> tuple[Callable[[Value, Number], Value], ...]:
@@ -272,12 +269,6 @@ class Row:
             self.logits = log(self.logits.at_least(PROBABILITY_FLOOR))
         self.features = given("features", n_features)
 
-    def moved(self, logits: Value) -> Row:
-        """Return the same row with other logits."""
-        other = Row(logits.width)
-        other.logits, other.features, other.present = logits, self.features, self.present
-        return other
-
     @once
     def filled(self) -> Value:
         """The logits; an option that a row does not have looks like its least likely one."""
@@ -357,10 +348,11 @@ class Program:
         Whether it reads the effect of the row's group.
     masks : bool
         Whether minus infinity may come in, for an option that a row does not have.
+    confidence : Value or None
+        Calibrated probability of the model's own prediction, where predictions are kept although
+        another class may be more probable.
     decisions : tuple of (str, Value)
         The column of each decision, and 1 where it accepts the row, else 0.
-    narrow : bool
-        Whether single precision is enough for numbers of classes, where logits are no longer.
     n_columns : int
         Width of the first input: one column per class, or one score.
     """
@@ -373,8 +365,8 @@ class Program:
     score: ScoreScale | None = None
     grouped: bool = False
     masks: bool = False
+    confidence: Value | None = None
     decisions: tuple[tuple[str, Value], ...] = ()
-    narrow: bool = False
 
     @property
     def n_columns(self) -> int:
@@ -383,7 +375,7 @@ class Program:
 
     def alone(self, value: Value) -> Program:
         """Return the program of one value, in the place of the probabilities."""
-        return replace(self, probabilities=value, temperature=None, decisions=())
+        return replace(self, probabilities=value, temperature=None, confidence=None, decisions=())
 
     def rewritten(self, change: Callable[[Value], Value]) -> Program:
         """Return the program with every value changed, those that it is made of first."""
@@ -392,11 +384,12 @@ class Program:
             parts = tuple(made[id(part)] for part in value.of)
             kept = all(new is old for new, old in zip(parts, value.of, strict=True))
             made[id(value)] = change(value if kept else replace(value, of=parts))
-        temperature = self.temperature
+        temperature, confidence = self.temperature, self.confidence
         return replace(
             self,
             probabilities=made[id(self.probabilities)],
             temperature=None if temperature is None else made[id(temperature)],
+            confidence=None if confidence is None else made[id(confidence)],
             decisions=tuple((name, made[id(value)]) for name, value in self.decisions),
         )
 
@@ -404,6 +397,8 @@ class Program:
         """Yield every value that is needed, each after those it is made of."""
         seen: set[int] = set()
         stack = [(value, False) for _, value in reversed(self.decisions)]  # last of all
+        if self.confidence is not None:
+            stack.append((self.confidence, False))
         stack.append((self.probabilities, False))
         if self.temperature is not None:
             stack.append((self.temperature, False))

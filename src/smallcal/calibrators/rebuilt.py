@@ -10,7 +10,6 @@ from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.later import Later
 from smallcal.calibrators.maps import FittedMap
-from smallcal.calibrators.maps.correction import Correction
 from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.reference import Reference
 from smallcal.calibrators.signals import FittedSignal
@@ -19,12 +18,11 @@ from smallcal.data.score import ScoreScale
 
 def parts_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a calibrator that are more than plain data."""
-    counts, moved = document.get("reference"), document["correction"]
+    counts = document.get("reference")
     score, shifted = document.get("score"), document.get("groups")
     return {
         "signal": FittedSignal.from_dict(document["signal"]),
         "map": FittedMap.from_dict(document["map"]),
-        "correction": Correction.from_dict(moved) if moved else None,
         "groups": GroupEffects.from_dict(shifted) if shifted else None,
         "discipline": Discipline(**frozen(document["discipline"])),
         "pooled_temperature": float(document["pooled_temperature"]),

@@ -81,7 +81,7 @@ TEMPERATURES: Mapping[str, Method] = MappingProxyType(
             parameters="0",
             good_for="the reference: what happens without calibration",
             paper="Setup",
-            title="raw model",
+            title="uncalibrated",
         ),
         # One temperature for all.
         "ts-nll": _scalar(

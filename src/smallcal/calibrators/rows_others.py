@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.method import Method
 
 _GUO = "Guo et al. 2017"
@@ -58,6 +59,18 @@ def _of_score(basis: str, summary: str, source: str, parameters: str, **said: An
 
 OTHERS: Mapping[str, Method] = MappingProxyType(
     {
+        "smallcal": Method(
+            objective="nll",
+            map="multinomial",
+            # The base temperature is bounded relative to the spread of the logits.
+            discipline=Discipline(bounds=(1e-12, 1e12)),
+            summary="multinomial regression on log-probabilities, with priors set by the data",
+            source=_OURS,
+            cites=("smallcal", "liang2026srts"),
+            parameters="C + 40",
+            good_for="every kind of model, from 100 samples on (no-harm.md)",
+            title="smallcal (default)",
+        ),
         # Not temperatures.
         "vector-scaling": _classwise(
             "vector",
@@ -135,7 +148,7 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             "spline",
             "a monotone curve of one score",
             _OURS,
-            "8",
+            "25",
             cites=("smallcal", "platt1999probabilistic", "kull2017beta"),
             good_for="scores and two classes, 30 labels or 100,000; the default for scores "
             "(score-maps.md)",

@@ -49,7 +49,7 @@ def _require_temperatures(fitted: FittedCalibrator) -> None:
 def _require_classes(fitted: FittedCalibrator) -> None:
     """Check that all parts speak of the same classes."""
     n_classes = fitted.n_classes
-    named = [(name, getattr(fitted, name)) for name in ("signal", "map", "correction")]
+    named = [(name, getattr(fitted, name)) for name in ("signal", "map")]
     named += [(each.kind, each) for each in (*fitted.later, *fitted.decisions)]
     for name, part in named:
         columns = getattr(part, "n_classes", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from smallcal.calibrators.fitted import FittedCalibrator
@@ -31,7 +32,6 @@ def summary(fitted: FittedCalibrator) -> dict[str, Any]:
             for low, high, n, temperature in groups_of(fitted)
         ],
         "effects": effects_of(fitted),
-        "tail_temperature": fitted.tail_temperature,
         "group_effects": None if fitted.groups is None else fitted.groups.summary(),
         "flags": {
             name: {"groups": list(where), "meaning": fitted.flag_text(name)}
@@ -66,12 +66,57 @@ def words_of(fitted: FittedCalibrator, *, score: bool) -> str:
     if not fitted.map.words:
         return ""
     what = fitted.map.words.format(signal=fitted.signal.words or fitted.signal.name)
-    if fitted.correction is not None:
-        what = f"{fitted.correction.words}, then {what}"
     if not score:
         return f"Logits are {what}"
     second = "the second class's probability"
     return f"Log-odds are {what}".replace(second, "the probability of outcome 1")
+
+
+def accuracy_line(fitted: FittedCalibrator) -> str:
+    """Return how many predictions a fit changes and the effect on accuracy, cross-validated.
+
+    Empty where nothing was cross-validated, or where the fit cannot change predictions.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> line = accuracy_line(sc.Calibrator().fit(val.logits, val.labels).fitted_)
+    >>> line[:9], "% of predictions; accuracy +" in line, line.endswith(", cross-validated")
+    ('changes 1', True, True)
+    >>> accuracy_line(sc.TemperatureScaling().fit(val.logits, val.labels).fitted_)
+    ''
+    """
+    found = fitted.fit_metrics.get("cross_validated")
+    if not found or fitted.map.preserves_argmax:
+        return ""
+    said = accuracy_change(found)
+    if fitted.keep_predictions:
+        return f"keeps the model's predictions; without keep_predictions it {said}"
+    return said
+
+
+def accuracy_change(found: Mapping[str, float]) -> str:
+    """Return the same from the numbers of a cross-validation.
+
+    Examples
+    --------
+    >>> change = {"accuracy_change": 0.024, "accuracy_change_low": 0.011}
+    >>> accuracy_change({"changed": 0.03, **change, "accuracy_change_high": 0.037})
+    'changes 3 % of predictions; accuracy +2.4 points, 95 % interval 1.1 to 3.7, cross-validated'
+    """
+    share = 100 * found["changed"]
+    if not share:
+        return "changes no predictions, cross-validated"
+    percent = f"{share:.0f}" if share >= 10 else f"{share:.2g}"
+    change, low, high = (
+        round(100 * found[f"accuracy_change{end}"], 1) + 0.0 for end in ("", "_low", "_high")
+    )
+    points = f"{change:+.1f}" if change else "0.0"
+    return (
+        f"changes {percent} % of predictions; accuracy {points} points, 95 % interval {low:.1f} "
+        f"to {high:.1f}, cross-validated"
+    )
 
 
 def groups_of(fitted: FittedCalibrator) -> list[tuple[float | None, float | None, int, float]]:

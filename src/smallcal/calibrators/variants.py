@@ -22,23 +22,23 @@ def chosen(
     *,
     input: str = "logits",
     options: Mapping[str, Any] | None = None,
-    keep_predictions: bool | None = None,
+    keep_predictions: bool = False,
     random_state: RandomState = 0,
 ) -> Method:
     """Return a method by name, with other options; see :class:`smallcal.Calibrator`.
 
     Examples
     --------
-    >>> chosen("default").name, chosen("default", keep_predictions=False).name
-    ('adaptive', 'adaptive-free')
+    >>> chosen("default").name, chosen("default", keep_predictions=True).name
+    ('smallcal', 'smallcal[keep_predictions=True]')
     """
     asked = dict(options or {})
     asked["seed"] = seed_of(asked.pop("random_state", random_state))
     row = method(name, input)
-    if not (keep_predictions is None or isinstance(keep_predictions, bool | np.bool_)):
-        raise InputError(f"keep_predictions must be True, False or None; got {keep_predictions!r}")
-    if keep_predictions is not None and "keep_predictions" in row.known_options():
-        asked["keep_predictions"] = bool(keep_predictions)
+    if not isinstance(keep_predictions, bool | np.bool_):
+        raise InputError(f"keep_predictions must be True or False; got {keep_predictions!r}")
+    if keep_predictions and "keep_predictions" in row.known_options():
+        asked["keep_predictions"] = True
     renaming = {"objective", "signal", "keep_predictions"}
     try:
         return variant(row, asked, renamed=bool(asked.keys() & renaming))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smallcal.calibrators.given import Given, checked
 from smallcal.calibrators.maps import TemperatureMap
-from smallcal.calibrators.reference import Watched, log_odds
+from smallcal.calibrators.reference import Reference, Watched, log_odds
 from smallcal.data.checks import FloatArray
 from smallcal.errors import InputError
 
@@ -46,15 +45,14 @@ def watches(fitted: FittedCalibrator) -> tuple[bool, bool]:
     return True, len(fitted.map.steps) > 1
 
 
-def with_reference(fitted: FittedCalibrator, given: Given, odds: FloatArray) -> FittedCalibrator:
-    """Return the calibrator with the counts of some rows, which new rows are compared with.
+def reference_of(fitted: FittedCalibrator, given: Given, odds: FloatArray) -> Reference | None:
+    """Return counts of the calibration set, which a monitor compares new samples with.
 
     ``odds`` are the log-odds of the model's own confidence.
     """
     if not fitted.deployable:
-        return fitted
-    counted = _watched(fitted, given, odds).counted(len(fitted.group_counts))
-    return replace(fitted, reference=counted)
+        return None
+    return _watched(fitted, given, odds).counted(len(fitted.group_counts))
 
 
 def _watched(fitted: FittedCalibrator, given: Given, odds: FloatArray) -> Watched:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from smallcal.calibrators.finish import outcome_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
 from smallcal.calibrators.group_effects import Claims, claims_of, fit_effects
@@ -14,7 +13,7 @@ from smallcal.data.predictions import Predictions
 
 
 def with_groups(fitted: FittedCalibrator, preds: Predictions) -> FittedCalibrator:
-    """Return the calibrator with an effect of each group, where the split has groups.
+    """Return the calibrator with an effect of each group of the calibration set.
 
     The effects are fitted to the confidences that the calibrator gives its own split. Log-odds out
     of fold were tried in their place, and were no better in log-loss.
@@ -30,9 +29,7 @@ def with_groups(fitted: FittedCalibrator, preds: Predictions) -> FittedCalibrato
     >>> clean > 0 > noisy
     True
     """
-    if preds.groups is None:
-        return fitted
-    fitted = replace(fitted, score=preds.score)  # which says what is claimed of a row
+    assert preds.groups is not None
     proba = fitted.calibrate(Given(preds.logits.astype(np.float64), preds.features, preds.labels))
     odds, holds = claims_of(proba, preds.labels, claim=fitted.claim)
     weight = np.ones(preds.n) if preds.weight is None else preds.weight
@@ -40,13 +37,4 @@ def with_groups(fitted: FittedCalibrator, preds: Predictions) -> FittedCalibrato
     flags: dict[str, list[int]] = {"one_group": []} if len(found.names) == 1 else {}
     if (preds.groups < 0).any():
         flags["without_group"] = []
-    made = replace(fitted, groups=found, flags={**fitted.flags, **flags})
-    if not found.sigma:
-        return made
-    kept = {} if preds.score is None else {"changed_predictions": 0}
-    named = preds.group_labels
-    assert named is not None
-    found.shift(proba, found.codes(named), claim=fitted.claim)
-    claimed = proba.argmax(axis=1) if preds.score is None else np.ones(preds.n, dtype=np.int64)
-    after = {**outcome_of(proba, preds, claimed), **kept}
-    return replace(made, fit_metrics={**fitted.fit_metrics, **after})
+    return replace(fitted, groups=found, flags={**fitted.flags, **flags})

@@ -16,7 +16,7 @@ _HELP = {
     "apply": "Write calibrated probabilities; .npy, Parquet and Arrow files may be of any size.",
     "evaluate": "Measure how well logits, scores or a calibrator's probabilities are calibrated.",
     "compare": "Fit several methods and compare their metrics on a test split.",
-    "select": "Choose a method by cross-validation, the raw model among the candidates.",
+    "select": "Choose a method by cross-validation, the uncalibrated model among the candidates.",
     "audit": "Refit a calibrator on resamples and say how stable it is.",
     "certify": "Find a confidence threshold that keeps the error rate low, with a guarantee.",
     "plan": "Estimate how many labelled samples calibration needs, from a pilot split.",

@@ -18,7 +18,7 @@ _OWN_FLAGS = {
     "class_names": "--class-names",
     "random_state": "--seed",
     "seed": "--seed",
-    "keep_predictions": "--may-change-predictions",
+    "keep_predictions": "--keep-predictions",
 }
 
 

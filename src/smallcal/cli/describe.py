@@ -10,7 +10,7 @@ import numpy as np
 from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.group_effects import GroupEffects
-from smallcal.calibrators.summary import effects_of, groups_of, words_of
+from smallcal.calibrators.summary import accuracy_change, effects_of, groups_of, words_of
 from smallcal.cli import terminal
 from smallcal.cli.describe_decided import show_decisions, show_later
 from smallcal.data.claims import CLAIMS
@@ -153,27 +153,33 @@ def _parameters(fitted: FittedCalibrator) -> str:
         )
     if fitted.groups is not None and fitted.groups.sigma:
         total += f", {fitted.groups.n_parameters:,} of them group effects with a prior"
-    if fitted.tail_temperature is not None:
-        total += f", and a tail temperature of {fitted.tail_temperature:.4f}"
     if fitted.score is not None:
         return f"{total}."
     if fitted.preserves_argmax:
         return f"{total}. The predicted class never changes."
+    if "cross_validated" in fitted.fit_metrics:  # said more precisely there
+        return f"{total}. It may change the predicted class."
     changed = terminal.count(fitted.fit_metrics["changed_predictions"], "prediction")
     return f"{total}. It may change the predicted class: {changed} of the fitted samples did."
 
 
-def _if_free(fitted: FittedCalibrator) -> Iterator[str]:
-    """Yield what predictions that may change are worth, where the flags do not say it."""
-    free = fitted.fit_metrics.get("free_accuracy")
-    if free is None or "better_free" in fitted.flags:
-        return
-    value, low, high = (PERCENT.value(free[key]) for key in ("value", "low", "high"))
-    said = f"accuracy {value}, cross-validated, 95 % interval {low} to {high}"
+def changed_predictions(fitted: FittedCalibrator) -> str:
+    """Say how many predictions change, and what that does to accuracy; nothing if none can.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> changed_predictions(sc.TemperatureScaling().fit(val.logits, val.labels).fitted_)
+    ''
+    """
+    found = fitted.fit_metrics.get("cross_validated")
+    if found is None or fitted.map.preserves_argmax:
+        return ""
+    said = accuracy_change(found)
     if fitted.keep_predictions:
-        yield f"Allowing predictions to change would give {said}: no gain beyond chance."
-    else:
-        yield f"With predictions free to change: {said}."
+        return f"Letting predictions change would {said.replace('changes', 'change', 1)}."
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _outcome(fitted: FittedCalibrator, *, noted: bool) -> Iterator[str]:
@@ -186,7 +192,8 @@ def _outcome(fitted: FittedCalibrator, *, noted: bool) -> Iterator[str]:
             f"{PERCENT.value(found['accuracy'])}, mean {claim.confidence} "
             f"{PERCENT.value(before)} before and {PERCENT.value(after)} after."
         )
-    yield from _if_free(fitted)
+    if text := changed_predictions(fitted):
+        yield text
     for name, groups in fitted.flags.items():
         if noted and name in NOTES:
             continue

@@ -20,7 +20,7 @@ def show_gaps(
     level: float = 0.95,
     kind: str = "logits",
 ) -> None:
-    """Print how far confidence lies from accuracy in each group; ``paired`` with the raw model."""
+    """Print how far confidence lies from accuracy in each group; ``paired`` with before."""
     claim = CLAIMS[kind]
     heads = ["group", "n", SHARE.heading(claim.accuracy)]
     heads += [*(["raw gap"] if paired else []), "gap", f"{100 * level:g} % interval"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -18,7 +18,7 @@ from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.data.shapes import one_hot_codes
 from smallcal.data.special import softmax
-from smallcal.deploy.decided_rows import Known, decided
+from smallcal.deploy.decided_rows import Known, Rows, decided, rows_of
 from smallcal.errors import InputError
 from smallcal.io import Choice, Loaded
 from smallcal.statistics.agreement import Agreement
@@ -250,26 +250,35 @@ def note_groups(loaded: Loaded, asked: Asked) -> None:
         )
 
 
+class Seen(NamedTuple):
+    """Labels and probabilities, and the rows as a calibrator has them, where there is one.
+
+    Probabilities of a score are those of outcome 1, one per row.
+    """
+
+    labels: IntArray
+    proba: FloatArray
+    rows: Rows | None = None
+
+
 def probabilities(
     loaded: Loaded, calibrator: FittedCalibrator | None = None, *, force: bool = False
-) -> tuple[IntArray, FloatArray]:
-    """Return checked labels and probabilities: calibrated, or the model's own.
-
-    Of a score they are those of outcome 1, one per row.
-    """
+) -> Seen:
+    """Return checked labels and probabilities: calibrated, or the model's own."""
     if calibrator is not None:
         require_same_input(calibrator, loaded.input, loaded.source)
     scale = None if calibrator is None else calibrator.score
     checked = predictions(named(loaded, calibrator), scale)
     require_agreement(checked, loaded.source, force=force)
     if calibrator is not None:
-        return checked.labels, checked.measured(calibrated(calibrator, loaded))
+        rows = calibrated(calibrator, loaded)
+        return Seen(checked.labels, checked.measured(rows.adjusted(calibrator)), rows)
     if checked.score is not None and checked.score.kind != "probability":
         raise InputError(
             f"{loaded.source} holds scores that are not probabilities, so calibration cannot be "
             "measured. Fit a calibrator and pass it with --calibrator"
         )
-    return checked.labels, checked.measured(softmax(checked.logits))
+    return Seen(checked.labels, checked.measured(softmax(checked.logits)))
 
 
 def label_column(labels: NDArray[Any], loaded: Loaded) -> NDArray[Any]:
@@ -287,21 +296,19 @@ def named(loaded: Loaded, calibrator: FittedCalibrator | None) -> Loaded:
     return replace(loaded, class_names=calibrator.class_names)
 
 
-def calibrated(calibrator: FittedCalibrator, loaded: Loaded) -> FloatArray:
+def calibrated(calibrator: FittedCalibrator, loaded: Loaded) -> Rows:
     """Apply a calibrator to a file's scores."""
     require_same_input(calibrator, loaded.input, loaded.source)
     groups = None if calibrator.groups is None else loaded.groups
     with naming(loaded.source), terminal.noted_warnings(loaded.source):
-        return calibrator.predict_proba(loaded.logits, features=loaded.features, groups=groups)
+        return rows_of(calibrator, loaded.logits, features=loaded.features, groups=groups)
 
 
-def decisions(
-    calibrator: FittedCalibrator, loaded: Loaded, proba: FloatArray
-) -> dict[str, NDArray[Any]]:
+def decisions(calibrator: FittedCalibrator, loaded: Loaded, rows: Rows) -> dict[str, NDArray[Any]]:
     """Return what a calibrator's decisions say of a file's rows, by the name of each column."""
     with naming(loaded.source), terminal.noted_warnings(loaded.source):
         known = Known(loaded.logits, loaded.features, loaded.groups)
-        return decided(calibrator, proba, known)
+        return decided(calibrator, rows, known)
 
 
 def require_same_input(calibrator: FittedCalibrator, input: str, source: str) -> None:

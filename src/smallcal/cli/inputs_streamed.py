@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.cli import inputs, terminal
+from smallcal.cli import inputs, model_predictions, terminal
 from smallcal.cli.inputs import Asked
 from smallcal.data.checks import FloatArray, IntArray, as_labels
 from smallcal.data.score import ScoreScale
@@ -23,6 +23,7 @@ from smallcal.io.layout import IGNORED, ignored_note, no_labels, renumbered
 from smallcal.io.memory import fits
 from smallcal.io.outcomes import as_outcomes as outcomes_of
 from smallcal.io.progress import Advance
+from smallcal.metrics import Scored
 from smallcal.metrics.blocks import evaluate_blocks
 from smallcal.statistics.agreement import Agreement
 
@@ -51,6 +52,14 @@ def source_of(
     return source
 
 
+class Measured(NamedTuple):
+    """Metrics, those of the model's own predictions where a calibrator judges them, and samples."""
+
+    values: dict[str, float]
+    own: dict[str, float] | None
+    n: int
+
+
 def measured(
     source: Source,
     fitted: FittedCalibrator | None,
@@ -58,15 +67,15 @@ def measured(
     metrics: Sequence[str],
     asked: Asked,
     force: bool,
-) -> tuple[dict[str, float], int]:
+) -> Measured:
     """Return the metrics of a source, and how many samples it has."""
     rows = _Labelled(source, fitted, asked)
     with terminal.progress("Evaluating", source.rows) as advance:
-        found = evaluate_blocks(rows.blocks(advance), metrics=metrics)
+        values, n = evaluate_blocks(rows.blocks(advance), metrics=metrics)
     if rows.ignored:
         terminal.note(ignored_note(source.path, source.rows, rows.ignored))
     inputs.judge_agreement(rows.counts, source.path, rows.classes, force=force)
-    return found
+    return Measured(values, model_predictions.measured(rows.own) if rows.own else None, n)
 
 
 class _Labelled:
@@ -79,6 +88,7 @@ class _Labelled:
         self.classes = source.class_names or own
         self.counts = Agreement(source.n_classes)
         self.ignored = 0
+        self.own: list[Scored] = []
 
     def blocks(self, advance: Advance) -> Iterator[tuple[IntArray, FloatArray]]:
         """Yield labels and probabilities."""
@@ -111,7 +121,9 @@ class _Labelled:
         self.counts.add(codes, block.scores.argmax(axis=1))
         if self._fitted is None:
             return codes, uncalibrated(block, source.input, shown)
-        return codes, calibrated(self._fitted, block, shown)
+        rows = calibrated(self._fitted, block, shown)
+        self.own.append(model_predictions.scored(codes, rows))
+        return codes, rows.adjusted(self._fitted)
 
     def _foretold(
         self, block: Block, labels: NDArray[Any], shown: str
@@ -119,7 +131,7 @@ class _Labelled:
         """Return outcomes, and the probability of outcome 1."""
         codes, _ = outcomes_of(labels, source=shown, first_row=block.start)
         if self._fitted is not None:
-            return codes, calibrated(self._fitted, block, shown)
+            return codes, calibrated(self._fitted, block, shown).proba
         with inputs.naming(shown):
             return codes, softmax(ScoreScale("probability").columns(block.scores))[:, 1]
 

@@ -22,7 +22,6 @@ PURPOSES = {
     "safetensors": "safetensors files",
     "torch": "PyTorch files, export and adapters",
     "formats": "every file format",
-    "fast": "a compiled kernel for applying; without it NumPy does the same, slower",
     "plots": "pictures (smallcal.plots)",
     "report": "reports as a web page",
     "onnx": "export to ONNX",

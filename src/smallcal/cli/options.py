@@ -93,6 +93,12 @@ Per = Annotated[
     str | None,
     option("FIELD", "Field with the model or task of each row: fit one calibrator for each."),
 ]
+KeepPredictions = Annotated[
+    bool,
+    flag(
+        "--keep-predictions", "Keep the model's predictions; only their confidence is calibrated."
+    ),
+]
 Force = Annotated[
     bool, flag("--force", "Continue although the labels do not seem to match the predictions.")
 ]

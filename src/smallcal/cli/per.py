@@ -21,7 +21,7 @@ from smallcal.cli import inputs
 from smallcal.cli.inputs import Asked
 from smallcal.data.masks import is_masked
 from smallcal.data.names import listed
-from smallcal.deploy.decided_rows import require_decisions
+from smallcal.deploy.decided_rows import predicted, require_decisions
 from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io import Loaded
 from smallcal.io.documents import read_document
@@ -77,11 +77,14 @@ def applied(
         part = replace(whole.take(rows), source=f"{data}, {value}")
         part = part if scored else _widened(part, fitted.n_classes)
         found = inputs.calibrated(fitted, part)
-        width = min(found.shape[1], result.shape[1])
-        result[rows, :width] = found[:, :width]
+        proba = found.adjusted(fitted)
+        width = min(proba.shape[1], result.shape[1])
+        result[rows, :width] = proba[:, :width]
+        told = predicted(fitted, found, whole.class_names)
         if with_decision:
             require_decisions(fitted, str(file))
-            _fill(flags, inputs.decisions(fitted, part, found), rows, result, str(file))
+            told |= inputs.decisions(fitted, part, found)
+        _fill(flags, told, rows, result, str(file))
     arrays: dict[str, NDArray[Any]] = {"probabilities": result}
     if scored:
         arrays = {"probability": result[:, 1]}

@@ -35,7 +35,7 @@ class Claim:
         What confidences are that lie above what they should meet, and below.
     """
 
-    raw: str = "the raw model"
+    raw: str = "the uncalibrated model"
     confidence: str = "confidence"
     accuracy: str = "accuracy"
     rows: str = "predictions"

@@ -34,7 +34,7 @@ from smallcal.errors import InputError
 __all__ = ["MIN_FIT_SAMPLES", "BoolArray", "FloatArray", "IntArray", "Predictions"]
 
 #: The fewest samples a calibrator is fitted on: below it not even one temperature means anything.
-MIN_FIT_SAMPLES = 10
+MIN_FIT_SAMPLES = 5
 
 
 def _names(

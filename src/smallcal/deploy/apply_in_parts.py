@@ -24,7 +24,16 @@ from smallcal.data.checks import as_scores
 from smallcal.data.masks import checked_logits
 from smallcal.data.plain import plain
 from smallcal.data.special import softmax
-from smallcal.deploy.decided_rows import Known, decided, in_order, priced
+from smallcal.deploy.decided_rows import (
+    PREDICTIONS,
+    Known,
+    Rows,
+    decided,
+    in_order,
+    predicted,
+    priced,
+    rows_of,
+)
 from smallcal.errors import FileError, InputError
 from smallcal.io import Block, Part, Source, Target
 from smallcal.io.parts import cleared_on_error, finish, is_finished, part_folder, write_part
@@ -102,8 +111,11 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
 ) -> Applied:
     """Write the calibrated probabilities of a source; the output is complete or absent.
 
-    For scores this is the probability of outcome 1: a vector in .npy, a column ``probability`` in
-    Parquet and Arrow.
+    Parquet and Arrow files get the predictions and their confidences as well: those of the
+    calibrator, ``prediction`` and ``confidence``, and the model's own, ``model_prediction`` and
+    ``model_confidence``. They take the place of columns that are called so already. For scores
+    there is the probability of outcome 1 alone: a vector in .npy, a column ``probability``
+    elsewhere.
 
     Parameters
     ----------
@@ -143,6 +155,7 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
     [0.58, 0.21, 0.21]
     """
     _require_options(fitted, source, jobs, part_rows)
+    source, replaced = _without_predictions(fitted, source)
     document = json.dumps(fitted.to_dict(), sort_keys=True)
     order = Order(document, source, target, more)
     parts = source.parts(part_rows)
@@ -161,7 +174,19 @@ def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
             advance(before)
             _do(order, missing, jobs, dask, advance)
             finish(folder, target, parts)
-    return Applied(source.rows, before, tuple(folder.notes))
+    return Applied(source.rows, before, (*replaced, *folder.notes))
+
+
+def _without_predictions(
+    fitted: FittedCalibrator, source: Source
+) -> tuple[Source, tuple[str, ...]]:
+    """Leave out columns called as those of predictions; say which."""
+    old = [name for name in source.others if name in PREDICTIONS and name != source.label]
+    if not old or fitted.score is not None:
+        return source, ()
+    note = f"{source.path}: the columns {', '.join(old)} are replaced by those of the calibrator"
+    kept = tuple(name for name in source.others if name not in old)
+    return replace(source, others=kept), (note,)
 
 
 def _require_options(
@@ -229,10 +254,14 @@ def work(order: Order, part: Part, *, advance: Advance = lambda rows: None) -> N
 def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
     fitted = _calibrator(order.calibrator)
     for block in order.source.blocks(part, carry=order.target.kind != "npy"):
-        proba = calibrated(fitted, block, part.shown)
-        more = priced(order.more.costs, proba)
+        rows = calibrated(fitted, block, part.shown)
+        more: dict[str, NDArray[Any]] = {}
+        if order.target.kind != "npy":
+            more = predicted(fitted, rows, order.source.class_names or fitted.class_names)
+        more |= priced(order.more.costs, rows.proba)
         if order.more.decision:
-            more |= decided(fitted, proba, Known(block.scores))
+            more |= decided(fitted, rows, Known(block.scores))
+        proba: NDArray[Any] = rows.adjusted(fitted)
         if order.source.order is not None:  # back to how the columns of the file stand
             back = np.argsort(order.source.order)
             proba, more = proba[:, back], in_order(more, back)
@@ -246,17 +275,17 @@ def _calibrator(document: str) -> FittedCalibrator:
     return FittedCalibrator.from_dict(json.loads(document), source="the calibrator")
 
 
-def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> NDArray[Any]:
+def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> Rows:
     """Apply a calibrator to a block; what is wrong is named by file and row.
 
     Of scores it gives the probability of outcome 1.
     """
     try:
         if fitted.score is not None:
-            return fitted.predict_score(block.scores)
+            return Rows(fitted.predict_score(block.scores), block.scores)
         if fitted.input == "logits":  # here, so that rows are counted from the file's first
             checked_logits(as_scores(block.scores), name="logits", first_row=block.start)
-        return fitted.predict_proba(block.scores)
+        return rows_of(fitted, block.scores)
     except InputError as error:
         counted = fitted.input == "logits" or not block.start
         where = "" if counted else f" (counting from row {block.start} of the file)"

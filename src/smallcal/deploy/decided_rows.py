@@ -1,8 +1,8 @@
-"""What the decisions of a calibrator say of rows whose probabilities are known already."""
+"""Predictions, confidences and decisions of rows whose probabilities are known already."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +11,75 @@ from numpy.typing import NDArray
 from smallcal.advice.cost_table import CostTable
 from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.given import checked, coded
 from smallcal.calibrators.prediction_set import sets_of
-from smallcal.data.checks import FloatArray
+from smallcal.data.checks import FloatArray, IntArray
 from smallcal.data.groups import as_groups
+from smallcal.data.names import read_header
 from smallcal.errors import InputError
+
+#: What is written of each row's predictions, the calibrator's and the model's own.
+PREDICTIONS = ("prediction", "confidence", "model_prediction", "model_confidence")
+
+
+class Rows(NamedTuple):
+    """Calibrated probabilities, whatever class the model predicts, and the logits behind them.
+
+    Probabilities of scores may be those of outcome 1 alone.
+    """
+
+    proba: FloatArray
+    logits: FloatArray
+
+    @property
+    def model(self) -> tuple[FloatArray, IntArray]:
+        """The calibrated probability of each of the model's own predictions, and these.
+
+        Examples
+        --------
+        >>> sure, label = Rows(np.array([[0.3, 0.7]]), np.array([[2.0, 1.0]])).model
+        >>> sure.tolist(), label.tolist()
+        ([0.3], [0])
+        """
+        label = self.logits.argmax(axis=1)
+        return self.proba[np.arange(len(label)), label], label
+
+    def adjusted(self, fitted: FittedCalibrator) -> FloatArray:
+        """Return the probabilities as ``predict_proba`` does."""
+        proba = self.proba.copy() if fitted.keep_predictions else self.proba
+        return fitted.with_predictions(proba, self.logits)
+
+
+def rows_of(
+    fitted: FittedCalibrator, logits: object, *, features: object = None, groups: object = None
+) -> Rows:
+    """Apply a calibrator to rows; parameters are those of ``predict_proba``."""
+    given = checked(fitted, logits, features, None)
+    codes = coded(fitted.groups, groups, len(given.logits))
+    return Rows(fitted.calibrate(given._replace(groups=codes)), given.logits)
+
+
+def predicted(
+    fitted: FittedCalibrator, rows: Rows, names: Sequence[str] | None
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of predictions and their confidences; scores have none.
+
+    ``names`` are those of the classes in the calibrator's order; without them, predictions are
+    column numbers.
+    """
+    if fitted.score is not None:
+        return {}
+    sure, label = fitted.claims(*rows)
+    own, own_label = rows.model
+    found = (_named(label, names), sure, _named(own_label, names), own)
+    return dict(zip(PREDICTIONS, found, strict=True))
+
+
+def _named(codes: NDArray[Any], names: Sequence[str] | None) -> NDArray[Any]:
+    """Return classes by name, but for names that tables read back as column numbers."""
+    if names is None or read_header([f"prob_{name}" for name in names]).names is None:
+        return codes
+    return np.asarray(np.array(names)[codes])
 
 
 def require_decisions(fitted: FittedCalibrator, source: str) -> None:
@@ -49,7 +114,7 @@ class Known(NamedTuple):
     groups: object = None
 
 
-def decided(fitted: FittedCalibrator, proba: FloatArray, known: Known) -> dict[str, NDArray[Any]]:
+def decided(fitted: FittedCalibrator, rows: Rows, known: Known) -> dict[str, NDArray[Any]]:
     """Return what each decision says of rows, by the name of its column.
 
     A threshold says which rows it accepts, shape (n,); prediction sets which classes they hold,
@@ -58,12 +123,13 @@ def decided(fitted: FittedCalibrator, proba: FloatArray, known: Known) -> dict[s
     Parameters
     ----------
     fitted : FittedCalibrator
-    proba : ndarray of shape (n, C), or (n,)
-        Calibrated, in the order of the calibrator's classes; of scores that of outcome 1 will do.
+    rows : Rows
+        In the order of the calibrator's classes.
     known : Known
     """
+    proba = rows.proba
     both = np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
-    confidence, claimed = fitted.claims(both)
+    confidence, claimed = fitted.claims(both, rows.logits)
     named = None if known.groups is None else as_groups(known.groups, n=len(proba))
     found: dict[str, NDArray[Any]] = {
         column: each.accept(confidence, claimed, named)

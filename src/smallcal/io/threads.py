@@ -80,6 +80,7 @@ def one_core_each() -> Iterator[None]:
     cores, much slower: the threads wait for one another by turning in circles. Also a decorator.
     """
     try:
+        import scipy.linalg  # noqa: F401 - its library is limited only if it is there by now
         from threadpoolctl import threadpool_limits
     except ImportError:  # it comes with scikit-learn
         yield

@@ -51,7 +51,7 @@ class _Routed:
         labels = y_true if "labels" in needs else None
         group = fitted.group(logits, features=features, labels=labels)
         stages = {
-            "raw": at_one_temperature(replace(fitted, correction=None), 1.0).predict_proba(logits),
+            "raw": at_one_temperature(fitted, 1.0).predict_proba(logits),
             ONE: at_one_temperature(fitted, fitted.pooled_temperature).predict_proba(logits),
             fitted.method: fitted.predict_proba(logits, features=features, labels=labels),
         }
@@ -68,7 +68,7 @@ class _Routed:
 
 def at_one_temperature(fitted: FittedCalibrator, temperature: float) -> FittedCalibrator:
     """Return the same calibrator with one temperature for all."""
-    bare = replace(fitted, signal=NoSignal(), tail_temperature=None, groups=None, options={})
+    bare = replace(fitted, signal=NoSignal(), keep_predictions=False, groups=None, options={})
     return replace(bare, map=ScalarMap(temperature))
 
 

@@ -21,7 +21,7 @@ UNNAMED = "probs"
 def views_of(y_true: object, probs: object) -> dict[str, Scored]:
     """Check each set of probabilities against the labels; a lone one is called ``"probs"``.
 
-    One-dimensional ones are the probabilities of outcome 1.
+    One-dimensional ones are the probabilities of outcome 1; a :class:`Scored` is taken as it is.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def views_of(y_true: object, probs: object) -> dict[str, Scored]:
     views = {}
     for name, proba in named.items():
         try:
-            views[str(name)] = Scored.of(y_true, proba)
+            views[str(name)] = proba if isinstance(proba, Scored) else Scored.of(y_true, proba)
         except InputError as error:
             if proba is probs:
                 raise

@@ -80,12 +80,13 @@ def temperature_signal_data(
     temperature = fitted.temperature(logits, features=features, labels=y)
     score = fitted.scores(logits, features=features, labels=y)
     label = _label(fitted)
-    if score.ndim > 1 or isinstance(fitted.map, ScalarMap):
+    many = score.ndim > 1 or not isinstance(fitted.map, TemperatureMap)
+    if many or isinstance(fitted.map, ScalarMap):
         # No score of its own to stand on: the model's own confidence will do.
         raw = at_one_temperature(fitted, 1.0).predict_proba(logits)
-        kind: Kind = "cloud" if score.ndim > 1 else "steps"
+        kind: Kind = "cloud" if many else "steps"
         claim = CLAIMS[fitted.input]
-        score = fitted.claims(raw)[0].astype(np.float64)
+        score = fitted.claims(raw, raw)[0].astype(np.float64)
         label = f"{claim.confidence} of {claim.raw} (%)"
     else:
         kind = "steps" if isinstance(fitted.map, GroupMap) else "curve"
@@ -134,9 +135,9 @@ def temperature_signal(ax: style.Axes, found: TemperatureSignal) -> None:
     """Draw the temperature that samples get against the score they are routed by.
 
     Groups are steps, curves are curves. Where the temperature depends on more than one number it
-    is drawn as a cloud over the raw model's confidence, at most 500 samples of it. The strip on
-    top shows how many samples have which score; logits are divided by the temperature, so that
-    above 1 confidence falls.
+    is drawn as a cloud over the uncalibrated model's confidence, at most 500 samples of it. The
+    strip on top shows how many samples have which score; logits are divided by the temperature, so
+    that above 1 confidence falls.
 
     Examples
     --------

@@ -55,7 +55,7 @@ class Report(InNotebook):
 
     @property
     def recommended(self) -> str:
-        """The true name of the method to use; ``none`` is the raw model."""
+        """The true name of the method to use; ``none`` is the uncalibrated model."""
         name: str = self.content["verdict"]["recommended"]
         return name
 
@@ -137,6 +137,7 @@ def report(
     input: str | None = None,
     random_state: int = 0,
     costs: Costs | None = None,
+    keep_predictions: bool = False,
     title: str | None = None,
     command: str | None = None,
     verb_options: Mapping[str, Sequence[str]] | None = None,
@@ -150,7 +151,7 @@ def report(
     calibration, test : pair of arrays, Predictions or path
         Logits and labels to fit on, and to measure on; or scores and outcomes.
     methods : sequence of str
-        Names in :func:`smallcal.methods`; the raw model is always among them. By default
+        Names in :func:`smallcal.methods`; the uncalibrated model is always among them. By default
         ``DEFAULT_METHODS``, of scores the maps of one number.
     class_names : sequence of str, optional
     shift : mapping of (kind, severity) to samples, optional
@@ -168,6 +169,9 @@ def report(
     random_state : int
     costs : Costs, optional
         What decisions cost: a section says what the best ones cost on the test samples.
+    keep_predictions : bool
+        If True, methods that may change predictions keep the model's; see
+        :class:`smallcal.Calibrator`.
     title : str, optional
     command : str, optional
         The command that makes this report again, to be shown in it.
@@ -208,6 +212,7 @@ def report(
         verb_options=_as_read(input, seed) if verb_options is None else verb_options,
         input=cal.input,
         costs=costs,
+        keep_predictions=keep_predictions,
     )
     if costs is not None:
         priced(costs, cal)  # raises where they are not for these classes

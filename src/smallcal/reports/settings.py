@@ -10,8 +10,9 @@ from smallcal.calibrators.catalogue import OF_SCORES, method, true_name
 from smallcal.errors import InputError
 from smallcal.statistics.interval import require_options
 
-#: The raw model, two classics, the paper's method, ours without the effects of classes, ours.
-DEFAULT_METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "signal-linear+tail", "default")
+#: The uncalibrated model, two classics, the paper's method, temperatures linear in statistics of
+#: the logits, and the default.
+DEFAULT_METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "signal-linear", "default")
 DEFAULT_BOOT = 1_000
 #: The method that leaves the model alone; every report has it.
 RAW = "none"
@@ -50,8 +51,10 @@ class Settings:
         What rows hold, which decides what the default is.
     costs : Costs, optional
         Of decisions, for a section about them.
+    keep_predictions : bool
+        Whether methods that may change predictions keep the model's.
     names : dict of str to str
-        Each method's true name and the one it was asked for by, the raw model first.
+        Each method's true name and the one it was asked for by, the uncalibrated model first.
     bootstrap, many : tuple of (int, float, int)
         What functions that resample take: ``(n_boot, level, seed)``, in ``many`` with fewer
         resamples, for what is resampled many times over.
@@ -60,7 +63,7 @@ class Settings:
     --------
     >>> asked = Settings(methods=["ts-nll", "default"])
     >>> asked.names
-    {'none': 'none', 'ts-nll': 'ts-nll', 'adaptive': 'default'}
+    {'none': 'none', 'ts-nll': 'ts-nll', 'smallcal': 'default'}
     >>> asked.bootstrap, asked.many
     ((1000, 0.95, 0), (500, 0.95, 0))
     """
@@ -74,6 +77,7 @@ class Settings:
     verb_options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     input: str = "logits"
     costs: Costs | None = None
+    keep_predictions: bool = False
     names: dict[str, str] = field(init=False)
     bootstrap: tuple[int, float, int] = field(init=False)
     many: tuple[int, float, int] = field(init=False)

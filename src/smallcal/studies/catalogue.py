@@ -40,7 +40,7 @@ _ROWS = (
         title="Calibration budgets",
         question="How does each method perform at small sample sizes?",
         entries=entries(
-            "none ts-nll tva-ts srts-bce margin-k3 pwlinear-3 hts-nll hts-bce smart-bce adaptive"
+            "none ts-nll tva-ts srts-bce margin-k3 pwlinear-3 hts-nll hts-bce smart-bce smallcal"
         ),
         metrics=(*ECE, *PROPER),
         budgets=(250, 625, 1250, 2500),
@@ -178,7 +178,7 @@ _ROWS = (
     Study(
         name="proper-scores",
         title="Proper scores",
-        question="How much do proper scores improve over the raw model?",
+        question="How much do proper scores improve over the uncalibrated model?",
         entries=MAIN,
         baseline="none",
         metrics=PROPER,
@@ -230,7 +230,7 @@ _ROWS = (
         name="shift",
         title="Shifted samples",
         question="How well does a calibrator fitted on clean samples work under shift?",
-        entries=(*entries("none ts-nll srts-nll"), *MATCHED, Entry("adaptive")),
+        entries=(*entries("none ts-nll srts-nll"), *MATCHED, Entry("smallcal")),
         metrics=("ece15", *PROPER, "accuracy", "aurc", "eaurc"),
         probe="shifted",
         settings=OURS,

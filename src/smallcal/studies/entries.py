@@ -28,7 +28,7 @@ def fitted_by(objective: str, names: str) -> tuple[Entry, ...]:
 
 #: Those of the paper's main table that hold few numbers, its closest peers, and our default.
 MAIN = entries(
-    "none ts-nll tva-ts srts-nll srts-bce margin-k3 pwlinear-3 hts-bce qats-bce smart-bce adaptive"
+    "none ts-nll tva-ts srts-nll srts-bce margin-k3 pwlinear-3 hts-bce qats-bce smart-bce smallcal"
 )
 
 #: Maps of the risk, and of other signals, with few numbers each; curves of the log-odds too.
@@ -50,7 +50,7 @@ GROUPED = entries("srts-bce margin-k3 srts-shrunk")
 SCORE_MAPS = (*map(Entry, OF_SCORES), Entry("sklearn:isotonic"))
 
 #: Compared with every other method, as the paper does.
-OURS = {"ours": ("srts-bce", "adaptive")}
+OURS = {"ours": ("srts-bce", "smallcal")}
 
 #: Metrics whose differences are resampled with seeds (n_boot) and pooled, and those that each
 #: method's interval is shown of; how often: the paper's numbers.

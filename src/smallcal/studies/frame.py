@@ -173,11 +173,11 @@ def as_shown(frame: Frame, budgets: Collection[int]) -> Frame:
 
     Examples
     --------
-    >>> rows = [{"cell": cell, "budget": n, "label": "default", "method": "adaptive"}
+    >>> rows = [{"cell": cell, "budget": n, "label": "default", "method": "smallcal"}
     ...         for cell, n in (("a", 500), ("b", 800))]
     >>> shown = as_shown(Frame.of(rows), budgets=(0,))
     >>> shown.unique("label"), shown.unique("budget"), shown.samples, shown.sizes
-    (['adaptive'], [0], 'all', [500, 800])
+    (['smallcal'], [0], 'all', [500, 800])
     """
     labels = [
         method if label in ALIASES and method else label

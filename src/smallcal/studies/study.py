@@ -47,7 +47,7 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # One name for one method: what is asked for as default is adaptive in every table.
+        # One name for one method: what is asked for as default is smallcal in every table.
         if self.method in ("", self.label):
             object.__setattr__(self, "label", true_name(self.label))
         object.__setattr__(self, "method", true_name(self.method))

@@ -7,13 +7,12 @@ import pytest
 from scipy.optimize import minimize
 
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.maps.base import Settling, Split
-from smallcal.calibrators.maps.regressed import SEEN, fit_class_regressed
+from smallcal.calibrators.maps.base import Split
+from smallcal.calibrators.maps.regressed import fit_class_regressed
 from smallcal.calibrators.maps.regressed_fit import RIDGE, Problem
 from smallcal.calibrators.maps.temperature import Prior, fit_temperature
 from smallcal.calibrators.objectives import Gaps, moments, objective
 from smallcal.data.predictions import Predictions
-from smallcal.errors import InputError
 from support.simulated import simulate
 
 N, C = 240, 4
@@ -105,29 +104,6 @@ def test_newton_finds_what_a_search_by_slopes_finds(goal, classes, prior, weight
     assert np.abs(dense.slope(theta)).max() < 1e-3
 
 
-@pytest.mark.parametrize("goal", ["bce", "nll", "brier"])
-@pytest.mark.parametrize("classes", [False, True])
-def test_freedom_is_what_the_priors_do_not_hold(goal, classes):
-    split = split_of(goal, weighted=True)
-    dense = Dense(split, classes=classes)
-    found = problem_of(split, classes=classes).solved()
-    theta = np.concatenate([found.shared, found.effects])
-    data = dense.curvature(theta)
-    # The intercept counts whole: its prior is on the data's side.
-    whole = data + dense.level + dense.held
-    wanted = np.trace(np.linalg.solve(whole, data + dense.level))
-    assert found.freedom == pytest.approx(wanted, rel=1e-3)
-    assert 1 < found.freedom < len(theta)
-
-
-def test_tight_priors_leave_the_intercept_and_wide_ones_every_parameter():
-    split = split_of("bce")
-    tight = problem_of(split, spread=1e-4, each=1e-4).solved()
-    wide = problem_of(split, classes=False, spread=1e4).solved()
-    assert tight.freedom == pytest.approx(1.0, abs=1e-3)
-    assert wide.freedom == pytest.approx(4.0, abs=1e-3)
-
-
 def test_an_objective_without_curvatures_of_its_samples_is_searched_by_slopes():
     split = split_of("softece")
     problem = problem_of(split)
@@ -139,99 +115,10 @@ def test_an_objective_without_curvatures_of_its_samples_is_searched_by_slopes():
     assert np.isfinite(theta).all()
 
 
-def agreeing_scales(split, effect_seen=SEEN):
-    """Alternate between the optimum and MacKay's rule, with dense matrices, until both agree."""
-    spread, each = SPREAD, EACH
-    for _ in range(500):
-        dense = Dense(split, spread=spread, each=each)
-        found = problem_of(split, spread=spread, each=each).solved()
-        theta = np.concatenate([found.shared, found.effects])
-        variance = np.linalg.inv(dense.curvature(theta) + dense.level + dense.held)
-        slopes, effects = theta[1:4], theta[4:]
-        free = 3 - np.trace(variance[1:4, 1:4] @ dense.cost) / spread**2
-        new = np.sqrt((slopes @ dense.cost @ slopes + SEEN * SPREAD**2) / (free + SEEN))
-        free = C - np.trace(variance[4:, 4:]) / each**2
-        new_each = np.sqrt((effects @ effects + effect_seen * EACH**2) / (free + effect_seen))
-        moved = abs(np.log(new / spread)) + abs(np.log(new_each / each))
-        spread, each = new, new_each
-        if moved < 1e-7:
-            break
-    return spread, each, theta
-
-
-@pytest.mark.parametrize("effect", [0.0, 1.0])
-@pytest.mark.parametrize("goal", ["bce", "nll"])
-def test_scales_by_evidence_agree_with_mackays_rule(goal, effect, monkeypatch):
-    split = split_of(goal, weighted=True, effect=effect)
-    spread, each, theta = agreeing_scales(split)
-    last = []
-    step = Problem._step
-
-    def told(self, *given):
-        last.append(step(self, *given))
-        return last[-1]
-
-    monkeypatch.setattr(Problem, "_step", told)
-    found = problem_of(split).solved(seen=SEEN)
-    assert last[-1][0].spread == pytest.approx(spread, rel=0.01)
-    assert last[-1][0].each == pytest.approx(each, rel=0.01)
-    np.testing.assert_allclose(np.concatenate([found.shared, found.effects]), theta, atol=5e-3)
-
-
-def test_classes_that_differ_get_a_wider_scale_than_classes_that_do_not():
-    alike, apart = (agreeing_scales(split_of("bce", effect=effect))[1] for effect in (0.0, 1.0))
-    assert apart > 1.3 * alike
-
-
-def test_the_recipe_lets_the_split_decide_only_where_it_is_asked_to():
-    split = split_of("bce", effect=1.0)
-    options = {"prior_scale": SPREAD, "class_scale": EACH}
-    fixed = fit_class_regressed(split, **options)
-    decided = fit_class_regressed(split, **options, scales="evidence")
-    theta = agreeing_scales(split)[2]
-    np.testing.assert_allclose(decided.map.effects, theta[4:], atol=5e-3)
-    np.testing.assert_allclose(fixed.map.effects, Dense(split).best()[4:], atol=1e-4)
-    assert np.abs(np.subtract(fixed.map.effects, decided.map.effects)).max() > 0.01
-    assert decided.plain is None  # an evidence gate has nothing simpler to judge there
-    with pytest.raises(InputError, match="scales must be 'fixed' or 'evidence'; got 'free'"):
-        fit_class_regressed(split, scales="free")
-
-
 def test_a_class_that_is_never_predicted_has_no_effect():
     split = split_of("bce")
     scores = split.scores.copy()
     scores[scores[:, -1] == 2, -1] = 0
-    found = fit_class_regressed(replace(split, scores=scores), scales="evidence")
+    found = fit_class_regressed(replace(split, scores=scores))
     assert found.map.effects[2] == 0
     assert np.count_nonzero(found.map.effects) == 3
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
-def test_a_weakened_map_has_that_share_of_its_log_temperatures(weight):
-    split = split_of("bce", effect=0.5)
-    for scales in ("fixed", "evidence"):
-        full = fit_class_regressed(split, scales=scales).map
-        weak = full.weakened(weight)
-        expected = weight * np.log(full(split.scores))
-        assert np.abs(np.log(full(split.scores))).max() > 0.1
-        np.testing.assert_allclose(np.log(weak(split.scores)), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("pace", [0.2, 0.9, -0.5])
-def test_rounds_that_settle_slowly_are_taken_to_their_end(pace):
-    end, across = np.array([0.3, -1.2]), np.array([[pace, 0.05], [0.02, pace]])
-
-    def once(x):
-        return end + across @ (x - end) + 0.02 * (x - end) ** 2
-
-    x, settling = np.array([1.0, 0.0]), Settling()
-    for _ in range(14):
-        x = settling.after(x, once(x))
-    np.testing.assert_allclose(x, end, atol=1e-6)
-
-
-def test_a_scale_that_stays_does_not_keep_the_other_from_settling():
-    x, settling = np.array([1.0, 5.0]), Settling()
-    for _ in range(6):
-        x = settling.after(x, np.array([0.9 * x[0], 5.0]))
-    np.testing.assert_allclose(x, [0.0, 5.0], atol=1e-9)

@@ -1,6 +1,7 @@
 """Maps of one number: against plain references, known truths, and in hard places."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from smallcal.calibrators.maps.score import (
     ScoreCurve,
     fit_score_curve,
     fitted_curve,
+    half_way,
     rising_values,
 )
 from smallcal.calibrators.maps.score_fit import BASES, Sample, averaged, fit_posterior
@@ -201,6 +203,169 @@ def test_a_score_that_tells_nothing_is_not_said_to_fall():
         said += "falling" in flags
         assert 0.25 < curve.probability(np.zeros(1))[0] < 0.9
     assert said <= 4
+
+
+# Steps, and exact 0 and 1.
+
+#: A judge of few values: its marks, how often each occurs, and how often it is right.
+MARKS = np.array([0.0, 0.6, 0.8, 0.9, 0.95, 1.0])
+OFTEN = np.array([0.2, 0.05, 0.25, 0.2, 0.2, 0.1])
+RIGHT = np.array([0.05, 0.1, 0.15, 0.8, 0.85, 0.9])
+
+
+def judged(n, seed=0):
+    rng = np.random.default_rng(seed)
+    which = rng.choice(len(MARKS), n, p=OFTEN)
+    return MARKS[which], rng.random(n) < RIGHT[which]
+
+
+def fit_scores(scores, hit, name="spline", **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        return sc.Calibrator(method=name, input="score").fit(scores, hit, **more)
+
+
+def plain_steps(t, hit, at, slopes, steps):
+    """A line and steps between distinct values by a general search: the averaged probability."""
+    values, (mean, spread) = np.unique(t), (t.mean(), t.std())
+
+    def columns(x):
+        passed = [x > cut for cut in (values[1:] + values[:-1]) / 2]
+        return np.stack([(x - mean) / spread, np.ones(len(x)), *(np.array(passed) - 0.5)])
+
+    X, centre = columns(t), np.append(0.5, np.zeros(len(values)))
+    evidence, said = [], []
+    for slope in slopes:
+        for step in steps:
+            scale = np.array([slope, 3.0, *[step] * (len(values) - 1)])
+
+            def loss(w, scale=scale):
+                z = w @ X
+                data = (np.logaddexp(0, z) - hit * z).sum()
+                slope = X @ (expit(z) - hit) + (w - centre) / scale**2
+                return data + 0.5 * (((w - centre) / scale) ** 2).sum(), slope
+
+            found = minimize(loss, centre, jac=True, method="BFGS", options={"gtol": 1e-8})
+            p = expit(found.x @ X)
+            curvature = (X * p * (1 - p)) @ X.T + np.diag(1 / scale**2)
+            # The volume of the posterior over that of the prior.
+            volume = np.linalg.slogdet(curvature * np.outer(scale, scale))[1]
+            evidence.append(-found.fun - 0.5 * volume)
+            C = columns(at)
+            variance = np.einsum("pm,pq,qm->m", C, np.linalg.inv(curvature), C)
+            said.append(expit(found.x @ C / np.sqrt(1 + np.pi * variance / 8)))
+    share = np.exp(np.array(evidence) - max(evidence))
+    return share / share.sum() @ np.array(said)
+
+
+def test_line_and_steps_are_what_a_plain_search_finds():
+    scores, hit = judged(150)
+    t = logit(np.clip(scores, 0.3, 0.975))  # half-way from 0 to .6, and from .95 to 1
+    at = np.unique(t)
+    found = score_fit.posterior_mean(sample_of(t, hit), (score_fit.stepped_basis,), at)
+    grid = score_fit.SLOPE_SCALES, score_fit.STEP_SCALES
+    np.testing.assert_allclose(found, plain_steps(t, hit, at, *grid), atol=2e-4)
+
+
+def test_steps_of_the_truth_are_found_where_bends_are_not_enough():
+    def error(name, n):
+        miss = []
+        for seed in range(10):
+            p = fit_scores(*judged(n, seed), name).predict_score(MARKS)
+            miss.append(OFTEN @ np.abs(p - RIGHT))
+        return np.mean(miss)
+
+    assert error("spline", 250) < 0.05 < error("beta", 250) / 3
+    assert error("spline", 1000) < 1.1 * error("venn-abers", 1000)
+    # More rows than are taken one by one: values that repeat stay apart.
+    assert error("spline", 20_000) < 0.008
+
+
+def test_what_lies_between_two_steps_lies_between_their_probabilities():
+    cal = fit_scores(*judged(2000))
+    seen = cal.predict_score(MARKS)
+    np.testing.assert_allclose(seen, RIGHT, atol=0.06)
+    between = cal.predict_score((MARKS[1:] + MARKS[:-1]) / 2)
+    assert ((seen[:-1] <= between) & (between <= seen[1:])).all()
+    assert ((seen[1:4] < between[1:4]) & (between[1:4] < seen[2:5])).all()  # the ends reach inwards
+    many = cal.predict_score(np.linspace(0.8, 0.9, 101))
+    assert np.diff(many).max() < 0.03  # no cliff
+
+
+def test_an_exact_end_counts_as_half_way_from_the_nearest_other_score():
+    assert expit(half_way(logit([0.2, 0.9]))) == pytest.approx([0.1, 0.95])
+    clipped = logit(np.clip([0.0, 0.2, 0.9, 1.0], 1e-6, 1 - 1e-6))
+    assert half_way(clipped) == half_way(clipped[1:3])
+    assert expit(half_way(clipped[[0, 3]])) == pytest.approx([0.25, 0.75])  # nothing between
+    scores, hit = judged(300)
+    moved = np.where(scores == 1, 0.975, np.where(scores == 0, 0.3, scores))
+    one, other = fit_scores(scores, hit), fit_scores(moved, hit)
+    at = np.append(MARKS, [0.7, 0.85])
+    # 0.3 itself would have another half-way place: only what lies beyond may differ.
+    inside = np.where(at == 1, 0.975, np.where(at == 0, 0.3, at))
+    np.testing.assert_allclose(one.predict_score(at), other.predict_score(inside), atol=2e-3)
+    np.testing.assert_array_equal(one.predict_score([0.975]), one.predict_score([1.0]))
+    # Other methods leave the ends where they are.
+    line = fit_scores(scores, hit, "platt").fitted_.map
+    assert line.at[0] < logit(1e-6) < logit(1 - 1e-6) < line.at[-1]
+
+
+EXACT = float(logit(1 - 1e-6))
+
+
+@given(
+    st.lists(
+        st.one_of(st.floats(-EXACT, EXACT), st.sampled_from([-EXACT, EXACT, 3.0])),
+        min_size=12,
+        max_size=12,
+    ),
+    st.sampled_from(["split", "all", "none", "score"]),
+)
+@settings(max_examples=80, deadline=None)
+def test_twelve_samples_never_make_an_exact_end_all_but_certain(x, truth):
+    """At most 0.99: twelve of twelve still leave a rate of 0.78 possible at 5 %."""
+    x = np.array(x)
+    hit = {"split": x > np.median(x), "all": x > -99, "none": x > 99, "score": x > 0}[truth]
+    curve, _ = fitted_curve(sample_of(x, hit), "spline", limits=half_way(x))
+    assert np.abs(curve.probability(np.array([-EXACT, EXACT])) - 0.5).max() < 0.49
+
+
+def test_an_end_that_no_sample_had_is_not_extrapolated():
+    scores, hit = np.linspace(0.3, 0.95, 12), np.arange(12) >= 5
+    cal = fit_scores(scores, hit)
+    p = cal.predict_score([0.95, 0.975, 0.999, 1.0])
+    assert p[0] <= p[1] == p[2] == p[3] < 0.95
+
+
+@pytest.mark.parametrize("kind", ["few", "many"])
+def test_the_order_of_rows_is_nothing_and_a_copy_is_a_weight(kind):
+    scores, hit = judged(80)
+    if kind == "many":
+        scores = np.random.default_rng(1).random(80)
+    at, rows = np.linspace(0, 1, 41), np.random.default_rng(0).permutation(80)
+    plain = fit_scores(scores, hit).predict_score(at)
+    assert (np.diff(plain) >= 0).all()
+    np.testing.assert_array_equal(fit_scores(scores[rows], hit[rows]).predict_score(at), plain)
+    times = np.random.default_rng(2).integers(0, 4, size=80)
+    copies = fit_scores(scores.repeat(times), hit.repeat(times)).predict_score(at)
+    weighted = fit_scores(scores, hit, sample_weight=times).predict_score(at)
+    np.testing.assert_allclose(weighted, copies, atol=1e-6)
+
+
+def test_a_search_whose_decrement_grows_is_ended_by_the_loss():
+    """Scores far out, of which one is wrong: without a line search Newton stood still here."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        x = np.append(rng.normal(size=29), -13.8)
+        sample = sample_of(x, rng.random(30) < 0.5, 10.0 ** rng.integers(-2, 6, size=30))
+        basis = score_fit.line_basis(sample)
+        found = fit_posterior(sample, basis)
+        for w, scale in zip(found.weights, basis.scales, strict=True):
+            slope = basis.columns(x) @ (
+                sample.weight * (expit(w @ basis.columns(x)) - sample.outcome)
+            )
+            slope += (w - basis.centre) / scale**2
+            assert np.abs(slope).max() < 1e-3 * sample.weight.max()
 
 
 # Hard places.

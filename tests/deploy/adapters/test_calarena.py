@@ -44,13 +44,8 @@ def test_every_deployable_method_is_an_entry(name, multiclass):
     assert proba.shape == (50, 4)
     assert proba.dtype == np.float64
     assert np.allclose(proba.sum(axis=1), 1)
-    assert entry.calibrator_.method_.partition("[")[0] == _true_name(name)
+    assert entry.calibrator_.method_.partition("[")[0] == ALIASES.get(name, name)
     assert np.array_equal(entry.predict(p[:50]), proba.argmax(axis=1))
-
-
-def _true_name(name):
-    """The default comes in the view whose predictions may change: the benchmark lets them."""
-    return "adaptive-free" if name == "default" else ALIASES.get(name, name)
 
 
 def test_an_entry_is_the_calibrator_of_probabilities(multiclass):

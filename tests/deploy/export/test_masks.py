@@ -16,7 +16,7 @@ Z[::3, 2:] = -np.inf
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("method", ["adaptive", "srts-bce", "matrix-scaling", "scaling-binning"])
+@pytest.mark.parametrize("method", ["default", "srts-bce", "matrix-scaling", "scaling-binning"])
 @pytest.mark.filterwarnings("ignore::smallcal.errors.FitWarning")
 def test_masked_options_get_nothing(method, backend):
     way = BACKENDS[backend]

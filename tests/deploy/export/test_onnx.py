@@ -51,7 +51,7 @@ def test_any_batch_in_single_precision(name):
         np.testing.assert_array_equal(p.argmax(axis=1), z.argmax(axis=1))
 
 
-@pytest.mark.parametrize("name", ["ts-nll", "srts-bce", "default", "scaling-binning"])
+@pytest.mark.parametrize("name", ["ts-nll", "srts-bce", "scaling-binning"])
 def test_half_precision_keeps_the_prediction(name):
     fitted = fitted_once(name)
     z = simulate(400, C, seed=3)[0].astype(np.float16)

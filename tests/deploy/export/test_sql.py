@@ -20,7 +20,7 @@ duckdb = pytest.importorskip("duckdb")
 SOME = (
     *("none", "srts-bce", "qats-bce", "pwlinear-3", "spline-risk", "smart-bce", "features-k3"),
     *("dirichlet-odir", "vector-scaling", "ets", "meta-cal", "scaling-binning"),
-    *("semantic-groups", "default", "srts-bce+tail"),
+    *("semantic-groups", "default"),
 )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from smallcal.calibrators.maps import GroupMap, ScalarMap
+from smallcal.calibrators.maps import GroupMap
 from smallcal.calibrators.maps.curves import LinearMap
 from smallcal.calibrators.signals.statistic import ConfidenceRank, Statistic
 from support.backends import BACKENDS
@@ -51,15 +51,3 @@ def test_a_confidence_that_the_split_had_counts_as_reached(place):
     np.testing.assert_allclose(fitted.temperature(z), temperature)
     found = probabilities(place, fitted, z)
     np.testing.assert_allclose(found.min(axis=1), np.exp(-40 / temperature) / 2, rtol=1e-6)
-
-
-@EVERYWHERE
-@pytest.mark.parametrize("tail", [1.5, 1.5000000001, 1.4999999999])
-def test_a_tail_at_the_temperature_of_the_rows_changes_nothing(place, tail):
-    fitted = with_parts(
-        signal=fitted_once("tva-ts").fitted_.signal, map=ScalarMap(1.5), tail_temperature=tail
-    )
-    z = np.array([[3.0, 1.0, 0.0], [0.0, 0.5, 0.25], [2.0, 2.0, 2.0], [900.0, 0.0, -900.0]])
-    expected = np.exp((z - z.max(axis=1, keepdims=True)) / 1.5)
-    expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(probabilities(place, fitted, z), expected, rtol=1e-6, atol=1e-12)

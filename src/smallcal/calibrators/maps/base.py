@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-
-import numpy as np
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Objective, moments
@@ -17,9 +14,6 @@ from smallcal.calibrators.program import Row, Value
 from smallcal.data.masks import any_masked, filled, without_masked
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
-
-#: Of the logarithm of a scale, in one round: further no guess is trusted.
-_FARTHEST_GUESS = 1.0
 
 if TYPE_CHECKING:
     from smallcal.calibrators.maps.temperature import Prior, Temperature
@@ -32,13 +26,9 @@ class FittedMap(Part):
     ----------
     words : str
         Completes "Logits are ..."; ``{signal}`` stands for the signal's words.
-    single : bool
-        Whether exports may compute in single precision: a temperature that moves no faster than
-        its scores do.
     """
 
     kinds: ClassVar[dict[str, type[FittedMap]]] = {}
-    single: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -68,10 +58,6 @@ class FittedMap(Part):
     def program(self, row: Row, scores: Value, /) -> Value:
         """Write down what the map gives a row, for exporters: temperature or probabilities."""
         raise InputError(f"a calibrator whose map is {self.kind!r} cannot be exported")
-
-    def weakened(self, weight: float) -> FittedMap:
-        """Return the map whose log-temperatures are this share of the map's own."""
-        raise InputError(f"a map of kind {self.kind!r} is all or nothing: it has no weaker form")
 
     def interval(self, x: FloatArray, /) -> FloatArray:
         """Return two probabilities of the second class, (m, 2), at x = z1 - z0: Venn-Abers."""
@@ -147,16 +133,14 @@ class Split:
 class MapFit:
     """A fitted map, the calibration samples behind each temperature, and what to know of them.
 
-    Flags list the groups they concern. ``plain`` is the simpler map that an evidence gate judges in
-    its place, where there is one. ``freedom`` is the effective number of parameters, where priors
-    make that less than their count.
+    Flags list the groups they concern. ``metrics`` are recorded beside those of the fitted
+    calibrator.
     """
 
     map: FittedMap
     counts: tuple[int, ...]
     flags: Mapping[str, list[int]] = field(default_factory=dict)
-    plain: FittedMap | None = None
-    freedom: float | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
 AnyFit = TypeVar("AnyFit", bound=Callable[..., MapFit])
@@ -172,8 +156,6 @@ class Recipe:
         Takes a :class:`Split` and the options; gives a :class:`MapFit`.
     options : dict
         Name and default of each option: the keyword-only arguments of ``fit``.
-    tailed : bool
-        Whether the classes not predicted may be given a temperature of their own.
     keeps_argmax : bool
         Whether no fit can change the predicted class.
     saved : bool
@@ -186,7 +168,6 @@ class Recipe:
 
     fit: Callable[..., MapFit]
     options: Mapping[str, Any] = field(default_factory=dict)
-    tailed: bool = False
     keeps_argmax: bool = True
     saved: bool = True
     care: str = ""
@@ -200,7 +181,6 @@ RECIPES: dict[str, Recipe] = {}
 def recipe(
     name: str,
     *,
-    tailed: bool = False,
     keeps_argmax: bool = True,
     saved: bool = True,
     care: str = "",
@@ -210,7 +190,7 @@ def recipe(
 
     def register(fit: AnyFit) -> AnyFit:
         options = keyword_defaults(fit)
-        RECIPES[name] = Recipe(fit, options, tailed, keeps_argmax, saved, care, binary)
+        RECIPES[name] = Recipe(fit, options, keeps_argmax, saved, care, binary)
         return fit
 
     return register
@@ -227,59 +207,6 @@ def loss_and_slope(
     terms = goal.terms(gaps, moments(gaps, beta))
     weight = gaps.weights / gaps.total
     return float(weight @ terms.loss), -weight * terms.slope * beta**2
-
-
-def agreeing_scale(squares: float, free: float, *, before: float, seen: float) -> float:
-    """Return the prior's scale that agrees with its parameters (MacKay's rule).
-
-    Parameters
-    ----------
-    squares : float
-        Sum of the parameters' squares.
-    free : float
-        Their effective number: each as far as the prior does not hold it.
-    before, seen : float
-        What was thought before: as if ``seen`` parameters of the scale ``before`` had been seen.
-
-    Examples
-    --------
-    >>> agreeing_scale(4.0, 4.0, before=0.1, seen=0.0)
-    1.0
-    """
-    return math.sqrt((squares + seen * before**2) / (max(free, 0.0) + seen))
-
-
-class Settling:
-    """Takes rounds x -> g(x) to where they lead: multisecant steps (Anderson acceleration).
-
-    Scales that must agree with their parameters approach the end by a tenth of the way in each
-    round, where a prior and the data weigh about the same. What the last rounds did to one another
-    says where they are going.
-
-    Examples
-    --------
-    >>> x, settling = np.array([1.0, 1.0]), Settling()
-    >>> for _ in range(6):
-    ...     x = settling.after(x, np.cos(0.9 * x))
-    >>> bool(np.abs(x - np.cos(0.9 * x)).max() < 1e-8)
-    True
-    """
-
-    def __init__(self) -> None:
-        self._rounds: list[tuple[FloatArray, FloatArray]] = []
-
-    def after(self, x: FloatArray, image: FloatArray) -> FloatArray:
-        """Return where the next round should begin, from where one began and what it gave."""
-        moved = image - x
-        following = image
-        if self._rounds:
-            images, moves = (np.array(part).T for part in zip(*self._rounds, strict=True))
-            weights = np.linalg.lstsq(moved[:, None] - moves, moved, rcond=1e-8)[0]
-            guess = image - (image[:, None] - images) @ weights
-            if np.abs(guess - x).max() <= _FARTHEST_GUESS:
-                following = guess
-        self._rounds = [*self._rounds, (image, moved)][-len(x) :]
-        return np.asarray(following)
 
 
 def minimise(

@@ -243,13 +243,13 @@ class SplineMap(Curve):
         return x, from_first - from_middle
 
 
-@recipe("linear", tailed=True)
+@recipe("linear")
 def fit_linear(split: Split) -> MapFit:
     """Fit T = softplus(a + b x score)."""
     return _fit_curve(split, LinearMap, start=(LINKS["softplus"].inverse(split.pooled.value), 0.0))
 
 
-@recipe("positive_linear", tailed=True)
+@recipe("positive_linear")
 def fit_positive_linear(split: Split) -> MapFit:
     """Fit T = a + b x score, both positive."""
     low, high = split.discipline.bounds
@@ -257,7 +257,7 @@ def fit_positive_linear(split: Split) -> MapFit:
     return _fit_curve(split, line, start=(split.pooled.value, 0.01), limits=limits)
 
 
-@recipe("anchors", tailed=True)
+@recipe("anchors")
 def fit_anchors(split: Split) -> MapFit:
     """Fit the temperatures at the 1/6, 1/2 and 5/6 quantiles of the scores."""
     anchors = _distinct_quantiles(split.scores, ANCHOR_LEVELS)
@@ -267,7 +267,7 @@ def fit_anchors(split: Split) -> MapFit:
     return _fit_curve(split, partial(AnchorMap, anchors), start=start, limits=limits)
 
 
-@recipe("spline", tailed=True)
+@recipe("spline")
 def fit_spline(split: Split) -> MapFit:
     """Fit the spline with knots at the quartiles of the scores."""
     knots = _distinct_quantiles(split.scores, KNOT_LEVELS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -38,7 +38,6 @@ class GroupMap(TemperatureMap):
     thresholds: tuple[float, ...]
     temperatures: tuple[float, ...]
     kind: ClassVar[str] = "groups"
-    single: ClassVar[bool] = True
     words: ClassVar[str] = "divided by the temperature of a group by {signal}"
     schema: ClassVar[Mapping[str, Rule]] = {
         "thresholds": list_of(rule("number")),
@@ -71,10 +70,6 @@ class GroupMap(TemperatureMap):
         """The temperatures, lowest scores first."""
         return self.temperatures
 
-    def weakened(self, weight: float) -> GroupMap:
-        """Return the map whose log-temperatures are this share of the map's own."""
-        return replace(self, temperatures=tuple(each**weight for each in self.temperatures))
-
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return the group of each row, 0 for the lowest scores; a tie goes up."""
         reached = np.zeros(len(scores), dtype=np.int64)
@@ -94,7 +89,7 @@ class GroupMap(TemperatureMap):
         return program.steps(scores, self.thresholds, self.temperatures)
 
 
-@recipe("groups", tailed=True, care="small groups pooled")
+@recipe("groups", care="small groups pooled")
 def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = None) -> MapFit:
     """Cut the scores at their quantiles and fit a temperature in each group.
 

@@ -9,7 +9,7 @@ together say: every split, however small or one-sided, has one best fit. The sea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,16 +21,12 @@ from smallcal.calibrators.maps.base import (
     TemperatureMap,
     recipe,
 )
-from smallcal.calibrators.maps.regressed_fit import Problem, Solved
+from smallcal.calibrators.maps.regressed_fit import Problem
 from smallcal.calibrators.once import once
 from smallcal.calibrators.parts import Rule, Scores, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
-
-#: Where the split decides the scales, as if so many coefficients, and so many effects, of the
-#: scales given had been seen beforehand.
-SEEN = 2.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,6 @@ class RegressedMap(TemperatureMap):
     high: float
     extra_columns: ClassVar[int] = 0  # of the scores, beside those with a coefficient
     kind: ClassVar[str] = "regressed"
-    single: ClassVar[bool] = True
     words: ClassVar[str] = "divided by a temperature whose logarithm is linear in {signal}"
     schema: ClassVar[Mapping[str, Rule]] = {
         "intercept": rule("number"),
@@ -80,11 +75,6 @@ class RegressedMap(TemperatureMap):
             raise InputError(f"scores must have {width} columns; got shape {scores.shape}")
         temperature = np.exp(np.minimum(-self._linear(scores), program.HIGHEST_EXPONENT))
         return np.asarray(np.minimum(np.maximum(temperature, self.low), self.high))
-
-    def weakened(self, weight: float) -> RegressedMap:
-        """Return the map whose log-temperatures are this share of the map's own."""
-        slopes = tuple(weight * slope for slope in self.coefficients)
-        return replace(self, intercept=weight * self.intercept, coefficients=slopes)
 
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the temperature, within bounds."""
@@ -133,11 +123,6 @@ class ClassRegressedMap(RegressedMap):
         """The effects: a prior holds them, so they need no samples of their own."""
         return int(np.count_nonzero(self.effects))
 
-    def weakened(self, weight: float) -> ClassRegressedMap:
-        """Return the map whose log-temperatures are this share of the map's own."""
-        effects = tuple(weight * effect for effect in self.effects)
-        return replace(super().weakened(weight), effects=effects)  # type: ignore[call-arg, return-value]
-
     def _linear(self, scores: FloatArray) -> FloatArray:
         column = scores[:, -1].astype(np.int64)
         if len(column) and not 0 <= column.min() <= column.max() < len(self.effects):
@@ -153,7 +138,7 @@ class ClassRegressedMap(RegressedMap):
         return self._temperature(scores, np.concatenate([self.coefficients, self.effects]))
 
 
-@recipe("regressed", tailed=True)
+@recipe("regressed")
 def fit_regressed(split: Split, *, prior_scale: float = 0.05, prior: str = "spread") -> MapFit:
     """Fit intercept and coefficients at once, from the pooled temperature.
 
@@ -167,50 +152,34 @@ def fit_regressed(split: Split, *, prior_scale: float = 0.05, prior: str = "spre
     found = Problem.of(split, split.scores, prior_scale, prior).solved()
     low, high = split.discipline.bounds
     slopes = tuple(found.shared[1:].tolist())
-    return _flagged(split, RegressedMap(float(found.shared[0]), slopes, low, high), found)
+    return _flagged(split, RegressedMap(float(found.shared[0]), slopes, low, high))
 
 
-@recipe("class_regressed", tailed=True)
+@recipe("class_regressed")
 def fit_class_regressed(
     split: Split,
     *,
     prior_scale: float = 0.05,
     prior: str = "spread",
     class_scale: float = 0.1,
-    scales: str = "fixed",
 ) -> MapFit:
     """Fit the same with an effect of each predicted class, under a normal prior of its own.
 
     The last column of the scores is the predicted class. A class that is never predicted has no
-    effect; the prior's scale is ``class_scale``. With ``scales="evidence"`` the split decides both
-    scales, by the evidence, from the ones given. What an evidence gate judges is the fit without
-    effects: there are many of them, and each finds something by chance.
+    effect; the prior's scale is ``class_scale``.
     """
     if not class_scale > 0:
         raise InputError(f"class_scale must be positive; got {class_scale}")
-    if scales not in ("fixed", "evidence"):
-        raise InputError(f"scales must be 'fixed' or 'evidence'; got {scales!r}")
     scores, column = split.scores[:, :-1], split.scores[:, -1].astype(np.int64)
     problem = Problem.of(split, scores, prior_scale, prior)
-    with_classes = problem.with_classes(column, class_scale)
-    if scales == "evidence":
-        found = with_classes.solved(seen=SEEN)
-        return _flagged(split, _class_map(split, found), found)
-    plain = problem.solved()
-    found = with_classes.solved(plain.shared)
-    without = plain._replace(effects=np.zeros(split.preds.n_classes))
-    return replace(
-        _flagged(split, _class_map(split, found), found), plain=_class_map(split, without)
-    )
-
-
-def _class_map(split: Split, found: Solved) -> ClassRegressedMap:
+    found = problem.with_classes(column, class_scale).solved(problem.solved().shared)
     intercept, *slopes = found.shared.tolist()
     low, high = split.discipline.bounds
-    return ClassRegressedMap(intercept, tuple(slopes), low, high, tuple(found.effects.tolist()))
+    effects = tuple(found.effects.tolist())
+    return _flagged(split, ClassRegressedMap(intercept, tuple(slopes), low, high, effects))
 
 
-def _flagged(split: Split, fitted: RegressedMap, found: Solved) -> MapFit:
+def _flagged(split: Split, fitted: RegressedMap) -> MapFit:
     at_bound = np.isin(fitted(split.scores), (fitted.low, fitted.high)).any()
     flags: dict[str, list[int]] = {"at_bound": []} if at_bound else {}
-    return MapFit(fitted, (split.gaps.n,), flags, freedom=found.freedom)
+    return MapFit(fitted, (split.gaps.n,), flags)

@@ -1,4 +1,4 @@
-"""The search behind a regressed temperature: Newton's method, with scales the split may decide.
+"""The search behind a regressed temperature: Newton's method.
 
 The log inverse temperature of a row is linear in its scores, plus an effect of its class. Each look
 at the data gives slope and curvature; as a row has one class, the block of the effects in it is
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smallcal.calibrators.maps.base import Settling, Split, agreeing_scale, minimise
+from smallcal.calibrators.maps.base import Split, minimise
 from smallcal.calibrators.objectives import moments
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
@@ -26,17 +26,13 @@ _MAX_STEPS = 100
 _SMALL_GAIN = 1e-11
 _SMALL_STEP = 1e-12
 _FARTHEST_STEP = 5.0  # of a log-temperature's parameters
-_SETTLED = 1e-6  # of the logarithms of scales, from round to round
-#: No evidence makes a scale larger: temperatures that differ by factors of e are no calibration.
-_LARGEST_SCALE = 1.0
 
 
 class Solved(NamedTuple):
-    """Intercept and coefficients, effects of classes, and how many parameters those amount to."""
+    """Intercept and coefficients, and effects of classes."""
 
     shared: FloatArray
     effects: FloatArray
-    freedom: float
 
 
 class _Look(NamedTuple):
@@ -74,12 +70,6 @@ class _Curved(NamedTuple):
         """Return the step against a slope."""
         shared = -self.inverse @ (slope - self.ratio @ each)
         return shared, -each / self.diagonal - self.ratio.T @ shared
-
-    @property
-    def variance(self) -> FloatArray:
-        """Of each effect."""
-        ratio = self.ratio
-        return np.asarray(1 / self.diagonal + np.einsum("ij,ik,kj->j", ratio, self.inverse, ratio))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,81 +179,43 @@ class Problem:
         """Return the slopes with the priors' terms."""
         return look.slope + self.pull @ (shared - self.centre), look.each + self.held * effects
 
-    def solved(self, start: FloatArray | None = None, *, seen: float | None = None) -> Solved:
-        """Minimise by Newton's method, halving steps that go too far.
-
-        With ``seen`` the scales follow the evidence, as if so many parameters of the scales given
-        had been seen before.
-        """
+    def solved(self, start: FloatArray | None = None) -> Solved:
+        """Minimise by Newton's method, halving steps that go too far."""
         shared, effects = start, np.zeros(self.n_effects)
         if shared is None:
             shared = np.append(-np.log(self.split.pooled.value), np.zeros(len(self.centre) - 1))
         if not self.split.goal.additive:
             return self._descended(shared, effects)
-        problem, look = self, self.look(shared, effects)
+        look = self.look(shared, effects)
         for _ in range(_MAX_STEPS):
             try:
-                problem, step, each = problem._step(look, shared, effects, self, seen)
+                step, each = self._step(look, shared, effects)
             except np.linalg.LinAlgError:
                 look = self.look(shared, effects, dents=False)
-                problem, step, each = problem._step(look, shared, effects, self, seen)
-            slope, slope_each = problem.slopes(look, shared, effects)
+                step, each = self._step(look, shared, effects)
+            slope, slope_each = self.slopes(look, shared, effects)
             if -(slope @ step + slope_each @ each) < _SMALL_GAIN:
                 break
-            before = problem.loss(look, shared, effects)
+            before = self.loss(look, shared, effects)
             look = self.look(shared + step, effects + each)
             while (
-                problem.loss(look, shared + step, effects + each) > before
+                self.loss(look, shared + step, effects + each) > before
                 and np.abs(step).max() > _SMALL_STEP
             ):
                 step, each = step / 2, each / 2
                 look = self.look(shared + step, effects + each)
             shared, effects = shared + step, effects + each
-        try:
-            freedom = problem._freedom(look)
-        except np.linalg.LinAlgError:
-            freedom = problem._freedom(self.look(shared, effects, dents=False))
-        return Solved(shared + step, effects + each, freedom)
+        return Solved(shared + step, effects + each)
 
     def _step(
-        self,
-        look: _Look,
-        shared: FloatArray,
-        effects: FloatArray,
-        before: Problem,
-        seen: float | None,
-    ) -> tuple[Problem, FloatArray, FloatArray]:
-        """Return the step to the parabola's minimum, with scales that agree with it."""
-        problem, settling = self, Settling()
-        for _ in range(100):
-            curved = _Curved.of(look, problem.pull, problem.held)
-            step, each = curved.solve(*problem.slopes(look, shared, effects))
-            farthest = max(np.abs(step).max(), np.abs(each).max(initial=0.0))
-            step, each = (part / max(1.0, farthest / _FARTHEST_STEP) for part in (step, each))
-            if seen is None:
-                break
-            scales = np.log([problem.spread, problem.each])
-            agreeing = problem._agreeing(curved, shared + step, effects + each, before, seen)
-            # Scales that creep on from look to look would cost a look each.
-            if np.abs(agreeing - scales).max() < _SETTLED:
-                break
-            spread, scale = np.exp(settling.after(scales, agreeing)).tolist()
-            problem = replace(problem, spread=spread, each=scale)
-        return problem, step, each
-
-    def _agreeing(
-        self, curved: _Curved, shared: FloatArray, effects: FloatArray, before: Problem, seen: float
-    ) -> FloatArray:
-        """Return the logarithms of scales that agree with the parameters (MacKay's rule)."""
-        given_up = float(np.vdot(curved.inverse, self.shape)) / self.spread**2
-        squares = self.split.gaps.total * float(shared @ self.shape @ shared)
-        free = len(shared) - 1 - given_up
-        spread = agreeing_scale(squares, free, before=before.spread, seen=seen)
-        given_up = float(self.held @ curved.variance)
-        squares, free = float(effects @ effects), self.n_effects - given_up
-        each = agreeing_scale(squares, free, before=before.each, seen=seen)
-        largest = max(before.spread, _LARGEST_SCALE), max(before.each, _LARGEST_SCALE)
-        return np.log(np.minimum((spread, each), largest))
+        self, look: _Look, shared: FloatArray, effects: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the step to the parabola's minimum, within limits."""
+        curved = _Curved.of(look, self.pull, self.held)
+        step, each = curved.solve(*self.slopes(look, shared, effects))
+        farthest = max(np.abs(step).max(), np.abs(each).max(initial=0.0))
+        shorter = max(1.0, farthest / _FARTHEST_STEP)
+        return step / shorter, each / shorter
 
     def _descended(self, shared: FloatArray, effects: FloatArray) -> Solved:
         """Minimise by slopes alone, where samples have no curvatures of their own."""
@@ -277,14 +229,4 @@ class Problem:
         start = np.append(shared, effects)
         found = minimise(loss, start, ftol=1e-12, gtol=1e-9)
         theta = np.asarray(found.x if np.isfinite(found.fun) else start)
-        look = self.look(theta[:n], theta[n:], dents=False)
-        return Solved(theta[:n], theta[n:], self._freedom(look))
-
-    def _freedom(self, look: _Look) -> float:
-        """Return the effective number of parameters: each as far as no prior holds it.
-
-        The intercept counts whole: what its prior draws it to was learned from the same split.
-        """
-        curved = _Curved.of(look, self.pull, self.held)
-        given_up = np.vdot(curved.inverse, self.shape) / self.spread**2
-        return float(len(self.centre) + self.n_effects - given_up - self.held @ curved.variance)
+        return Solved(theta[:n], theta[n:])

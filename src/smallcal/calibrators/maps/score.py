@@ -6,6 +6,7 @@ and held beyond. So each map is monotone, quick, readable, and the same in every
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -16,8 +17,9 @@ from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
 from smallcal.calibrators.maps.score_fit import (
     BASES,
-    N_HINGES,
+    N_STOPS,
     Sample,
+    apart,
     falls,
     kept_basis,
     level_basis,
@@ -28,6 +30,7 @@ from smallcal.calibrators.once import once
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.data.predictions import FloatArray, IntArray
+from smallcal.data.score import NEAREST
 from smallcal.errors import InputError, choose
 
 #: Knots of a fitted curve: so many at quantiles of the scores, so many evenly from end to end.
@@ -38,10 +41,14 @@ BEYOND = (0.1, 0.3, 0.6, 1.0)
 MOST_KNOTS = 1000
 
 #: Fitted numbers of each kind of curve: those that the split decides, those that a prior holds.
-FITTED = {"slope": (1, 0), "line": (2, 0), "beta": (3, 0), "spline": (2, N_HINGES)}
+FITTED = {"slope": (1, 0), "line": (2, 0), "beta": (3, 0), "spline": (2, N_STOPS - 1)}
 
+#: Scores that are not limited.
+ANY = (-math.inf, math.inf)
 #: Log-odds that a curve may reach: beyond, 1 - p would lose its digits.
 _FURTHEST = 30.0
+#: Log-odds from which on a probability was an exact 0 or 1, cut off.
+_EXACT = -math.log(NEAREST) - 1e-5
 #: A range that cells can be cut from.
 _SMALLEST = 1e-300
 #: Rows applied at once, so that what lies between is never written to memory.
@@ -160,7 +167,7 @@ class ScoreCurve(ProbabilityMap):
 
     @property
     def n_held(self) -> int:
-        """The bends: a prior holds them, so they need no samples of their own."""
+        """Bends or steps: a prior holds them, so they need no samples of their own."""
         return self.held
 
     @property
@@ -257,7 +264,11 @@ def fit_score_curve(split: Split, *, basis: str = "spline") -> MapFit:
         raise InputError(f"unknown basis {basis!r}; {choose(basis, BASES)}")
     scale = split.preds.score
     as_is = scale is None or scale.kind == "probability"
-    curve, flags = fitted_curve(sample_of(split).grouped(), basis, as_is=as_is)
+    sample, limits = sample_of(split), ANY
+    if basis == "spline":  # the others stay what they are called
+        sample = sample.tied()
+        limits = half_way(sample.x) if as_is and scale is not None else ANY
+    curve, flags = fitted_curve(sample.grouped(), basis, as_is=as_is, limits=limits)
     return MapFit(curve, (split.gaps.n,), flags)
 
 
@@ -287,10 +298,36 @@ def score_flags(sample: Sample) -> dict[str, list[int]]:
     return {name: [] for name, is_so in found.items() if is_so}
 
 
+def half_way(x: FloatArray) -> tuple[float, float]:
+    """Return log-odds for an exact 0 and 1: half-way from the nearest other probability.
+
+    At their own, nearly -14 and 14, they would leave a line little slope for all others; and no
+    split of some dozens can tell what 1.0 is worth if it has never seen one.
+
+    Examples
+    --------
+    >>> x = np.log(np.array([1e-6, 0.2, 0.9]) / np.array([1 - 1e-6, 0.8, 0.1]))
+    >>> [round(float(1 / (1 + np.exp(-end))), 4) for end in half_way(x)]
+    [0.1, 0.95]
+    """
+    inner = x[np.abs(x) < _EXACT]
+    if not len(inner):
+        inner = np.zeros(1)
+    return -math.log1p(2 * math.exp(-inner.min())), math.log1p(2 * math.exp(inner.max()))
+
+
 def fitted_curve(
-    sample: Sample, basis: str, *, as_is: bool = True
+    sample: Sample,
+    basis: str,
+    *,
+    as_is: bool = True,
+    limits: tuple[float, float] = ANY,
 ) -> tuple[ScoreCurve, dict[str, list[int]]]:
-    """Return the curve of a sample, and its flags; ``as_is``: scores may be log-odds already."""
+    """Return the curve of a sample, and its flags.
+
+    ``as_is``: scores may be log-odds already; ``limits``: those beyond count as these.
+    """
+    sample = sample._replace(x=np.clip(sample.x, *limits))
     flags = score_flags(sample)
     if "constant_score" in flags:
         at = sample.x[:1]
@@ -300,7 +337,9 @@ def fitted_curve(
     side, rising = (-1.0, sample.flipped()) if falling else (1.0, sample)
     as_is = as_is and not falling
     bases = [each for each in BASES[basis] if as_is or each is not kept_basis]
-    at = _knots(sample)
+    levels = np.linspace(0, 1, N_QUANTILES)
+    inside = sample.stops() if basis == "spline" else sample.quantiles(levels)
+    at = np.unique(np.clip(_knots(sample, inside), *limits))
     nearest = np.searchsorted((at[1:] + at[:-1]) / 2, sample.x)
     weight = np.bincount(nearest, sample.weight, len(at)).astype(np.float64)
     # Where no row is, a knot counts a little: or it would follow whatever its neighbours do.
@@ -312,20 +351,19 @@ def fitted_curve(
 
 def _odds(probability: FloatArray) -> FloatArray:
     """Return log-odds that keep their digits."""
-    odds = np.log(probability) - np.log1p(-probability)
+    with np.errstate(divide="ignore"):  # a mean of ones may come out above 1
+        odds = np.log(probability) - np.log1p(-np.minimum(probability, 1))
     return np.asarray(np.clip(odds, -_FURTHEST, _FURTHEST))
 
 
-def _knots(sample: Sample) -> FloatArray:
-    """Return where a curve is kept: at quantiles, evenly, and one range beyond both ends."""
+def _knots(sample: Sample, inside: FloatArray) -> FloatArray:
+    """Return where a curve is kept: inside, evenly, and one range beyond both ends."""
     low, high = float(sample.x.min()), float(sample.x.max())
     beyond = np.array(BEYOND) * (high - low)
-    inside = sample.quantiles(np.linspace(0, 1, N_QUANTILES))
     at = np.unique(
         np.concatenate([low - beyond, np.linspace(low, high, N_EVEN), inside, high + beyond])
     )
-    # Two that all but coincide would have any slope between them.
-    return np.asarray(at[np.append(True, np.diff(at) > 1e-9 * (high - low))])
+    return apart(at, high - low)
 
 
 def rising_values(values: FloatArray, weight: FloatArray) -> FloatArray:

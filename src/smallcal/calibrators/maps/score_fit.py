@@ -1,4 +1,4 @@
-"""The probability of an outcome as a smooth curve of one number, by Bayes.
+"""The probability of an outcome as a curve of one number, smooth or with steps, by Bayes.
 
 The log-odds are a weighted sum of a few columns of the score (a basis). Normal priors hold the
 weights; how firmly is not chosen but averaged over: each of a grid of scales is fitted, and counts
@@ -24,14 +24,15 @@ from smallcal.data.predictions import BoolArray, FloatArray
 #: Log-odds that a score may be expected to gain over one standard deviation: a score worth having
 #: rises, and most are weak.
 EXPECTED_SLOPE = 0.5
-#: Scales of the priors: of the slope, of the level, of the bends.
+#: Scales of the priors: of the slope, of the level, of the bends, of the steps.
 SLOPE_SCALES = (0.2, 0.5, 1.0, 2.0, 4.0)
 LEVEL_SCALE = 3.0
 BEND_SCALES = (0.03, 0.1, 0.3)
+STEP_SCALES = (0.1, 0.3, 1.0, 3.0)
 #: Trust in the score as it is, or nearly so, against 1 for each other basis; and how nearly.
 KEPT, KEPT_SCALES = 0.2, (0.01, 0.1, 0.3)
-#: Hinges of a spline, at quantiles.
-N_HINGES = 6
+#: Hinges of a line with bends, at quantiles; values between which there may be steps.
+N_HINGES, N_STOPS = 6, 24
 #: Groups of neighbours that scores are taken for where there are very many.
 N_GROUPS = 2048
 #: A relation falls only if it is so improbable that it rises.
@@ -85,6 +86,27 @@ class Sample(NamedTuple):
         )
         return np.unique((below + above) / 2)
 
+    def stops(self) -> FloatArray:
+        """Return the distinct scores, or quantiles where these are many, ascending."""
+        found = np.unique(self.x)
+        if len(found) > N_STOPS:
+            found = self.quantiles((np.arange(N_STOPS) + 0.5) / N_STOPS)
+        return apart(found, float(self.x.max() - self.x.min()))
+
+    def tied(self) -> Sample:
+        """Return rows of one score and outcome as one, in order: nothing is lost by it.
+
+        Examples
+        --------
+        >>> Sample(np.array([2.0, 1, 2]), np.array([True, False, True]), np.ones(3)).tied().weight
+        array([1., 2.])
+        """
+        order = np.lexsort((self.weight, self.outcome, self.x))
+        x, outcome = self.x[order], self.outcome[order]
+        first = np.append(True, (np.diff(x) > 0) | (outcome[1:] != outcome[:-1]))
+        weight = np.add.reduceat(self.weight[order], np.flatnonzero(first))
+        return Sample(x[first], outcome[first], weight)
+
     def grouped(self) -> Sample:
         """Return neighbours as one score each where there are very many: no curve tells them apart.
 
@@ -113,6 +135,14 @@ class Sample(NamedTuple):
     def flipped(self) -> Sample:
         """Return the same seen from the other end of the scores."""
         return self._replace(x=-self.x)
+
+
+def apart(at: FloatArray, width: float) -> FloatArray:
+    """Return ascending scores without those that all but coincide with the one before.
+
+    Two of them would have any slope between them.
+    """
+    return np.asarray(at[np.append(True, np.diff(at) > 1e-9 * width)])
 
 
 class Basis(NamedTuple):
@@ -280,13 +310,31 @@ def bent_basis(sample: Sample) -> Basis:
     return Basis(columns, np.append(line.centre, np.zeros(len(knots))), np.array(grid))
 
 
+def stepped_basis(sample: Sample) -> Basis:
+    """Take a line and a random walk: a step from each distinct value (or quantile) to the next.
+
+    Between two of them a step is a ramp, so that a value that was never seen lies between.
+    """
+    line, stops = line_basis(sample), sample.stops()
+    start, width = stops[:-1, None], np.diff(stops)[:, None]
+
+    def columns(x: FloatArray) -> FloatArray:
+        return np.vstack([line.columns(x), np.clip((x - start) / width, 0, 1) - 0.5])
+
+    grid = [
+        (slope, LEVEL_SCALE, *([step] * len(start)))
+        for slope, step in product(SLOPE_SCALES, STEP_SCALES)
+    ]
+    return Basis(columns, np.append(line.centre, np.zeros(len(start))), np.array(grid))
+
+
 #: What each kind of curve is averaged over.
 BASES: Mapping[str, tuple[Callable[[Sample], Basis], ...]] = MappingProxyType(
     {
         "slope": (slope_basis,),
         "line": (line_basis,),
         "beta": (beta_basis,),
-        "spline": (kept_basis, line_basis, beta_basis, bent_basis),
+        "spline": (kept_basis, line_basis, beta_basis, bent_basis, stepped_basis),
     }
 )
 

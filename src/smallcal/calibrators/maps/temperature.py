@@ -299,7 +299,6 @@ class ScalarMap(TemperatureMap):
     temperature: float
     fitted: bool = True
     kind: ClassVar[str] = "scalar"
-    single: ClassVar[bool] = True
     words: ClassVar[str] = "divided by one temperature"
     schema: ClassVar[Mapping[str, Rule]] = {
         "temperature": rule("temperature"),
@@ -322,10 +321,6 @@ class ScalarMap(TemperatureMap):
         """The one temperature."""
         return (self.temperature,)
 
-    def weakened(self, weight: float) -> ScalarMap:
-        """Return the map whose log-temperature is this share of the map's own."""
-        return replace(self, temperature=self.temperature**weight)
-
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return group 0 for every row."""
         return np.zeros(len(scores), dtype=np.int64)
@@ -345,7 +340,7 @@ def fit_identity(split: Split) -> MapFit:
     return MapFit(ScalarMap(1.0, fitted=False), (split.gaps.n,))
 
 
-@recipe("scalar", tailed=True)
+@recipe("scalar")
 def fit_scalar(split: Split) -> MapFit:
     """Use the pooled temperature for all."""
     flags = {name: [0] for name in temperature_flags(split.pooled)}

@@ -29,14 +29,11 @@ class FittedSignal(Part):
         Whether a row's score depends on that row alone; only the random controls' do not.
     needs : tuple of str
         What it must be given beside logits: "features" or "labels".
-    single : bool
-        Whether exports may compute its statistics in single precision.
     """
 
     kinds: ClassVar[dict[str, type[FittedSignal]]] = {}
     rowwise: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ()
-    single: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -71,7 +68,6 @@ class NoSignal(FittedSignal):
     """Every row alike: one temperature for all."""
 
     kind: ClassVar[str] = "none"
-    single: ClassVar[bool] = True
     n_parameters = 0
 
     def gives(self, n_classes: int, /) -> Scores:

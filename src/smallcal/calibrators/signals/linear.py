@@ -36,7 +36,6 @@ class LinearScore(FittedSignal):
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     statistics: tuple[str, ...] = STATISTICS
-    single: ClassVar[bool] = True
     schema: ClassVar[Mapping[str, Rule]] = {
         "coef": rule("numbers"),
         "intercept": rule("number"),

@@ -8,7 +8,6 @@ the top logit move with a constant added to a row): logits are never centred.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from smallcal.calibrators.once import once
 from smallcal.data.checks import FloatArray, IntArray, as_scores
 from smallcal.data.masks import MAX_MAGNITUDE, checked_logits, filled, is_masked
 from smallcal.errors import InputError, missing_input
-
-if TYPE_CHECKING:
-    from smallcal.calibrators.maps.correction import Correction
 
 STATISTICS = ("confidence", "logit_margin", "prob_margin", "entropy", "logit_norm", "top_logit")
 
@@ -39,10 +35,9 @@ class RowBlock:
     ----------
     rows : slice
         Where the block stands in the whole array.
-    given : ndarray of shape (m, C)
-        The logits as they were given, of the type that they are computed in.
     logits : ndarray of shape (m, C)
-        The same, corrected. How they lie in memory depends on the number of classes.
+        Of the type that they are computed in. How they lie in memory depends on the number of
+        classes.
     gaps : ndarray of shape (m, C)
         Logit minus the row's largest logit; that of the prediction itself is :data:`NO_GAP`. The
         memory is used again by the next block.
@@ -52,19 +47,14 @@ class RowBlock:
     """
 
     def __init__(
-        self, rows: slice, given: FloatArray, logits: FloatArray, room: tuple[FloatArray, ...]
+        self, rows: slice, logits: FloatArray, room: tuple[FloatArray, FloatArray]
     ) -> None:
-        self.rows, self.given, self.logits = rows, given, logits
-        self.gaps, self.scratch = (buffer[: len(logits)] for buffer in room[:2])
+        self.rows, self.logits = rows, logits
+        self.gaps, self.scratch = (buffer[: len(logits)] for buffer in room)
         self.top_index, self.top = by_row.first_largest(logits)
         np.subtract(logits, self.top[:, None], out=self.gaps)
         by_row.put(room[0], self.top_index, NO_GAP)
         self.second_gap = by_row.largest(self.gaps)
-
-    @once
-    def given_index(self) -> IntArray:
-        """The predicted class of each row before the correction."""
-        return self.top_index if self.given is self.logits else by_row.first_largest(self.given)[0]
 
     @once
     def squared_norm(self) -> FloatArray:
@@ -76,21 +66,17 @@ class RowBlock:
         return by_row.sums(by_row.laid_out(present, self.logits.dtype), present)
 
 
-def row_blocks(logits: FloatArray, *, correction: Correction | None = None) -> Iterator[RowBlock]:
-    """Cut logits into blocks, checking and correcting each; float16 is computed in float32."""
+def row_blocks(logits: FloatArray) -> Iterator[RowBlock]:
+    """Cut logits into blocks, checking each; float16 is computed in float32."""
     n, n_classes = logits.shape
     # By size: a file's byte order need not be this machine's.
     work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)
     size = min(max(1, _BLOCK_BYTES // (n_classes * work.itemsize)), _BLOCK_ROWS)
     # Fresh memory costs more than the arithmetic done in it, so every block uses the same.
-    n_buffers = 2 if correction is None else 3
-    room = tuple(by_row.empty(min(size, n), n_classes, work) for _ in range(n_buffers))
+    first, second = (by_row.empty(min(size, n), n_classes, work) for _ in range(2))
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
-        given = block = _checked(by_row.laid_out(logits[rows], work), start)
-        if correction is not None:
-            block = _checked(correction(given, out=room[2][: len(given)]), start)
-        yield RowBlock(rows, given, block, room)
+        yield RowBlock(rows, _checked(by_row.laid_out(logits[rows], work), start), (first, second))
 
 
 def _checked(block: FloatArray, first_row: int) -> FloatArray:

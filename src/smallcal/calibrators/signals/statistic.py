@@ -34,7 +34,6 @@ class Statistic(FittedSignal):
 
     statistic: str
     kind: ClassVar[str] = "statistic"
-    single: ClassVar[bool] = True
     schema: ClassVar[Mapping[str, Rule]] = {"statistic": rule("statistic")}
 
     def __post_init__(self) -> None:
@@ -88,7 +87,6 @@ class StandardisedStatistics(FittedSignal):
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     kind: ClassVar[str] = "statistics"
-    single: ClassVar[bool] = True
     words: ClassVar[str] = "statistics of the logits"
     schema: ClassVar[Mapping[str, Rule]] = {
         "statistics": STATISTICS_RULE,

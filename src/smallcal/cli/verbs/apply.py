@@ -216,10 +216,11 @@ def _whole(
     loaded = inputs.load(data, asked, fitted, as_written=True)
     given = replace(loaded, labels=None).in_order_of(fitted.class_names)
     table = _table_for(fitted, given.class_names, priced)
-    proba = inputs.calibrated(fitted, given)
-    beside = decided_rows.priced(table, proba)
+    rows = inputs.calibrated(fitted, given)
+    beside = decided_rows.priced(table, rows.proba)
     if more.decision:
-        beside |= inputs.decisions(fitted, given, proba)
+        beside |= inputs.decisions(fitted, given, rows)
+    proba = rows.adjusted(fitted)
     if loaded.class_names is not None and given.class_names != loaded.class_names:
         terminal.note(given.notes[-1])
         back = order_of(given.class_names or (), loaded.class_names, what="columns")
@@ -227,6 +228,7 @@ def _whole(
     arrays: dict[str, NDArray[Any]] = {"probabilities": proba}
     if more.temperature:
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)
+    arrays |= decided_rows.predicted(fitted, rows, given.class_names or fitted.class_names)
     arrays |= beside
     if loaded.labels is not None:
         arrays["labels"] = inputs.label_column(loaded.labels, loaded)

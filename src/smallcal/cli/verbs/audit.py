@@ -65,6 +65,7 @@ def audit(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
+    keep_predictions: options.KeepPredictions = False,
     seed: options.Seed = 0,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -97,6 +98,7 @@ def audit(
             input=loaded.input,
             features=loaded.features,
             groups=loaded.groups if grouped else None,
+            keep_predictions=keep_predictions,
             random_state=seed,
             advance=advance,
         )
@@ -144,8 +146,6 @@ def _show(found: Audit, data: str) -> None:
 
 def _show_temperatures(found: Audit) -> None:
     rows = {"one temperature for all": found.pooled_temperature}
-    if found.tail_temperature is not None:
-        rows["classes not predicted"] = found.tail_temperature
     for level, spread in found.quantiles.items():
         rows[f"temperature, {100 * float(level):g} % of samples below"] = spread
     if found.rank_correlation is not None:

@@ -30,7 +30,7 @@ DEFAULT_METRICS: tuple[str, ...] = (
     "brier",
     "top_label_bce",
 )
-DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,adaptive"
+DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,smallcal"
 SCORE_METRICS = ("ece15", "adaece15", "nll", "brier", "auroc")
 
 #: Metrics beside one another in 80 columns: values, and differences with intervals.
@@ -61,6 +61,7 @@ def compare(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
+    keep_predictions: options.KeepPredictions = False,
     n_boot: options.EnoughBoot = None,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
@@ -88,7 +89,8 @@ def compare(
         taken = f"score_as_{fitted_on.score.kind}"
         terminal.note(f"{taken}: {FLAGS[taken]}")
     labels = inputs.require_agreement(tested_on, test.source, force=force).labels
-    probas, errors = _fit_all(names, cal, replace(test, labels=labels), seed)
+    how = {"keep_predictions": keep_predictions, "random_state": seed}
+    probas, errors = _fit_all(names, cal, replace(test, labels=labels), how)
     if methods == "all":
         errors = _forgive_missing(errors)
     failures = {
@@ -99,8 +101,8 @@ def compare(
     probas = {name: tested_on.measured(proba) for name, proba in probas.items()}
     if probas:
         reference = baseline if baseline in probas else None
-        with resampling(n_boot, level, seed) as how:
-            result = put_together(labels, probas, baseline=reference, metrics=wanted, **how)
+        with resampling(n_boot, level, seed) as drawn:
+            result = put_together(labels, probas, baseline=reference, metrics=wanted, **drawn)
     if as_json:
         found = {} if result is None else result.to_dict()
         advised = {"recommended": usually if usually in probas else None}
@@ -151,7 +153,7 @@ def _forgive_missing(failures: dict[str, Exception]) -> dict[str, Exception]:
 
 
 def _fit_all(
-    names: list[str], cal: Loaded, test: Loaded, seed: int
+    names: list[str], cal: Loaded, test: Loaded, how: dict[str, Any]
 ) -> tuple[dict[str, FloatArray], dict[str, Exception]]:
     """Fit each method; one that fails is a reason, not the end of the others."""
     checked = inputs.predictions(cal)
@@ -169,16 +171,16 @@ def _fit_all(
         for name in names:
             try:
                 with terminal.noted_warnings(name):
-                    probas[name] = _fit_one(name, cal, test, seed)
+                    probas[name] = _fit_one(name, cal, test, how)
             except Exception as error:  # noqa: BLE001 - the other methods' results must not be lost
                 failures[name] = error
             advance(1)
     return probas, failures
 
 
-def _fit_one(name: str, cal: Loaded, test: Loaded, seed: int) -> FloatArray:
-    method = chosen(name, input=cal.input, random_state=seed)
-    # The raw model is what others are compared with; effects of groups would make it another.
+def _fit_one(name: str, cal: Loaded, test: Loaded, how: dict[str, Any]) -> FloatArray:
+    method = chosen(name, input=cal.input, **how)
+    # Others are compared with the uncalibrated model; group effects would make it another.
     groups = None if true_name(name) == "none" else cal.groups
     given: dict[str, Any] = {"input": cal.input, "features": cal.features, "groups": groups}
     fitted = fit_arrays(method, cal.logits, cal.labels, **given)

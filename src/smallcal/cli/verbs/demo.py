@@ -13,6 +13,7 @@ import numpy as np
 
 from smallcal import io
 from smallcal.advice.recommend import DEFAULT, on_test
+from smallcal.calibrators.catalogue import method as row
 from smallcal.calibrators.fitting import fit_arrays
 from smallcal.calibrators.variants import chosen
 from smallcal.cli import options, terminal
@@ -29,7 +30,7 @@ from smallcal.reports.render.html import require_page
 from smallcal.reports.settings import Settings
 from smallcal.statistics.compare import evaluate
 
-METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "adaptive", "adaptive-free")
+METHODS = ("none", "ts-nll", "tva-ts", "srts-bce", "smallcal")
 MEASURED = ("ece15", "top_label_bce", "nll", "brier", "accuracy")
 BUDGETS = (250, 625, 1250)
 NO_REPORT = "none"
@@ -148,7 +149,18 @@ def _rows(cells: list[Cell]) -> Iterator[list[str]]:
             METRICS[metric].unit.spread(cell.mean(metric), cell.std(metric)) for metric in MEASURED
         )
         shown = [text.replace(" ", "") for text in spreads]  # so that 80 columns are enough
-        yield [str(cell.budget) if first else "", cell.method, *shown]
+        yield [str(cell.budget) if first else "", titled(cell.method), *shown]
+
+
+def titled(method: str) -> str:
+    """Return what people call a method.
+
+    Examples
+    --------
+    >>> [titled(name) for name in ("none", "ts-nll", "smallcal")]
+    ['uncalibrated', 'temperature scaling', 'smallcal (default)']
+    """
+    return row(method).title
 
 
 def findings(cells: list[Cell]) -> Iterator[str]:
@@ -159,27 +171,28 @@ def findings(cells: list[Cell]) -> Iterator[str]:
         best = min(ece.values())
         winners = [method for method, value in ece.items() if value == best]
         tie = " (a tie)" if len(winners) > 1 else ""
-        gain = f"{unit.size(ece['none'] - best)} below the raw model's {unit.value(ece['none'])}"
+        named = " and ".join(map(titled, winners))
+        gain = f"{unit.size(ece['none'] - best)} below the uncalibrated {unit.value(ece['none'])}"
         if "none" in winners:
-            gain = "so nothing improves on the raw model"
+            gain = "so nothing improves on the uncalibrated model"
         spread = max(found[method].std("ece15") for method in winners)
         near = [m for m, value in ece.items() if m not in winners and value - best <= spread]
-        level = f"; {' and '.join(near)} within one standard deviation" if near else ""
+        level = " and ".join(map(titled, near))
+        level = f"; {level} within one standard deviation" if near else ""
         yield (
-            f"{budget:,} samples: lowest ECE by {' and '.join(winners)}{tie}, {unit.value(best)}, "
-            f"{gain}{level}."
+            f"{budget:,} samples: lowest ECE by {named}{tie}, {unit.value(best)}, {gain}{level}."
         )
         yield _proper(budget, found)
 
 
 def _proper(budget: int, found: dict[str, Cell]) -> str:
-    """Say which method has the lowest top-label log-loss, beside the raw model's."""
+    """Say which method has the lowest top-label log-loss, beside the uncalibrated one."""
     loss, unit = _printed(found, "top_label_bce"), METRICS["top_label_bce"].unit
     best = min(loss.values())
-    winners = " and ".join(name for name, value in loss.items() if value == best)
+    winners = " and ".join(titled(name) for name, value in loss.items() if value == best)
     return (
-        f"{budget:,} samples: lowest top-label log-loss by {winners}, {unit.number(best)}, raw "
-        f"{unit.value(loss['none'])}."
+        f"{budget:,} samples: lowest top-label log-loss by {winners}, {unit.number(best)}, "
+        f"uncalibrated {unit.value(loss['none'])}."
     )
 
 

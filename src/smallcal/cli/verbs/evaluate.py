@@ -14,13 +14,22 @@ from smallcal.advice.cost_table import CostTable
 from smallcal.advice.costs import Costs
 from smallcal.advice.expected_cost import ExpectedCost, expected_cost_of
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.cli import choices, costs, inputs, inputs_streamed, options, terminal
+from smallcal.cli import (
+    choices,
+    costs,
+    inputs,
+    inputs_streamed,
+    model_predictions,
+    options,
+    terminal,
+)
 from smallcal.cli.gaps import show_gaps
 from smallcal.cli.options import option
 from smallcal.cli.resampled import resamples, resampling
 from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.special import softmax
+from smallcal.deploy.decided_rows import Rows
 from smallcal.io import Loaded
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.condition import Condition
@@ -81,13 +90,13 @@ def evaluate(
         kind = loaded.input
         how = {"n_boot": n_boot, "level": level, "random_state": seed}
         seen = _probabilities(loaded, fitted, force=force, both=by is not None or cost is not None)
-        values, found, (n, n_classes), rows = _measured(
+        values, found, (n, n_classes), rows, own = _measured(
             loaded, seen, wanted, by=_groups(loaded, by, asked), how=how
         )
         spent = None if priced is None else _spent(loaded, seen, fitted, priced, how)
     else:
         found, rows, n_classes, kind = {}, [], source.n_classes, source.input
-        values, n = inputs_streamed.measured(
+        values, own, n = inputs_streamed.measured(
             source, fitted, metrics=wanted, asked=asked, force=force
         )
         if n_boot != 0:
@@ -104,6 +113,7 @@ def evaluate(
                 "metrics": values,
                 "debiased": {name: found[name].point for name in CUTS if name in found},
                 "intervals": {name: row.to_dict() for name, row in found.items()},
+                **({} if own is None else {"model_predictions": own}),
                 **({} if by is None else {"by": by, "groups": rows}),
                 **({} if spent is None else {"cost": spent[0].to_dict()}),
                 "checks": checks,
@@ -115,6 +125,7 @@ def evaluate(
             what = f"calibrated by {calibrator} ({fitted.method})"
         terminal.say(f"{data}: {terminal.size(n, n_classes, kind)}, {what}")
         _show(values, found, level, kind)
+        model_predictions.show(fitted, own)
         if by is not None:
             show_gaps(rows, paired=fitted is not None, level=level, kind=kind)
         if spent is not None:
@@ -123,30 +134,35 @@ def evaluate(
 
 
 class _Measured(NamedTuple):
-    """Values, their intervals, samples and classes, and the gap of each group."""
+    """Values, their intervals, samples and classes, the gap of each group.
+
+    Last, the metrics of the model's own predictions, where a calibrator judges them.
+    """
 
     values: dict[str, float]
     found: dict[str, Interval]
     size: tuple[int, int]
     rows: list[dict[str, Any]]
+    own: dict[str, float] | None
 
 
 class _Seen(NamedTuple):
-    """Labels, probabilities, and where both are asked for those of the raw model."""
+    """Labels and probabilities, and where both are asked for the uncalibrated ones."""
 
     labels: IntArray
     proba: FloatArray
     before: FloatArray
+    rows: Rows | None = None
 
 
 def _probabilities(
     loaded: Loaded, fitted: FittedCalibrator | None, *, force: bool, both: bool
 ) -> _Seen:
-    codes, proba = inputs.probabilities(loaded, fitted, force=force)
+    codes, proba, rows = inputs.probabilities(loaded, fitted, force=force)
     if fitted is None or not both:
-        return _Seen(codes, proba, proba)
+        return _Seen(codes, proba, proba, rows)
     checked = inputs.predictions(inputs.named(loaded, fitted), fitted.score)
-    return _Seen(codes, proba, checked.measured(softmax(checked.logits)))
+    return _Seen(codes, proba, checked.measured(softmax(checked.logits)), rows)
 
 
 def _measured(
@@ -158,17 +174,21 @@ def _measured(
     how: dict[str, Any],
 ) -> _Measured:
     """Measure samples that are in memory."""
-    codes, proba, before = seen
+    codes, proba, before, calibrated = seen
     rows: list[dict[str, Any]] = []
     if by is not None:
         with inputs.naming(loaded.source):
             rows = gaps_by_group(codes, proba, by, before=before, level=how["level"])
     size = len(proba), 2 if proba.ndim == 1 else proba.shape[1]
+    own = None
+    if calibrated is not None and loaded.input != "score":
+        own = model_predictions.measured([model_predictions.scored(codes, calibrated)])
     if how["n_boot"] == 0:
-        return _Measured(measure(codes, proba, metrics=wanted), {}, size, rows)
+        return _Measured(measure(codes, proba, metrics=wanted), {}, size, rows, own)
     with resampling(how["n_boot"], how["level"], how["random_state"]) as drawn:
         found = measure(codes, proba, metrics=wanted, ci=True, **drawn)
-    return _Measured({name: row.plain for name, row in found.items()}, found, size, rows)
+    values = {name: row.plain for name, row in found.items()}
+    return _Measured(values, found, size, rows, own)
 
 
 def _spent(
@@ -179,7 +199,8 @@ def _spent(
     how: dict[str, Any],
 ) -> tuple[ExpectedCost, CostTable]:
     """Return what the best decisions cost, and the costs of this model's decisions."""
-    after, names = Scored.of(seen.labels, seen.proba), inputs.named(loaded, fitted).class_names
+    proba = seen.proba if seen.rows is None or seen.proba.ndim == 1 else seen.rows.proba
+    after, names = Scored.of(seen.labels, proba), inputs.named(loaded, fitted).class_names
     table = costs.table_for(priced, after.n_classes, names, score=after.outcome)
     before = None if fitted is None else Scored.of(seen.labels, seen.before)
     if fitted is not None and fitted.score is not None and fitted.score.kind != "probability":

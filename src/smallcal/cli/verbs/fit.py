@@ -15,7 +15,7 @@ from smallcal.calibrators.variants import chosen
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli import per as each
 from smallcal.cli.describe import describe, notes_of
-from smallcal.cli.options import flag, option
+from smallcal.cli.options import option
 from smallcal.errors import InputError
 from smallcal.io import Loaded
 
@@ -43,10 +43,7 @@ def fit(
     outcome: options.Outcome = None,
     group: options.Group = None,
     per: options.Per = None,
-    may_change_predictions: Annotated[
-        bool,
-        flag("--may-change-predictions", "Allow calibration to change the predicted class."),
-    ] = False,
+    keep_predictions: options.KeepPredictions = False,
     seed: options.Seed = 0,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -58,7 +55,7 @@ def fit(
         chosen,
         method,
         options=settings,
-        keep_predictions=False if may_change_predictions else None,
+        keep_predictions=keep_predictions,
         random_state=seed,
     )
     if per is not None:

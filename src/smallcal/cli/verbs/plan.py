@@ -31,6 +31,7 @@ def plan(
     outcome: options.Outcome = None,
     group: options.Group = None,
     method: options.Method = "default",
+    keep_predictions: options.KeepPredictions = False,
     sizes: Annotated[
         str | None,
         option(
@@ -73,6 +74,7 @@ def plan(
             test_size=test_size,
             input=loaded.input,
             level=level,
+            keep_predictions=keep_predictions,
             random_state=seed,
             advance=advance,
         )

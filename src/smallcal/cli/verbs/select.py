@@ -37,7 +37,8 @@ def select(
     candidates: Annotated[
         str | None,
         option(
-            "A,B,...", "Which methods, from simple to rich, such as none,srts-bce\\[n_groups=5]."
+            "A,B,...",
+            "Which methods, from simple to rich, such as none,ts-nll or srts-bce\\[n_groups=5].",
         ),
     ] = None,
     rule: Annotated[
@@ -60,12 +61,13 @@ def select(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
+    keep_predictions: options.KeepPredictions = False,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Choose a method by cross-validation, the raw model among the candidates."""
+    """Choose a method by cross-validation, the uncalibrated model among the candidates."""
     require_rule(rule, loss=loss, n_repeats=repeats, n_folds=folds, level=level)
     wanted = None if candidates is None else parsed(candidates)
     if output is not None:
@@ -89,6 +91,7 @@ def select(
             level=level,
             input=loaded.input,
             features=loaded.features,
+            keep_predictions=keep_predictions,
             random_state=seed,
             advance=advance,
         )
@@ -187,7 +190,10 @@ def _next_step(found: Selection, given: list[str]) -> None:
         return
     words = ["smallcal", "fit", *given, "--method", found.choice_method]
     for name, value in found.choice_options.items():
-        words += ["--set", f"{name}={_typed(value)}"]
+        if name == "keep_predictions":
+            words.append("--keep-predictions")
+        else:
+            words += ["--set", f"{name}={_typed(value)}"]
     words += ["--seed", str(found.random_state)] if found.random_state else []
     # A line of its own that begins with spaces is not wrapped: pasted, it is one command.
     terminal.say("Next:", f"  {shown.command([*words, '-o', 'cal.json'])}")

@@ -246,7 +246,7 @@ def _to_rows(
     reference = rows.reference(changes, len(base.group_counts))
     new = with_later(base, part, reference=reference)
     aside = len(fitted.decisions)
-    changed = rows.changed(changes)
+    changed = 0 if base.keep_predictions else rows.changed(changes)
     return Adaptation(new, verdict, adapted=True, changed=changed, set_aside=aside, **known)
 
 
@@ -288,6 +288,9 @@ def _to_rates(
     """Adapt to rates that were given."""
     part = ClassFrequencies(_plain(split.mean), _plain(now))
     new = with_later(base, part, reference=weighed(base.reference, part.factors))
+    changed = None
+    if rows is not None:
+        changed = 0 if base.keep_predictions else rows.changed(part.factors)
     return Adaptation(
         new,
         "rates",
@@ -296,7 +299,7 @@ def _to_rates(
         classes=_shown(base),
         before=part.before,
         now=part.now,
-        changed=None if rows is None else rows.changed(part.factors),
+        changed=changed,
         set_aside=len(fitted.decisions),
     )
 

@@ -37,8 +37,7 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str
-        A name in :func:`entry_names`. The default is the form whose predictions may change;
-        ``"adaptive"`` keeps them.
+        A name in :func:`entry_names`.
     options : mapping, optional
         Options of that method, as for :class:`smallcal.Calibrator`.
     random_state : int, Generator, RandomState or None
@@ -97,8 +96,6 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.calibrator_ = Calibrator(
             method=self.method,
             options=self.options,
-            # The benchmark lets calibrators change predictions: so does the default there.
-            keep_predictions=False if self.method == "default" else None,
             input="probabilities",
             random_state=self.random_state,
         ).fit(floored(proba, self.floor_), y)

@@ -52,11 +52,13 @@ class CalibratedModel(
         boosted tree.
     method : str
         A name in :func:`smallcal.methods`. Methods that need features are given ``X``. The
-        default for two classes is that of scores, ``spline``, which also corrects a class bias:
-        a prediction changes where its calibrated probability falls below one half. The default
-        for more classes, ``"adaptive"``, keeps all predictions; it can be used for two as well.
+        default for two classes is that of scores, ``spline``; ``"smallcal"``, the default for
+        more classes, can be used for two as well. Both may change predictions.
     options : mapping, optional
         Options of that method, as for :class:`smallcal.Calibrator`.
+    keep_predictions : bool
+        Whether :meth:`predict` stays the estimator's own prediction where calibration prefers
+        another class. :meth:`confidence` is then its calibrated probability.
     cv : int, splitter, iterable or "prefit"
         An int is the number of stratified, shuffled folds. Each fold is scored by a model that
         was fitted on the others; one calibrator is fitted on all these out-of-fold scores, and
@@ -123,6 +125,7 @@ class CalibratedModel(
         *,
         method: str = "default",
         options: Mapping[str, Any] | None = None,
+        keep_predictions: bool = False,
         cv: Any = 5,
         response: str = "auto",
         random_state: RandomState = 0,
@@ -130,6 +133,7 @@ class CalibratedModel(
         self.estimator = estimator
         self.method = method
         self.options = options
+        self.keep_predictions = keep_predictions
         self.cv = cv
         self.response = response
         self.random_state = random_state
@@ -198,9 +202,28 @@ class CalibratedModel(
         return np.asarray(np.log(np.maximum(proba, np.finfo(np.float64).tiny)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with the highest calibrated probability."""
+        """Return the most probable class of each row after calibration."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
+
+    def confidence(self, X: Any, *, predictions: Any = None) -> FloatArray:
+        """Return the probability that each prediction is correct, shape (n,).
+
+        Parameters
+        ----------
+        X : array-like
+            What the estimator takes.
+        predictions : array-like of shape (n,), optional
+            Labels in ``classes_`` to be judged, for instance the estimator's own predictions;
+            without them those of :meth:`predict`.
+        """
+        scores, codes = self.scores(X), None
+        features = self._features(X, len(scores))
+        if predictions is not None:
+            judged = Samples(X, np.asarray(predictions))
+            judged.require_known(self.classes_, name="predictions")
+            codes = judged.codes(self.classes_)
+        return self.calibrator_.confidence(scores, predictions=codes, features=features)
 
     @available_if(wrapped_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> FloatArray:
@@ -379,6 +402,7 @@ class CalibratedModel(
             # same: what is rounded to 1 in one of them is known in the other.
             method=true_name(self.method, "score") if two else self.method,
             options=self.options,
+            keep_predictions=self.keep_predictions,
             input="logits" if self.response_ == "decision_function" else "probabilities",
             class_names=None if plain else tuple(str(name) for name in self.classes_),
             random_state=self.random_state,

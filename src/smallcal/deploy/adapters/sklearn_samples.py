@@ -69,12 +69,12 @@ class Samples:
         """Number of samples."""
         return len(self.y)
 
-    def require_known(self, classes: NDArray[Any]) -> None:
+    def require_known(self, classes: NDArray[Any], *, name: str = "y") -> None:
         """Raise when a label is none of the model's classes."""
         strange = self.y[~np.isin(self.y, classes)]
         if len(strange):
             raise InputError(
-                f"y holds {strange.tolist()[0]!r}, which is not one of the estimator's "
+                f"{name} holds {strange.tolist()[0]!r}, which is not one of the estimator's "
                 f"{len(classes)} classes"
             )
 

@@ -152,6 +152,14 @@ class CalibratedTorchModel(nn.Module):
         """Return the class of every row, as a column number; see :meth:`predict_proba`."""
         return self.predict_proba(data).argmax(dim=-1)
 
+    def confidence(self, data: Any) -> Tensor:
+        """Return the probability that each prediction is correct, shape (n,), on the CPU.
+
+        It is the largest probability, or with ``keep_predictions=True`` the calibrated probability
+        of the model's own prediction. ``data`` is as for :meth:`predict_proba`.
+        """
+        return self._of_each(data, self.head.confidence)
+
 
 def _batches(data: Any, model: nn.Module) -> Iterable[Any]:
     """Return what was given as batches: one, where it is a tensor, an array or a batch itself."""

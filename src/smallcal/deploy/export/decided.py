@@ -90,14 +90,29 @@ def rules_of(fitted: FittedCalibrator) -> list[Rule]:
     return [Rule(column, each.promise, each.by == "group") for column, each in known.items()]
 
 
-def flags_of(fitted: FittedCalibrator, probabilities: Value) -> Iterator[tuple[str, Value]]:
-    """Yield the column of each threshold, and 1 where the confidence of the claim reaches it."""
+def confidence_of(fitted: FittedCalibrator, probabilities: Value, kept: Value | None) -> Value:
+    """Return the probability that the prediction is correct.
+
+    ``probabilities`` are those before :func:`smallcal.calibrators.softmax.put_first`, ``kept`` is 1
+    at the model's own prediction where predictions are kept.
+    """
+    if fitted.claim is not None:
+        return probabilities.dot(_one(fitted.claim, fitted.n_classes))
+    return probabilities.largest() if kept is None else kept.inner(probabilities)
+
+
+def flags_of(
+    fitted: FittedCalibrator, probabilities: Value, kept: Value | None
+) -> Iterator[tuple[str, Value]]:
+    """Yield the column of each threshold, and 1 where the confidence reaches it.
+
+    The arguments are those of :func:`confidence_of`.
+    """
     known = thresholds_of(fitted.decisions)
     n_limits = sum(each.by == "group" for each in known.values())
     limits, place = given("limits", n_limits), 0
-    confidence = probabilities.largest()
-    if fitted.claim is not None:
-        confidence = probabilities.dot(_one(fitted.claim, fitted.n_classes))
+    confidence = confidence_of(fitted, probabilities, kept)
+    predicted = probabilities.at_top() if kept is None else kept
     for column, each in known.items():
         if each.by == "group":
             level = limits if n_limits == 1 else limits.dot(_one(place, n_limits))
@@ -105,7 +120,7 @@ def flags_of(fitted: FittedCalibrator, probabilities: Value) -> Iterator[tuple[s
             yield column, confidence.reached(level)
         elif each.by == "class" and fitted.claim is None:
             # Of the predicted class the factor is 1, of the others 0: the sum is its threshold.
-            yield column, confidence.reached(probabilities.at_top().dot(each.levels[:-1]))
+            yield column, confidence.reached(predicted.dot(each.levels[:-1]))
         else:
             own = fitted.claim if each.by == "class" and fitted.claim is not None else 0
             yield column, confidence.reached(float(each.levels[own]))

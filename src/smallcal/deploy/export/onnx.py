@@ -1,14 +1,13 @@
 """A calibrator as an ONNX graph: a file of its own, or behind the model whose logits it takes.
 
-In double precision, or in single where that is enough (:mod:`smallcal.deploy.export.onnx_rows`);
-the numbers come back in the type they came in.
+Inside it is double precision; the numbers come back in the type they came in.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +16,7 @@ from smallcal.calibrators.program import Program, choose
 from smallcal.calibrators.program_plain import plain
 from smallcal.deploy.export.decided import named_groups, rules_of, told
 from smallcal.deploy.export.erf import without_erf
-from smallcal.deploy.export.onnx_fast import TIE, TIE_IN_HALF
 from smallcal.deploy.export.onnx_nodes import Graph
-from smallcal.deploy.export.onnx_rows import Columns, has_quick_form, in_double, in_single
 from smallcal.deploy.export.origin import Origin, origin_of
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, needing
@@ -48,8 +45,9 @@ def to_onnx(
     ``probabilities`` and, if there is one temperature per row, ``temperature``. A calibrator with
     effects of groups, or thresholds by group, has the input ``group``, int64: the index of the
     row's group in ``smallcal.group_names`` of the metadata; any other number, such as -1, means
-    an unknown group. A certified threshold adds the output ``accepted``, one boolean per row. The
-    batch may have any size.
+    an unknown group. A certified threshold adds the output ``accepted``, one boolean per row;
+    ``keep_predictions`` adds ``confidence``, the calibrated probability of the model's own
+    prediction. The batch may have any size.
 
     Parameters
     ----------
@@ -87,22 +85,15 @@ def to_onnx(
     found = calibrated(graph, fitted, tensors, dtype=dtype)
     graph.node("Identity", found.probabilities, output="probabilities")
     outputs = [helper.make_tensor_value_info("probabilities", kind, ["batch", program.n_classes])]
-    if found.temperature is not None:
-        flat = graph.node("Squeeze", found.temperature, graph.integers([-1]))
-        graph.node("Cast", flat, output="temperature", to=kind)
-        outputs.append(helper.make_tensor_value_info("temperature", kind, ["batch"]))
+    for name, column in (("temperature", found.temperature), ("confidence", found.confidence)):
+        if column is not None:
+            graph.node("Squeeze", column, graph.integers([-1]), output=name)
+            outputs.append(helper.make_tensor_value_info(name, kind, ["batch"]))
     for (column, _), flag in zip(program.decisions, found.decisions, strict=True):
         graph.node("Squeeze", flag, graph.integers([-1]), output=column)
         outputs.append(helper.make_tensor_value_info(column, onnx.TensorProto.BOOL, ["batch"]))
     model = helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            "smallcal",
-            inputs,
-            outputs,
-            graph.initializers,
-            value_info=graph.shapes,
-        ),
+        helper.make_graph(graph.nodes, "smallcal", inputs, outputs, graph.initializers),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name="smallcal",
@@ -141,37 +132,34 @@ def describe(model: Any, fitted: FittedCalibrator, origin: Origin) -> None:
         model.metadata_props.add(key=key, value=value.encode(errors="replace").decode())
 
 
+class Columns(NamedTuple):
+    """Tensors with a row for each row; decisions are truth values, the rest of the type asked."""
+
+    probabilities: str
+    temperature: str | None
+    confidence: str | None
+    decisions: list[str]
+
+
 def calibrated(
-    graph: Graph,
-    fitted: FittedCalibrator,
-    tensors: dict[str, str],
-    *,
-    dtype: str,
-    two_axes: bool = True,
+    graph: Graph, fitted: FittedCalibrator, tensors: dict[str, str], *, dtype: str
 ) -> Columns:
-    """Write a calibrator into a graph: quickly, where its steps and the type allow it.
-
-    The probabilities are of the type asked for. ``two_axes`` says that the logits have no more.
-    """
-    half = dtype == "float16"
-    program = program_of(fitted)
-    exact = _exact(fitted, program, half=half)
-    if dtype == "float64" or not has_quick_form(graph.onnx, program, opset=graph.opset):
-        found = in_double(graph, exact, tensors)
-        return found.typed(graph, dtype)
-    first = tensors["logits"]
-    z = graph.cast(first, "FLOAT") if half else first
-    if not two_axes:
-        z = graph.node("Reshape", z, graph.integers([-1, program.n_classes]))
-    found = in_single(graph, program, exact, z, tie=TIE_IN_HALF if half else TIE)
-    if not two_axes:
-        found = found.shaped_like(graph, first)
-    return found.typed(graph, dtype) if half else found
+    """Write a calibrator into a graph; ``tensors`` are named by the inputs of its program."""
+    program = _exact(fitted, half=dtype == "float16")
+    graph.write(program, tensors)
+    kind = {"float16": "FLOAT16", "float32": "FLOAT", "float64": "DOUBLE"}[dtype]
+    probabilities = graph.cast(graph.result(program), kind)
+    decisions = [graph.decided(program, flag) for _, flag in program.decisions]
+    temperature, confidence = (
+        None if value is None else graph.cast(graph.per_row(value), kind)
+        for value in (program.temperature, program.confidence)
+    )
+    return Columns(probabilities, temperature, confidence, decisions)
 
 
-def _exact(fitted: FittedCalibrator, program: Program, *, half: bool) -> Program:
+def _exact(fitted: FittedCalibrator, *, half: bool) -> Program:
     """Return the program in what ONNX Runtime has, and with no ties in the type."""
-    program = without_erf(plain(program))
+    program = without_erf(plain(program_of(fitted)))
     if not (half and fitted.preserves_argmax and fitted.score is None):
         return program
     logits = next(value for value in program.values() if value.operation == "logits")

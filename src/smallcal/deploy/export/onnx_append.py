@@ -39,7 +39,8 @@ def append_to_onnx(
     All outputs of the model stay; ``probabilities`` is added, in the type and shape of the
     logits (whose last axis is the classes). A model older than opset 13 is converted. For a
     calibrator of scores, the model's output is (batch,) or (batch, 1), and the probabilities are
-    (batch, 2). A certified threshold adds ``accepted``, one boolean per row.
+    (batch, 2). A certified threshold adds ``accepted``, one boolean per row;
+    ``keep_predictions`` adds ``confidence``, as in :func:`smallcal.deploy.export.to_onnx`.
 
     Parameters
     ----------
@@ -88,19 +89,22 @@ def append_to_onnx(
     made = Graph(onnx, opset=_opset(loaded), prefix=_free("smallcal_", taken))
     named = {role: output.name for role, output in outputs.items()}
     column = given.name if fitted.score is None else _column(made, given)
-    tensors, flat = {"logits": column, **named}, _n_axes(given) == 2
-    found = calibrated(made, fitted, tensors, dtype=dtype, two_axes=flat)
+    found = calibrated(made, fitted, {"logits": column, **named}, dtype=dtype)
     result = f"{_apart('probabilities', taken)}probabilities"
     made.node("Identity", found.probabilities, output=result)
-    flags = [f"{_apart(rule.column, taken)}{rule.column}" for rule in rules_of(fitted)]
-    for name, flag in zip(flags, found.decisions, strict=True):
-        made.node("Squeeze", flag, made.integers([-1]), output=name)
+    flags = {
+        rule.column: each for rule, each in zip(rules_of(fitted), found.decisions, strict=True)
+    }
+    columns = {} if found.confidence is None else {"confidence": found.confidence}
+    _add_output(graph, given, result, n_columns=None if fitted.score is None else 2)
+    for name, each in (columns | flags).items():
+        added = made.node(
+            "Squeeze", each, made.integers([-1]), output=f"{_apart(name, taken)}{name}"
+        )
+        kind = onnx.TensorProto.BOOL if name in flags else given.type.tensor_type.elem_type
+        _add_column(graph, given, added, kind)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.initializers)
-    graph.value_info.extend(made.shapes)
-    _add_output(graph, given, result, n_columns=None if fitted.score is None else 2)
-    for name in flags:
-        _add_flag(onnx, graph, given, name)
     describe(loaded, fitted, origin or origin_of(fitted))
     return _bytes(onnx, loaded, Path(model))
 
@@ -132,12 +136,12 @@ def _add_output(graph: Any, like: Any, name: str, *, n_columns: int | None) -> N
     shape.dim[-1].dim_value = n_columns
 
 
-def _add_flag(onnx: Any, graph: Any, like: Any, name: str) -> None:
-    """Add an output of truth values, of the shape of another without its last axis."""
+def _add_column(graph: Any, like: Any, name: str, kind: int) -> None:
+    """Add an output of some type, of the shape of another without its last axis."""
     added = graph.output.add()
     added.name = name
     tensor, given = added.type.tensor_type, like.type.tensor_type
-    tensor.elem_type = onnx.TensorProto.BOOL
+    tensor.elem_type = kind
     if given.HasField("shape"):
         axes = list(given.shape.dim)
         tensor.shape.dim.extend(axes[:-1] if len(axes) > 1 else axes)

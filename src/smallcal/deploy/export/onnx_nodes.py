@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +11,6 @@ from numpy.typing import NDArray
 from smallcal.calibrators.program import Program, Value
 from smallcal.deploy.export.decided import NamedGroups
 
-#: NumPy's types by ONNX's names.
-NUMPY_TYPES: Mapping[str, type[np.generic]] = MappingProxyType(
-    {"FLOAT": np.float32, "DOUBLE": np.float64, "BOOL": np.bool_, "INT64": np.int64}
-)
 _OPS = {
     "add": "Add",
     "subtract": "Sub",
@@ -29,37 +24,14 @@ _OPS = {
 }
 
 
-class Tensor(NamedTuple):
-    """What a graph inside a node takes or gives: its name, type and numbers per row."""
-
-    name: str
-    kind: str
-    width: int
-
-
 class Graph:
-    """Nodes and constants in the making; every name begins with a prefix.
+    """Nodes and constants in the making; every name begins with a prefix."""
 
-    With ``outer`` they are for the inside of a node of that graph, which keeps the constants.
-    ``kind`` is the type of numbers.
-    """
-
-    def __init__(
-        self,
-        onnx: Any,
-        *,
-        opset: int,
-        prefix: str = "smallcal_",
-        outer: Graph | None = None,
-        kind: str = "DOUBLE",
-    ) -> None:
-        self.kind = kind
-        self.nodes: list[Any] = []
-        self.shapes: list[Any] = []
+    def __init__(self, onnx: Any, *, opset: int, prefix: str = "smallcal_") -> None:
         self.onnx, self.opset, self.prefix = onnx, opset, prefix
-        self.initializers: list[Any] = [] if outer is None else outer.initializers
-        self._constants: dict[tuple[str, tuple[int, ...], bytes], str]
-        self._constants = {} if outer is None else outer._constants
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._names: dict[int, str] = {}
         self._masks: dict[int, str] = {}
         self._same_for_all: set[int] = set()
@@ -72,77 +44,17 @@ class Graph:
         self._first = inputs["logits"]
         for value in program.values():
             if value.operation in inputs:
-                self._names[id(value)] = self.cast(inputs[value.operation], self.kind)
+                self._names[id(value)] = self.cast(inputs[value.operation], "DOUBLE")
                 continue
-            self._names[id(value)] = self.written(value)
-            self.note_sameness(value)
+            self._names[id(value)] = self._written(value)
+            if self._same_for_all.issuperset(map(id, value.of)):  # it has no rows of its own
+                self._same_for_all.add(id(value))
 
-    def written(self, value: Value) -> str:
+    def _written(self, value: Value) -> str:
         """Add a value whose parts are there already."""
         if value.operation in _OPS:
             return self.node(_OPS[value.operation], *map(self.name_of, value.of))
         return str(getattr(self, f"_{value.operation}")(value))
-
-    def note_sameness(self, value: Value) -> None:
-        """Keep in mind whether a value has no rows of its own."""
-        if self._same_for_all.issuperset(map(id, value.of)):
-            self._same_for_all.add(id(value))
-
-    def inside(self, name: str, *, kind: str = "DOUBLE") -> Graph:
-        """Return a graph for the inside of a node; constants stand outside, for all."""
-        prefix = f"{self.prefix}{name}_"
-        return Graph(self.onnx, opset=self.opset, prefix=prefix, outer=self, kind=kind)
-
-    def made(
-        self, name: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor] = (), rows: str = ""
-    ) -> Any:
-        """Return what was written as the graph of a node.
-
-        ``rows`` names the first of two axes, if it is the same for all inputs and outputs.
-        """
-        ends = [[self._shaped(each, rows) for each in side] for side in (inputs, outputs)]
-        return self.onnx.helper.make_graph(self.nodes, self.prefix + name, *ends)
-
-    def put(self, into: Tensor, places: str, numbers: str, *, axis: int = 0) -> str:
-        """Put whole rows in their places, or by axis -1 a number in each.
-
-        ONNX Runtime does so without a copy if it can tell that the shape stays the same, for which
-        the axis of rows needs a name.
-        """
-        if axis == 0:  # not ScatterND, which copies
-            places = self.node("Expand", places, self.node("Shape", numbers))
-        found = self.node("ScatterElements", into.name, places, numbers, axis=axis)
-        for name in (into.name, found):
-            if name not in (each.name for each in self.shapes):
-                self.shapes.append(self._shaped(into._replace(name=name), f"{self.prefix}rows"))
-        return found
-
-    def _shaped(self, tensor: Tensor, rows: str) -> Any:
-        kind = getattr(self.onnx.TensorProto, tensor.kind)
-        shape = [rows, tensor.width] if rows else None
-        return self.onnx.helper.make_tensor_value_info(tensor.name, kind, shape)
-
-    def some(self, flags: str) -> str:
-        """Return whether any flag is true; of no flags, none is."""
-        return self.any_in(self.node("NonZero", flags))
-
-    def any_in(self, places: str) -> str:
-        """Return whether there is anything."""
-        size = self.node("Size", places)
-        return self.node("Greater", size, self.kept(np.array(0, dtype=np.int64)))
-
-    def either(
-        self,
-        condition: str,
-        then: tuple[Graph, list[Tensor]],
-        otherwise: tuple[Graph, list[str]],
-    ) -> list[str]:
-        """Run one of two graphs, and return the tensors of what it gives."""
-        (yes, results), (no, others) = then, otherwise
-        like = [each._replace(name=name) for each, name in zip(results, others, strict=True)]
-        outputs = [f"{self.prefix}{len(self.nodes)}_{k}" for k in range(len(results))]
-        branches = {"then_branch": yes.made("then", results), "else_branch": no.made("else", like)}
-        return self.several("If", [condition], outputs, **branches)
 
     def name_of(self, value: Value) -> str:
         """Return the tensor of a value."""
@@ -164,16 +76,12 @@ class Graph:
         self._good = self.node("And", above, below)
         return self.node("Where", self._good, found, self.number(np.nan))
 
-    def mask(self, flag: Value) -> str:
-        """Return the truth values of what is 1 or 0."""
-        return self._masks[id(flag)]
-
     def decided(self, program: Program, flag: Value) -> str:
         """Return a truth value for each row: a decision; never where a score is none.
 
         To be called after :meth:`result`.
         """
-        mask = self.mask(flag)
+        mask = self._masks[id(flag)]
         if program.score is not None:
             mask = self.node("And", mask, self._good)
         return mask
@@ -192,16 +100,10 @@ class Graph:
     def node(self, operation: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """Add a node and return the name of its output."""
         output = output or f"{self.prefix}{len(self.nodes)}"
-        return self.several(operation, inputs, [output], **attributes)[0]
-
-    def several(
-        self, operation: str, inputs: Sequence[str], outputs: list[str], **attributes: Any
-    ) -> list[str]:
-        """Add a node of any outputs, and return their names."""
         name = f"{self.prefix}node_{len(self.nodes)}"
         make = self.onnx.helper.make_node
-        self.nodes.append(make(operation, inputs, outputs, name=name, **attributes))
-        return outputs
+        self.nodes.append(make(operation, inputs, [output], name=name, **attributes))
+        return output
 
     def looked_up(self, places: str, numbers: Sequence[float]) -> str:
         """Return the column of numbers that stand at some places; 0 where there is none."""
@@ -247,18 +149,18 @@ class Graph:
         return self.node("Cast", source, to=getattr(self.onnx.TensorProto, kind))
 
     def _constant(self, value: Value) -> str:
-        return self.kept(value.numbers[None].astype(NUMPY_TYPES[self.kind]))
+        return self.kept(value.numbers[None])
 
-    def number(self, number: float, kind: type[np.floating[Any]] = np.float64) -> str:
+    def number(self, number: float) -> str:
         """Add one number, of two axes: with less ONNX Runtime goes through columns row by row."""
-        return self.kept(np.array([[number]], dtype=kind))
+        return self.kept(np.array([[number]]))
 
     def _reached(self, value: Value) -> str:
         return self._mask(value, self.node("GreaterOrEqual", *map(self.name_of, value.of)))
 
     def _mask(self, value: Value, name: str) -> str:
         self._masks[id(value)] = name
-        return self.cast(name, self.kind)
+        return self.cast(name, "DOUBLE")
 
     def _choose(self, value: Value) -> str:
         where, *others = value.of
@@ -266,12 +168,12 @@ class Graph:
         return self.node("Where", mask, *map(self.name_of, others))
 
     def _sum(self, value: Value) -> str:
-        return self.reduced("ReduceSum", value, since=13)
+        return self._reduced("ReduceSum", value, since=13)
 
     def _largest(self, value: Value) -> str:
-        return self.reduced("ReduceMax", value, since=18)
+        return self._reduced("ReduceMax", value, since=18)
 
-    def reduced(self, operation: str, value: Value, *, since: int) -> str:
+    def _reduced(self, operation: str, value: Value, *, since: int) -> str:
         """Reduce rows to a column; the axis is an input since an opset, and was an attribute."""
         row = self.name_of(value.of[0])
         if self.opset < since:

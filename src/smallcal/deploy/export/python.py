@@ -29,7 +29,9 @@ def to_python(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     The file has ``calibrate(logits)`` for one row, ``calibrate_rows(rows)`` for many and, if there
     is one temperature per row, ``temperature(logits)``. Run as a program, it reads CSV rows from
     standard input. For a calibrator of scores a row is one number, and ``probability(score)`` is
-    the probability of outcome 1. A certified threshold adds ``accepted(logits)``.
+    the probability of outcome 1. A certified threshold adds ``accepted(logits)``;
+    ``keep_predictions`` adds ``confidence(logits)``, the calibrated probability of the model's own
+    prediction.
 
     Parameters
     ----------
@@ -160,6 +162,8 @@ def _header(fitted: FittedCalibrator, program: Program, origin: Origin) -> dict[
     names, features = fitted.class_names, program.n_features
     more, result = _more(program), f"{program.n_classes} probabilities"
     also = "" if program.score is None else texts.FIRST.format(more=more)
+    if program.confidence is not None:
+        also += texts.OF_PREDICTION.format(takes=program.takes, more=more)
     for rule in rules_of(fitted):
         own = _more(program, group=rule.by_group)
         also += texts.DECIDES.format(column=rule.column, takes=program.takes, more=own)
@@ -235,7 +239,9 @@ def _functions(program: Program, lines: list[str], rules: Sequence[Rule]) -> Ite
     if program.n_features:
         body.append("features = _checked_features(features)")
     has = program.temperature is not None
-    found = ["probabilities", "temperature" if has else "None", *(rule.column for rule in rules)]
+    kept = program.confidence is not None
+    found = ["probabilities", "temperature" if has else "None", "confidence" if kept else "None"]
+    found += [rule.column for rule in rules]
     body += [*lines, f"return {', '.join(found)}"]
     takes = _more(program, group=grouped)
     yield f"\ndef _calibrated({given}{takes}):\n" + textwrap.indent("\n".join(body), "    ")
@@ -245,7 +251,9 @@ def _functions(program: Program, lines: list[str], rules: Sequence[Rule]) -> Ite
     yield _rows(program)
     if has:
         yield texts.TEMPERATURE.format(given=given, more=more, inner=inner)
-    for place, rule in enumerate(rules, start=2):
+    if kept:
+        yield texts.CONFIDENCE.format(given=given, more=more, inner=inner)
+    for place, rule in enumerate(rules, start=3):
         own = _more(program, group=rule.by_group)
         within = takes if rule.by_group else inner
         names = {"column": rule.column, "promise": rule.lines("    "), "place": place}

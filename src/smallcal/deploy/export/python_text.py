@@ -31,6 +31,11 @@ FIRST = """\
     this_file.probability(score{more})  # of outcome 1; what the line below writes for each row
 """
 
+#: What it says where predictions are kept.
+OF_PREDICTION = """\
+    this_file.confidence({takes}{more})  # probability that the model's own prediction is correct
+"""
+
 #: What it says of a decision.
 DECIDES = """\
     this_file.{column}({takes}{more})  # whether a certified threshold accepts it; 1 or 0 below
@@ -129,6 +134,12 @@ def temperature({given}{more}):
     return _calibrated({given}{inner})[1]
 '''
 
+CONFIDENCE = '''
+def confidence({given}{more}):
+    """Return the calibrated probability that the model's own prediction is correct."""
+    return _calibrated({given}{inner})[2]
+'''
+
 ACCEPTED = '''
 def {column}({given}{more}):
     """Return whether a row reaches the certified threshold.
@@ -140,7 +151,7 @@ def {column}({given}{more}):
 CELLS = '''
 def _cells(found):
     """Return what is written of a row: probabilities, and 1 or 0 for each decision."""
-    return [repr(p) for p in found[0]{shown}] + [int(flag) for flag in found[2:]]
+    return [repr(p) for p in found[0]{shown}] + [int(flag) for flag in found[3:]]
 '''
 
 MAIN = '''

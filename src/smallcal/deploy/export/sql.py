@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import groupby
 from typing import ClassVar
 
@@ -43,7 +42,8 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     effects of groups, the name of the group is the last argument; an unknown group, or NULL, has
     no effect. A calibrator of scores takes a number, and ``smallcal_probability(score)`` returns
     the probability of outcome 1. A certified threshold adds ``smallcal_accepted(logits)``, a
-    boolean.
+    boolean; ``keep_predictions`` adds ``smallcal_confidence(logits)``, the calibrated probability
+    of the model's own prediction.
 
     Parameters
     ----------
@@ -69,11 +69,13 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
         whose, asked = "an outcome", "smallcal_probability"
     words = (origin or origin_of(fitted)).words()
     text = _HEAD.format(whose=whose, asked=asked, given=shifted, **words)
-    text += _macro("smallcal_probabilities", shifted, replace(program, decisions=()), groups)
+    text += _macro("smallcal_probabilities", shifted, program.alone(program.probabilities), groups)
     if program.score is not None:
         text += _SECOND.format(given=shifted)
     if program.temperature is not None:
         text += _macro("smallcal_temperature", given, program.alone(program.temperature))
+    if program.confidence is not None:
+        text += _macro("smallcal_confidence", shifted, program.alone(program.confidence), groups)
     for rule, (column, flag) in zip(rules_of(fitted), program.decisions, strict=True):
         taken = f"{given}, group_name" if rule.by_group else shifted
         text += f"\n{rule.lines('-- ')}"

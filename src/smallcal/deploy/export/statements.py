@@ -83,9 +83,9 @@ def statements_of(program: Program) -> Statements:
         for part in value.of:
             users.setdefault(id(part), []).append(value)
     last = {id(value): name for name, value in program.decisions}
+    results = {name: getattr(program, name) for name in ("temperature", "confidence")}
+    last |= {id(value): name for name, value in results.items() if value is not None}
     last[id(program.probabilities)] = "probabilities"
-    if program.temperature is not None:
-        last[id(program.temperature)] = "temperature"
     names: dict[int, str] = {}
     depth: dict[int, int] = {}
     named: list[Value] = []

@@ -1,39 +1,23 @@
 """A fitted calibrator as a torch module: logits in, calibrated probabilities out.
 
 The module runs the calibrator's program and knows nothing of its method; see
-:mod:`smallcal.calibrators.program`. On a processor, where no gradient is asked for and no graph is
-made, numbers of classes are float32 if logits and program allow it
-(:mod:`smallcal.deploy.export.torch_narrow`); else all arithmetic is float64, one operation after
-another. Importing this module needs torch.
+:mod:`smallcal.calibrators.program`. All arithmetic is float64 where the device has it. Importing
+this module needs torch.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from smallcal.calibrators import compiled
 from smallcal.calibrators.decision import asked, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Value
 from smallcal.data.masks import MAX_MAGNITUDE
 from smallcal.deploy.export.decided import named_groups
-from smallcal.deploy.export.torch_narrow import (
-    FEW,
-    Narrow,
-    folded,
-    in_parts,
-    rounded,
-    row_done,
-    rows_done,
-)
-from smallcal.deploy.export.torch_steps import Step, fingerprint, run, written
+from smallcal.deploy.export.torch_steps import Step, fingerprint, rounded, run, written
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError, needing
 
@@ -93,15 +77,6 @@ class _Rows(NamedTuple):
     usable: Tensor
 
 
-class _Ready(NamedTuple):
-    """A narrow program with the numbers that a buffer had; the plan is for the kernel, if any."""
-
-    version: tuple[int, int, bool]
-    blocks: Narrow
-    row: Narrow
-    plan: compiled.Plan | None
-
-
 class TorchCalibrator(nn.Module):
     """A torch module from logits of shape (..., C) to calibrated probabilities or logits.
 
@@ -158,31 +133,28 @@ class TorchCalibrator(nn.Module):
         self._divides = (
             output == "logits"
             and program.temperature is not None
-            and fitted.tail_temperature is None
-            and fitted.correction is None
             and not program.grouped
             and not fitted.later
             and program.takes == "logits"
         )
-        main = program
+        main = program.probabilities
         if self._divides and program.temperature is not None:
-            main = replace(program, probabilities=program.temperature)
-        self._steps, compound, numbers = written(main)
-        narrow = program.narrow and output == "probabilities"
-        self._folded = folded(compound) if narrow else None
-        self._fitted = fitted if self._folded is not None else None
-        self._ready: _Ready | None = None
+            main = program.temperature
+        asked = [main] if program.confidence is None else [main, program.confidence]
+        (self._steps, *kept), numbers = written(program, asked)
+        #: Steps to the confidence, where it is not the largest probability.
+        self._confidence: tuple[Step, ...] = kept[0] if kept else ()
         self.register_buffer("numbers", numbers)
         if groups is not None and groups.effects:  # the last one is for those that are not known
             self.register_buffer("effects", torch.tensor([*groups.effects, 0.0]).double())
         self._flags: tuple[Step, ...] = ()
         if program.decisions:
             flags = [flag for _, flag in program.decisions]
-            self._flags, _, numbers = written(program.alone(reduce(Value.join, flags)))
+            (self._flags,), numbers = written(program, [reduce(Value.join, flags)])
             self.register_buffer("decided", numbers)
         if groups is not None and groups.limits:
             self.register_buffer("limits", torch.tensor([*groups.limits, groups.unknown]).double())
-        self._structure = fingerprint((*self._steps, *self._flags))
+        self._structure = fingerprint((*self._steps, *self._confidence, *self._flags))
         self.register_buffer("structure", torch.tensor(self._structure))
 
     def forward(
@@ -204,6 +176,25 @@ class TorchCalibrator(nn.Module):
             pair = self._calibrated(logits[..., None], features, groups)
             return pair[..., 1] - pair[..., 0] if self.output == "logits" else pair[..., 1]
         return self._calibrated(logits, features, groups)
+
+    def confidence(
+        self, logits: Tensor, features: Tensor | None = None, groups: Tensor | None = None
+    ) -> Tensor:
+        """Return the probability that each prediction is correct, of shape (...).
+
+        It is the largest probability, or that of the model's own prediction where the calibrator
+        was fitted with ``keep_predictions=True``; of scores, that of outcome 1. The arguments are
+        those of a call.
+        """
+        if not self._confidence:
+            found: Tensor = self(logits, features, groups)
+            if self.of_scores:
+                return found.sigmoid() if self.output == "logits" else found
+            found = found.softmax(dim=-1) if self.output == "logits" else found
+            return found.amax(dim=-1)
+        rows = self._given(logits, features, groups)
+        found = run(self._confidence, rows.given, self.numbers.to(rows.given["logits"]))
+        return rounded(found, logits.dtype, None).masked_fill(~rows.usable, float("nan"))[..., 0]
 
     def accept(
         self,
@@ -235,75 +226,7 @@ class TorchCalibrator(nn.Module):
         return (flags[..., place] != 0) & rows.usable[..., 0]
 
     def _calibrated(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
-        if not in_parts(logits, features):
-            return self._whole(logits, features, groups)
-        if self._folded is not None and logits.dtype != torch.float64:
-            self._require_shapes(logits, features)
-            return self._narrow(logits.detach() if logits.requires_grad else logits)
-        return self._whole(logits, features, groups)
-
-    def _narrow(self, logits: Tensor) -> Tensor:
-        """Return probabilities, computed in single precision wherever that is enough."""
-        ready = self._made_ready()
-        if logits.dtype == torch.float32 and ready.plan is not None:
-            return self._by_kernel(ready.plan, ready.blocks, logits.numpy())
-        if logits.dtype == torch.float32 and logits.numel() <= FEW * self.n_classes:
-            return self._row_by_row(ready.row, logits)
-        rows = logits.reshape(-1, self.n_classes)
-        p, again = rows_done(ready.blocks, rows.float().contiguous(), self._allowed)
-        if p.dtype != logits.dtype:
-            top = rows.argmax(dim=-1, keepdim=True) if self.preserves_argmax else None
-            p = rounded(p, logits.dtype, top)
-        if again:
-            p[again] = self._whole(rows[again], None, None)
-        return p.view(logits.shape)
-
-    def _by_kernel(self, plan: compiled.Plan, blocks: Narrow, logits: NDArray[Any]) -> Tensor:
-        """Return probabilities by the compiled kernel; what it leaves goes the usual way."""
-        rows = np.ascontiguousarray(logits.reshape(-1, self.n_classes))
-        p = np.empty_like(rows)
-        left = compiled.run(plan, rows, p)
-        if len(left):
-            some = torch.from_numpy(rows[left])
-            found, again = rows_done(blocks, some, self._allowed)
-            if again:
-                found[again] = self._whole(some[again], None, None)
-            p[left] = found.numpy()
-        return torch.from_numpy(p.reshape(logits.shape))
-
-    def _row_by_row(self, row: Narrow, logits: Tensor) -> Tensor:
-        out = []
-        for each in logits.numpy().reshape(-1, self.n_classes):
-            p = row_done(row, each, self._allowed)
-            out.append(self._whole(torch.from_numpy(each), None, None).numpy() if p is None else p)
-        p = np.asarray(out[0] if len(out) == 1 else out, dtype=np.float32)
-        return torch.from_numpy(p.reshape(logits.shape))
-
-    def _made_ready(self) -> _Ready:
-        """Return the program with the buffer's numbers, which a state dict may have changed."""
-        numbers: Any = self._buffers["numbers"]  # quicker than as an attribute
-        changed = 0 if numbers.is_inference() else numbers._version
-        version = numbers.data_ptr(), changed, compiled.is_on()
-        if self._ready is None or self._ready.version != version:
-            array = numbers.detach().cpu().double().numpy()
-            blocks, row = (Narrow(self._folded or (), array, rows=rows) for rows in (True, False))
-            self._ready = _Ready(version, blocks, row, self._plan(array))
-        return self._ready
-
-    def _plan(self, numbers: NDArray[Any]) -> compiled.Plan | None:
-        """Return what the kernel takes, if it is on and the numbers are still the calibrator's."""
-        if not compiled.is_on() or self._fitted is None:
-            return None
-        _, _, own = written(program_of(self._fitted))
-        single = np.dtype(np.float32)
-        same = np.array_equal(own.double().numpy(), numbers)
-        return compiled.plan_for(self._fitted, single, single) if same else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ready": None}
-
-    def _whole(self, logits: Tensor, features: Tensor | None, groups: Tensor | None) -> Tensor:
-        """Return what is asked for, in double and without looking at numbers."""
+        """Return what is asked for."""
         rows = self._given(logits, features, groups)
         numbers = self.numbers.to(rows.given["logits"])
         result = run(self._steps, rows.given, numbers)

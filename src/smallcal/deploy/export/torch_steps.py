@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,38 +22,24 @@ with needing("torch", "torch", "a torch module"):
 
 
 class Step(NamedTuple):
-    """One operation: on which earlier results, with which numbers, and what none needs after it.
-
-    Its result has ``width`` numbers for each row.
-    """
+    """One operation: on which earlier results, with which numbers, and what none needs after it."""
 
     operation: str
     of: tuple[int, ...]
     start: int
     shape: tuple[int, ...]
     done: tuple[int, ...]
-    width: int
 
 
-class Written(NamedTuple):
-    """A program's steps in the twenty operations, in compounds as well, and all their numbers."""
-
-    plain: tuple[Step, ...]
-    compound: tuple[Step, ...]
-    numbers: Tensor
-
-
-def written(program: Program) -> Written:
-    """Return the steps of a program's probabilities, and every number that they use."""
-    compound = program.alone(program.probabilities)
-    values = list(plain(compound).values())
-    arrays = {id(value.numbers): value.numbers for value in values}  # the compounds' among them
+def written(program: Program, values: Sequence[Value]) -> tuple[list[tuple[Step, ...]], Tensor]:
+    """Return the steps to each of some values of a program, and every number that they use."""
+    asked = plain(replace(program.alone(values[0]), decisions=tuple(("", each) for each in values)))
+    arrays = {id(value.numbers): value.numbers for value in asked.values()}
     sizes = [array.size for array in arrays.values()]
     starts = dict(zip(arrays, accumulate(sizes, initial=0), strict=False))
     flat = np.concatenate([array.ravel() for array in arrays.values()])
-    return Written(
-        _steps(values, starts), _steps(list(compound.values()), starts), torch.from_numpy(flat)
-    )
+    steps = [_steps(list(asked.alone(each).values()), starts) for _, each in asked.decisions]
+    return steps, torch.from_numpy(flat)
 
 
 def _steps(values: Sequence[Value], starts: Mapping[int, int]) -> tuple[Step, ...]:
@@ -66,13 +53,13 @@ def _steps(values: Sequence[Value], starts: Mapping[int, int]) -> tuple[Step, ..
         shape, start = (), 0
         if value.numbers.size:
             shape, start = value.numbers.shape, starts[id(value.numbers)]
-        steps.append(Step(value.operation, of, start, shape, done, value.width))
+        steps.append(Step(value.operation, of, start, shape, done))
     return tuple(steps)
 
 
 def fingerprint(steps: tuple[Step, ...]) -> int:
     """Return a number that differs between programs of different operations."""
-    text = repr([tuple(step)[:-1] for step in steps])
+    text = repr([tuple(step) for step in steps])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
@@ -133,3 +120,22 @@ _OPERATIONS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
         "join": _join,
     }
 )
+
+
+def rounded(wide: Tensor, dtype: torch.dtype, top: Tensor | None) -> Tensor:
+    """Return numbers in a shorter type, the predicted class still the first of the largest.
+
+    Where rounding made a tie, rivals in earlier columns move down by about one unit in the last
+    place, as in :func:`smallcal.calibrators.softmax.keep_argmax`.
+    """
+    info = torch.finfo(dtype)
+    narrow = wide.clamp(info.min, info.max).to(dtype)
+    if top is None:
+        return narrow
+    best = narrow.gather(-1, top)
+    # Three quarters of the spacing: half would round back, and near 0 the spacing is constant.
+    step = 0.75 * info.eps * best.to(wide.dtype).abs().clamp(min=info.tiny)
+    below = (best.to(wide.dtype) - step).to(dtype)
+    earlier = torch.arange(wide.shape[-1], device=wide.device) < top
+    limit = torch.where(earlier, below, best).detach()
+    return torch.where(narrow > limit, limit, narrow)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
-from smallcal.calibrators.program import Program, Row, Value, constant, given, softmax
-from smallcal.deploy.export.decided import flags_of, grouped
+from smallcal.calibrators.program import Program, Row, Value, choose, given, softmax
+from smallcal.deploy.export.decided import confidence_of, flags_of, grouped
 from smallcal.errors import InputError
 
 
@@ -28,29 +28,24 @@ def program_of(fitted: FittedCalibrator) -> Program:
     n_features = fitted.signal.n_features or 0
     score, masks = fitted.score, bool(fitted.data.get("masked"))
     takes, n_classes = fitted.input, fitted.n_classes
-    own = Row(n_classes, n_features=n_features, takes=takes, score=score, masks=masks)
-    row = own if fitted.correction is None else own.moved(fitted.correction.program(own))
+    row = Row(n_classes, n_features=n_features, takes=takes, score=score, masks=masks)
     found = fitted.map.program(row, fitted.signal.program(row))
     temperature = found if isinstance(fitted.map, TemperatureMap) else None
-    probabilities = found
-    if temperature is not None:
-        tail = fitted.tail_temperature
-        probabilities = (
-            softmax(row.gaps / temperature) if tail is None else _tailed(row, temperature, tail)
-        )
+    if temperature is None:
+        probabilities = row.without_masked(found)
     else:
-        probabilities = row.without_masked(probabilities)
-    if fitted.keep_predictions:
-        probabilities = Value("shared", n_classes, (own.top, probabilities))
-    if fitted.preserves_argmax and score is None:  # of a score, outcome 1 is claimed throughout
-        probabilities = Value("held", n_classes, (own.top, probabilities))
+        probabilities = softmax(row.gaps / temperature)
+    if fitted.map.preserves_argmax and score is None:  # of a score, outcome 1 is claimed throughout
+        probabilities = Value("held", n_classes, (row.top, probabilities))
     effects = grouped(fitted)
     if effects is not None:
         probabilities = effects.program(probabilities, given("effect", 1), claim=fitted.claim)
     for part in fitted.later:
         probabilities = part.program(probabilities, claim=fitted.claim)
+    kept = row.top if fitted.keep_predictions and score is None else None
+    adjusted = kept is not None and not _keeps_argmax(fitted)
     return Program(
-        probabilities,
+        _put_first(row.top, probabilities) if adjusted else probabilities,
         temperature,
         n_classes,
         n_features,
@@ -58,19 +53,22 @@ def program_of(fitted: FittedCalibrator) -> Program:
         score,
         grouped=effects is not None,
         masks=masks,
-        decisions=tuple(flags_of(fitted, probabilities)),
-        narrow=takes == "logits" and not masks and effects is None and _single(fitted),
+        confidence=confidence_of(fitted, probabilities, kept) if adjusted else None,
+        decisions=tuple(flags_of(fitted, probabilities, kept)),
     )
 
 
-def _tailed(row: Row, temperature: Value, tail: float) -> Value:
-    parts = row.top, row.gaps, row.second_gap, temperature, constant(tail)
-    return Value("tailed", row.gaps.width, parts)
+def _keeps_argmax(fitted: FittedCalibrator) -> bool:
+    """Return whether the most probable class is the model's, before anything is adjusted."""
+    later = all(part.preserves_argmax(fitted.claim) for part in fitted.later)
+    return fitted.map.preserves_argmax and later
 
 
-def _single(fitted: FittedCalibrator) -> bool:
-    """Return whether single precision is enough for the numbers of classes."""
-    return fitted.map.single and fitted.signal.single and not fitted.later
+def _put_first(top: Value, probabilities: Value) -> Value:
+    """Return what :func:`smallcal.calibrators.softmax.put_first` does."""
+    own, first = top.inner(probabilities), probabilities.at_top()
+    exchanged = choose(top, probabilities.largest(), choose(first, own, probabilities))
+    return Value("held", probabilities.width, (top, exchanged))
 
 
 def _require_exportable(fitted: FittedCalibrator) -> None:

@@ -285,7 +285,7 @@ class Monitor(InNotebook):
         watched = fitted.watch(logits, features=features)
         rows = checked(fitted, logits.astype(np.float64), features, None)
         proba = fitted.calibrate(rows._replace(groups=groups))
-        confidence, predicted = fitted.claims(proba)
+        confidence, predicted = fitted.claims(proba, rows.logits)
         state, wrong = self._state.emptied(), None
         if labels is not None:
             correct = predicted == labels
@@ -301,7 +301,9 @@ class Monitor(InNotebook):
             score = tuple(reference.score.count(watched.score).tolist())
         if reference.groups is not None and watched.groups is not None:
             routed = tuple(np.bincount(watched.groups, minlength=len(state.groups)).tolist())
-        classes = np.bincount(predicted, minlength=len(state.classes)) if state.classes else ()
+        # The reference counts the most probable classes, also where predictions are kept.
+        top = proba.argmax(axis=1) if fitted.score is None else predicted
+        classes = np.bincount(top, minlength=len(state.classes)) if state.classes else ()
         return replace(
             state,
             rows=len(logits),

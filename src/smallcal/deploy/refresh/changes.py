@@ -13,6 +13,7 @@ from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.later import without_last
 from smallcal.calibrators.maps import TemperatureMap
+from smallcal.calibrators.maps.multinomial import MultinomialMap
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.summary import groups_of
 from smallcal.data.checks import FloatArray, IntArray
@@ -211,7 +212,7 @@ def _shift_of(fitted: FittedCalibrator) -> ConfidenceShift:
 def _temperatures(rows: Rows, fitted: FittedCalibrator, confidence: Change) -> Iterator[Change]:
     """Yield the temperature of each group, or the usual one, and what it now amounts to."""
     base = without_last(fitted)
-    if not isinstance(fitted.map, TemperatureMap):
+    if not isinstance(fitted.map, TemperatureMap | MultinomialMap):
         return
     steps = groups_of(fitted)
     named = [(f"group {i}", step[3]) for i, step in enumerate(steps)]

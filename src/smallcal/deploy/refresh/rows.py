@@ -92,7 +92,8 @@ class Rows:
     def claims(self, fitted: FittedCalibrator) -> tuple[FloatArray, IntArray]:
         """Return the confidence of each row, and the class or outcome that it is in."""
         plain = replace(fitted, input="logits")
-        found = [fitted.claims(_proba(plain, given)) for given in self._blocks()]
+        each = self._blocks()
+        found = [fitted.claims(_proba(plain, given), given.logits) for given in each]
         confidence, claimed = (np.concatenate(each) for each in zip(*found, strict=True))
         return confidence, claimed
 

@@ -39,7 +39,7 @@ class ModelGain:
     model : str
     corruptions : tuple of str
     x : ndarray
-        What the gains are drawn against: the raw model's error, or a signed gap.
+        What the gains are drawn against: the uncalibrated model's error, or a signed gap.
     gain : ndarray
         Of the method over the baseline, positive where the method is better.
     rank : tuple of float
@@ -92,8 +92,8 @@ def corruption_gain_data(
     Parameters
     ----------
     against : {"error", "raw_gap", "baseline_gap"}
-        The raw model's error, as the paper has it; or the signed gap, mean confidence minus
-        accuracy, of the raw model or of the baseline.
+        The uncalibrated model's error, as the paper has it; or the signed gap, mean confidence
+        minus accuracy, of the uncalibrated model or of the baseline.
     method : str, optional
         Whose gain it is; the study's own unless it is given.
     baseline : str, optional
@@ -102,7 +102,7 @@ def corruption_gain_data(
     Raises
     ------
     InputError
-        If nothing is shifted, or the raw model or the gap was not measured.
+        If nothing is shifted, or the uncalibrated model or the gap was not measured.
     """
     if against not in AGAINST:
         raise InputError(f"unknown against {against!r}; {choose(against, AGAINST)}")
@@ -141,7 +141,7 @@ def _with_method(opened: Run, method: str | None) -> Run:
     if method is not None:
         settings["gain_of"] = name_in(opened.labels, method)
     require_one_of("method", settings["gain_of"], opened.labels)
-    require_one_of("the raw model", settings["raw"], opened.labels)
+    require_one_of("the uncalibrated model", settings["raw"], opened.labels)
     return replace(opened, study=replace(study, settings=settings))
 
 
@@ -174,8 +174,8 @@ def _median_line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 def corruption_gain(ax: style.Axes, found: CorruptionGains) -> None:
     """Draw the gain of a method under each corruption against how wrong or how sure others are.
 
-    Against the raw model's error a correlation says as much about the raw model as about the
-    method: its sign turns with the side on which the raw model errs. A signed gap has a side.
+    Against the uncalibrated model's error a correlation says as much about that model as about
+    the method: its sign turns with the side on which that model errs. A signed gap has a side.
 
     Points above the dashed line favour the method. The legend has Spearman's rank correlation of
     each model with its 95 % interval; the line through the points is that of Theil and Sen. With

@@ -96,8 +96,8 @@ def _draw_line(
 def draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
     """Draw the differences from the baseline with their intervals, as bands or, of many, as bars.
 
-    A method much further away than the others, as the raw model often is, leaves the scale, which
-    is said: it would press all others together.
+    A method much further away than the others, as the uncalibrated model often is, leaves the
+    scale, which is said: it would press all others together.
     """
     rivals, many = _rivals(curves), _many(curves)
     ax.axhline(0, color=style.INK, linewidth=1.2, zorder=1)

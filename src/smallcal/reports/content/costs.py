@@ -1,4 +1,4 @@
-"""What mistakes cost: the best decisions of the recommended method, the raw model's, and others."""
+"""What mistakes cost: best decisions of the recommended method, the uncalibrated, and others."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def cost_content(
 
 
 def _comparable(chosen: str, test: Samples) -> bool:
-    """Whether the raw model's probabilities are others, and are probabilities."""
+    """Whether the uncalibrated model's probabilities are others, and are probabilities."""
     scale = test.preds.score
     return chosen != RAW and (scale is None or scale.kind == "probability")
 
 
 def _headline(found: ExpectedCost, table: CostTable, measured: Measured, chosen: str) -> str:
-    """Say what the decisions cost, and what they save against the raw model's."""
+    """Say what the decisions cost, and what they save against the uncalibrated model's."""
     unit = table.unit
     said = f"Decided by {chosen}, a sample costs {unit.number(found.cost.point)} on average"
     if "raw" not in found.others:

@@ -8,7 +8,7 @@ from smallcal.data.claims import Claim
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.content.measure import CLASSIC, Measured
-from smallcal.reports.content.verdict import beyond_chance
+from smallcal.reports.content.verdict import beyond_chance, changed
 from smallcal.reports.content.words import changes, listed, with_interval
 from smallcal.reports.settings import RAW
 
@@ -47,13 +47,10 @@ def _called(name: str, claim: Claim) -> str:
 
 
 def _against(measured: Measured, chosen: str) -> Iterator[str]:
-    """Yield what the chosen method changes, against the raw model and the classic."""
+    """Yield what the chosen method changes, against the uncalibrated model and the classic."""
     if chosen == RAW:
         return
-    if "kept_raw" in measured.fits[chosen].fitted.flags:
-        yield f"{chosen} changes nothing: it kept {measured.claim.raw}."
-    else:
-        yield _compared(measured, chosen, RAW, measured.claim.raw)
+    yield _compared(measured, chosen, RAW, measured.claim.raw)
     if CLASSIC in measured.fits and chosen != CLASSIC:
         yield _compared(measured, chosen, CLASSIC, f"temperature scaling ({CLASSIC})")
 
@@ -70,7 +67,7 @@ def _compared(measured: Measured, method: str, baseline: str, called: str) -> st
 
 
 def _others(measured: Measured, chosen: str) -> Iterator[str]:
-    """Yield how the other methods differ, from the chosen one and from the raw model."""
+    """Yield how the other methods differ, from the chosen one and from the uncalibrated model."""
     names = [name for name in measured.fits if name not in (chosen, RAW)]
     rows = {(n, m): measured.difference(n, chosen, m) for n in names for m in measured.told}
     found, claim = beyond_chance(rows, measured.result.level), measured.claim
@@ -97,7 +94,6 @@ def _others(measured: Measured, chosen: str) -> Iterator[str]:
 
 def _fits(measured: Measured, chosen: str) -> Iterator[str]:
     """Yield what the fits of the other methods say of themselves."""
-    raw = measured.fits[RAW].scored.proba.argmax(axis=1)
     for name, fit in measured.fits.items():
         if name == chosen:
             continue
@@ -105,7 +101,7 @@ def _fits(measured: Measured, chosen: str) -> Iterator[str]:
             groups = f" (group {', '.join(map(str, where))})" if where else ""
             yield f"{name}{groups}, {flag}: {fit.fitted.flag_text(flag)}."
         if measured.kind == "logits" and not fit.fitted.preserves_argmax:
-            count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
+            count = changed(measured, fit)
             yield f"{name} may change the predicted class: it did for {count:,} test samples."
     for name, reason in measured.failures.items():
         yield f"{name} could not be fitted: {reason}"

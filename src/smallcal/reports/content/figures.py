@@ -82,11 +82,11 @@ def _forests(measured: Measured) -> Iterator[Spec]:
 def _of_confidence(
     measured: Measured, chosen: str, test: Samples, bootstrap: tuple[int, float, int]
 ) -> Iterator[Spec]:
-    """Yield what is put side by side: the raw model, the classic and the chosen method."""
+    """Yield what is put side by side: the uncalibrated model, the classic and the chosen method."""
     n_boot, level, seed = min(bootstrap[0], BAND_BOOT), *bootstrap[1:]
     names = [name for name in dict.fromkeys([RAW, CLASSIC, chosen]) if name in measured.fits]
     labels, claim = test.preds.labels, measured.claim
-    probas = {name: test.preds.measured(measured.fits[name].scored.proba) for name in names}
+    probas = {name: measured.fits[name].scored for name in names}
     what, met = claim.confidence, claim.accuracy.capitalize()
 
     def each(metric: str) -> str:

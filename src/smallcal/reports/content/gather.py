@@ -9,12 +9,12 @@ the time or the machine but the versions. The keys, in order:
 ``data`` : ``calibration`` and ``test``, each with ``source``, ``n``, ``n_classes``, ``n_errors``,
     ``accuracy``, ``sha256`` (of the arrays), ``file_sha256`` (or None); ``input`` and
     ``class_names`` (a list or None).
-``settings`` : ``methods`` (as asked), ``n_boot``, ``level``, ``seed``.
+``settings`` : ``methods`` (as asked), ``keep_predictions``, ``n_boot``, ``level``, ``seed``.
 ``versions`` : of smallcal, python, numpy, scipy, scikit-learn.
 ``verdict`` : ``recommended`` and ``asked`` (its true name, and the one it was asked for by),
     ``basis`` ("default", fixed before the test samples were seen, or "test", chosen on them),
     ``reason`` (why that one), ``outcome`` ("raw", "better", "tie", "close", "mixed", "worse", or
-    without resamples "unknown", against the raw model), ``headline`` (a sentence or two),
+    without resamples "unknown", against the uncalibrated model), ``headline`` (a sentence or two),
     ``changes`` (a list of ``metric``, ``called``, ``before``, ``after`` and ``difference``, each
     ``value``, ``low``, ``high``, ``verdict``, ``text``), ``threshold`` (``confidence``, ``before``
     and ``after``: ``n``, ``share``, ``n_wrong``, ``error_rate``, ``error_low``, ``error_high`` of
@@ -34,8 +34,8 @@ the time or the machine but the versions. The keys, in order:
     ``errors``, ``share``, ``low``, ``high``, ``rate``, ``rate_low``, ``rate_high``, ``verdict``
     ("kept", "above" within chance, "broken" beyond it, or "none" where no sample is accepted).
 ``methods`` : list of ``name``, ``asked``, ``summary``, ``n_parameters``, ``preserves_argmax``,
-    ``deployable``, ``pooled_temperature``, ``tail_temperature``, ``flags`` (a list of ``name``,
-    ``groups``, ``meaning``).
+    ``deployable``, ``pooled_temperature``, ``accuracy_line`` (how many predictions it changes and
+    what that does to accuracy, or ""), ``flags`` (a list of ``name``, ``groups``, ``meaning``).
 ``failures`` : method to reason.
 ``metrics`` : ``columns`` (a list of ``name``, ``summary``, ``better`` "lower", "higher" or "zero",
     ``percent``, ``floored``), and ``rows``: a list of ``method``, ``debiased_ece15``, ``points``
@@ -43,29 +43,27 @@ the time or the machine but the versions. The keys, in order:
     in bins, without noise), ``plain`` (as measured), ``low``, ``high``,
     ``text``, ``interval_text``, and where it is floored ``floor`` and ``floor_high``, else None;
     ``note``: how to read the table.
-``differences`` : list of tables, from the raw model and from ts-nll where it was fitted; each with
-    ``baseline``, ``metrics`` (names) and ``rows``: a list of ``method`` and ``metrics``: name to
-    ``value``, ``plain``, ``low``, ``high``, ``win_rate`` and ``verdict``
+``differences`` : list of tables, from the uncalibrated model and from ts-nll where it was fitted;
+    each with ``baseline``, ``metrics`` (names) and ``rows``: a list of ``method`` and ``metrics``:
+    name to ``value``, ``plain``, ``low``, ``high``, ``win_rate`` and ``verdict``
     ("better", "worse" or "tie"; without resamples nothing, and no ends of intervals).
 ``figures`` : list of ``id``, ``title``, ``caption``, ``alt``, ``plot`` (a name in
     ``smallcal.plots``) and ``data`` (what its ``_data`` twin gave, as mappings and lists).
 ``explained`` : the recommended method: ``method``, ``words`` (what it does to logits),
-    ``n_parameters``, ``temperature`` (of all samples, or None), ``score`` (what scores were taken
-    for: ``kind``, ``mean``, ``scale``, ``low``, ``high``; None of logits), ``correction`` (None,
-    or ``n`` classes, ``directions``, ``sd``, ``low``, ``high``, ``strongest``: a list of ``class``,
-    ``column``, ``moved`` (mean over the calibration samples), ``bias``, ``odds`` (the factor that
-    is), ``n_predicted``, ``n_true``); ``weights_of``, ``weights`` and ``class_effects`` as below.
+    ``n_parameters``, ``temperature`` (of all samples, or None), ``accuracy_line``, ``score`` (what
+    scores were taken for: ``kind``, ``mean``, ``scale``, ``low``, ``high``; None of logits);
+    ``weights_of``, ``weights`` and ``class_effects`` as below.
 ``routing`` : list, for methods with more than one temperature: ``method``, ``signal``, ``map``,
     ``banded_by`` ("score", or "temperature" for thirds), ``bands`` (a list of ``group``, ``from``,
     ``to``, ``temperature``, ``calibration_share``, ``test_share``), ``pooled_temperature``,
-    ``tail_temperature``, ``test_temperature`` (quantile to temperature), ``weights_of``,
+    ``test_temperature`` (quantile to temperature), ``weights_of``,
     ``weights`` (a list of ``statistic``, ``weight``, ``share``, and ``factor`` on the temperature
     or None), ``intercept``, ``class_effects`` (None, or ``n``, ``sd``, ``low``, ``high``,
     ``strongest``: a list of ``class``, ``column``, ``factor``).
 ``classes`` : ``method`` and ``rows``, smallest p-values first: ``group`` (the class's name),
     ``column``, ``n`` (predicted so), ``n_true``, ``n_correct``, ``accuracy``, ``confidence``,
     ``gap``, ``low``, ``high``, ``p_value``, ``off`` (beyond chance, by Holm), and the same of the
-    raw model: ``raw_gap``, ``raw_low``, ``raw_high``, ``raw_p_value``, ``raw_off``.
+    uncalibrated model: ``raw_gap``, ``raw_low``, ``raw_high``, ``raw_p_value``, ``raw_off``.
 ``groups`` : ``method``; ``tables``, each ``by`` and ``rows`` as those of classes but with
     ``ece15``, ``ece15_low``, ``ece15_high``, ``ece15_differs`` in place of the columns;
     ``worst``: rows of both kinds that are off beyond chance, with ``by``.
@@ -75,8 +73,6 @@ the time or the machine but the versions. The keys, in order:
     ``reviewed`` (share of rows, or None), ``headline``, and ``rows``: ``rule``, ``label``,
     ``cost`` (``value``, ``plain``, ``low``, ``high``) and ``saved`` (the same and ``verdict``: what
     the best decisions save against the rule, paired by sample; None of themselves).
-``gates`` : list, for methods with a gate: ``method``, ``n``, and ``kept_raw``, ``needed`` and
-    ``gained`` (log-likelihood), or ``weight``, the share of the change that is applied.
 ``shift`` : None, or a list: ``kind``, ``severity``, ``source``, ``n``, ..., ``accuracy``,
     ``values`` (method to metric to ``value``, ``low``, ``high``), ``differences`` (metric to
     ``value``, ``low``, ``high``, ``verdict``: chosen minus raw), ``occupancy`` and
@@ -103,7 +99,7 @@ from smallcal.reports.content.figures import figure_specs
 from smallcal.reports.content.groups import gap_tables
 from smallcal.reports.content.measure import Fit, measure, result_tables
 from smallcal.reports.content.promise import Certified, promised
-from smallcal.reports.content.routing import bands_of, explained, gate, routing
+from smallcal.reports.content.routing import bands_of, explained, routing
 from smallcal.reports.content.shift import shift_rows
 from smallcal.reports.content.ship import ship
 from smallcal.reports.content.verdict import verdict
@@ -139,7 +135,12 @@ def gather(  # noqa: PLR0913 - what to gather from, and whom to tell
     many = settings.many
     # Numbers first, then the words that rest on them, then what lies behind them.
     measured = measure(
-        settings.names, calibration, test, bootstrap=settings.bootstrap, advance=advance
+        settings.names,
+        calibration,
+        test,
+        bootstrap=settings.bootstrap,
+        keep_predictions=settings.keep_predictions,
+        advance=advance,
     )
     tables = result_tables(measured)
     judged = verdict(measured, head["data"])
@@ -159,7 +160,6 @@ def gather(  # noqa: PLR0913 - what to gather from, and whom to tell
         begin(figure)
         figures.append(figure)
     anatomy = [routing(name, entry, test, class_names) for name, entry in bands.items()]
-    gates = [gate(fit, calibration) for fit in fits.values()]
     gaps = gap_tables(
         measured, chosen, class_names=class_names, bands=own, test=test.preds, bootstrap=many
     )
@@ -185,7 +185,6 @@ def gather(  # noqa: PLR0913 - what to gather from, and whom to tell
         "routing": anatomy,
         **gaps,
         "costs": cost_content(measured, chosen, test, settings),
-        "gates": [entry for entry in gates if entry is not None],
         "shift": shifted or None,
         "reproduce": reproduce,
         "artefacts": [
@@ -238,10 +237,11 @@ def _asked(
     score = calibration.input == "score"
     rows, labels = ("scores", "outcomes") if score else ("logits", "labels")
     kind = ' input="score",' if score else ""
+    kept = " keep_predictions=True," if settings.keep_predictions else ""
     python = (
         "import smallcal as sc\n"
         f"report = sc.report((cal_{rows}, cal_{labels}), (test_{rows}, test_{labels}),{kind}\n"
-        f"                   methods=[{names}],\n"
+        f"                   methods=[{names}],{kept}\n"
         f"                   n_boot={settings.n_boot}, level={settings.level:g}, "
         f"random_state={settings.seed}{_costs(settings)}{_checked(certified)})\n"
         'report.save("report.html")'
@@ -259,6 +259,7 @@ def _asked(
         },
         "settings": {
             "methods": list(settings.methods),
+            "keep_predictions": settings.keep_predictions,
             "n_boot": settings.n_boot,
             "level": settings.level,
             "seed": settings.seed,

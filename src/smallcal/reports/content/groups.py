@@ -15,7 +15,7 @@ import numpy as np
 from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import IntArray, Predictions
 from smallcal.metrics import METRICS, Scored
-from smallcal.reports.content.measure import Measured
+from smallcal.reports.content.measure import Fit, Measured
 from smallcal.reports.content.routing import Bands
 from smallcal.reports.settings import RAW
 from smallcal.statistics.gaps import gaps_of, mark_off
@@ -51,10 +51,10 @@ def gap_tables(
     bootstrap : tuple
         ``(n_boot, level, seed)``, for the groups' errors.
     """
-    scored, raw = measured.fits[method].scored, measured.fits[RAW].scored
-    level = bootstrap[1]
+    fit, raw = measured.fits[method], measured.fits[RAW].scored
+    scored, level = fit.scored, bootstrap[1]
     # A score predicts no class.
-    classes = [] if scored.outcome else _class_rows(scored, raw, class_names, level=level)
+    classes = [] if scored.outcome else _class_rows(fit, raw, class_names, level=level)
     tables: list[dict[str, Any]] = []
     for by, codes, names in _groupings(scored, method, bands, test):
         known = np.flatnonzero(codes >= 0)
@@ -73,13 +73,13 @@ def gap_tables(
 
 
 def _class_rows(
-    scored: Scored, raw: Scored, names: Sequence[str], *, level: float
+    fit: Fit, raw: Scored, names: Sequence[str], *, level: float
 ) -> list[dict[str, Any]]:
     """Return one row per predicted class, those least explained by chance first."""
-    predicted = np.asarray(scored.proba.argmax(axis=1), dtype=np.int64)
+    scored = fit.scored
     truth = np.bincount(scored.labels, minlength=len(names))
     # Rows are found again by column, as two classes may have the same name.
-    gaps = gaps_of(scored, raw, predicted, [str(c) for c in range(len(names))], level=level)
+    gaps = gaps_of(scored, raw, fit.predicted, [str(c) for c in range(len(names))], level=level)
     rows = [
         {
             **asdict(row),

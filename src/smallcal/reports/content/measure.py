@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smallcal.advice.calibrated_split import scored_on
 from smallcal.calibrators import catalogue
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
+from smallcal.calibrators.summary import accuracy_line
+from smallcal.calibrators.variants import chosen
 from smallcal.data.claims import CLAIMS, Claim
+from smallcal.data.predictions import IntArray
 from smallcal.errors import MissingExtraError
 from smallcal.io.progress import Advance
 from smallcal.io.threads import in_order
@@ -39,6 +43,9 @@ class Fit:
         Its true name, and the one it was asked for by, which may be an alias.
     fitted : FittedCalibrator
     scored : Scored
+        With the confidence of ``predict``.
+    predicted : ndarray of shape (n,)
+        What it predicts.
     deployable : bool
         Whether it may be recommended.
     routed : bool
@@ -49,6 +56,7 @@ class Fit:
     asked: str
     fitted: FittedCalibrator
     scored: Scored
+    predicted: IntArray
     deployable: bool
     routed: bool
 
@@ -71,7 +79,7 @@ class Measured:
     Attributes
     ----------
     fits : dict of str to Fit
-        By true name, the raw model first.
+        By true name, the uncalibrated model first.
     failures : dict of str to str
         Methods that could not be fitted, and why.
     points : dict of str to dict of str to float
@@ -134,6 +142,7 @@ def measure(
     test: Samples,
     *,
     bootstrap: tuple[int, float, int],
+    keep_predictions: bool = False,
     advance: Advance = lambda steps: None,
 ) -> Measured:
     """Fit on one split, measure on the other.
@@ -141,7 +150,8 @@ def measure(
     ``names`` maps true names to those that were asked for; ``bootstrap`` is (n_boot, level, seed).
     """
     n_boot, level, seed = bootstrap
-    fits, failures = fit_all(names, calibration, test, seed=seed, advance=advance)
+    how = {"keep_predictions": keep_predictions, "random_state": seed}
+    fits, failures = fit_all(names, calibration, test, how, advance=advance)
     scored = {name: fit.scored for name, fit in fits.items()}
     points = points_of(scored, list(METRICS.values()))
     kind = test.preds.kind
@@ -164,15 +174,18 @@ def fit_all(
     names: Mapping[str, str],
     calibration: Samples,
     test: Samples,
+    how: Mapping[str, Any],
     *,
-    seed: int,
     advance: Advance = lambda steps: None,
 ) -> tuple[dict[str, Fit], dict[str, str]]:
-    """Fit each method; one that fails is a reason, not the end of the others."""
+    """Fit each method; one that fails is a reason, not the end of the others.
+
+    ``how`` has ``keep_predictions`` and ``random_state``.
+    """
 
     def tried(name: str) -> Fit | Exception:
         try:
-            return _fit(name, names[name], calibration, test, seed)
+            return _fit(name, names[name], calibration, test, how)
         except Exception as error:  # noqa: BLE001 - the other methods' results must not be lost
             return error
 
@@ -192,19 +205,21 @@ def fit_all(
     return fits, failures
 
 
-def _fit(name: str, asked: str, calibration: Samples, test: Samples, seed: int) -> Fit:
+def _fit(name: str, asked: str, calibration: Samples, test: Samples, how: Mapping[str, Any]) -> Fit:
     # The records hold logits, whatever came in; what is saved says what came in.
-    method = catalogue.method(name).with_options({"seed": seed})
+    method = chosen(name, **how)
     cal, preds = calibration.preds, test.preds
     cal = cal if "features" in method.needs else replace(cal, features=None)
-    # The raw model is what others are compared with; effects of groups would make it another.
+    # Others are compared with the uncalibrated model; effects of groups would make it another.
     fitted = method.fit(replace(cal, groups=None) if name == RAW else cal)
+    scored = scored_on(fitted, preds)
     return Fit(
         name=name,
         asked=asked,
         fitted=fitted,
         deployable=fitted.deployable and fitted.signal.rowwise,
-        scored=Scored.of(preds.labels, fitted.on(preds)),
+        scored=scored,
+        predicted=fitted.predicted(scored.proba, preds.logits),
         routed=isinstance(fitted.map, TemperatureMap) and len(fitted.map.steps) != 1,
     )
 
@@ -217,7 +232,7 @@ def compared(
     bootstrap: tuple[int, float, int],
     advance: Advance = lambda steps: None,
 ) -> Comparison:
-    """Compare methods with the raw model; without resamples, values have no intervals.
+    """Compare methods with the uncalibrated model; without resamples, values have no intervals.
 
     ``points`` has their metrics, these and perhaps others, if they are known.
     """
@@ -322,7 +337,7 @@ def _method(fit: Fit) -> dict[str, Any]:
         "preserves_argmax": fitted.preserves_argmax,
         "deployable": fit.deployable,
         "pooled_temperature": fitted.pooled_temperature,
-        "tail_temperature": fitted.tail_temperature,
+        "accuracy_line": accuracy_line(fitted),
         "flags": [
             {"name": name, "groups": list(groups), "meaning": fitted.flag_text(name)}
             for name, groups in fitted.flags.items()

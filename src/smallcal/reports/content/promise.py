@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from smallcal.advice.calibrated_split import scored_on
 from smallcal.advice.certify import certificate_of
 from smallcal.advice.certify_words import percent
 from smallcal.calibrators.decision import Threshold, thresholds_of
@@ -114,10 +115,10 @@ def _command(
 def _checked(certified: Certified) -> Iterator[dict[str, Any]]:
     """Yield what each threshold of a calibrator did to the test samples."""
     fitted, preds = certified.fitted, certified.test.preds
-    scored = Scored.of(preds.labels, fitted.on(preds))
+    scored = scored_on(fitted, preds)
     claimed = np.ones(preds.n, dtype=np.int64)
     if not scored.outcome:
-        claimed = np.asarray(scored.proba.argmax(axis=1), dtype=np.int64)
+        claimed = fitted.predicted(scored.proba, preds.logits)
     # Rows have another fingerprint where their groups are known.
     seen = {preds.sha256(), replace(preds, groups=None, group_names=()).sha256()}
     for column, rule in thresholds_of(fitted.decisions).items():

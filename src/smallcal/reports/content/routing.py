@@ -8,19 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smallcal.advice.calibrated_split import LEVELS, CalibratedSplit
-from smallcal.calibrators.catalogue import method
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.maps.multinomial import MultinomialMap
 from smallcal.calibrators.maps.regressed import RegressedMap
 from smallcal.calibrators.signals import FeatureRisk, LinearScore
-from smallcal.calibrators.summary import effects_of, words_of
+from smallcal.calibrators.summary import accuracy_line, effects_of, words_of
 from smallcal.data.predictions import IntArray
 from smallcal.reports.content.measure import Fit
 from smallcal.reports.samples import Samples
 
 #: Classes shown with the strongest effects, of either sign.
 _STRONGEST = 5
-#: Classes shown that a correction lifts most, and that it lowers most.
-_MOVED = 5
 
 
 def weights(fitted: FittedCalibrator) -> list[dict[str, Any]]:
@@ -101,7 +99,6 @@ def routing(name: str, bands: Bands, test: Samples, class_names: Sequence[str]) 
         "banded_by": "temperature" if here.regressed else "score",
         "bands": rows,
         "pooled_temperature": fitted.pooled_temperature,
-        "tail_temperature": fitted.tail_temperature,
         "test_temperature": {f"{level:g}": float(np.quantile(there, level)) for level in LEVELS},
         "weights_of": "log-temperature" if isinstance(fitted.map, RegressedMap) else "score",
         "weights": weights(fitted),
@@ -120,55 +117,20 @@ def explained(fit: Fit, calibration: Samples, class_names: Sequence[str]) -> dic
         "method": fit.name,
         "words": f"{before}{what}." if what else "",
         "n_parameters": fitted.n_parameters,
-        "temperature": fitted.map.steps[0] if len(fitted.map.steps) == 1 else None,
+        "temperature": one_temperature(fitted),
+        "accuracy_line": accuracy_line(fitted),
         "score": scale and scale.to_dict(),
-        "correction": correction(fitted, calibration, class_names),
         "weights_of": "log-temperature" if isinstance(fitted.map, RegressedMap) else "score",
         "weights": weights(fitted),
         "class_effects": class_effects(fitted, class_names),
     }
 
 
-def correction(
-    fitted: FittedCalibrator, calibration: Samples, names: Sequence[str]
-) -> dict[str, Any] | None:
-    """Return which classes a correction lifts and lowers most; None where there is none.
-
-    A class is moved by its bias and by the directions that classes share, whose part depends on
-    the logits: what is told is the mean over the calibration samples, less that of all classes,
-    as only differences of logits count.
-    """
-    if fitted.correction is None:
-        return None
-    preds = calibration.preds
-    given = np.asarray(preds.logits, dtype=np.float64)
-    moved = (fitted.correction(given) - given).mean(axis=0)
-    moved, bias = moved - moved.mean(), np.array(fitted.correction.bias)
-    bias -= bias.mean()
-    predicted = np.bincount(given.argmax(axis=1), minlength=len(names))
-    true = np.bincount(preds.labels, minlength=len(names))
-    # From the most lifted to the most lowered class, each once.
-    order = np.argsort(-moved, kind="stable").tolist()
-    shown = order if len(order) <= 2 * _MOVED else [*order[:_MOVED], *order[-_MOVED:]]
-    return {
-        "n": len(names),
-        "directions": len(fitted.correction.reads),
-        "sd": float(moved.std()),
-        "low": float(moved.min()),
-        "high": float(moved.max()),
-        "strongest": [
-            {
-                "class": names[i],
-                "column": i,
-                "moved": float(moved[i]),
-                "bias": float(bias[i]),
-                "odds": float(np.exp(moved[i])),
-                "n_predicted": int(predicted[i]),
-                "n_true": int(true[i]),
-            }
-            for i in shown
-        ],
-    }
+def one_temperature(fitted: FittedCalibrator) -> float | None:
+    """Return the temperature that all logits are divided by first; None where there is none."""
+    if isinstance(fitted.map, MultinomialMap):
+        return 1 / fitted.map.inverse_temperature
+    return fitted.map.steps[0] if len(fitted.map.steps) == 1 else None
 
 
 def _intercept(fitted: FittedCalibrator) -> float | None:
@@ -193,27 +155,4 @@ def class_effects(fitted: FittedCalibrator, names: Sequence[str]) -> dict[str, A
         "strongest": [
             {"class": names[i], "column": i, "factor": float(factors[i])} for i in order.tolist()
         ],
-    }
-
-
-def gate(fit: Fit, calibration: Samples) -> dict[str, Any] | None:
-    """Return what a method's own gate decided; None where it has no gate."""
-    fitted = fit.fitted
-    kind = fitted.options.get("gate")
-    if not kind:
-        return None
-    if kind == "weight":
-        return {
-            "method": fit.name,
-            "n": calibration.preds.n,
-            "weight": fitted.fit_metrics["weight"],
-        }
-    care = {"seed": fitted.discipline.seed}
-    gained, needed = method(fit.name).with_options(care).weigh(calibration.preds)
-    return {
-        "method": fit.name,
-        "kept_raw": "kept_raw" in fitted.flags,
-        "n": calibration.preds.n,
-        "gained": gained,
-        "needed": needed,
     }

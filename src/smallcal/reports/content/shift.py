@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from smallcal.advice.calibrated_split import CalibratedSplit
+from smallcal.advice.calibrated_split import CalibratedSplit, scored_on
 from smallcal.io.progress import Advance
-from smallcal.metrics import METRICS, Scored
+from smallcal.metrics import METRICS
 from smallcal.reports.content.measure import Fit, compared, paired
 from smallcal.reports.samples import Samples
 from smallcal.reports.settings import RAW
@@ -25,7 +25,7 @@ def shift_rows(
     bootstrap: tuple[int, float, int],
     advance: Advance = lambda steps: None,
 ) -> list[dict[str, Any]]:
-    """Measure the raw model and the chosen method, in this order, on every shifted set.
+    """Measure the uncalibrated model and the chosen method, in this order, on every shifted set.
 
     ``shown`` is what the chosen method does to the calibration samples, if it has several
     temperatures; ``bootstrap`` is (n_boot, level, seed).
@@ -35,7 +35,7 @@ def shift_rows(
     rows = []
     for (kind, severity), samples in shifted.items():
         preds = samples.preds
-        scored = {fit.name: Scored.of(preds.labels, fit.fitted.on(preds)) for fit in fits}
+        scored = {fit.name: scored_on(fit.fitted, preds) for fit in fits}
         metrics = [METRICS[name] for name in _SHOWN]
         result = compared(scored, metrics, bootstrap=bootstrap, advance=advance)
         here = _shares(shown, samples)

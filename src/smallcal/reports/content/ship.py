@@ -24,6 +24,7 @@ def ship(fit: Fit, calibration: Samples, test: Samples, settings: Settings) -> d
         return {"language": "python", "text": _python(fit, calibration, settings, default=default)}
     extra = {verb: list(given) for verb, given in settings.verb_options.items()}
     method = [] if default else ["--method", fit.name]
+    method += ["--keep-predictions"] if fit.fitted.keep_predictions else []
     new = test.file or "new.npy"
     # A .npy file holds one array: decisions go to a table.
     output = "decisions.csv" if "--cost" in extra.get("apply", []) else "probabilities.npy"
@@ -38,6 +39,7 @@ def ship(fit: Fit, calibration: Samples, test: Samples, settings: Settings) -> d
 def _python(fit: Fit, calibration: Samples, settings: Settings, *, default: bool) -> str:
     options = [] if default else [f"method={fit.name!r}"]
     options += [f"input={calibration.input!r}"] if calibration.input != "logits" else []
+    options += ["keep_predictions=True"] if fit.fitted.keep_predictions else []
     options += [f"random_state={settings.seed}"] if settings.seed else []
     rows = "scores, outcomes" if calibration.input == "score" else "cal_logits, cal_labels"
     features = ", features=cal_features" if "features" in fit.fitted.signal.needs else ""

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from smallcal.advice.recommend import default_of
+from smallcal.advice.recommend import default_of, if_changed
 from smallcal.calibrators.discipline import FLAGS, NOTES
+from smallcal.calibrators.summary import accuracy_line
 from smallcal.data.claims import CLAIMS, Claim
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.units import PERCENT
-from smallcal.reports.content.measure import Difference, Measured, chance_of
+from smallcal.reports.content.measure import Difference, Fit, Measured, chance_of
 from smallcal.reports.content.shown import told_of
 from smallcal.reports.content.words import listed, with_interval
 from smallcal.reports.settings import RAW
@@ -107,7 +108,6 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
     told = beyond_chance({m: row for m, row in against.items() if m in measured.told}, level)
     result = outcome(measured, chosen, told)
     rival = _rival(measured, choice)
-    kept = measured.fits[chosen].fitted.flag_text("kept_raw")
     found = [
         *_same(data),
         *_harm(beyond_chance(against, level), measured.claim),
@@ -123,7 +123,7 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
         "basis": choice.basis,
         "reason": choice.reason,
         "outcome": result,
-        "headline": _headline(choice, result, told, kept=kept, kind=measured.kind),
+        "headline": _headline(choice, result, told, kind=measured.kind),
         "changes": [_change(measured, chosen, name, told) for name in measured.two],
         "threshold": at_threshold(measured, chosen),
         "rival": rival,
@@ -132,11 +132,12 @@ def verdict(measured: Measured, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outcome(measured: Measured, chosen: str, told: Mapping[str, Difference]) -> str:
-    """Return "raw", "better", "tie", "close", "mixed", "worse" or "unknown", against the raw model.
+    """Return "raw", "better", "tie", "close", "mixed", "worse" or "unknown".
 
-    "close" is worse beyond chance, but by so little that it hardly matters.
+    It is against the uncalibrated model. "close" is worse beyond chance, but by so little that it
+    hardly matters.
     """
-    if chosen == RAW or "kept_raw" in measured.fits[chosen].fitted.flags:
+    if chosen == RAW:
         return "raw"
     if not measured.result.n_boot:
         return "unknown"
@@ -153,10 +154,9 @@ def _headline(
     result: str,
     told: Mapping[str, Difference],
     *,
-    kept: str = "",
     kind: str = "logits",
 ) -> str:
-    """Return the verdict in one line; ``kept`` is why the model was left alone."""
+    """Return the verdict in one line."""
     name, plain, names = choice.method, CLAIMS[kind].raw, told_of(kind)
     words = {m: row.verdict for m, row in told.items()}
     better, worse = (
@@ -164,12 +164,8 @@ def _headline(
         for word in ("better", "worse")
     )
     where = "" if len(words) == len(names) else f" in {better}"
-    known = ", the default" if name == default_of(kind) else ""
-    raw = f"Use {name}{known}: {kept}."  # in the words of every other verb
-    if name == RAW:
-        raw = f"Keep {plain}. {_sentence(choice.reason)}"
     said = {
-        "raw": raw,
+        "raw": f"Keep {plain}. {choice.reason[:1].upper()}{choice.reason[1:]}.",
         "better": f"Use {name}. It is better than {plain} beyond chance{where}.",
         "tie": f"Use {name} or {plain}. They are tied within chance.",
         "close": f"Use {name} or {plain}. On these test samples {name} is worse beyond "
@@ -180,14 +176,10 @@ def _headline(
         "beyond chance: calibration and test samples seem to differ.",
         "unknown": f"Use {name}. Without resamples, the difference may be chance.",
     }
-    if choice.basis != "test" or name == RAW:  # of the raw model, the reason says so
+    if choice.basis != "test" or name == RAW:  # of the uncalibrated model, the reason says so
         return said[result]
     flattered = "which makes it look too good: check it on new samples"
     return f"{said[result]} This was chosen on these test samples, {flattered}."
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def _change(
@@ -238,7 +230,7 @@ def _wrong(row: Mapping[str, Any], claim: Claim) -> str:
 def _rival(measured: Measured, choice: Choice) -> dict[str, Any] | None:
     """Return which other method beats the chosen one on the test samples, if one does.
 
-    The raw model is none of them: of harm, headline and findings speak.
+    The uncalibrated model is none of them: of harm, headline and findings speak.
     """
     if choice.basis == "test":
         return None
@@ -275,7 +267,7 @@ def _same(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _harm(found: Mapping[str, Difference], claim: Claim) -> Iterator[Finding]:
-    """Yield where the chosen method is worse than the raw model, corrected for all metrics."""
+    """Yield where the chosen method is worse than the uncalibrated model, by all metrics."""
     worse = {metric: row for metric, row in found.items() if row.verdict == "worse"}
     if worse:
         sizes = [
@@ -288,7 +280,7 @@ def _harm(found: Mapping[str, Difference], claim: Claim) -> Iterator[Finding]:
 
 
 def _calibration(measured: Measured, chosen: str, result: str) -> Iterator[Finding]:
-    """Yield whether the raw model is off, and what the chosen method leaves, both corrected."""
+    """Yield whether the uncalibrated model is off, and what the chosen method leaves."""
     if not measured.result.n_boot:
         return
     gap, floors = measured.value(RAW, "confidence_gap"), measured.floors
@@ -323,10 +315,30 @@ def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
         yield level, f"{chosen}{groups}, {flag}: {fit.fitted.flag_text(flag)}."
     if (usual := default_of(measured.kind)) in measured.failures:
         yield "care", f"{usual} could not be fitted: {measured.failures[usual]}"
-    if measured.kind == "logits" and not fit.fitted.preserves_argmax:
-        raw = measured.fits[RAW].scored.proba.argmax(axis=1)
-        count = int((fit.scored.proba.argmax(axis=1) != raw).sum())
-        yield "care", f"{chosen} changes the predicted class of {count:,} test samples."
+    if measured.kind == "logits":
+        yield from _predictions(measured, fit)
+
+
+def _predictions(measured: Measured, fit: Fit) -> Iterator[Finding]:
+    """Yield how many predictions change and what that does to accuracy, or would do."""
+    if line := accuracy_line(fit.fitted):
+        yield "fine", f"On the calibration samples, {fit.name} {line}."
+    if said := if_changed(fit.fitted):
+        yield "care", said
+    if fit.fitted.preserves_argmax:
+        return
+    before, after = (measured.points[name]["accuracy"] for name in (RAW, fit.name))
+    yield (
+        "fine",
+        f"On the test samples, {fit.name} changes {changed(measured, fit):,} of "
+        f"{fit.scored.n:,} predictions: accuracy {PERCENT.value(before)} before, "
+        f"{PERCENT.value(after)} after.",
+    )
+
+
+def changed(measured: Measured, fit: Fit) -> int:
+    """Return how many predictions of the test samples differ from the model's own."""
+    return int((fit.predicted != measured.fits[RAW].predicted).sum())
 
 
 def _taken_for(data: Mapping[str, Any]) -> Iterator[Finding]:

@@ -101,7 +101,7 @@ def selection_view(found: Selection) -> Iterator[Safe]:
     yield title("Selection", named(found.choice), f"of {len(found.table):,} candidates")
     yield said(f"{found.reason[:1].upper()}{found.reason[1:]}")
     if found.note:
-        yield said(f"The default could do more: {found.note}.")
+        yield said(found.note)
     yield beside(_candidates(found), _gains(found))
     times = "once" if found.n_repeats == 1 else f"{found.n_repeats} times"
     cut = (

@@ -46,8 +46,6 @@ def audit_view(found: Audit) -> Iterator[Safe]:
 
 def _temperatures(found: Audit) -> Safe:
     rows = [["one for all", *_cells(found.pooled_temperature), "", ""]]
-    if found.tail_temperature is not None:
-        rows.append(["classes not predicted", *_cells(found.tail_temperature), "", ""])
     name = _band_name(found)
     for i, band in enumerate(found.bands):
         rate = "" if band.error_rate is None else SHARE.value(band.error_rate)
@@ -68,8 +66,6 @@ def _cells(spread: Spread) -> list[str]:
 def _picture(found: Audit) -> Safe:
     """Draw temperatures and where the middle half of the refits has them."""
     spreads = {"one for all": found.pooled_temperature}
-    if found.tail_temperature is not None:
-        spreads["not predicted"] = found.tail_temperature
     spreads |= {f"{_band_name(found)} {i}": band.temperature for i, band in enumerate(found.bands)}
     rows = [
         Bar(name, each.point, each.low, each.high, f"{name}: T = {', refits '.join(_cells(each))}")

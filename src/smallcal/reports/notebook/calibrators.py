@@ -15,7 +15,7 @@ from smallcal.calibrators.discipline import NOTES
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.prediction_set import sets_of
-from smallcal.calibrators.summary import effects_of, groups_of, words_of
+from smallcal.calibrators.summary import accuracy_line, effects_of, groups_of, words_of
 from smallcal.data.claims import CLAIMS
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.notebook import pictures
@@ -146,6 +146,8 @@ def _does(fitted: FittedCalibrator) -> str:
 
 
 def _predictions(fitted: FittedCalibrator) -> str:
+    if line := accuracy_line(fitted):
+        return line
     if fitted.preserves_argmax:
         return "never change"
     changed = fitted.fit_metrics.get("changed_predictions")
@@ -155,7 +157,7 @@ def _predictions(fitted: FittedCalibrator) -> str:
 def _flags(fitted: FittedCalibrator) -> Iterator[tuple[str, str]]:
     for name, groups in fitted.flags.items():
         where = f" (group {', '.join(map(str, groups))})" if groups else ""
-        level = "note" if name in (*NOTES, "better_free") else "care"
+        level = "note" if name in NOTES else "care"
         yield level, f"{fitted.flag_text(name)}{where}."
 
 

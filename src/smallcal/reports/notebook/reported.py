@@ -50,7 +50,7 @@ def _changes(content: Mapping[str, Any]) -> Safe:
         before, after = (_cell(unit, entry[key]) for key in ("before", "after"))
         rows.append([entry["called"], before, after, said])
     chosen = content["verdict"]["recommended"]
-    return table(["metric", "raw", chosen, ""], rows, words=(0, 3))
+    return table(["metric", "uncalibrated", chosen, ""], rows, words=(0, 3))
 
 
 def _cell(unit: Any, entry: Mapping[str, Any]) -> Safe:

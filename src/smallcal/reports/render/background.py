@@ -1,4 +1,4 @@
-"""The sections behind the results: temperatures, gates, groups, classes, fits, data, commands."""
+"""The sections behind the results: temperatures, groups, classes, fits, data, commands."""
 
 from __future__ import annotations
 
@@ -53,40 +53,17 @@ def explained(content: Content) -> Iterator[Block]:
     if not entry["n_parameters"]:
         return
     yield Text(entry["words"])
-    if entry["correction"]:
-        yield from _corrected(entry["correction"])
     if own:
         yield Text(_temperatures(own))
     elif entry["temperature"] is not None:
         yield Text(f"The temperature is {written(entry['temperature'], 4)}.")
+    if entry["accuracy_line"]:
+        yield Text(f"On the calibration samples, it {entry['accuracy_line']}.")
     if entry["weights"]:
         yield _weight_table(entry, "own")
     yield from _effects(entry, "own")
     if own:
         yield _band_table(own, "own")
-
-
-def _corrected(entry: Content) -> Iterator[Block]:
-    shared = f", and by {entry['directions']:,} directions that classes share"
-    yield Text(
-        f"Logits of the {entry['n']:,} classes are moved by a bias of each class"
-        f"{shared if entry['directions'] else ''}: by {written(entry['low'], signed=True)} to "
-        f"{written(entry['high'], signed=True)} on average over the calibration samples. A bias is "
-        "the same for every input; the rest follows the logits."
-    )
-    yield table_of(
-        "corrected",
-        "Classes that are lifted most, and lowered most; counts are of the calibration samples.",
-        [
-            words("Class", "class"),
-            numbers("Moved by", "moved", 2, help="added to the logit, on average", signed=True),
-            numbers("Odds multiplied by", "odds", 2, help="the factor that is"),
-            numbers("of it bias", "bias", 2, help="the same for every input", signed=True),
-            numbers("Predicted", "n_predicted", 0, help="calibration samples predicted so"),
-            numbers("True", "n_true", 0, help="calibration samples of this class"),
-        ],
-        entry["strongest"],
-    )
 
 
 def routing(content: Content) -> Iterator[Block]:
@@ -124,9 +101,6 @@ def _temperatures(entry: Content) -> str:
         "The pooled temperature, one for all samples, is "
         f"{written(entry['pooled_temperature'], 4)}. "
     )
-    if entry["tail_temperature"] is not None:
-        tail = written(entry["tail_temperature"], 4)
-        said += f"The tail temperature, for classes that are not predicted, is {tail}. "
     spread = sorted(entry["test_temperature"].items(), key=lambda item: float(item[0]))
     levels = " / ".join(f"{100 * float(level):g} %" for level, _ in spread)
     return (
@@ -180,25 +154,6 @@ def _weight_table(entry: Content, place: str) -> Table:
         ],
         entry["weights"],
     )
-
-
-def gates(content: Content) -> Iterator[Block]:
-    """Say what the gates weighed, and what they decided."""
-    for gate in content["gates"]:
-        if "weight" in gate:
-            yield Text(
-                f"{gate['method']} is applied only as far as the {gate['n']:,} calibration "
-                f"samples support: {100 * gate['weight']:.0f} % of what it would change is applied."
-            )
-            continue
-        kept = gate["kept_raw"]
-        what = "kept the raw model" if kept else "calibrated the model"
-        side = "no more than" if kept else "more than"
-        yield Text(
-            f"The gate of {gate['method']} {what}: on the {gate['n']:,} calibration samples the "
-            f"fit gained {written(gate['gained'])} in log-likelihood, {side} the "
-            f"{written(gate['needed'])} that count as evidence."
-        )
 
 
 def groups(content: Content) -> Iterator[Block]:
@@ -300,7 +255,7 @@ _OFF: Filled = (
     lambda row: _chance(off=row["off"]),
 )
 _RAW_OFF: Filled = (
-    Column("Raw off", number=False, help="the same of the raw model"),
+    Column("Raw off", number=False, help="the same of the uncalibrated model"),
     lambda row: _chance(off=row["raw_off"]),
 )
 

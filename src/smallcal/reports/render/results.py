@@ -160,7 +160,7 @@ def _best(rows: Sequence[Content], name: str) -> float | None:
 
 
 def differences(content: Content, forest: Sequence[Figure]) -> Iterator[Block]:
-    """Show what each method changes, against the raw model and against temperature scaling."""
+    """Show what each method changes, against the uncalibrated model and temperature scaling."""
     compared = [table for table in content["differences"] if table["rows"]]
     if not compared:
         return

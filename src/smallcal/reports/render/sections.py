@@ -53,7 +53,6 @@ def _sections(content: Content) -> Iterator[Section]:
         "shift": ("Under shift", results.shift(content, shift)),
         "explained": (f"How {chosen} works", background.explained(content)),
         "routing": ("Temperatures of other methods", background.routing(content)),
-        "gate": ("Do no harm", background.gates(content)),
         "groups": ("Groups" if score else "Classes and groups", background.groups(content)),
         "methods": ("Methods", background.methods(content)),
         "data": ("Data and versions", background.data(content)),

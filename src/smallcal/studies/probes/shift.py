@@ -11,7 +11,7 @@ import numpy as np
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps.groups import GroupMap, group_thresholds
 from smallcal.calibrators.signals import row_blocks
-from smallcal.calibrators.softmax import keep_predictions, scaled_softmax, tailed_softmax
+from smallcal.calibrators.softmax import scaled_softmax
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 from smallcal.statistics.compare import evaluate
@@ -88,16 +88,9 @@ def paired_sets(cell: Cell) -> Iterator[tuple[str, int, Predictions]]:
 def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) -> FloatArray:
     """Return probabilities with samples in given groups, whatever their scores say."""
     temperature = np.array(fitted.map.steps)[groups]
-    logits = preds.logits if fitted.correction is None else fitted.correction(preds.logits)
-    out = np.empty_like(logits)
-    for block in row_blocks(logits):
-        rows, own = block.rows, temperature[block.rows]
-        if fitted.tail_temperature is None:
-            scaled_softmax(block, own, out=out[rows])
-        else:
-            tailed_softmax(block, own, fitted.tail_temperature, out=out[rows])
-    if fitted.keep_predictions:
-        keep_predictions(out, preds.predicted)
+    out = np.empty_like(preds.logits)
+    for block in row_blocks(preds.logits):
+        scaled_softmax(block, temperature[block.rows], out=out[block.rows])
     return preds.measured(out)
 
 

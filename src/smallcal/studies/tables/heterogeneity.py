@@ -21,7 +21,7 @@ SIGNED = "confidence_gap"
 
 
 def heterogeneity(study: Study, frame: Frame) -> Table:
-    """Show the gain of each corruption against the raw model's error there, and signed gaps."""
+    """Show the gain of each corruption against the error without calibration, and signed gaps."""
     settings, metric = study.settings, study.metrics[0]
     unit, signed = unit_of(metric), unit_of(SIGNED)
     there = frame.unique("label")
@@ -50,15 +50,16 @@ def heterogeneity(study: Study, frame: Frame) -> Table:
             *map(gap_heading, sided),
         ),
         tuple(found),
-        f"{heading_of(metric)}, means over severities and seeds, in order of the raw model's "
-        f"error; gains in points. Rank correlations (Spearman) with {100 * LEVEL:g} % intervals."
+        f"{heading_of(metric)}, means over severities and seeds, in order of the uncalibrated "
+        "model's error; gains in points. Rank correlations (Spearman) with "
+        f"{100 * LEVEL:g} % intervals."
         + (" A gap is mean confidence minus accuracy, in points." if sided else ""),
         tuple(sentences),
     )
 
 
 def gap_labels(study: Study, frame: Frame) -> list[str]:
-    """Return whose signed gaps are shown: the raw model's and the baseline's, where measured."""
+    """Return whose signed gaps are shown: without calibration and of the baseline, if measured."""
     measured = frame.where(metric=SIGNED).unique("label")
     return [label for label in (study.settings["raw"], study.baseline) if label in measured]
 
