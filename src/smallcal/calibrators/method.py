@@ -189,13 +189,13 @@ class Method:
     def fit(self, preds: Predictions | Seen, /, *, record: bool = True) -> FittedCalibrator:
         """Fit on checked predictions; several methods may share one look at them.
 
-        Without ``record`` it is the same calibrator, bit for bit, without what only a file of it
-        tells: the losses on its split, the split's fingerprint, and counts for a monitor. Whoever
-        fits a hundred times to apply each once does without.
+        Without ``record`` it has no losses, no fingerprint of the data and no counts for a monitor,
+        and the default is not cross-validated against temperature scaling: for those who fit a
+        hundred times to apply each fit once.
         """
         seen = preds if isinstance(preds, Seen) else Seen.of(preds)
         preds = seen.preds
-        routed, fit, pooled = self._fit_parts(seen)
+        routed, fit, pooled = self._fit_parts(seen, checked=record)
         fitted = FittedCalibrator(
             method=self.name,
             objective=self.objective,
@@ -232,7 +232,7 @@ class Method:
             reference=reference_of(fitted, given, odds),
         )
 
-    def _fit_parts(self, seen: Seen) -> tuple[SignalFit, MapFit, float]:
+    def _fit_parts(self, seen: Seen, *, checked: bool) -> tuple[SignalFit, MapFit, float]:
         """Fit the pooled temperature, then the signal, then the map on the signal's scores."""
         preds, gaps, raw = seen
         recipe, care = RECIPES[self.map], self.discipline
@@ -245,7 +245,7 @@ class Method:
                 prior = pooled_prior(goal, gaps, raw, bounds=care.bounds)
             pooled = fit_temperature(goal, gaps, bounds=care.bounds, start=start, prior=prior)
         alike = np.zeros(gaps.n)
-        split = Split(preds, gaps, goal, pooled, alike, care, prior)
+        split = Split(preds, gaps, goal, pooled, alike, care, prior, checked=checked)
         # One group needs no router: skipping it makes K = 1 equal the scalar bit for bit.
         single = self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1)
         if single or self.signal == "none":

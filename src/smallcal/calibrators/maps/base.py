@@ -117,6 +117,8 @@ class Split:
         What the pooled temperature was drawn towards, if anything.
     thresholds : tuple of float, or None
         Where groups must begin, for signals that know; else quantiles of the scores.
+    checked : bool
+        Whether the default cross-validates its fit against temperature scaling.
     """
 
     preds: Predictions
@@ -127,6 +129,7 @@ class Split:
     discipline: Discipline
     prior: Prior | None = None
     thresholds: tuple[float, ...] | None = None
+    checked: bool = True
 
 
 @dataclass(frozen=True)

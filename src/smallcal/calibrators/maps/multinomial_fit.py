@@ -51,7 +51,7 @@ _WIDEST = 1e3
 #: From so many samples on, one Newton step leads from the minimum to that without a fold.
 _ONE_STEP = 1000
 #: Share of classes that, before any sample is seen, are thought not to occur at all.
-_ABSENT = 0.05
+_ABSENT = 0.2
 #: A class that never occurs in the calibration set loses at most this much in its logit.
 MOST_TAKEN = 3.0
 #: A direction with less than this share of the leading variance is read with less weight: unseen
@@ -133,10 +133,10 @@ class Regression:
         loss = float(self.design.weights @ (np.log(total) - of_label))
         return loss + float(self.precision @ theta**2) / 2, proba
 
-    def derivatives(self, theta: FloatArray, proba: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return gradient and Hessian, from the probabilities at ``theta``.
+    def derivatives(self, proba: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return gradient and Hessian of the log-loss without the prior.
 
-        A row's design has few distinct columns over the classes (each class alone, x, the
+        ``proba`` are the probabilities at the parameters. A row's design has few distinct columns over the classes (each class alone, x, the
         predicted class, the directions), each times numbers of the row: the Hessian follows from
         the covariances of those columns under the row's probabilities.
         """
@@ -187,14 +187,12 @@ class Regression:
         hessian[m, m] = square.reshape(k, k, k, k).transpose(0, 2, 1, 3).reshape(k * k, k * k)
         for first, second in ((b, s), (b, a), (b, m), (s, a), (s, m), (a, m)):
             hessian[second, first] = hessian[first, second].T
-        gradient += self.precision * theta
-        hessian[np.diag_indices(len(hessian))] += self.precision
         return gradient, hessian
 
     def minimise(
         self, theta: FloatArray, *, steps: int = _MAX_STEPS, gain: float = _CONVERGED
-    ) -> tuple[FloatArray, FloatArray, bool]:
-        """Return the minimum, the Cholesky factor of the Hessian there, and whether it converged.
+    ) -> tuple[FloatArray, bool]:
+        """Return the minimum, and whether the search converged.
 
         Newton's method with backtracking; the loss is strictly convex. ``gain`` is what is left
         to be gained per sample at the end.
@@ -203,14 +201,14 @@ class Regression:
 
         value, proba = self.value(theta)
         total = float(self.design.weights.sum())
-        factor = np.empty(0)
         for _ in range(steps):
-            gradient, hessian = self.derivatives(theta, proba)
-            factor, _ = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
-            step = -cho_solve((factor, True), gradient, check_finite=False)
+            gradient, hessian = self.derivatives(proba)
+            gradient += self.precision * theta
+            hessian[np.diag_indices(len(theta))] += self.precision
+            step = -cho_solve(cho_factor(hessian, overwrite_a=True), gradient)
             decrease = -float(gradient @ step)
             if decrease / 2 <= gain * total:
-                return theta, factor, True
+                return theta, True
             length = 1.0
             while True:
                 nearer, proba_there = self.value(theta + length * step)
@@ -218,9 +216,9 @@ class Regression:
                     break
                 length /= 2
                 if length < 1e-10:
-                    return theta, factor, False
+                    return theta, False
             theta, value, proba = theta + length * step, nearer, proba_there
-        return theta, factor, False
+        return theta, False
 
     def parts(self, theta: FloatArray) -> list[FloatArray]:
         """Return biases (C,), slopes (q,), margins (q,) and the matrix K (k, k)."""
@@ -245,24 +243,31 @@ def fit_scales(
     """Return the prior precision of each parameter by evidence, and the parameters under it.
 
     MacKay's rule: a group's variance is the sum of its squared parameters over their effective
-    number, with one more of the size in ``SCALES``.
+    number, with one more of the size in ``SCALES``. It is applied to the quadratic approximation
+    of the log-loss at the current parameters until it settles; then the parameters take a Newton
+    step.
     """
-    from scipy.linalg.lapack import dpotri  # not at the top: applying needs no SciPy
+    from scipy.linalg import cho_factor, cho_solve  # not at the top: applying needs no SciPy
+    from scipy.linalg.lapack import dpotri
 
     before: FloatArray = np.array(SCALES)
     precision: FloatArray = before**-2
     theta: FloatArray = np.zeros(len(groups))
     for _ in range(_MAX_ROUNDS):
-        each = precision[groups]
-        search = Regression(design, write, each)
-        theta, factor, _ = search.minimise(theta, steps=2, gain=1e-6)
-        variance = np.diag(dpotri(factor, lower=1)[0])
-        free = np.bincount(groups, 1 - each * variance, len(before))
-        squares = np.bincount(groups, theta**2, len(before))
-        following = 1 / np.clip((squares + before**2) / (np.maximum(free, 0) + 1), *_VARIANCES)
-        moved = np.abs(np.log(following / precision)).max()
-        precision = following
-        if moved < _SETTLED:
+        search = Regression(design, write, precision[groups])
+        gradient, hessian = search.derivatives(search.value(theta)[1])
+        target, last = hessian @ theta - gradient, precision
+        for _ in range(_MAX_ROUNDS):
+            factor = cho_factor(hessian + np.diag(precision[groups]), lower=True, overwrite_a=True)
+            mode, variance = cho_solve(factor, target), np.diag(dpotri(factor[0], lower=1)[0])
+            free = np.bincount(groups, 1 - precision[groups] * variance, len(before))
+            squares = np.bincount(groups, mode**2, len(before))
+            found = (squares + before**2) / (np.maximum(free, 0) + 1)
+            previous, precision = precision, 1 / np.clip(found, *_VARIANCES)
+            if np.abs(np.log(precision / previous)).max() < _SETTLED:
+                break
+        theta, _ = replace(search, precision=precision[groups]).minimise(theta, steps=1, gain=1e-6)
+        if np.abs(np.log(precision / last)).max() < _SETTLED:
             break
     return precision[groups], theta
 
@@ -306,16 +311,18 @@ def fit_multinomial(split: Split) -> MapFit:
     try:
         precision, theta = fit_scales(design, write, groups)
         whole = Regression(design, write, precision)
-        theta, _, converged = whole.minimise(theta)
-        fold = assign_folds(preds.labels, copy_of, split.discipline)
-        scaled, held_out = cross_fit(whole, theta, base, gaps, fold)
+        theta, converged = whole.minimise(theta)
+        report, worse = {}, False
+        if split.checked:
+            fold = assign_folds(preds.labels, copy_of, split.discipline)
+            scaled, held_out = cross_fit(whole, theta, base, gaps, fold)
+            report, worse = compare(scaled, held_out, preds, gaps.weights)
     except np.linalg.LinAlgError:
         converged = False
     if not converged:
         return replace(temperature_scaling, flags={**flags, "not_converged": []})
 
     start = whole.logits(np.zeros_like(theta))
-    report, worse = compare(scaled, held_out, preds, gaps.weights)
     taken, absent = absent_classes(whole, theta)
     fitted = whole.logits(theta)
     before, after = (
@@ -427,7 +434,7 @@ def cross_fit(
         one = fit_temperature(OBJECTIVES["nll"], gaps.take(outside), bounds=bounds)
         rest = replace(whole, design=whole.design.take(outside))
         steps = 20 if len(fold) < _ONE_STEP else 1
-        found, _, _ = rest.minimise(theta, steps=steps, gain=1e-5)
+        found, _ = rest.minimise(theta, steps=steps, gain=1e-5)
         here = replace(whole, design=whole.design.take(inside))
         scaled[inside] = here.logits(np.zeros_like(theta)) * (base.value / one.value)
         regressed[inside] = here.logits(found)
